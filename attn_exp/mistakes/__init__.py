@@ -1,6 +1,6 @@
-"""Ways to compute attention wrongly, found by name: each can be run, and named in people's code.
+"""The catalogue of attention mistakes: each can be made in a run by name, and is diagnosed in user code.
 
-The files are groups of mistakes. Each holds them by name in its `MISTAKES`; `mistake.py` says what a mistake is.
+Each file is a group, which lists its mistakes by name in `MISTAKES`; `mistake.py` defines `Mistake`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from attn_exp.mistakes.mistake import Mistake
 
 @cache
 def catalogue() -> dict[str, Mistake]:
-    """Return every mistake of every group by its name; runs that make none need not load them.
+    """Load every mistake of every group by name; only runs that make one pay for it.
 
     Raises:
-        TypeError: two groups have one of the same name.
+        TypeError: two groups define the same name.
     """
     known: dict[str, Mistake] = {}
     for group in registry.names(__path__, without=("mistake",)):
@@ -32,26 +32,20 @@ def catalogue() -> dict[str, Mistake]:
 
 
 def names() -> tuple[str, ...]:
-    """Return the name of every mistake, in order."""
     return tuple(sorted(catalogue()))
 
 
 def mistake(name: str) -> Mistake:
-    """Return the mistake of that name.
-
-    Raises:
-        UserError: there is none.
-    """
     if name not in catalogue():
         raise UserError(unknown(name, ("none", *names()), "mistake"))
     return catalogue()[name]
 
 
 def usable(name: str) -> Mistake:
-    """Return the mistake of that name, which a run can make.
+    """Return a mistake that a run can make.
 
     Raises:
-        UserError: there is none, or it shows only between several calls.
+        UserError: there is no such mistake, or it shows only across several calls.
     """
     member = mistake(name)
     if not member.changes:
@@ -60,10 +54,10 @@ def usable(name: str) -> Mistake:
 
 
 def applied(wanted: Sequence[str], recipe: Recipe) -> Recipe:
-    """Return the recipe with these mistakes made, one after another, each in the first of its ways.
+    """Apply the first variant of each mistake to the recipe, in order.
 
     Raises:
-        UserError: a mistake that shows only between several calls.
+        UserError: one shows only across several calls.
     """
     for name in wanted:
         recipe = usable(name).changes[0](recipe)

@@ -1,4 +1,4 @@
-"""How a function behaves: between calls, between the entries of a batch, at the ends of blocks, and with NaN."""
+"""How a function behaves: across calls, across the examples of a batch, at block boundaries, and with NaN."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ DROPPED = 0.1
 
 
 def drop_weights(after: Step, at: At, weights: Array, allowed: Array) -> Array:
-    """Drop some of the weights, and make the others larger, as dropout does while it is on."""
     kept = draw(0, "dropout", "uniform", weights.shape) > 2 * DROPPED - 1
     return np.asarray(after(at, weights, allowed) * kept / (1 - DROPPED))
 
 
-def first_of_the_batch(share: Step, at: At, heads: Array) -> Array:
-    """Give every entry of a batch the keys and values of the first."""
+def share_first_example(share: Step, at: At, heads: Array) -> Array:
     every = share(at, heads)
     return np.broadcast_to(every[:1], every.shape)
 
 
 def first_keys(count: Callable[[int], int]) -> Change:
-    """Return the change that shows only the first keys: `count` says of how many keys how many are seen."""
+    """Hide all but the first `count(keys)` keys."""
 
     def allowed(step: Step, at: At) -> Any:
         return step(at) & (np.arange(at.keys) < count(at.keys))
@@ -37,19 +35,17 @@ def first_keys(count: Callable[[int], int]) -> Change:
     return around("allowed", allowed)
 
 
-def whole_blocks(block: int) -> Change:
-    """Return the change that drops the keys past the last whole block."""
+def drop_partial_block(block: int) -> Change:
     return first_keys(lambda keys: keys // block * block)
 
 
-def nan_in_empty_rows(normalize: Step, at: At, masked: Array) -> Array:
-    """Make weights NaN where a query may see no key."""
+def fill_empty_rows_with_nan(normalize: Step, at: At, masked: Array) -> Array:
     return np.where(np.isneginf(masked).all(axis=-1, keepdims=True), np.nan, normalize(at, masked))
 
 
 MISTAKES = {
     "dropout_on": Mistake(
-        says="Dropout is on: some weights are zero, others at each call, the rest too large; or its factor is, alone.",
+        says="Dropout is on: each call zeroes other weights and scales up the rest; or only the scaling is left.",
         fix="switch dropout off outside training, as model.eval() does",
         seen="PyTorch issues 99293 and 124464; nanoGPT PR 240",
         stage="weights",
@@ -58,13 +54,13 @@ MISTAKES = {
     ),
     "not_deterministic": Mistake(
         says="The same call gives different answers.",
-        fix="look for threads that add in any order, for unset memory, or for a random number",
-        seen="kernels with atomic sums; reads of memory that nobody wrote",
+        fix="look for atomic sums, uninitialized memory or random numbers",
+        seen="kernels with atomic sums; reads of uninitialized memory",
         stage="output",
     ),
     "changes_inputs": Mistake(
         says="The function changes its inputs.",
-        fix="work on copies; no += and no out= on what was given",
+        fix="work on copies; no += and no out= on the inputs",
         seen="q *= scale; an in-place mask on a cell that is run again",
         stage="q",
     ),
@@ -75,19 +71,19 @@ MISTAKES = {
         stage="output",
     ),
     "gradients_cut": Mistake(
-        says="No gradient reaches its inputs: what it returns is cut off from them, and nothing learns.",
-        fix="no detach, no .data, no torch.tensor(...) and no NumPy on the way",
+        says="No gradient reaches its inputs: the output is detached from them, so nothing is learned.",
+        fix="no detach, no .data, no torch.tensor(...) and no NumPy between inputs and output",
         seen="q = torch.tensor(q) in the function; weights.detach() kept for a picture and used after it",
         stage="output",
     ),
     "batch_mixed": Mistake(
-        says="The entries of a batch see each other: an answer depends on its neighbours.",
+        says="The examples of a batch see each other: an output depends on its neighbours.",
         fix="no sum and no softmax may run over the batch",
         seen="batch and sequence swapped: AEMatter issue 3, OmDet issue 19",
         stage="weights",
         changes=(
             softmax_over(0),
-            around("share", first_of_the_batch),
+            around("share", share_first_example),
             around("share", lambda share, at, heads: np.roll(share(at, heads), 1, axis=0)),
         ),
         needs=("batch",),
@@ -103,7 +99,7 @@ MISTAKES = {
     ),
     "mask_stale": Mistake(
         says="The mask of an earlier call is used again.",
-        fix="keep no mask between calls, or make it anew where another is given",
+        fix="keep no mask between calls, or rebuild it when another one is passed",
         seen="a mask or a length that the first call remembers; LLMs-from-scratch, the mask beside a cache",
         stage="masked",
     ),
@@ -113,7 +109,7 @@ MISTAKES = {
         seen="triton issue 2626; jax issue 27224; lightning-attention PR 28",
         stage="weights",
         changes=(
-            *(whole_blocks(block) for block in (2, 3, 4, 5, 8, 16, 32, 64, 128)),
+            *(drop_partial_block(block) for block in (2, 3, 4, 5, 8, 16, 32, 64, 128)),
             first_keys(lambda keys: keys - 1),  # the last key alone, as a loop that ends one early does
         ),
     ),
@@ -131,7 +127,7 @@ MISTAKES = {
         fix="give zero weights to a row of -inf",
         seen="PyTorch issues 41508 and 103749, before its safe softmax",
         stage="weights",
-        changes=(around("normalize", nan_in_empty_rows),),
+        changes=(around("normalize", fill_empty_rows_with_nan),),
         needs=("mask",),
         remark=True,
     ),

@@ -1,4 +1,4 @@
-"""The masks: ignored, turned, applied otherwise, or with the edge of causal, padding or window one place off."""
+"""The masks: ignored, inverted, applied at the wrong place, or off by one at a causal, padding or window edge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from attn_exp.rules.masks.window import Window
 
 @dataclass(frozen=True)
 class Sees(Mask):
-    """A mask that is any function of the grid."""
+    """A mask given by any function of the grid."""
 
     seen: Callable[[Grid], Any]
 
@@ -32,29 +32,27 @@ class Sees(Mask):
         return np.asarray(self.seen(grid))
 
 
-def masks_with(masks: tuple[Mask, ...], kind: type[Mask], change: Callable[[Any], Mask | None]) -> tuple[Mask, ...]:
-    """Return the masks with those of one kind changed, also inside masks that are joined; None leaves one out."""
+def change_masks(masks: tuple[Mask, ...], kind: type[Mask], change: Callable[[Any], Mask | None]) -> tuple[Mask, ...]:
+    """Change every mask of one kind, also inside combined masks; `change` returns None to remove a mask."""
     changed: list[Mask | None] = []
     for mask in masks:
         if isinstance(mask, AllOf | AnyOf):
-            changed.append(type(mask)(masks_with(mask.masks, kind, change)))
+            changed.append(type(mask)(change_masks(mask.masks, kind, change)))
         else:
             changed.append(change(mask) if isinstance(mask, kind) else mask)
     return tuple(mask for mask in changed if mask is not None)
 
 
-def each(kind: type[Mask], change: Callable[[Any], Mask | None]) -> Change:
-    """Return the change of every mask of one kind into another; None leaves it out."""
-    return lambda recipe: recipe.with_rules(masks=masks_with(recipe.rules.masks, kind, change))
+def change_each(kind: type[Mask], change: Callable[[Any], Mask | None]) -> Change:
+    return lambda recipe: recipe.with_rules(masks=change_masks(recipe.rules.masks, kind, change))
 
 
-def causal(seen: Callable[[Grid], Any]) -> Change:
-    """Return the change of the causal mask into one that shows other places."""
-    return each(Causal, lambda mask: Sees(seen))
+def change_causal(seen: Callable[[Grid], Any]) -> Change:
+    return change_each(Causal, lambda mask: Sees(seen))
 
 
-def first_query_at(offset: Callable[[At], int]) -> Change:
-    """Return the change that asks the masks as if the first query stood `offset` keys later."""
+def place_first_query(offset: Callable[[At], int]) -> Change:
+    """Evaluate the masks as if the first query were at position `offset`."""
 
     def allowed(step: Step, at: At) -> Any:
         return step(replace(at, rules=replace(at.rules, offset=offset(at))))
@@ -62,13 +60,15 @@ def first_query_at(offset: Callable[[At], int]) -> Change:
     return around("allowed", allowed)
 
 
-def padding(longer: int) -> Change:
-    """Return the change of padding masks into such that end so many keys later."""
-    return each(Padding, lambda mask: Padding(tuple(max(int(length) + longer, 0) for length in np.ravel(mask.lengths))))
+def lengthen_padding(longer: int) -> Change:
+    """Move the end of padding masks by some keys."""
+    return change_each(
+        Padding, lambda mask: Padding(tuple(max(int(length) + longer, 0) for length in np.ravel(mask.lengths)))
+    )
 
 
-def window(left: int, right: int) -> Change:
-    """Return the change of windows into such that are so many keys wider on each closed side."""
+def widen_window(left: int, right: int) -> Change:
+    """Widen windows by some keys on each bounded side."""
 
     def changed(mask: Window) -> Mask:
         sides = [side if side < 0 else side + wider for side, wider in ((mask.left, left), (mask.right, right))]
@@ -79,11 +79,11 @@ def window(left: int, right: int) -> Change:
             return Sees(lambda grid: (grid.key < grid.query) & (grid.key >= grid.query - before))
         return Window(before, behind)
 
-    return each(Window, changed)
+    return change_each(Window, changed)
 
 
-def all_masks(wrong: Callable[[Any], Any]) -> Change:
-    """Return the change of what all masks together allow, where there are any."""
+def change_all_masks(wrong: Callable[[Any], Any]) -> Change:
+    """Change the combined mask, if there is any."""
     change = around("allowed", lambda allowed, at: wrong(allowed(at)))
     return lambda recipe: change(recipe) if recipe.rules.masks else recipe
 
@@ -96,18 +96,17 @@ FILLS = (-10.0, -1.0, -2.0, -3.0, -4.0, -5.0, -8.0, -9.0, -15.0, -20.0, -30.0, 1
 
 
 def filled(number: float) -> Change:
-    """Return the change that fills with this number."""
+    """Fill hidden logits with this number."""
     return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, number))
 
 
 def added(number: float) -> Change:
-    """Return the change that adds this number where the mask forbids."""
+    """Add this number to hidden logits."""
     return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
 
 
 def late(fill: float, *, added: bool = False) -> Change:
-    """Return the change that puts a number in the place of weights that the mask forbids, after the softmax, or adds
-    it to them."""
+    """Mask the weights instead of the logits: replace those of hidden keys by `fill`, or add it to them."""
 
     def after(step: Step, at: At, weights: Array, allowed: Array) -> Any:
         shares = step(at, weights, allowed)
@@ -116,8 +115,8 @@ def late(fill: float, *, added: bool = False) -> Change:
     return together(instead(forbid=lambda at, logits, allowed: logits), around("after", after))
 
 
-def of_entry(first: str) -> Change:
-    """Return the change that takes the mask of the first entry for all, or that of the first head."""
+def use_first_mask(first: str) -> Change:
+    """Use the mask of the first example for the whole batch, or that of the first head for all heads."""
 
     def wrong(step: Step, at: At) -> Any:
         allowed = np.broadcast_to(step(at), (at.batch, at.heads, at.rows, at.keys))
@@ -126,8 +125,8 @@ def of_entry(first: str) -> Change:
     return around("allowed", wrong)
 
 
-def tiled_over_heads(head_major: bool) -> Change:
-    """Return the change that lays masks, one for each entry, over entries and heads in another order than theirs."""
+def tile_masks(head_major: bool) -> Change:
+    """Repeat per-example masks over `[b*h]` in the wrong order of batch and heads."""
 
     def wrong(step: Step, at: At) -> Any:
         allowed = np.broadcast_to(step(at), (at.batch, at.heads, at.rows, at.keys))
@@ -141,18 +140,17 @@ def tiled_over_heads(head_major: bool) -> Change:
     return around("allowed", wrong)
 
 
-def padding_of_queries(recipe: Recipe) -> Recipe:
-    """Return the recipe whose filler hides queries instead of keys."""
+def hide_padded_queries(recipe: Recipe) -> Recipe:
 
     def seen(mask: Padding) -> Mask:
         lengths = np.ravel(mask.lengths)
         return Sees(lambda grid: np.asarray(grid.row) < lengths[np.asarray(grid.batch) if len(lengths) > 1 else 0])
 
-    return each(Padding, seen)(recipe)
+    return change_each(Padding, seen)(recipe)
 
 
-def hides_all(left: Callable[[int], float]) -> Change:
-    """Return the change that hides every key where there is a mask; `left` says what weight each of so many gets."""
+def hide_all(left: Callable[[int], float]) -> Change:
+    """Hide every key if there is a mask; `left(keys)` is the weight that each one gets."""
     change = instead(
         forbid=lambda at, logits, allowed: logits,
         normalize=lambda at, masked: np.full(masked.shape, left(masked.shape[-1])),
@@ -160,8 +158,8 @@ def hides_all(left: Callable[[int], float]) -> Change:
     return lambda recipe: change(recipe) if recipe.rules.masks else recipe
 
 
-def only_hidden_alike(at: At, logits: Array, allowed: Array) -> Array:
-    """Show what is hidden alone, and all of it alike: beside 1e9, float32 holds no score."""
+def show_only_hidden(at: At, logits: Array, allowed: Array) -> Array:
+    """Show only the hidden keys, with equal logits: next to 1e9, float32 cannot represent a score."""
     return np.where(np.asarray(allowed).all(axis=-1, keepdims=True), logits, np.where(allowed, -np.inf, 0.0))
 
 
@@ -173,9 +171,9 @@ MISTAKES = {
         stage="masked",
         changes=(
             lambda recipe: recipe.with_rules(masks=()),
-            each(Allowed, lambda mask: None),  # the mask that was given
-            each(Padding, lambda mask: None),
-            each(Window, lambda mask: None),
+            change_each(Allowed, lambda mask: None),  # the mask that was given
+            change_each(Padding, lambda mask: None),
+            change_each(Window, lambda mask: None),
         ),
         needs=("mask",),
     ),
@@ -185,20 +183,20 @@ MISTAKES = {
         seen="scaled_dot_product_attention keeps True, MultiheadAttention drops it; PyTorch issue 170400",
         stage="masked",
         changes=(
-            all_masks(lambda allowed: ~allowed),
-            each(Allowed, lambda mask: Allowed(~mask.values)),
-            each(Padding, lambda mask: Sees(lambda grid: ~np.asarray(mask.allows(grid)))),
+            change_all_masks(lambda allowed: ~allowed),
+            change_each(Allowed, lambda mask: Allowed(~mask.values)),
+            change_each(Padding, lambda mask: Sees(lambda grid: ~np.asarray(mask.allows(grid)))),
         ),
         needs=("mask",),
     ),
     "mask_transposed": Mistake(
-        says="The mask is transposed: queries and keys have changed places in it.",
+        says="The mask is transposed: its query and key axes are swapped.",
         fix="a mask is [queries, keys]",
         seen="hyunwoongko/transformer PR 40: padding put on the axis of queries",
         stage="masked",
         changes=(
-            all_masks(lambda allowed: allowed.swapaxes(-1, -2)),
-            each(Allowed, lambda mask: Allowed(mask.values.swapaxes(-1, -2))),
+            change_all_masks(lambda allowed: allowed.swapaxes(-1, -2)),
+            change_each(Allowed, lambda mask: Allowed(mask.values.swapaxes(-1, -2))),
         ),
         needs=("mask",),
     ),
@@ -220,41 +218,45 @@ MISTAKES = {
     ),
     "mask_sign": Mistake(
         says="The mask is added with the wrong sign: hidden keys are favoured.",
-        fix="add 0 where one may attend and -inf where not",
+        fix="add 0 where a query may attend and -inf elsewhere",
         seen="scores - mask; (1 - mask) * 1e9 added",
         stage="masked",
         changes=(
-            all_masks(lambda allowed: ~allowed | allowed.all(axis=-1, keepdims=True)),  # what is hidden alone
+            change_all_masks(lambda allowed: ~allowed | allowed.all(axis=-1, keepdims=True)),  # what is hidden alone
             *(added(number) for number in (1e9, 1.0, 1e4, math.inf)),
-            instead(forbid=only_hidden_alike),
+            instead(forbid=show_only_hidden),
         ),
         needs=("mask",),
         of_code=True,
     ),
     "mask_hides_all": Mistake(
-        says="Under a mask every key is hidden: ~ of whole numbers is never zero, as ~1 is -2.",
+        says="A mask hides every key: ~ of an integer 0 or 1 is never zero (~1 is -2).",
         fix="make the mask boolean before ~, or write mask == 0",
         seen="masked_fill(~mask, -1e9) with a mask of integers",
         stage="masked",
-        changes=(hides_all(lambda keys: 1 / keys), hides_all(lambda keys: math.nan), hides_all(lambda keys: 0.0)),
+        changes=(hide_all(lambda keys: 1 / keys), hide_all(lambda keys: math.nan), hide_all(lambda keys: 0.0)),
         needs=("mask",),
         of_code=True,
     ),
     "mask_of_first_entry": Mistake(
-        says="The mask of the first entry of the batch is used for all of them, or that of the first head.",
+        says="The mask of the first example is used for the whole batch, or that of the first head for all.",
         fix="a mask is [b, 1, t, s] or [b, h, t, s]; use all of it",
         seen="mask[0], or mask[:, 0] of a mask for each head",
         stage="masked",
-        changes=(of_entry("entry"), of_entry("head"), together(of_entry("entry"), of_entry("head"))),
+        changes=(
+            use_first_mask("entry"),
+            use_first_mask("head"),
+            together(use_first_mask("entry"), use_first_mask("head")),
+        ),
         needs=("mask",),
         of_code=True,
     ),
     "mask_tiled_over_heads": Mistake(
-        says="Masks of entries are repeated in another order than entries and heads lie: heads get masks of others.",
+        says="Per-example masks are repeated in the wrong order of batch and heads: heads get another example's mask.",
         fix="repeat_interleave(heads, 0) where the batch comes first, repeat(heads, 1, 1) where the heads do",
         seen="CyberZHG/torch-multi-head-attention; sooftware/attentions",
         stage="masked",
-        changes=(tiled_over_heads(False), tiled_over_heads(True)),
+        changes=(tile_masks(False), tile_masks(True)),
         needs=("mask", "batch"),
         of_code=True,
     ),
@@ -263,7 +265,7 @@ MISTAKES = {
         fix="a padding mask is [b, 1, 1, s]",
         seen="mask.unsqueeze(-1) written for unsqueeze(-2)",
         stage="masked",
-        changes=(padding_of_queries,),
+        changes=(hide_padded_queries,),
         needs=("mask", "padding"),
         of_code=True,
     ),
@@ -295,8 +297,10 @@ MISTAKES = {
         seen="keras issue 23038; candle issue 3567; transformers PR 48821",
         stage="masked",
         changes=(
-            each(Causal, lambda mask: None),
-            together(each(Causal, lambda mask: None), each(Window, lambda mask: None)),  # causal is a window there
+            change_each(Causal, lambda mask: None),
+            together(
+                change_each(Causal, lambda mask: None), change_each(Window, lambda mask: None)
+            ),  # causal is a window there
         ),
         needs=("causal",),
     ),
@@ -305,7 +309,7 @@ MISTAKES = {
         fix="lower triangle, tril, and not triu",
         seen="nanoGPT issue 170",
         stage="masked",
-        changes=(causal(lambda grid: grid.key >= grid.query),),
+        changes=(change_causal(lambda grid: grid.key >= grid.query),),
         needs=("causal",),
     ),
     "causal_strict": Mistake(
@@ -313,7 +317,7 @@ MISTAKES = {
         fix="query i sees keys j <= i, itself included",
         seen="GPT-SoVITS issue 965",
         stage="masked",
-        changes=(causal(lambda grid: grid.key < grid.query),),
+        changes=(change_causal(lambda grid: grid.key < grid.query),),
         needs=("causal",),
     ),
     "causal_next": Mistake(
@@ -321,23 +325,23 @@ MISTAKES = {
         fix="query i sees keys j <= i",
         seen="triu(diagonal=2) for triu(diagonal=1)",
         stage="masked",
-        changes=(causal(lambda grid: grid.key <= grid.query + 1),),
+        changes=(change_causal(lambda grid: grid.key <= grid.query + 1),),
         needs=("causal",),
     ),
     "causal_top_left": Mistake(
-        says="The causal mask stands at the top left: first query beside first key instead of last beside last.",
+        says="The causal mask is aligned top left: first query with first key instead of last with last.",
         fix="query i sees keys j <= i + (keys - queries); if the top left is meant, ask with align=top_left",
         seen="PyTorch issues 108108 and 144858; flash-attention issue 282",
         stage="masked",
-        changes=(first_query_at(lambda at: 0),),
+        changes=(place_first_query(lambda at: 0),),
         needs=("causal",),
     ),
     "causal_bottom_right": Mistake(
-        says="The causal mask stands at the bottom right: last query beside last key instead of first beside first.",
+        says="The causal mask is aligned bottom right: last query with last key instead of first with first.",
         fix="query i sees keys j <= i; if the bottom right is meant, ask with align=bottom_right",
         seen="flash-attention from 2.1 on; mlx PR 2836",
         stage="masked",
-        changes=(first_query_at(lambda at: at.keys - at.rows),),
+        changes=(place_first_query(lambda at: at.keys - at.rows),),
         needs=("causal",),
     ),
     "padding_one_long": Mistake(
@@ -345,7 +349,7 @@ MISTAKES = {
         fix="key j is seen where j < length",
         seen="<= written for <",
         stage="masked",
-        changes=(padding(1),),
+        changes=(lengthen_padding(1),),
         needs=("padding",),
     ),
     "padding_one_short": Mistake(
@@ -353,7 +357,7 @@ MISTAKES = {
         fix="key j is seen where j < length",
         seen="length - 1 written for length",
         stage="masked",
-        changes=(padding(-1),),
+        changes=(lengthen_padding(-1),),
         needs=("padding",),
     ),
     "window_one_wide": Mistake(
@@ -361,7 +365,7 @@ MISTAKES = {
         fix="a window of w tokens has left = w - 1: the query counts as one",
         seen="Megatron-Bridge PR 2656; transformers PR 26792",
         stage="masked",
-        changes=(window(1, 0), window(0, 1), window(1, 1)),
+        changes=(widen_window(1, 0), widen_window(0, 1), widen_window(1, 1)),
         needs=("window",),
     ),
     "window_one_narrow": Mistake(
@@ -369,7 +373,7 @@ MISTAKES = {
         fix="a window of left = n sees n keys before the query, and the query's own",
         seen="vllm issue 3385; mlx-lm PR 390",
         stage="masked",
-        changes=(window(-1, 0), window(0, -1), window(-1, -1)),
+        changes=(widen_window(-1, 0), widen_window(0, -1), widen_window(-1, -1)),
         needs=("window",),
     ),
 }

@@ -1,4 +1,4 @@
-"""The positions that are marked in q and k, or in x: missing, one off, in the wrong pairs, or in the values too."""
+"""The positions encoded in q and k, or in x: missing, off by one, in the wrong pairs, or in the values too."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from attn_exp.rules.positions.position import Position
 from attn_exp.rules.positions.rope import Rope
 
 
-def unmarked(wrong: str) -> Change:
-    """Return the change that marks no positions of one side."""
+def skip_positions(wrong: str) -> Change:
     return around(
         "place", lambda step, at, side, heads, positions: step(at, side, heads, () if side == wrong else positions)
     )
 
 
-def later(wrong: str, further: int) -> Change:
-    """Return the change that moves the positions of one side."""
+def shift_positions(wrong: str, further: int) -> Change:
+    """Shift the positions of one side."""
 
     def place(at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
         first = at.past if at.past else at.rules.offset
@@ -35,14 +34,14 @@ def later(wrong: str, further: int) -> Change:
     return instead(place=place)
 
 
-def paired(other: Callable[[Position], Position | None]) -> Change:
-    """Return the change that pairs numbers in another way, where `other` has one for a position."""
+def change_pairs(other: Callable[[Position], Position | None]) -> Change:
+    """Replace each position for which `other` returns one that pairs features differently."""
     return lambda recipe: replace(recipe, positions=tuple(other(position) or position for position in recipe.positions))
 
 
 @dataclass(frozen=True)
 class Mixed(Position):
-    """Rotary positions whose tables have the angles of one pairing and whose numbers are turned in the other."""
+    """Rotary positions whose tables follow one pairing and whose rotation follows the other."""
 
     rope: Rope
 
@@ -61,22 +60,24 @@ class Mixed(Position):
 
 MISTAKES = {
     "position_missing": Mistake(
-        says="Positions are not marked, or not in both q and k: the order of the tokens is lost.",
-        fix="mark the positions of q and k, or of x",
+        says="Positions are not encoded, or not in both q and k: the order of the tokens is lost.",
+        fix="encode the positions in q and k, or in x",
         seen="mlx-vlm issue 1983 (always position 0)",
         stage="q",
-        changes=(lambda recipe: replace(recipe, positions=()), unmarked("q"), unmarked("k")),
+        changes=(lambda recipe: replace(recipe, positions=()), skip_positions("q"), skip_positions("k")),
         needs=("position",),
     ),
     "rope_pairing": Mistake(
-        says="Rotary positions turn the wrong pairs: neighbours (2i, 2i+1) for halves (i, i + d/2), the reverse, or "
+        says="Rotary positions rotate the wrong pairs: neighbours (2i, 2i+1) for halves (i, i + d/2), the reverse, or "
         "both mixed.",
         fix="use the pairing that the weights were trained with, in the tables and in the rotation",
         seen="transformers issue 25199; LLMs-from-scratch issues 746 to 838",
         stage="q",
         changes=(
-            paired(lambda position: position.other_pairs()),
-            paired(lambda position: Mixed(position) if isinstance(position, Rope) else None),  # in the tables alone
+            change_pairs(lambda position: position.other_pairs()),
+            change_pairs(
+                lambda position: Mixed(position) if isinstance(position, Rope) else None
+            ),  # in the tables alone
         ),
         needs=("rope",),
     ),
@@ -85,12 +86,12 @@ MISTAKES = {
         fix="query and key of one token have the same position",
         seen="fla issue 766; flashinfer PR 847; a cache that counts the new token twice",
         stage="q",
-        changes=(later("q", 1), later("q", -1), later("k", 1), later("k", -1)),
+        changes=(shift_positions("q", 1), shift_positions("q", -1), shift_positions("k", 1), shift_positions("k", -1)),
         needs=("rope",),
     ),
     "rope_on_values": Mistake(
-        says="Rotary positions turn the values too.",
-        fix="turn q and k alone",
+        says="Rotary positions rotate the values too.",
+        fix="rotate q and k alone",
         seen="one loop over q, k and v",
         stage="v",
         changes=(

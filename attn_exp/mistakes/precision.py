@@ -1,4 +1,4 @@
-"""Half precision: products that are summed, or a softmax that is computed, in float16 or bfloat16."""
+"""Half precision: products summed, or a softmax computed, in float16 or bfloat16."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = ("float16", "bfloat16")
 
 
 def rounded(array: Array, kind: str) -> Array:
-    """Return the array rounded to a half type and back."""
+    """Round to a half type and back."""
     if kind == "float16":
         return array.astype(np.float16).astype(np.float64)
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
@@ -23,8 +23,7 @@ def rounded(array: Array, kind: str) -> Array:
     return cut.astype(np.uint32).view(np.float32).astype(np.float64)
 
 
-def halved(kind: str, *names: str) -> Change:
-    """Return the change that computes these steps in a half type."""
+def halve_precision(kind: str, *names: str) -> Change:
 
     def half(step: Step, at: At, *operands: Array) -> Any:
         return rounded(step(at, *(rounded(operand, kind) for operand in operands)), kind)
@@ -43,13 +42,15 @@ MISTAKES = {
         fix="sum products in float32 or better",
         seen="tinygrad PR 4985; stablediffusion PR 89",
         stage="scores",
-        changes=tuple(halved(kind, *names) for kind in KINDS for names in (("score", "mix"), ("score",), ("mix",))),
+        changes=tuple(
+            halve_precision(kind, *names) for kind in KINDS for names in (("score", "mix"), ("score",), ("mix",))
+        ),
     ),
     "half_softmax": Mistake(
         says="The softmax is computed in half precision.",
         fix="compute the softmax in float32 or better",
         seen="llama.cpp issue 12441; flash-attention PR 2721",
         stage="weights",
-        changes=tuple(halved(kind, "normalize") for kind in KINDS),
+        changes=tuple(halve_precision(kind, "normalize") for kind in KINDS),
     ),
 }

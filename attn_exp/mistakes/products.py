@@ -1,4 +1,4 @@
-"""The two products: `q k^T` and `weights v` of the wrong sides, or turned."""
+"""The two products: `q k^T` and `weights v` with the wrong or transposed operands."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from attn_exp.forms.pipeline import At, Recipe, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
-def viewed(side: Array) -> Array:
-    """Return keys or values `[s d]`, read as `[d s]` by a view, and turned."""
+def view_transposed(side: Array) -> Array:
+    """View keys or values `[s d]` as `[d s]`, and transpose that."""
     return side.reshape(*side.shape[:-2], side.shape[-1], side.shape[-2]).swapaxes(-1, -2)
 
 
-def values_of_queries(recipe: Recipe) -> Recipe:
-    """Return the recipe whose weights mix the queries."""
+def mix_queries(recipe: Recipe) -> Recipe:
     asked: dict[str, Array] = {}
 
     def score(at: At, q: Array, k: Array) -> Any:
@@ -30,19 +29,19 @@ def values_of_queries(recipe: Recipe) -> Recipe:
     return instead(score=score, mix=mix)(recipe).changed(remembers=True)
 
 
-def sums_as_scores(score: Step, at: At, q: Array, k: Array) -> Array:
-    """Sum the queries' numbers, and the keys', each for itself: an einsum with a letter for the numbers of each."""
+def multiply_sums(score: Step, at: At, q: Array, k: Array) -> Array:
+    """Sum the features of queries and keys separately, as an einsum with two letters for them does."""
     return np.asarray(q.sum(axis=-1)[..., :, None] * k.sum(axis=-1)[..., None, :])
 
 
-def summed_apart(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Array:
-    """Sum the weights, and the values, each for itself: an einsum with one letter for keys and another for values."""
+def sum_separately(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Array:
+    """Sum weights and values separately, as an einsum with two letters for the keys does."""
     every = v.sum(axis=-2, keepdims=True)
     return np.asarray(weights.sum(axis=-1, keepdims=True) * np.broadcast_to(every, (*every.shape[:-2], 1, v.shape[-1])))
 
 
-def projected_again(**sides: str) -> Change:
-    """Return the change that projects a side from what another one's matrix has made already, not from x."""
+def project_again(**sides: str) -> Change:
+    """Project a side from another one's projection instead of from x."""
 
     def project(step: Step, side: str, x: Array, arrays: Any) -> Any:
         first = sides.get(side)
@@ -51,13 +50,12 @@ def projected_again(**sides: str) -> Change:
     return around("project", project)
 
 
-def taken_for(**sides: str) -> Change:
-    """Return the change that projects a side with another one's matrix."""
+def swap_projections(**sides: str) -> Change:
     return around("project", lambda project, side, x, arrays: project(sides.get(side, side), x, arrays))
 
 
-def made_of_x(*sides: str) -> Change:
-    """Return the change that makes these sides of x, or takes the queries for them, and queries else of the memory."""
+def choose_sources(*sides: str) -> Change:
+    """Make these sides from x, as the queries should be; without "q", make the queries from the memory."""
 
     def source(step: Step, side: str, x: Array, memory: Array) -> Any:
         if side in sides:
@@ -69,17 +67,17 @@ def made_of_x(*sides: str) -> Change:
 
 MISTAKES = {
     "queries_keys_swapped": Mistake(
-        says="Keys ask and queries answer: the scores are k q^T instead of q k^T.",
+        says="Queries and keys are swapped: the scores are k q^T instead of q k^T.",
         fix="scores = q @ k^T",
         seen="projections in the order k, q, v; tokens as columns read as rows",
         stage="scores",
         changes=(
             around("score", lambda score, at, q, k: score(at, k, q)),
-            taken_for(q="k", k="q"),  # W_q and W_k change places, so that q and k themselves are exchanged
+            swap_projections(q="k", k="q"),  # W_q and W_k change places, so that q and k themselves are exchanged
         ),
     ),
     "weights_transposed": Mistake(
-        says="Each value is spread by its own query's weights instead of gathered: the weights are transposed.",
+        says="The weights are transposed: each query's weights scatter its value instead of gathering values.",
         fix="context = weights @ v",
         seen="Understanding Deep Learning, notebook 12.1; SAGAN issue 11",
         stage="context",
@@ -89,40 +87,40 @@ MISTAKES = {
         ),
     ),
     "keys_viewed": Mistake(
-        says="Keys are read as [d, s] by a view where a transpose is needed: their numbers are mixed.",
+        says="Keys are viewed as [d, s] where a transpose is needed, which mixes tokens and features.",
         fix="k.transpose(-2, -1), not k.view or k.reshape",
         seen="hyunwoongko/transformer, k.view(batch, head, d, length)",
         stage="scores",
-        changes=(around("score", lambda score, at, q, k: score(at, q, viewed(k))),),
+        changes=(around("score", lambda score, at, q, k: score(at, q, view_transposed(k))),),
         of_code=True,
     ),
     "values_viewed": Mistake(
-        says="Values are read as [d, s] by a view where a transpose is needed: their numbers are mixed.",
+        says="Values are viewed as [d, s] where a transpose is needed, which mixes tokens and features.",
         fix="transpose, not view or reshape",
         seen="v.reshape(b, h, d, s) before an einsum of hds",
         stage="context",
-        changes=(around("mix", lambda mix, at, weights, v, k: mix(at, weights, viewed(v), k)),),
+        changes=(around("mix", lambda mix, at, weights, v, k: mix(at, weights, view_transposed(v), k)),),
         of_code=True,
     ),
     "keys_from_queries": Mistake(
-        says="The queries are compared with queries: keys are made of them.",
+        says="Queries are compared with queries: the keys are made from them.",
         fix="scores = q @ k^T",
         seen="q @ q.transpose; W_q used for the keys too",
         stage="scores",
         changes=(
             around("score", lambda score, at, q, k: score(at, q, q)),
-            taken_for(k="q"),
-            made_of_x("q", "k"),
-            made_of_x("k"),
+            swap_projections(k="q"),
+            choose_sources("q", "k"),
+            choose_sources("k"),
         ),
         of_code=True,
     ),
     "queries_from_keys": Mistake(
-        says="The keys are compared with keys: queries are made of them.",
+        says="Keys are compared with keys: the queries are made from them.",
         fix="scores = q @ k^T",
         seen="query = key.reshape(...); W_k used for the queries too",
         stage="scores",
-        changes=(around("score", lambda score, at, q, k: score(at, k, k)), taken_for(q="k"), made_of_x()),
+        changes=(around("score", lambda score, at, q, k: score(at, k, k)), swap_projections(q="k"), choose_sources()),
         of_code=True,
     ),
     "values_from_queries": Mistake(
@@ -130,28 +128,28 @@ MISTAKES = {
         fix="context = weights @ v",
         seen="q passed for v; W_q used for the values too",
         stage="context",
-        changes=(values_of_queries, taken_for(v="q"), made_of_x("q", "v"), made_of_x("v")),
+        changes=(mix_queries, swap_projections(v="q"), choose_sources("q", "v"), choose_sources("v")),
         of_code=True,
     ),
     "scores_of_sums": Mistake(
-        says="A score is the sum of the query's numbers times the sum of the key's, not a product of each two numbers.",
-        fix="one letter for the numbers of both: einsum('bhtd,bhsd->bhts', q, k)",
+        says="A score is the sum of the query's features times the sum of the key's, not their dot product.",
+        fix="use one letter for the features of both: einsum('bhtd,bhsd->bhts', q, k)",
         seen="einsum('bhsq,bhtk->bhst', q, k)",
         stage="scores",
-        changes=(around("score", sums_as_scores),),
+        changes=(around("score", multiply_sums),),
         of_code=True,
     ),
     "values_summed": Mistake(
-        says="Every query gets the sum of all values: the weights are summed up by themselves, and have no effect.",
-        fix="one letter for keys and values: einsum('bhts,bhse->bhte', weights, v)",
+        says="Every query gets the sum of all values: the weights are summed separately and have no effect.",
+        fix="use one letter for keys and values: einsum('bhts,bhse->bhte', weights, v)",
         seen="einsum('nhqk,nvhd->nqhd', weights, values)",
         stage="context",
-        changes=(around("mix", summed_apart),),
+        changes=(around("mix", sum_separately),),
         of_code=True,
     ),
     "weights_diagonal": Mistake(
-        says="Only the diagonal of the weights is used: each token gets its own value, and nothing of the others.",
-        fix="two letters for queries and keys: einsum('bhts,bhse->bhte', weights, v)",
+        says="Only the diagonal of the weights is used: each token gets only its own value.",
+        fix="use two letters for queries and keys: einsum('bhts,bhse->bhte', weights, v)",
         seen="einsum('bss,bsh->bsh', weights, v) in a port to JAX",
         stage="context",
         changes=(
@@ -163,18 +161,18 @@ MISTAKES = {
         of_code=True,
     ),
     "projected_twice": Mistake(
-        says="Keys or values are projected from what was projected already, not from x.",
+        says="Keys or values are projected from an earlier projection instead of from x.",
         fix="q = x @ W_q, k = x @ W_k, v = x @ W_v",
         seen="x = self.q(x); k = self.k(x); v = self.v(x)",
         stage="k",
         changes=(
-            projected_again(v="k"),
-            projected_again(v="q"),
-            projected_again(k="q"),
-            projected_again(k="q", v="q"),
-            projected_again(k="q", v="k"),
-            projected_again(q="k"),
-            projected_again(q="v", k="v"),
+            project_again(v="k"),
+            project_again(v="q"),
+            project_again(k="q"),
+            project_again(k="q", v="q"),
+            project_again(k="q", v="k"),
+            project_again(q="k"),
+            project_again(q="v", k="v"),
         ),
         needs=("layer",),
         of_code=True,
@@ -186,7 +184,7 @@ MISTAKES = {
         stage="context",
         changes=(
             around("mix", lambda mix, at, weights, v, k: mix(at, weights, k, k)),
-            taken_for(v="k"),  # W_k makes the values too
+            swap_projections(v="k"),  # W_k makes the values too
         ),
     ),
 }

@@ -12,17 +12,17 @@ from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
 
 def times(factor: float) -> Change:
-    """Return the change that multiplies the right logits by a factor."""
+    """Multiply the logits by a factor."""
     return around("scaled", lambda scaled, at, scores: scaled(at, scores) * factor)
 
 
 def fixed(factor: float) -> Change:
-    """Return the change that multiplies the scores by one number, whatever the size of a head."""
+    """Multiply the scores by a constant instead of the scale."""
     return instead(scaled=lambda at, scores: scores * factor)
 
 
-def after_softmax(factor: Callable[[At], float]) -> Change:
-    """Return the change that multiplies the weights by a factor, and the scores by none."""
+def scale_weights(factor: Callable[[At], float]) -> Change:
+    """Scale the weights instead of the scores."""
     return together(
         instead(scaled=lambda at, scores: scores),
         around("after", lambda after, at, weights, allowed: after(at, weights, allowed) * factor(at)),
@@ -47,7 +47,7 @@ MISTAKES = {
         changes=(instead(scaled=lambda at, scores: scores / at.size),),
     ),
     "scale_by_sqrt_d_model": Mistake(
-        says="The scores are divided by the root of the model's size instead of the head's.",
+        says="The scores are divided by the square root of the model size instead of the head size.",
         fix="divide by sqrt(d_model / heads)",
         seen="d_model written for d_k in many multi-head layers",
         stage="logits",
@@ -57,14 +57,14 @@ MISTAKES = {
         ),
     ),
     "scale_by_sqrt_heads": Mistake(
-        says="The scores are divided by the root of the number of heads instead of the size of a head.",
+        says="The scores are divided by the square root of the number of heads instead of the head size.",
         fix="divide by sqrt(q.shape[-1])",
         seen="the wrong one of the four axes of q",
         stage="logits",
         changes=(instead(scaled=lambda at, scores: scores / math.sqrt(at.heads)),),
     ),
     "scale_by_sqrt_keys": Mistake(
-        says="The scores are divided by the root of the number of keys instead of the size of a head.",
+        says="The scores are divided by the square root of the number of keys instead of the head size.",
         fix="divide by sqrt(k.shape[-1])",
         seen="shape[-2] written for shape[-1]",
         stage="logits",
@@ -81,7 +81,7 @@ MISTAKES = {
     "scores_negated": Mistake(
         says="The scores have the wrong sign: the less a key is like a query, the more weight it gets.",
         fix="logits = q @ k^T / sqrt(d)",
-        seen="a distance turned into a score, or a minus that stayed in",
+        seen="a distance turned into a score, or a minus sign left in",
         stage="logits",
         changes=(times(-1.0),),
         of_code=True,
@@ -89,13 +89,13 @@ MISTAKES = {
     "scale_other": Mistake(
         says="The scores are multiplied by another factor than 1 / sqrt(d).",
         fix="logits = scores / sqrt(d)",
-        seen="a temperature that stayed in; the fourth root of d, meant for q and for k, put on the scores once",
+        seen="a temperature left in; the fourth root of d, meant for q and for k, applied to the scores once",
         stage="logits",
         changes=(times(0.5), times(2.0), instead(scaled=lambda at, scores: scores / at.size**0.25)),
         of_code=True,
     ),
     "scale_fixed": Mistake(
-        says="The scores are divided by one number, whatever the size of a head.",
+        says="The scores are divided by a constant, whatever the head size.",
         fix="divide by sqrt(q.shape[-1])",
         seen="/ 8 written for heads of 64 numbers",
         stage="logits",
@@ -103,7 +103,7 @@ MISTAKES = {
         of_code=True,
     ),
     "scale_by_batch": Mistake(
-        says="The scores are divided by the number of entries of the batch, or by its root.",
+        says="The scores are divided by the batch size, or by its square root.",
         fix="divide by sqrt(q.shape[-1])",
         seen="q.shape[0] or q.size(0) written for the last axis",
         stage="logits",
@@ -123,7 +123,7 @@ MISTAKES = {
         of_code=True,
     ),
     "scale_by_sqrt_queries": Mistake(
-        says="The scores are divided by the root of the number of queries instead of the size of a head.",
+        says="The scores are divided by the square root of the number of queries instead of the head size.",
         fix="divide by sqrt(q.shape[-1])",
         seen="q.shape[-2] written for q.shape[-1]",
         stage="logits",
@@ -131,7 +131,7 @@ MISTAKES = {
         of_code=True,
     ),
     "scale_multiplied": Mistake(
-        says="The scores are multiplied by a power of d, or of the model's size, instead of divided by sqrt(d).",
+        says="The scores are multiplied by a power of d, or of the model size, instead of divided by sqrt(d).",
         fix="logits = scores / sqrt(d)",
         seen="a factor written for its inverse; / d**-0.5 and / d**-2",
         stage="logits",
@@ -147,8 +147,8 @@ MISTAKES = {
         ),
     ),
     "scores_floored": Mistake(
-        says="The scores are rounded down to whole numbers: // divides and drops what is behind the point.",
-        fix="logits = scores / sqrt(d), with one stroke",
+        says="The scores are rounded down to integers: // is floor division.",
+        fix="logits = scores / sqrt(d), with a single slash",
         seen="scores // math.sqrt(d_k)",
         stage="logits",
         changes=(around("scaled", lambda scaled, at, scores: np.floor(scaled(at, scores))),),
@@ -167,10 +167,10 @@ MISTAKES = {
         seen="dropped brackets: softmax(q k^T) / sqrt(d)",
         stage="weights",
         changes=(
-            after_softmax(lambda at: at.rules.scale),
-            after_softmax(lambda at: at.width**-0.5),  # the width of x
-            after_softmax(lambda at: (at.heads * at.size) ** -0.5),  # of all heads side by side
-            after_softmax(lambda at: 1.0 / at.size),
+            scale_weights(lambda at: at.rules.scale),
+            scale_weights(lambda at: at.width**-0.5),  # the width of x
+            scale_weights(lambda at: (at.heads * at.size) ** -0.5),  # of all heads side by side
+            scale_weights(lambda at: 1.0 / at.size),
         ),
         also=("", "scale_by_sqrt_d_model", "scale_by_sqrt_d_model"),
     ),

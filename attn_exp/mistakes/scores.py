@@ -1,4 +1,4 @@
-"""What score rules do to logits: ALiBi and other biases, soft-caps and sinks, missing, wrong or at the wrong place."""
+"""The score rules: ALiBi and other biases, soft-caps and sinks, missing, wrong or at the wrong place."""
 
 from __future__ import annotations
 
@@ -20,16 +20,13 @@ from attn_exp.rules.scores.score import Score
 
 @dataclass(frozen=True)
 class Adds(Score):
-    """A score rule that adds any function of the grid."""
-
     added: Callable[[Grid], Any]
 
     def bias(self, grid: Grid) -> Array:
         return np.asarray(self.added(grid))
 
 
-def alibi(other: Callable[[Alibi], Score]) -> Change:
-    """Return the change of ALiBi into another rule."""
+def change_alibi(other: Callable[[Alibi], Score]) -> Change:
     return lambda recipe: recipe.with_rules(
         scores=tuple(other(rule) if isinstance(rule, Alibi) else rule for rule in recipe.rules.scores)
     )
@@ -37,7 +34,7 @@ def alibi(other: Callable[[Alibi], Score]) -> Change:
 
 @dataclass(frozen=True)
 class Sloped(Alibi):
-    """ALiBi with other slopes: a function of the number of heads gives one for each."""
+    """ALiBi with other slopes: `other(heads)` returns one for each head."""
 
     other: Callable[[int], Array] = lambda heads: np.array(slopes(heads))
 
@@ -46,13 +43,13 @@ class Sloped(Alibi):
 
 
 def sloped(rates: Callable[[int], Array]) -> Change:
-    """Return the change to other slopes."""
-    return alibi(lambda rule: Sloped(rule.signed, rates))
+    """Replace the slopes by `rates(heads)`."""
+    return change_alibi(lambda rule: Sloped(rule.signed, rates))
 
 
-def leaning(direction: Callable[[Grid], Any]) -> Change:
-    """Return the change that adds slope * distance with another sign than -1, whichever sign the rule gives it."""
-    return alibi(lambda rule: Adds(lambda grid: np.abs(rule.bias(grid)) * direction(grid)))
+def change_sign(direction: Callable[[Grid], Any]) -> Change:
+    """Add slope * distance with the sign of `direction`, whatever the sign in the rule."""
+    return change_alibi(lambda rule: Adds(lambda grid: np.abs(rule.bias(grid)) * direction(grid)))
 
 
 def powers_of_half(heads: int, first: int = 1) -> Array:
@@ -61,12 +58,12 @@ def powers_of_half(heads: int, first: int = 1) -> Array:
 
 
 def up_to_8(heads: int, first: int = 1) -> Array:
-    """Return `2^(-8 i / h)`, which is right where h is a power of two, i from `first` on."""
+    """Return `2^(-8 i / h)`, i from `first` on; right where h is a power of two."""
     return np.asarray(2.0 ** (-8.0 * np.arange(first, heads + first) / heads))
 
 
 def next_power(heads: int) -> int:
-    """Return the least power of 2 that is not below a number of heads."""
+    """Return the smallest power of 2 that is at least `heads`."""
     return 1 << (heads - 1).bit_length()
 
 
@@ -87,21 +84,18 @@ SLOPES: tuple[Callable[[int], Array], ...] = (
 # Rules left out, or at another place
 
 
-def only(kept: Callable[[Score], bool]) -> Change:
-    """Return the change that leaves out all other score rules."""
+def keep_only(kept: Callable[[Score], bool]) -> Change:
     return lambda recipe: recipe.with_rules(scores=tuple(rule for rule in recipe.rules.scores if kept(rule)))
 
 
 unbent = instead(bent=lambda at, logits: logits)
 
 
-def bent_before_scale(recipe: Recipe) -> Recipe:
-    """Return a recipe that bends scores before they are scaled."""
+def cap_before_scale(recipe: Recipe) -> Recipe:
     return unbent(instead(scaled=lambda at, scores: recipe.scaled(at, recipe.bent(at, scores)))(recipe))
 
 
-def bent_after_mask(recipe: Recipe) -> Recipe:
-    """Return a recipe that bends logits after they are masked."""
+def cap_after_mask(recipe: Recipe) -> Recipe:
     change = instead(forbid=lambda at, logits, allowed: recipe.bent(at, recipe.forbid(at, logits, allowed)))
     return unbent(change(recipe))
 
@@ -121,18 +115,18 @@ MISTAKES = {
         seen="distance taken as j - i where i - j is meant",
         stage="masked",
         changes=(
-            leaning(lambda grid: 1.0),
-            leaning(lambda grid: np.sign(grid.query - grid.key)),
-            leaning(lambda grid: np.sign(grid.key - grid.query)),
+            change_sign(lambda grid: 1.0),
+            change_sign(lambda grid: np.sign(grid.query - grid.key)),
+            change_sign(lambda grid: np.sign(grid.key - grid.query)),
         ),
         needs=("alibi",),
     ),
     "position_bias_missing": Mistake(
         says="The position bias is missing: nothing is added to the logits by distance.",
         fix="logits = scores / sqrt(d) + bias, before the mask and the softmax",
-        seen="a call without the slopes of its ALiBi model: each keyword for a bias has none as its default",
+        seen="a call without the slopes of its ALiBi model: bias keywords default to None",
         stage="masked",
-        changes=(only(lambda rule: type(rule).bias is Score.bias),),
+        changes=(keep_only(lambda rule: type(rule).bias is Score.bias),),
         needs=("added",),
     ),
     "softcap_missing": Mistake(
@@ -148,7 +142,7 @@ MISTAKES = {
         fix="scale, then cap",
         seen="scale applied in the kernel after a capped product",
         stage="logits",
-        changes=(bent_before_scale,),
+        changes=(cap_before_scale,),
         needs=("softcap",),
     ),
     "softcap_after_mask": Mistake(
@@ -156,7 +150,7 @@ MISTAKES = {
         fix="cap first, then mask",
         seen="flash-attention PR 1025; ONNX's reference code up to 1.21",
         stage="masked",
-        changes=(bent_after_mask,),
+        changes=(cap_after_mask,),
         needs=("softcap", "mask"),
     ),
     "sink_missing": Mistake(
@@ -164,7 +158,7 @@ MISTAKES = {
         fix="add the sink's exp(logit) to the sum of each row",
         seen="AttentionIsOFFByOne issue 5; gpt-oss loaded without its sinks",
         stage="weights",
-        changes=(only(lambda rule: rule.extra(np.zeros(1, np.int64)) is None),),
+        changes=(keep_only(lambda rule: rule.extra(np.zeros(1, np.int64)) is None),),
         needs=("sink",),
     ),
 }

@@ -1,4 +1,4 @@
-"""The softmax: over other axes, twice, not at all, or in another way."""
+"""The softmax: over the wrong axes, twice, missing, or computed differently."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
 def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
-    """Return the change that normalizes over other axes of `[b h t s]`; where all is hidden, weights are `empty`.
+    """Normalize over other axes of `[b h t s]`; where everything is hidden, the weights are `empty`.
 
-    None is a share alike for all, as a softmax gives of one large number that is filled in.
+    `empty=None` gives equal weights, as a softmax does when a large finite number is filled in.
     """
 
     def normalize(at: At, masked: Array) -> Array:
         axis = tuple(axis for axis in axes if axis or not at.apart)
-        powers = np.exp(masked - largest_of(masked, axis))
+        powers = np.exp(masked - row_maximum(masked, axis))
         total = powers.sum(axis=axis, keepdims=True)
         alone = total.size / max(powers.size, 1) if empty is None else empty
         return np.asarray(np.where(total == 0, alone, powers / np.where(total == 0, 1.0, total)))
@@ -28,18 +28,17 @@ def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
     return instead(normalize=normalize)
 
 
-def largest_of(masked: Array, axis: int | tuple[int, ...]) -> Array:
+def row_maximum(masked: Array, axis: int | tuple[int, ...]) -> Array:
     """Return the largest logits along some axes, or the lowest number of their type where all are hidden."""
     return np.asarray(masked.max(axis=axis, keepdims=True, initial=np.finfo(masked.dtype).min))
 
 
-def softmax_then_over(axis: int) -> Change:
-    """Return the change that normalizes the weights once more, over another axis."""
+def softmax_again_over(axis: int) -> Change:
     return around("normalize", lambda normalize, at, masked: steps.softmax(normalize(at, masked), axis))
 
 
-def maximum_of(*axes: int, above: bool = True, below: bool = True) -> Change:
-    """Return the change that subtracts the largest logit along these axes, above the fraction bar and below it."""
+def subtract_maximum(*axes: int, above: bool = True, below: bool = True) -> Change:
+    """Subtract the maximum along these axes, in the numerator (`above`) and in the denominator (`below`)."""
 
     def normalize(at: At, masked: Array) -> Array:
         axis = tuple(axis for axis in axes if axis or not at.apart) or None
@@ -50,8 +49,8 @@ def maximum_of(*axes: int, above: bool = True, below: bool = True) -> Change:
     return instead(normalize=normalize)
 
 
-def of_other_rows(largest: bool | None, sums: bool) -> Change:
-    """Return the change that takes the largest logits, or the sums, as rows along the keys; None takes none off."""
+def use_other_rows(largest: bool | None, sums: bool) -> Change:
+    """Broadcast the maximum or the sum of each row along the keys; `largest=None` subtracts no maximum."""
 
     def laid(rows: Array, turned: bool) -> Array:
         return rows[..., None, :] if turned else rows[..., None]
@@ -64,10 +63,10 @@ def of_other_rows(largest: bool | None, sums: bool) -> Change:
 
 
 def with_epsilon(epsilon: float, largest: bool = True) -> Change:
-    """Return the change that adds a number to each sum of powers, whose largest is 1, or which are raw."""
+    """Add a number to the sum of exponentials; `largest` says whether the maximum was subtracted first."""
 
     def normalize(at: At, masked: Array) -> Array:
-        powers = np.exp(masked - largest_of(masked, -1)) if largest else np.exp(masked)
+        powers = np.exp(masked - row_maximum(masked, -1)) if largest else np.exp(masked)
         return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) + epsilon))
 
     return instead(normalize=normalize)
@@ -77,35 +76,32 @@ EPSILONS = tuple(10.0**-place for place in range(1, 13))
 
 
 def divide_by_sum(at: At, masked: Array) -> Array:
-    """Divide logits by the sum of their row, without an exponential."""
     kept = np.where(np.isneginf(masked), 0.0, masked)
     return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
 
 
-def masked_softmax_again(normalize: Step, at: At, masked: Array) -> Array:
-    """Take the softmax of the weights once more, among the keys that may be seen."""
+def repeat_masked_softmax(normalize: Step, at: At, masked: Array) -> Array:
     return steps.softmax(np.where(np.isneginf(masked), -np.inf, normalize(at, masked)), -1)
 
 
-def logarithms(lowest: float) -> Change:
-    """Return the change that takes the logarithms of the weights; `lowest` stands for the logits of hidden keys."""
+def log_softmax(lowest: float) -> Change:
+    """Return log-weights; `lowest` replaces the logits of hidden keys."""
 
     def normalize(normalize: Step, at: At, masked: Array) -> Array:
         filled = np.where(np.isneginf(masked), lowest, masked)
-        largest = largest_of(masked, -1)
+        largest = row_maximum(masked, -1)
         return np.asarray(filled - largest - np.log(np.exp(masked - largest).sum(axis=-1, keepdims=True)))
 
     return around("normalize", normalize)
 
 
-def raw_powers(at: At, masked: Array) -> Array:
-    """Take the exponentials of logits as they are, without their largest taken off first."""
+def skip_maximum(at: At, masked: Array) -> Array:
     powers = np.exp(masked)
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
-def raw_powers_in_single(least: float) -> Change:
-    """Return the change that takes them in float32: those of logits above 88 overflow, and below `least` is 0."""
+def skip_maximum_in_float32(least: float) -> Change:
+    """Take the exponentials in float32: they overflow above 88, and those below `least` become 0."""
 
     def normalize(at: At, masked: Array) -> Array:
         powers = np.exp(np.asarray(masked, np.float32))
@@ -115,8 +111,8 @@ def raw_powers_in_single(least: float) -> Change:
     return instead(normalize=normalize)
 
 
-def raw_powers_times_mask(recipe: Recipe) -> Recipe:
-    """Return the recipe whose powers are multiplied by the mask: 0 times an overflow is NaN."""
+def multiply_powers_by_mask(recipe: Recipe) -> Recipe:
+    """Multiply the exponentials by the mask: 0 times an overflow is NaN."""
 
     def normalize(at: At, logits: Array) -> Array:
         powers = np.exp(logits) * recipe.allowed(at)
@@ -141,15 +137,15 @@ MISTAKES = {
         changes=(softmax_over(1), softmax_over(1, empty=math.nan), softmax_over(1, empty=None)),
     ),
     "keepdims_missing": Mistake(
-        says="The softmax of a row takes the sum, or the largest logit, of another: they lie along the keys.",
+        says="Each row is normalized by the sum or maximum of other rows, which broadcast along the keys.",
         fix="max(axis=-1, keepdims=True) and sum(axis=-1, keepdims=True)",
         seen="np.exp(x) / np.sum(np.exp(x), axis=1)",
         stage="weights",
         changes=(
-            of_other_rows(None, True),
-            of_other_rows(False, True),
-            of_other_rows(True, True),
-            of_other_rows(True, False),
+            use_other_rows(None, True),
+            use_other_rows(False, True),
+            use_other_rows(True, True),
+            use_other_rows(True, False),
         ),
         of_code=True,
     ),
@@ -174,24 +170,24 @@ MISTAKES = {
         seen="exp(s - s.max()) without an axis",
         stage="weights",
         changes=(
-            maximum_of(0, 1, 2, 3),
-            maximum_of(1, 2, 3),
-            maximum_of(2, 3),
-            maximum_of(0, 1, 2),
-            maximum_of(2),
+            subtract_maximum(0, 1, 2, 3),
+            subtract_maximum(1, 2, 3),
+            subtract_maximum(2, 3),
+            subtract_maximum(0, 1, 2),
+            subtract_maximum(2),
         ),
         of_code=True,
     ),
     "maximum_on_one_side": Mistake(
-        says="The largest logit is subtracted above the fraction bar or below it, not both: weights do not sum to 1.",
+        says="The maximum is subtracted in the numerator or the denominator, not in both: weights do not sum to 1.",
         fix="powers = exp(s - s.max(-1, keepdims=True)), and powers / powers.sum(-1, keepdims=True)",
         seen="np.exp(s - np.max(s)) / np.sum(np.exp(s))",
         stage="weights",
         changes=(
-            maximum_of(-1, below=False),
-            maximum_of(0, 1, 2, 3, below=False),
-            maximum_of(-1, above=False),
-            maximum_of(0, 1, 2, 3, above=False),
+            subtract_maximum(-1, below=False),
+            subtract_maximum(0, 1, 2, 3, below=False),
+            subtract_maximum(-1, above=False),
+            subtract_maximum(0, 1, 2, 3, above=False),
         ),
         of_code=True,
     ),
@@ -211,7 +207,7 @@ MISTAKES = {
         fix="one softmax, over the keys",
         seen="softmax(dim=-1) in the function and softmax(dim=1) in its caller",
         stage="weights",
-        changes=(softmax_then_over(-2), softmax_then_over(1), softmax_then_over(0)),
+        changes=(softmax_again_over(-2), softmax_again_over(1), softmax_again_over(0)),
         of_code=True,
     ),
     "no_softmax": Mistake(
@@ -233,14 +229,14 @@ MISTAKES = {
         fix="weights = softmax(logits), once",
         seen="a function that returns weights, and a caller that takes them for logits",
         stage="weights",
-        changes=(softmax_then_over(-1), around("normalize", masked_softmax_again)),
+        changes=(softmax_again_over(-1), around("normalize", repeat_masked_softmax)),
     ),
     "log_softmax": Mistake(
-        says="The logarithms of the weights are mixed with the values, as a log-softmax makes them.",
+        says="A log-softmax is used: the logarithms of the weights are mixed with the values.",
         fix="softmax, not log_softmax, which is for a loss",
         seen="F.log_softmax(scores, dim=-1) @ v",
         stage="weights",
-        changes=(logarithms(-math.inf), logarithms(-1e9)),
+        changes=(log_softmax(-math.inf), log_softmax(-1e9)),
         of_code=True,
     ),
     "softmax_base_2": Mistake(
@@ -256,10 +252,10 @@ MISTAKES = {
         seen="online softmax without its running maximum; vllm PR 56579",
         stage="weights",
         changes=(
-            instead(normalize=raw_powers),
-            raw_powers_times_mask,
-            raw_powers_in_single(float(np.finfo(np.float32).tiny)),  # JAX has no numbers below that
-            raw_powers_in_single(0.0),
+            instead(normalize=skip_maximum),
+            multiply_powers_by_mask,
+            skip_maximum_in_float32(float(np.finfo(np.float32).tiny)),  # JAX has no numbers below that
+            skip_maximum_in_float32(0.0),
         ),
     ),
 }
