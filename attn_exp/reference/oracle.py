@@ -28,18 +28,18 @@ QUERIES = 2_000_000
 """Multiplications that the checked queries may cost, about 0.1 s; all are checked where they cost no more."""
 
 REFERENCES = {"logits": reference.weights, "kernel": reference.linear_weights}
-"""Which of the reference's functions says what the weights of a form should be."""
+"""The function that computes the expected weights of a form, by `Form.reference`."""
 
 TAKEN = {"less_1e9": 1e9, "less_65504": 65504.0}
-"""What is taken from the scores of a row without keys, by what a question says of it."""
+"""The number subtracted from the scores of a row without keys, by `Question.empty`."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked about a problem: how its heads, positions and rules are set, and which weights come of them.
+    """What determines an answer besides the problem: heads, positions, rules, and how weights are computed.
 
-    `weights` is a name in `REFERENCES`; `empty` says what a row without keys gives, `tiled` that query heads take
-    key/value heads in turns.
+    `weights` is a name in `REFERENCES`; `empty` is what a row without keys gives; `tiled` means that query head i reads
+    key/value head `i mod g`.
     """
 
     weights: str
@@ -52,19 +52,19 @@ class Question:
 
 
 class Answer(NamedTuple):
-    """What the reference says of the checked rows: `weights` `[h r s]`, and `output` `[r m]` where there are values."""
+    """The expected values of the checked rows: `weights` `[h r s]`, and `output` `[r m]` where there are values."""
 
     rows: tuple[int, ...]
     weights: Array
     output: Array | None
 
     def as_stack(self) -> Answer:
-        """Return this answer as a stack of one, its arrays `[1 ...]`."""
+        """Add a first axis of length one."""
         return Answer(self.rows, self.weights[None], None if self.output is None else self.output[None])
 
 
 def silent(question: Question) -> str | None:
-    """Say why nothing can be checked, or None where the reference has an answer."""
+    """Return why nothing can be checked, or None if the reference has an answer."""
     missing = [f"position={registry.name_of(position)}" for position in question.positions if position.twin() is None]
     if question.rules.normalizer.twin is None:
         missing.append(f"normalizer={question.rules.normalizer.name}")
@@ -72,7 +72,6 @@ def silent(question: Question) -> str | None:
 
 
 def twins(question: Question) -> list[Twin]:
-    """Return the scalar twin of each position."""
     return [twin for position in question.positions if (twin := position.twin()) is not None]
 
 
@@ -82,20 +81,23 @@ def ask(
     sides: tuple[Any, ...] | None = None,
     rows: tuple[int, ...] | None = None,
 ) -> Answer:
-    """Return the reference's answer for some queries, or for evenly spaced ones, all of them where the budget allows.
+    """Return the expected values for these queries, or for as many evenly spaced ones as the budget allows.
 
-    It has one only where `silent` says nothing. `sides` are q, k, v where they are projected already.
+    Call it only where `silent` returns None. `sides` are q, k, v where they are projected already.
     """
     q, k, v = placed(question, projected(question, problem) if sides is None else sides, problem.past)
     mixing = problem.projections if question.output_projection else {}
     if rows is None:
         rows = checked_rows(len(problem.tokens), problem, mixing["W_o"].size if mixing else 0)
     weights = np.array(
-        [[row_weights(question, problem, q, k, head, row) for row in rows] for head in range(question.heads.query)]
+        [
+            [compute_row_weights(question, problem, q, k, head, row) for row in rows]
+            for head in range(question.heads.query)
+        ]
     )
     if v is None:
         return Answer(rows, weights, None)
-    output = [row_context(question, weights[:, place], v) for place in range(len(rows))]
+    output = [compute_row_context(question, weights[:, place], v) for place in range(len(rows))]
     if mixing:
         bias = mixing.get("b_o")
         output = reference.project(output, mixing["W_o"].tolist(), None if bias is None else bias.tolist())
@@ -103,9 +105,9 @@ def ask(
 
 
 def checked_rows(length: int, problem: Problem, mixing: int = 0) -> tuple[int, ...]:
-    """Choose the first, the last and evenly spaced rows between, as many as the budget pays for.
+    """Choose the first, the last and evenly spaced rows between, as many as the budget allows.
 
-    `mixing` is how many numbers each row of the output is multiplied with.
+    `mixing` is the number of multiplications per row of the output projection.
     """
     width = sum(side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None) or 1
     count = min(length, max(2, QUERIES // (problem.keys * width + mixing)))
@@ -113,9 +115,9 @@ def checked_rows(length: int, problem: Problem, mixing: int = 0) -> tuple[int, .
 
 
 def placed(question: Question, sides: tuple[Any, ...], past: int = 0) -> tuple[Any, ...]:
-    """Return q, k, v as lists, positions marked and heads shared, by the reference's own steps.
+    """Return q, k, v as lists, with positions encoded and heads pooled by the reference's own code.
 
-    Tokens after a `past` have positions after it, whatever masks are told.
+    Tokens after a `past` get the positions after it, whatever offset the masks use.
     """
     (q, k, v), shares = sides, question.heads
     if shares.shared < shares.given:
@@ -129,7 +131,7 @@ def placed(question: Question, sides: tuple[Any, ...], past: int = 0) -> tuple[A
 
 
 def tiled(sides: Any, shares: Heads) -> list[list[float]]:
-    """Return rows in which every query head has a key/value head of its own: the shared ones, over and over."""
+    """Repeat the key/value heads over and over, so that every query head has its own."""
     return [
         [number for head in range(shares.query) for number in reference.part(row, shares.shared, head % shares.shared)]
         for row in sides
@@ -137,7 +139,7 @@ def tiled(sides: Any, shares: Heads) -> list[list[float]]:
 
 
 def projected(question: Question, problem: Problem) -> tuple[Any, ...]:
-    """Return q, k, v as lists: projected by the reference where that fits the budget, else as NumPy projected them."""
+    """Return q, k, v as lists: projected by the reference if that fits the budget, else by NumPy."""
     embedded = any(position.changes_x for position in question.positions)
     cost = sum(side.size * side.shape[1] for side in (problem.x, problem.memory) if side is not None)
     small = problem.x is not None and 3 * cost <= BUDGET
@@ -154,22 +156,21 @@ def projected(question: Question, problem: Problem) -> tuple[Any, ...]:
 
 
 def marked(question: Question, vectors: list[list[float]]) -> list[list[float]]:
-    """Return the vectors of a sequence with their places marked, from 0 on."""
     for twin in twins(question):
         vectors = [twin.embed(numbers, place) for place, numbers in enumerate(vectors)]
     return vectors
 
 
 def turned(sides: Any, count: int, turn: Turn, offset: int) -> list[list[float]]:
-    """Return queries or keys, `count` heads side by side, with every head turned by its row's position."""
+    """Encode each row's position in every one of `count` heads that lie side by side."""
     return [
         [number for head in range(count) for number in turn(reference.part(numbers, count, head), row + offset)]
         for row, numbers in enumerate(sides)
     ]
 
 
-def row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int, row: int) -> list[float]:
-    """Return the weights of one query of one head, a number for each key, with what rows without keys are given."""
+def compute_row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int, row: int) -> list[float]:
+    """Return the weights of one query of one head over all keys, filled as `question.empty` says if it sees none."""
     if problem.weights is not None:
         given: list[float] = problem.weights[row].tolist()
         return given
@@ -184,8 +185,7 @@ def row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int,
     return [filler] * len(weights)
 
 
-def row_context(question: Question, weights: Array, v: Any) -> list[float]:
-    """Return what one query reads: the heads' contexts side by side."""
+def compute_row_context(question: Question, weights: Array, v: Any) -> list[float]:
     shares = question.heads
     groups = shares.query if question.tiled else shares.shared
     return [
@@ -201,10 +201,10 @@ def answers(
     ask: Callable[[Question, Problem, Any], Answer] = ask,
     project: Callable[[Question, Problem], Any] = projected,
 ) -> dict[str, Answer]:
-    """Return the answer to each question by its name, without those to which the reference has none.
+    """Return the answer to each question by its name, except those that the reference cannot answer.
 
-    The very same question is answered once, and x is projected once for all that mark it in the same way. `project` and
-    `ask` are how q, k and v and then an answer come of a problem: by the loops, or for a stack of problems at once.
+    Equal questions are answered once, and x is projected once for all that encode the same positions in it. `project`
+    and `ask` compute the projections and the answer: with the loops, or for a stack of problems at once.
     """
     known: list[tuple[Question, Answer]] = []
     projections: list[tuple[tuple[Position, ...], Any]] = []
@@ -212,20 +212,20 @@ def answers(
     for name, question in questions.items():
         if not silent(question):
             marks = tuple(mark for mark in question.positions if mark.changes_x)
-            sides = once(projections, marks, partial(project, question, problem))
-            expected[name] = once(known, question, partial(ask, question, problem, sides))
+            sides = cached(projections, marks, partial(project, question, problem))
+            expected[name] = cached(known, question, partial(ask, question, problem, sides))
     return expected
 
 
-def once(known: list[tuple[T, R]], asked: T, make: Callable[[], R]) -> R:
-    """Return what is known of the same question, or make it and keep it."""
+def cached(known: list[tuple[T, R]], asked: T, make: Callable[[], R]) -> R:
+    """Return the cached result of an equal question, or compute and cache it."""
     found = [made for other, made in known if is_same(other, asked)] or [make()]
     known.append((asked, found[0]))
     return found[0]
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Say whether two settings, rules or questions are of one kind and hold the same; what cannot be told is not."""
+    """Compare types and contents of two settings, rules or questions; what cannot be compared is not the same."""
     if one is other or type(one) is not type(other):
         return one is other
     if isinstance(one, np.ndarray):
@@ -234,6 +234,6 @@ def is_same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(is_same, one, other))
     if isinstance(one, dict):
         return list(one) == list(other) and all(is_same(one[key], other[key]) for key in one)
-    if is_dataclass(one):  # of which a class of the user's own may hold more than its fields
+    if is_dataclass(one):  # a user's class may hold more than its fields
         return hasattr(one, "__dict__") and is_same(vars(one), vars(other))
     return bool(one == other)

@@ -1,8 +1,8 @@
-"""The reference on problems that differ in their seed alone: to the bit what `oracle` says of each.
+"""The reference for problems that differ only in their seed: bit-identical to what `oracle` returns for each.
 
-The formulas are those of `loops`, rounded where those round: products, sums as a whole, powers by `math.exp`. Rules are
-asked place by place and positions vector by vector, as there. What is no plain softmax is asked one problem at a time,
-and of every stack that arrays have answered, the loops hold one problem: its first and its last query.
+The formulas are those of `loops`, rounded where those round: products, whole sums, and powers by `math.exp`. Rules are
+evaluated place by place and positions vector by vector, as there. Anything but a plain softmax is computed one problem
+at a time, and the loops check one problem of every stack computed with arrays: its first and its last query.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNIT = 2.0**-53
 """The largest relative error of one rounding."""
 
 ENDS = [0, -1]
-"""The queries of the last problem of a stack that the loops hold."""
+"""The queries of the last problem of a stack that the loops check."""
 
 
 def answers(questions: Mapping[str, Question], problem: Problem, count: int) -> dict[str, Answer]:
@@ -39,30 +39,29 @@ def answers(questions: Mapping[str, Question], problem: Problem, count: int) -> 
     `problem` holds `count` problems, each array `[n ...]`.
 
     Raises:
-        ApartError: arrays say of a problem what the loops do not.
+        ApartError: the arrays and the loops disagree.
     """
     return oracle.answers(questions, problem, functools.partial(ask, count=count), projected)
 
 
 def plain(question: Question, problem: Problem) -> bool:
-    """Say whether arrays can answer a question as loops do: a softmax of masked products, over all seeds at once."""
+    """Say whether arrays can compute a question for all seeds at once: a softmax of masked products."""
     given = problem.weights is None and problem.q is not None and problem.k is not None and problem.v is not None
     usual = question.weights == "logits" and question.rules.plain
     return given and usual and question.empty == "zeros" and not question.tiled
 
 
-def one_by_one(question: Question, problem: Problem, count: int) -> Answer:
-    """Return the answers of the loops, one above the other."""
+def ask_one_by_one(question: Question, problem: Problem, count: int) -> Answer:
     told = [oracle.ask(question, one(problem, place)) for place in range(count)]
     outputs = [answer.output for answer in told if answer.output is not None]
     return Answer(told[0].rows, np.stack([answer.weights for answer in told]), np.stack(outputs) if outputs else None)
 
 
 def ask(question: Question, problem: Problem, sides: Sides | None, count: int) -> Answer:
-    """Return the answers to a question, whose sides are projected where it is plain, one above the other."""
-    if sides is None or not plain(question, problem):  # sides may be those of another question
-        return one_by_one(question, problem, count)
-    answer, last = at_once(question, problem, sides), tuple(side[-1].tolist() for side in sides)
+    """Answer a question with arrays if it is plain and projected, else with the loops."""
+    if sides is None or not plain(question, problem):  # the sides may come from another question
+        return ask_one_by_one(question, problem, count)
+    answer, last = ask_at_once(question, problem, sides), tuple(side[-1].tolist() for side in sides)
     sample = oracle.ask(question, one(problem, -1), last, (answer.rows[0], answer.rows[-1]))
     assert answer.output is not None and sample.output is not None
     held = np.array_equal(answer.weights[-1][:, ENDS], sample.weights)
@@ -71,23 +70,24 @@ def ask(question: Question, problem: Problem, sides: Sides | None, count: int) -
     return answer
 
 
-def at_once(question: Question, problem: Problem, sides: Sides) -> Answer:
-    """Return the answers to a plain question, whose sides are projected."""
+def ask_at_once(question: Question, problem: Problem, sides: Sides) -> Answer:
     (q, k, v), shares = placed(question, sides, problem.past), question.heads
     mixed = question.output_projection and bool(problem.projections)
     mixing = problem.projections["W_o"][0].size if mixed else 0
     rows = oracle.checked_rows(len(problem.tokens), one(problem, 0), mixing)
-    queries = apart(q, shares.query)
-    keys, values = (np.repeat(apart(side, shares.shared), shares.query // shares.shared, axis=1) for side in (k, v))
+    queries = split_heads(q, shares.query)
+    keys, values = (
+        np.repeat(split_heads(side, shares.shared), shares.query // shares.shared, axis=1) for side in (k, v)
+    )
     scores = exact_sums(queries[:, :, list(rows), None] * keys[:, :, None])
     weights = weights_of(question.rules.scale * scores, rows, len(problem.tokens), question.rules)
     context = exact_sums(weights[..., None, :] * values.swapaxes(-1, -2)[:, :, None])
     output = context.swapaxes(1, 2).reshape(len(context), len(rows), -1)
-    return Answer(rows, weights, multiplied(output, problem, "o") if mixed else output)
+    return Answer(rows, weights, project(output, problem, "o") if mixed else output)
 
 
 def projected(question: Question, problem: Problem) -> Sides | None:
-    """Return q, k and v, projected by the reference where `oracle.projected` does that too; None for the loops."""
+    """Return q, k and v, projected by the reference where `oracle.projected` does it too, or None if not plain."""
     if not plain(question, problem):
         return None
     assert problem.q is not None and problem.k is not None and problem.v is not None
@@ -97,18 +97,18 @@ def projected(question: Question, problem: Problem) -> Sides | None:
         return problem.q, problem.k, problem.v
     x = marked(question, problem.x)
     source, new = x if problem.memory is None else marked(question, problem.memory), x[:, problem.past :]
-    return multiplied(new, problem, "q"), multiplied(source, problem, "k"), multiplied(source, problem, "v")
+    return project(new, problem, "q"), project(source, problem, "k"), project(source, problem, "v")
 
 
 def marked(question: Question, x: Array) -> Array:
-    """Return vectors `[n t m]` with their places marked, one problem after the other."""
+    """Encode positions in vectors `[n t m]`, one problem after the other."""
     if not any(position.changes_x for position in question.positions):
         return x
     return np.array([oracle.marked(question, vectors) for vectors in x.tolist()])
 
 
 def placed(question: Question, sides: Sides, past: int) -> Sides:
-    """Return q, k and v with heads shared and positions marked, as `oracle.placed`."""
+    """Return q, k and v with heads pooled and positions encoded, as `oracle.placed`."""
     (q, k, v), shares = sides, question.heads
     k, v = (shared(side, shares) for side in (k, v))
     for twin in oracle.twins(question):
@@ -118,17 +118,17 @@ def placed(question: Question, sides: Sides, past: int) -> Sides:
 
 
 def turned(side: Array, heads: int, turn: oracle.Turn, offset: int) -> Array:
-    """Return queries or keys with every head turned by its row's position, one problem after the other."""
+    """Encode positions in the heads of queries or keys, one problem after the other."""
     if turn is unchanged:
         return side
     return np.array([oracle.turned(vectors, heads, turn, offset) for vectors in side.tolist()])
 
 
-def multiplied(x: Array, problem: Problem, letter: str) -> Array:
-    """Return `x W + b`, as `loops.project`, which holds the first and the last row of the last problem.
+def project(x: Array, problem: Problem, letter: str) -> Array:
+    """Return `x W + b`, checked by `loops.project` on the first and the last row of the last problem.
 
     Raises:
-        ApartError: it says otherwise.
+        ApartError: they differ.
     """
     weight, bias = problem.projections[f"W_{letter}"], problem.projections.get(f"b_{letter}")
     product = exact_sums(x[:, :, None] * weight.swapaxes(-1, -2)[:, None])
@@ -140,19 +140,19 @@ def multiplied(x: Array, problem: Problem, letter: str) -> Array:
 
 
 def shared(side: Array, heads: Heads) -> Array:
-    """Return the key/value heads that attention uses, side by side `[n s g*d]`, one problem after the other."""
+    """Return the pooled key/value heads side by side `[n s g*d]`, one problem after the other."""
     if heads.given == heads.shared:
         return side
     return np.array([[loops.shared(row, heads) for row in vectors] for vectors in side.tolist()])
 
 
-def apart(side: Array, heads: int) -> Array:
-    """Turn `[n t h*d]` into `[n h t d]`."""
+def split_heads(side: Array, heads: int) -> Array:
+    """Reshape `[n t h*d]` to `[n h t d]`."""
     return side.reshape(*side.shape[:2], heads, -1).swapaxes(1, 2)
 
 
 def weights_of(logits: Array, rows: tuple[int, ...], count: int, rules: Rules) -> Array:
-    """Return the weights of logits `[n h r s]`: with every bias, masked as by `loops.judge`, and as `softmax.twin`."""
+    """Return weights of logits `[n h r s]`, biased and masked as `loops.mask_logit`, normalized as `softmax.twin`."""
     shape = (logits.shape[1], len(rows), logits.shape[-1])
     grids = [
         Grid(0, head, rows[place], rows[place] + int(rules.offset), key, shape[0], count, shape[-1])
@@ -174,12 +174,12 @@ def weights_of(logits: Array, rows: tuple[int, ...], count: int, rules: Rules) -
 def exact_sums(terms: Array) -> Array:
     """Return the sums of the last axis `[... n] -> [...]`, each the float nearest to the exact sum.
 
-    Each addition is kept in two floats, its result and what that lost (Knuth's TwoSum), and what was lost is summed
-    beside: Ogita, Rump and Oishi 2005, "Accurate Sum and Dot Product", algorithm 4.4. Their bound of its error says
-    where no other float can be nearest; the few other sums, and those that are not finite, are left to `math.fsum`.
+    Each addition is kept in two floats, its result and its rounding error (Knuth's TwoSum), and the errors are summed
+    apart: Ogita, Rump and Oishi 2005, "Accurate Sum and Dot Product", algorithm 4.4. Their error bound says where no
+    other float can be nearest; the few other sums, and those that are not finite, are left to `math.fsum`.
     """
     with np.errstate(all="ignore"):
-        total, lost, size = added(terms)
+        total, lost, size = sum_with_error(terms)
         nearest, rest = two_sum(total, lost)
         error = size * UNIT * (terms.shape[-1] + 2)
         up, down = (np.nextafter(nearest, end) for end in (np.inf, -np.inf))
@@ -190,8 +190,8 @@ def exact_sums(terms: Array) -> Array:
     return np.asarray(sums)
 
 
-def added(terms: Array) -> tuple[Array, Array, Array]:
-    """Return the rounded sum of the last axis, what its additions lost, summed, and the sum of the sizes of that."""
+def sum_with_error(terms: Array) -> tuple[Array, Array, Array]:
+    """Return the rounded sum of the last axis, the sum of its rounding errors, and the sum of their magnitudes."""
     total = terms[..., 0]
     lost, size = np.zeros_like(total), np.zeros_like(total)
     for place in range(1, terms.shape[-1]):
@@ -201,7 +201,7 @@ def added(terms: Array) -> tuple[Array, Array, Array]:
 
 
 def two_sum(one: Array, other: Array) -> tuple[Array, Array]:
-    """Return the rounded sum of two floats and what it lost, which is a float too. Source: Knuth, TAOCP 4.2.2."""
+    """Return the rounded sum of two floats and its rounding error, which is a float too. Source: Knuth, TAOCP 4.2.2."""
     total = one + other
     part = total - one
     return total, (one - (total - part)) + (other - part)
