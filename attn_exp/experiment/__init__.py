@@ -1,7 +1,7 @@
 """Variants on one problem: settled, computed, checked and compared.
 
-`settling` gives each variant what it does not pin itself, `executing` puts the problem through it, `measuring` makes
-its `Row`, and `compare` returns the `Comparison`. `metrics/` and `checks/` live one to a file. `published` holds a run
-against printed figures. `recipes` says what the steps of a variant give, and `memory` refuses what would not fit before
-anything is drawn.
+`settling` fills in what each variant does not pin, `executing` runs the problem through it, `measuring` makes its
+`Row`, and `compare` returns the `Comparison`. `metrics/` and `checks/` hold one family or check per file. `published`
+compares a run with printed figures. `recipes` computes the stages of a variant step by step, and `memory` refuses what
+would not fit before anything is drawn.
 """

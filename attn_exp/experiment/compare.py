@@ -1,4 +1,4 @@
-"""The comparison of a run: every variant on one problem, each held to the reference and to each other."""
+"""The comparison of a run: every variant on one problem, compared with the reference and with each other."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ def compare(config: Config, bind: Bind | None = None) -> Comparison:
     `bind` imports the user's own functions that the command line names; without it, such a name is refused.
 
     Raises:
-        UserError: settings that do not fit the problem, or a problem that does not fit itself.
+        UserError: settings do not fit the problem, or the problem is inconsistent.
     """
     wanted = checks.wanted(config)
     return completed(tabulate(config, bind=bind), wanted)
 
 
 def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
-    """Add the distance of every two variants, what makes them differ, what the checks of these names find, and what is
-    wrong with functions of the user's own."""
+    """Add the distances between variants, their causes, the findings of these checks, and verdicts on user code."""
     config, variants = comparison.config, comparison.variants
     steps, rungs = ladder.ladders(comparison)
     return replace(
@@ -62,11 +61,11 @@ def tabulate(
     bind: Bind | None = None,
     dtype: str = "float64",
 ) -> Comparison:
-    """Compute every variant of the configuration on its problem, a row of each, and hold them to printed figures.
+    """Compute every variant of the configuration on its problem, one row each, and compare them with printed figures.
 
-    It is all that a sweep needs; `completed` adds the rest. `under_way` is the pass through a model that points of a
-    sweep share. In a `dtype` coarser than float64 the inputs are rounded to it first; the error is then that of all
-    queries, from the same inputs in float64.
+    This is all that a sweep needs; `completed` adds the rest. `under_way` is the forward pass of a model that points of
+    a sweep share. In a `dtype` coarser than float64 the inputs are rounded to it first; the error is then that of all
+    queries, relative to float64 from the same inputs.
 
     Raises:
         UserError: as `compare`.
@@ -94,7 +93,7 @@ def tabulate(
 
 
 def exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
-    """Return what a variant computes in float64 from a problem in float64."""
+    """Compute a variant without its mistakes in float64, from a problem in float64."""
     trace = execute(replace(variant.exact, mistakes=()), problem)
     weights = np.empty(0) if trace.weights is None else trace.weights
     return oracle.Answer(tuple(range(len(problem.tokens))), weights, trace.output)
@@ -103,7 +102,7 @@ def exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
 def prepared(
     config: Config, under_way: Pass | None = None, bind: Bind | None = None
 ) -> tuple[Config, Problem, tuple[Settled, ...]]:
-    """Return the settings that a model left open filled in, the problem, and its variants; nothing is computed yet.
+    """Return the settings, completed by the model's own, the problem, and its variants; nothing is computed yet.
 
     Raises:
         UserError: as `compare`.
@@ -132,7 +131,7 @@ def prepared(
 
 
 def check_any(variants: Sequence[Settled]) -> None:
-    """Refuse a run of which no variant can be computed."""
+    """Refuse a run in which no variant can be computed."""
     if all(variant.refused for variant in variants):
         raise UserError("; ".join(f"{variant.name}: {variant.refused}" for variant in variants))
 
@@ -140,8 +139,10 @@ def check_any(variants: Sequence[Settled]) -> None:
 def compute_all(
     variants: Sequence[Settled], problem: Problem, weights: str, progress: Progress | None
 ) -> tuple[dict[str, Trace], dict[str, float], tuple[Settled, ...]]:
-    """Compute every variant that its form does not refuse; return the traces, the seconds that each took, and the
-    variants, of which those have `failed` whose own code gave no answer."""
+    """Compute every variant that its form does not refuse.
+
+    Return the traces, the seconds that each took, and the variants, with `failed` set where user code gave no answer.
+    """
     traces = {variant.name: Trace() for variant in variants}
     seconds, failed = {}, dict[str, str]()
     for variant in variants:
@@ -161,7 +162,6 @@ def compute_all(
 
 
 def every_distance(variants: Sequence[Settled], traces: Mapping[str, Trace]) -> Iterator[Distance]:
-    """Yield the distance of every pair of variants that could be computed, each pair once, in order."""
     stacks = [(variant, traces[variant.name].as_stack()) for variant in variants if not variant.refused]
     for (one, first), (other, second) in itertools.combinations(stacks, 2):
         apart = distance(first, second, forms.coarser(one.computed_in, other.computed_in))

@@ -1,4 +1,4 @@
-"""What one run found, whole: plain data that renderers read and never compute."""
+"""The complete result of one run: plain data that renderers read and never compute."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that one run found: plain data that renderers read and never compute.
+    """The complete result of one run: plain data that renderers read and never compute.
 
-    `steps`: what makes each row differ from the one that all are compared with, one setting at a time; `rungs`: weights
-    and output after a step that leads to no row, by variant and step, where they are small. `taken_apart`: whether
-    there are such, which a sweep does not ask for, and which runs of earlier versions do not have.
-    `verdicts`: what a check says of each function of the user's own, by variant.
-    `seconds`: what each variant took while it was compared; empty where a run was read from disk.
+    `steps`: what makes each row differ from the baseline row, one setting at a time; `rungs`: the weights and output
+    after a step that leads to no row, by variant and step, where they are small. `taken_apart`: whether steps were
+    computed; sweeps and runs of earlier versions have none.
+    `verdicts`: the verdict on each function of the user's own, by variant.
+    `seconds`: what each variant took during the comparison; empty for a run read from disk.
     """
 
     config: Config
@@ -44,7 +44,7 @@ class Comparison:
 
     @property
     def causes(self) -> tuple[Step, ...] | None:
-        """What makes rows differ; None where nobody asked, which is not the same as nothing."""
+        """The steps that make rows differ; None if they were not computed, which is not the same as none."""
         return self.steps if self.taken_apart else None
 
 
@@ -58,5 +58,4 @@ class Run:
 
 
 def settled_as(comparison: Comparison, variant: str) -> Settled:
-    """Return the settings of a variant by its name."""
     return next(settled for settled in comparison.variants if settled.name == variant)

@@ -1,4 +1,4 @@
-"""Executes a variant on a problem, from marked positions to the output: in which numbers, and how long it takes."""
+"""Executes a variant on a problem, from encoded positions to the output: in which dtype, and how long it takes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ from attn_exp.problem.problem import Problem, pool_heads, sides, with_sides
 
 
 def execute(settled: Settled, problem: Problem) -> Trace:
-    """Compute the variant on the problem and return every stage that its form formed."""
     return computed(settled, problem, settled.member.attend)
 
 
 def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float], None] | None = None) -> Trace:
-    """Compute it and keep of the weights what `weights` says: all, blocks alone, or what the form has anyway.
+    """Compute the variant and keep its weights as `weights` says: in full, as blocks, or whatever the form has anyway.
 
-    A problem without values ends in its weights: they are kept.
+    A problem without values ends in its weights, which are kept in full.
     """
     kept = "full" if problem.v is None else weights
     trace = computed(settled, problem, settled.member.keeping(kept, tell))
@@ -45,7 +44,7 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
 
 
 def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -> Trace:
-    """Put the problem through a form, from marked positions to the output; mistakes are made by a recipe instead."""
+    """Run the problem through a form, or through a recipe if the variant has mistakes."""
     if settled.mistakes:
         return mistaken(settled, problem)
     if settled.own is not None and settled.own.layer:
@@ -58,7 +57,7 @@ def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -
         stages = mix(Trace(v=v, weights=weights))
     else:
         stages = attend(q, k, v, settled.rules)
-    if settled.own is None:  # what the user's own function makes of rows without keys is its answer
+    if settled.own is None:  # a user's own function decides what rows without keys give
         stages = empty_rows(stages, settled.rules, settled.empty, forms.form(settled.plain_form).attend)
     if stages.context is None:
         return stages
@@ -66,14 +65,14 @@ def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -
 
 
 def answer(trace: Trace) -> Array:
-    """Return what a trace ends in: the output, or the weights where the problem has no values."""
+    """Return the output of a trace, or its weights if the problem has no values."""
     last = trace.weights if trace.output is None else trace.output
     assert last is not None
     return last
 
 
 def follows_steps(settled: Settled, problem: Problem) -> bool:
-    """Say whether a variant computes what its recipe does: kernels and conventions of libraries may not."""
+    """Say whether a variant computes the same as its recipe; kernels and library conventions may not."""
     exact, trace = stages_of(right(settled), settled, problem), execute(settled, problem)
     if exact is None:
         return False
@@ -83,7 +82,7 @@ def follows_steps(settled: Settled, problem: Problem) -> bool:
 
 
 def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | None, Array | None]:
-    """Return q `[h t d]`, k `[g s d]` and v `[g s e]`: positions marked, key/value heads shared as settled."""
+    """Return q `[h t d]`, k `[g s d]` and v `[g s e]`, with positions encoded and key/value heads pooled."""
     problem = embedded(settled, problem)
     flat, shares = (problem.q, problem.k, problem.v), settled.heads
     q = None if flat[0] is None else split(flat[0], shares.query)
@@ -99,10 +98,10 @@ def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | No
 
 
 def embedded(settled: Settled, problem: Problem) -> Problem:
-    """Return the problem whose q, k and v are projected from x with the variant's positions marked in it.
+    """Return the problem with q, k and v projected from an x that has the variant's positions encoded in it.
 
-    It is the same problem where no position changes x, or where they are marked already. A recipe with mistakes, or a
-    layer of the user's own, marks x itself.
+    It is the same problem if no position changes x, or if they are encoded already. A recipe with mistakes and a user's
+    own layer encode positions in x themselves.
     """
     marks = tuple(position for position in settled.positions if position.changes_x)
     if settled.mistakes or (settled.own is not None and settled.own.layer):
@@ -114,15 +113,15 @@ def embedded(settled: Settled, problem: Problem) -> Problem:
 
 
 def first_position(settled: Settled, problem: Problem) -> int:
-    """Return the position of the first query: after the past where there is one, else where it stands among the keys.
+    """Return the position of the first query: after the past, if there is one, else its offset among the keys.
 
-    A library that forgets the past in its masks has marked the positions of tokens before.
+    It differs from the masks' offset for a library that ignores the past in its masks: positions still count the past.
     """
     return problem.past if problem.past else int(settled.rules.offset)
 
 
 def joined(context: Array, settled: Settled, problem: Problem) -> Array:
-    """Put the heads side by side `[t h*e]`, and multiply by W_o where the variant has an output projection."""
+    """Merge the heads to `[t h*e]`, and multiply by W_o if the variant has an output projection."""
     if settled.output_projection and problem.projections:
         return project("o", join_heads(context), problem.projections)
     return join_heads(context)
@@ -134,10 +133,10 @@ TYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 def find_type(name: str) -> Any:
-    """Return the NumPy type of that name.
+    """Return the NumPy dtype of that name.
 
     Raises:
-        UserError: no such type, or bfloat16 without the library that has it.
+        UserError: there is no such dtype, or bfloat16 lacks its library.
     """
     if name not in TYPES:
         raise UserError(unknown(name, TYPES, "dtype"))
@@ -151,7 +150,7 @@ def find_type(name: str) -> Any:
 
 
 def limits(dtype: Any) -> Any:
-    """Return what `numpy.finfo` says of a type, which knows nothing of bfloat16."""
+    """Return `numpy.finfo`, also for bfloat16, which NumPy does not know."""
     if np.dtype(dtype).name != "bfloat16":
         return np.finfo(dtype)
     import ml_dtypes  # noqa: PLC0415 - as above
@@ -160,9 +159,9 @@ def limits(dtype: Any) -> Any:
 
 
 def rounded(problem: Problem, to: Any) -> Problem:
-    """Return the problem with its inputs rounded to a type, and queries, keys and values projected in that type.
+    """Return the problem with its inputs rounded to a dtype, and q, k and v projected in that dtype.
 
-    What follows from the inputs is computed anew: rounding q itself would hide the rounding of the projection.
+    Projecting again keeps the rounding of the projection, which rounding q itself would hide.
     """
     given = {name: cast(array, to) for name, array in problem.projections.items()}
     weights = cast(problem.weights, to)
@@ -173,20 +172,19 @@ def rounded(problem: Problem, to: Any) -> Problem:
 
 
 def cast(array: Array | None, to: Any) -> Any:
-    """Return an array in another type, and nothing where there is none."""
     return None if array is None else array.astype(to)
 
 
 # How long it takes
 
 BUDGET = 0.005
-"""Seconds that all variants of a run share; a variant slower than its share runs once."""
+"""Seconds for all variants of a run together; a variant slower than its share runs once."""
 
 PATIENCE = 0.5
 """Seconds beyond which a variant is not run again for its peak memory, which slows Python loops several times."""
 
 ENOUGH = 0.5
-"""Seconds beyond which the comparison's own computation is the measurement: a long one is done once."""
+"""Seconds beyond which the comparison's own computation is the measurement, so that a long one is done once."""
 
 MOST_RUNS = 100
 
@@ -196,7 +194,7 @@ def measure(
 ) -> tuple[Timing, ...]:
     """Run every variant as often as its share of the budget, in seconds, allows, and once more for its peak memory.
 
-    `known` are the seconds that variants took before; what took long is not run again, and has no peak.
+    `known` are the seconds that variants took before; a slow one is not run again and has no peak.
     """
     before, computed = known or {}, [variant for variant in variants if not variant.refused]
     return tuple(
@@ -205,7 +203,7 @@ def measure(
 
 
 def measure_one(settled: Settled, problem: Problem, share: float, before: float = 0.0) -> Timing:
-    """Measure one variant for so many seconds; one that took long before is not computed again."""
+    """Time one variant for `share` seconds; one that took long before is not run again."""
     if before > ENOUGH and not settled.member.library:  # else it may have been the loading of the library
         return Timing(settled.name, before, before, 1, None)
     times: list[float] = []
@@ -218,7 +216,7 @@ def measure_one(settled: Settled, problem: Problem, share: float, before: float 
 
 
 def peak_bytes(settled: Settled, problem: Problem) -> int:
-    """Return the most bytes allocated at once while the variant computes, in a run of its own: tracing is slow."""
+    """Return the peak of allocated bytes, from a separate run: tracing is slow."""
     tracemalloc.start()
     try:
         execute(settled, problem)

@@ -1,9 +1,9 @@
 """What makes two rows differ: a ladder from one to the other that changes one setting at a time.
 
 A rung is a variant like any other, settled and executed on the problem of the run. Settings are changed in the order of
-the pipeline, and each step says how far it moves the answer from the rung before. The rungs that other orders pass
-through say whether the order matters. Idea: the path between two configurations of Fawcett and Hoos 2016, "Analysing
-differences between algorithm configurations through ablation".
+the pipeline, and each step reports how much it changes the output of the rung before. The rungs of other orders show
+whether the order matters. Idea: the path between two configurations of Fawcett and Hoos 2016, "Analysing differences
+between algorithm configurations through ablation".
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ PIPELINE = (
     "position", "head", "kv_head", "scale", "score", "mask", "mask_join", "align", "normalizer",
     "output_projection", "convention", "mistake",
 )  # fmt: skip
-"""Settings in the order in which a ladder changes them, in the plainest form of the first row's function; this form and
-that of the other row come before them and after them."""
+"""Settings in the order in which a ladder changes them, in the plainest form of the first row's function; the form
+changes to this one before them, and to that of the other row after them."""
 
 ALL_ORDERS_OF = 5
-"""Of so many settings all orders are tried; of more, one alone."""
+"""Up to this many settings, all orders are tried; beyond, only one."""
 
 SMALL, LARGE = 2**14, 2**24
-"""Weights `[h t s]`. Up to the first, other orders are tried; up to the second, one order. Beyond, a rung takes as much
-memory and time as nobody asked for."""
+"""Numbers of weights `[h t s]`: up to the first, all orders are tried; up to the second, one order. Beyond, rungs would
+take too much memory and time."""
 
 TOGETHER, TOO_LARGE = "changed together: no variant stands between", "changed together: too large to be taken apart"
 
@@ -53,7 +53,7 @@ Choices = Mapping[str, Any]
 
 
 class Rung(NamedTuple):
-    """A variant on the way: its form and settings, what it computed in which type, and the row that it is, if any."""
+    """An intermediate variant: its form and settings, its trace and dtype, and the row that it equals, if any."""
 
     form: str
     chosen: Choices
@@ -63,13 +63,13 @@ class Rung(NamedTuple):
 
 
 At = Callable[[frozenset[str]], Rung | None]
-"""Returns the rung that has some settings of the end and all others of the start; None where none can be computed."""
+"""Returns the rung with these settings of the end and the rest of the start; None if it cannot be computed."""
 
 
 def ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[str, int], Trace]]:
-    """Return the steps from the row that all are compared with to every other row, and small rungs between two rows.
+    """Return the steps from the baseline row to every other row, and the small rungs between two rows.
 
-    Of a rung the weights and the output are kept, by variant and step.
+    Of a rung, the weights and the output are kept, by variant and step.
     """
     config, problem, rows = comparison.config, comparison.problem, dict[str, Rung]()
     for settled in (variant for variant in comparison.variants if not variant.refused):
@@ -87,20 +87,20 @@ def ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[str, i
 
 
 def choices(settled: Settled, config: Config, problem: Problem) -> dict[str, Any]:
-    """Return what a variant has of each setting; what has no effect on such a problem is as it is without."""
+    """Return a variant's settings, with those that have no effect on this problem set to their neutral value."""
     chosen = pinned_or_run(config.variant[settled.name], config)
     usual = heads(settled.head, None, problem).shared
     chosen["kv_head"] = None if settled.heads.shared == usual else settled.heads.shared
     chosen["output_projection"] = settled.output_projection and bool(problem.projections)
     for group in JOINS:
         chosen[group] = {name: deciding(group, name, given or {}) for name, given in chosen[group].items()}
-    chosen["mask"] = dict(sorted(chosen["mask"].items()))  # masks stand in no order
+    chosen["mask"] = dict(sorted(chosen["mask"].items()))  # the order of masks does not matter
     return {name: chosen[name] for name in PIPELINE}
 
 
 def differing(one: Choices, other: Choices) -> list[str]:
     """Return the settings in which two variants differ, in the order of the pipeline."""
-    joined = all(len(side["mask"]) > 1 for side in (one, other))  # a single mask is joined with nothing
+    joined = all(len(side["mask"]) > 1 for side in (one, other))  # a single mask has nothing to join
     return [name for name in PIPELINE if not is_same(one[name], other[name]) and (joined or name != "mask_join")]
 
 
@@ -119,12 +119,14 @@ def climb(
         chosen = {**start.chosen, **{name: end.chosen[name] for name in changed}}
         return computed(config, problem, rows.values(), form, chosen) if size <= LARGE else None
 
-    climbed = list(walk(start, end, form, at))
+    climbed = list(walk_steps(start, end, form, at))
     units = [unit for _, unit, _, _ in climbed if unit]
     has_orders = size <= SMALL and len(units) <= ALL_ORDERS_OF
     for place, (settings, unit, here, there) in enumerate(climbed, start=1):
         moved = difference(here, there)
-        others = in_all_orders(unit, [other for other in units if other != unit], at) if unit and has_orders else ()
+        others = (
+            measure_all_orders(unit, [other for other in units if other != unit], at) if unit and has_orders else ()
+        )
         numbers = [number for number in (moved, *others) if others and not math.isnan(number)]
         before, after = ([format_setting(name, rung, problem) for name in settings] for rung in (here, there))
         step = Step(
@@ -147,11 +149,11 @@ def climb(
         yield step, there
 
 
-def walk(start: Rung, end: Rung, form: str, at: At) -> Iterator[tuple[list[str], frozenset[str], Rung, Rung]]:
+def walk_steps(start: Rung, end: Rung, form: str, at: At) -> Iterator[tuple[list[str], frozenset[str], Rung, Rung]]:
     """Yield each step from one rung to another: the settings that change, and the rungs before and after.
 
-    Beside what it is called, a step has the set of settings that are the end's only after it, which is empty where the
-    form alone changes. Where nothing can be computed, a step goes together with the next.
+    The second item is the set of settings that take their final value in this step, empty if only the form changes. If
+    a rung cannot be computed, its step is merged with the next.
     """
     apart = differing(start.chosen, end.chosen)
     first, last = (rung.form != form for rung in (start, end)) if apart else (start.form != end.form, False)
@@ -166,7 +168,7 @@ def walk(start: Rung, end: Rung, form: str, at: At) -> Iterator[tuple[list[str],
 
 
 def computed(config: Config, problem: Problem, rows: Iterable[Rung], form: str, chosen: Choices) -> Rung | None:
-    """Return what a variant computes, which is a row where one is the same; None where there is no such variant."""
+    """Compute a variant, or reuse an equal row; None if there is no such variant."""
     for row in rows:
         if row.form == form and not differing(row.chosen, chosen):
             return row._replace(chosen=chosen)
@@ -177,8 +179,8 @@ def computed(config: Config, problem: Problem, rows: Iterable[Rung], form: str, 
         return None
 
 
-def in_all_orders(unit: frozenset[str], others: list[frozenset[str]], at: At) -> list[float]:
-    """Return how far a change moves the answer after each choice of the others, where both rungs can be computed."""
+def measure_all_orders(unit: frozenset[str], others: list[frozenset[str]], at: At) -> list[float]:
+    """Return how much a change moves the output after each subset of the others, where both rungs exist."""
     done = itertools.chain.from_iterable(itertools.combinations(others, count) for count in range(len(others) + 1))
     before = [frozenset[str]().union(*some) for some in done]
     pairs = ((at(changed), at(changed | unit)) for changed in before)
@@ -186,13 +188,12 @@ def in_all_orders(unit: frozenset[str], others: list[frozenset[str]], at: At) ->
 
 
 def difference(one: Rung, other: Rung) -> float:
-    """Return the largest difference of two answers; NaN where their shapes differ."""
+    """Return the largest difference of two outputs; NaN if their shapes differ."""
     left, right = answer(one.trace), answer(other.trace)
     return largest_error(left, right) if left.shape == right.shape else math.nan
 
 
 def format_setting(name: str, rung: Rung, problem: Problem) -> str:
-    """Return the value of a setting of a rung, as a table says it."""
     value: Any = rung.form if name == "form" else rung.chosen[name]
     if name == "kv_head" and value is None:
         return str(heads(rung.chosen["head"], None, problem).shared)
@@ -204,7 +205,7 @@ def format_setting(name: str, rung: Rung, problem: Problem) -> str:
 
 
 def describe_change(name: str, value: str) -> str:
-    """Return what a setting becomes, in the words of a sentence that says what it does."""
+    """Return the change as the subject of a sentence: `scaling`, `2 heads`, `mask=causal`."""
     if name in ("head", "kv_head"):
         return count_of(int(value), "head" if name == "head" else "key/value head")
     if name == "scale" and value in ("true", "false"):

@@ -50,14 +50,14 @@ from attn_exp.rules.rules import Rules, places
 class Convention:
     """How a library reads the same settings.
 
-    `source`: where that is written.
+    `source`: where that is documented.
     `blocks`: whether True in a boolean mask blocks.
-    `align`: beside which key the first query stands, `top_left` or `bottom_right`.
-    `cached`: whether a causal mask counts the past keys of a cache, so that queries stand after them.
+    `align`: which key the first query is aligned with, `top_left` or `bottom_right`.
+    `cached`: whether a causal mask counts the past keys of a cache, so that queries come after them.
     `knows_filler`: whether `bottom_right` means the last key of the sequence, before its padding.
     `empty`: what a row without keys gives: `zeros`, `nan`, `mean` of all values, or a name in `TAKEN`: the softmax of
-    its scores less that number, in the type of the softmax.
-    `softmax_dtype`: the type of the softmax; None is the input's.
+    its scores less that number, in the dtype of the softmax.
+    `softmax_dtype`: the dtype of the softmax; None is the input's.
     `caps_last`: whether logits are capped after masking.
     `tiled`: whether query head i takes the key/value head `i mod g`.
     """
@@ -74,7 +74,7 @@ class Convention:
 
     @property
     def where_it_stands(self) -> str:
-        """Where the first query stands, as the setting `align` says it, when there is no cache."""
+        """The alignment of the first query, as a value of `align`, if there is no cache."""
         return "before_filler" if self.knows_filler else self.align
 
 
@@ -113,10 +113,10 @@ CONVENTIONS = {
 
 
 def convention(name: str) -> Convention:
-    """Return the convention of that name; `none` is this project's own, which is that of `torch_sdpa`.
+    """Return the convention of that name; `none` is this project's own, which follows `torch_sdpa`.
 
     Raises:
-        UserError: no such convention; it is a ValueError.
+        UserError: there is no such convention; it is a ValueError.
     """
     if name == "none":
         return OWN
@@ -126,7 +126,7 @@ def convention(name: str) -> Convention:
 
 
 def leaks(rules: Rules) -> bool:
-    """Say whether logits are bent after masking so that those of masked keys are finite: then every row has keys."""
+    """Say whether logits bent after masking are finite even for masked keys: then every row has keys."""
     masked = -math.inf
     for rule in rules.scores:
         masked = float(rule.bend(masked))
@@ -134,14 +134,14 @@ def leaks(rules: Rules) -> bool:
 
 
 def less(logits: Array, rules: Rules, taken: float) -> Array:
-    """Return logits less a number, both rounded to the type of the softmax."""
+    """Subtract a number from logits, both rounded to the dtype of the softmax."""
     kind = np.dtype(rules.softmax_dtype or logits.dtype)
     with np.errstate(over="ignore"):
         return np.asarray(logits.astype(kind) - kind.type(taken))
 
 
-def weights_of_less(logits: Array, rules: Rules, taken: float) -> Array:
-    """Return the weights `[h t s]` of logits less a number; a softmax of -inf alone is NaN, as libraries have it."""
+def weigh_less(logits: Array, rules: Rules, taken: float) -> Array:
+    """Return the weights `[h t s]` of logits less a number; all -inf gives NaN, as in the libraries."""
     lower = less(logits, rules, taken)
     head = np.arange(len(logits))[:, None, None]
     extras = [extra for rule in rules.scores if (extra := rule.extra(head)) is not None]
@@ -151,7 +151,7 @@ def weights_of_less(logits: Array, rules: Rules, taken: float) -> Array:
 
 
 def filled(recipe: Recipe, empty: str) -> Recipe:
-    """Return a recipe whose rows without keys give what a convention says; as it stands they give zeros."""
+    """Make rows without keys give what a convention says, instead of zeros."""
     if empty == "zeros":
         return recipe
 
@@ -167,14 +167,14 @@ def filled(recipe: Recipe, empty: str) -> Recipe:
 
 
 def blind(masked: Array) -> Array:
-    """Return which rows have no logit that a mask leaves, `[... h t 1]`; none where there are no keys."""
+    """Return which rows have every logit masked, `[... h t 1]`; none if there are no keys."""
     return np.asarray(np.isneginf(masked).all(axis=-1, keepdims=True) & bool(masked.shape[-1]))
 
 
 def empty_rows(stages: Trace, rules: Rules, empty: str, attend: Callable[..., Trace]) -> Trace:
-    """Return the trace with rows that see no key as a convention has them; `stages` has them as zeros.
+    """Replace the zeros of rows that see no key by what a convention gives them.
 
-    `attend` computes the same function, and can do without masks.
+    `attend` computes the same function and also works without masks.
     """
     q, k, v = stages.q, stages.k, stages.v
     if empty == "zeros" or q is None or k is None or leaks(rules):
@@ -185,8 +185,8 @@ def empty_rows(stages: Trace, rules: Rules, empty: str, attend: Callable[..., Tr
     weights: Any = np.nan
     if empty in TAKEN:
         bare = attend(q, k, v, replace(rules, masks=()))
-        if bare.masked is not None:  # a kernel has no logits that anything could be taken from
-            bare = bare.replace(weights=weights_of_less(bare.masked, rules, TAKEN[empty]))
+        if bare.masked is not None:  # a kernel has no logits to subtract from
+            bare = bare.replace(weights=weigh_less(bare.masked, rules, TAKEN[empty]))
         context, weights = bare.context if bare.masked is None else add_context(bare).context, bare.weights
     elif empty == "mean":
         weights = 1 / keys if keys else 0.0

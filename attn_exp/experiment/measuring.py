@@ -1,8 +1,8 @@
-"""The rows of variants: how right each is, how near to the others, and what its weights look like.
+"""The rows of variants: how right each is, how close to the others, and what its weights look like.
 
-Each number is said once, for many problems at a time: those of all seeds of a sweep stand on the first axis of every
-stage and answer, `[n ...]`, and a run is a stack of one. Means and sums run over the numbers of a problem in the order
-of its memory, so that each gets the very bits that it gets alone. A new column is a field of `Row`, and a line here.
+Everything is computed for many problems at a time: the seeds of a sweep are the first axis of every stage and output,
+`[n ...]`, and a run is a stack of one. Means and sums run over the numbers of a problem in memory order, so that each
+problem gets exactly the bits that it gets alone. A new column is a field of `Row`, and a line here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def make_rows(
     traces: Mapping[str, Trace],
     expected: Mapping[str, oracle.Answer],
 ) -> tuple[Row, ...]:
-    """Return the rows of a run, which is a stack of one problem; nothing is measured where a form refuses."""
+    """Return the rows of a run, a stack of one problem; a refused variant has no measurements."""
     chosen = [variant for variant in variants if not variant.refused]
     stacks = {variant.name: traces[variant.name].as_stack() for variant in chosen}
     answers = {name: answer.as_stack() for name, answer in expected.items()}
@@ -54,9 +54,9 @@ def make_rows(
 def describe(
     settled: Settled, config: Config, problem: Problem, trace: Trace, numbers: Mapping[str, Any] | None = None
 ) -> Row:
-    """Return the row of a variant with the numbers that were measured; of the others it says that they were not.
+    """Return the row of a variant with these measurements; missing ones are NaN.
 
-    `flops` are a multiplication and an addition for each term of `q k^T` and of `weights v`; scaling, softmax and
+    `flops` counts one multiplication and one addition for each term of `q k^T` and of `weights v`; scaling, softmax and
     projections are not counted. Source: FlashAttention, `benchmarks/benchmark_flash_attention.py`.
     """
     unmeasured = dict.fromkeys((name for name, column in COLUMNS.items() if column.summed), math.nan)
@@ -88,7 +88,7 @@ def describe(
 def measure(
     variants: Sequence[Settled], traces: Mapping[str, Trace], expected: Mapping[str, oracle.Answer], against: str
 ) -> dict[str, Columns]:
-    """Return the measured columns of each variant by its name, a value for each problem of the stacks `[n ...]`.
+    """Return the measured columns of each variant by name, one value for each problem of the stacks `[n ...]`.
 
     `against` is the variant that all are compared with.
     """
@@ -109,7 +109,7 @@ def measure(
 
 
 def error(mine: Array, expected: oracle.Answer | None, kind: np.dtype[Any]) -> Columns:
-    """Return how far answers are from the reference's, over the queries that the reference answered, if it did."""
+    """Return the errors over the queries that the reference checked, if any."""
     if expected is None:
         return {}
     rows = list(expected.rows)
@@ -123,9 +123,9 @@ def error(mine: Array, expected: oracle.Answer | None, kind: np.dtype[Any]) -> C
 
 
 def distance(one: Trace, other: Trace, kind: Any = None) -> Columns:
-    """Return how far the answers of two variants are apart, and where: the columns of a `Distance`.
+    """Return how far the outputs of two variants are apart, and where they diverge: the columns of a `Distance`.
 
-    There is no difference and no angle where the shapes differ. `kind` is the coarser of the types they computed in.
+    Difference and cosine are NaN if the shapes differ. `kind` is the coarser of the dtypes they computed in.
     """
     left, right = answer(one), answer(other)
     near, nothing = nearness(left, right, kind), [math.nan] * len(left)
@@ -133,53 +133,53 @@ def distance(one: Trace, other: Trace, kind: Any = None) -> Columns:
         "difference": largest_errors(left, right).tolist() if left.shape == right.shape else nothing,
         "cosine": cosines(left, right).tolist() if left.shape == right.shape else nothing,
         "sameness": words(near, left.dtype, kind),
-        "differs_at": partings(one, other, near, kind),
+        "differs_at": find_partings(one, other, near, kind),
     }
 
 
 def spread(trace: Trace, rules: Rules) -> Columns:
     """Return how the weights are spread over the keys, as means over heads and over the queries that see a key.
 
-    Rows that do not share out 1 have no entropy.
+    Rows that do not sum to 1 have no entropy.
     """
     weights, summary = trace.weights, trace.summary
     if weights is None:
         if summary is None:
             return {}
-        seen = seeing(summary.largest_weight, trace, rules)
+        seen = find_seeing(summary.largest_weight, trace, rules)
         if not share_out(trace, rules):
-            return {"largest_weight": means_seen(summary.largest_weight, seen).tolist()}
+            return {"largest_weight": mean_over_seeing(summary.largest_weight, seen).tolist()}
         names = ("entropy", "effective_keys", "largest_weight")
-        return {name: means_seen(getattr(summary, name), seen).tolist() for name in names}
+        return {name: mean_over_seeing(getattr(summary, name), seen).tolist() for name in names}
     weights = widen(weights)
     largest, sharing = largest_weight(weights), shares_by_rule(rules)
-    seen = seeing(largest, trace, rules)
+    seen = find_seeing(largest, trace, rules)
     columns = {
-        "largest_weight": means_seen(largest, seen),
+        "largest_weight": mean_over_seeing(largest, seen),
         "row_sum_error": row_sum_errors(weights),
     }
     even = (rows_that_share(weights) | ~seen).reshape(len(weights), -1).all(axis=-1)
     if sharing and even.any():
         entropies = entropy(weights)
-        columns["entropy"] = np.where(even, means_seen(entropies, seen), np.nan)
-        columns["effective_keys"] = np.where(even, means_seen(np.exp(entropies), seen), np.nan)
+        columns["entropy"] = np.where(even, mean_over_seeing(entropies, seen), np.nan)
+        columns["effective_keys"] = np.where(even, mean_over_seeing(np.exp(entropies), seen), np.nan)
     return {name: column.tolist() for name, column in columns.items()}
 
 
 def means(numbers: Array) -> Array:
-    """Return the mean of the numbers of each problem `[n ...] -> [n]`."""
+    """Return the mean of each problem `[n ...] -> [n]`."""
     return np.asarray(as_they_lie(numbers).mean(axis=-1))
 
 
-def seeing(largest: Array, trace: Trace, rules: Rules) -> Array:
-    """Say of each row `[n h t]` whether its query sees a key: masks allow one, and its largest weight is not 0."""
+def find_seeing(largest: Array, trace: Trace, rules: Rules) -> Array:
+    """Return which queries `[n h t]` see a key: masks allow one, and its largest weight is not 0."""
     if trace.q is None or trace.k is None:
         return np.asarray(largest > 0)
     return np.asarray((largest > 0) & visible(rules, largest.shape[-2], largest.shape[-1], trace.k.shape[-2]))
 
 
-def means_seen(numbers: Array, seen: Array) -> Array:
-    """Return the mean over the rows of each problem `[n ...] -> [n]` whose queries see a key; NaN where none does."""
+def mean_over_seeing(numbers: Array, seen: Array) -> Array:
+    """Return the mean over the queries of each problem `[n ...] -> [n]` that see a key; NaN if none does."""
     if seen.all():
         return means(numbers)
     each = zip(numbers, seen, strict=True)
@@ -189,7 +189,7 @@ def means_seen(numbers: Array, seen: Array) -> Array:
 
 
 def queries(trace: Trace, past: int, rules: Rules) -> str:
-    """Return which queries see a key: `all`, or `all but 1-2`, counted from 1; tokens of the past have no query."""
+    """Return which queries see a key: `all`, or `all but 1-2`, counted from 1; the past has no queries."""
     if trace.q is None or trace.k is None:
         return "all"
     seen = visible(rules, trace.q.shape[-3], trace.q.shape[-2], trace.k.shape[-2])
@@ -209,35 +209,35 @@ SAME_FUNCTION = 256
 """Two answers this many units in the last place of their largest number apart still count as one function."""
 
 FEW_ULP = 16
-"""Up to so many units in the last place of each number by itself, the number of units is told."""
+"""Up to this many units in the last place of each number, the number of units is reported."""
 
 IDENTICAL, ROUNDING, DIFFERENT = "bit-identical", "within rounding", "different"
 
 SAME_BITS, ROUNDED, APART = -1, FEW_ULP + 1, FEW_ULP + 2
-"""How near two arrays are, as a number: between the first two are units in the last place."""
+"""How close two arrays are, as a number; between the first two, it counts units in the last place."""
 
 
 def compared(one: Array, other: Array, kind: Any = None) -> str:
-    """Say how near two arrays are: bit-identical, within k units in the last place, within rounding, different.
+    """Say how close two arrays are: bit-identical, within k units in the last place, within rounding, different.
 
-    `kind` is the coarser of the types that they were computed in. Where their own has more digits, units and rounding
-    are those of `kind`, and the words say so: within 2 ulp of float32.
+    `kind` is the coarser of the dtypes that they were computed in. If the arrays have more digits, units and rounding
+    are those of `kind`, and the result says so: within 2 ulp of float32.
     """
     return words(nearness(one[None], other[None], kind), one.dtype, kind)[0]
 
 
 def words(near: Array, own: np.dtype[Any], kind: Any = None) -> list[str]:
-    """Return in words how near arrays of a type are, in units of `kind`, as `nearness` found it."""
+    """Return in words how close arrays are, from the numbers of `nearness`, in units of `kind`."""
     unit = "" if kind is None or np.dtype(kind) == own else f" of {np.dtype(kind).name}"
     named = {SAME_BITS: IDENTICAL, ROUNDED: f"{ROUNDING}{unit}", APART: DIFFERENT}
     return [named.get(number, f"within {number} ulp{unit}") for number in near.tolist()]
 
 
 def nearness(one: Array, other: Array, kind: Any = None) -> Array:
-    """Return how near each of many arrays is to its counterpart, `[n ...] -> [n]`.
+    """Return how close each of many arrays is to its counterpart, `[n ...] -> [n]`.
 
-    -1 where they are bit-identical, so many units in the last place of `kind` where these are few, then `ROUNDED` and
-    `APART`. NaN and infinity must stand at the same places.
+    -1 if they are bit-identical, the number of units in the last place of `kind` if that is small, then `ROUNDED` and
+    `APART`. NaN and infinity must be at the same places.
     """
     near = np.full(len(one), APART)
     if one.shape != other.shape:
@@ -259,11 +259,10 @@ def nearness(one: Array, other: Array, kind: Any = None) -> Array:
     return near
 
 
-def partings(one: Trace, other: Trace, near: Array, kind: Any = None) -> list[str]:
-    """Return the stage at which each problem's two traces part, where `near` says how near their answers are.
+def find_partings(one: Trace, other: Trace, near: Array, kind: Any = None) -> list[str]:
+    """Return the stage at which each problem's two traces diverge, given the `nearness` of their outputs.
 
-    It is the first stage that both form and that is not bit-identical; where the answers differ beyond rounding, the
-    first stage that does.
+    It is the first common stage that is not bit-identical; if the outputs differ beyond rounding, the first that does.
     """
     parts = np.where(near == SAME_BITS, "", "output").astype(object)
     theirs, waiting = dict(other.stages()), np.flatnonzero(near != SAME_BITS)
@@ -277,12 +276,12 @@ def partings(one: Trace, other: Trace, near: Array, kind: Any = None) -> list[st
 
 
 def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Give computations of the same function, to rounding in the coarser of their types, the same letter.
+    """Give the same letter to computations of the same function, to rounding in the coarser of their dtypes.
 
-    Each problem of the traces `[n ...]` has letters of its own.
+    Each problem of the traces `[n ...]` has its own letters.
     """
     first = answer(next(iter(traces.values())))
-    places: dict[str, Array] = {}  # which letter each has
+    places: dict[str, Array] = {}  # the letter of each
     leads: dict[str, Array] = {}  # where it is the first with its letter
     leaders = np.zeros(len(first), int)
     for name, trace in traces.items():
@@ -294,9 +293,9 @@ def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, 
         leads[name] = place < 0
         places[name] = np.where(place < 0, leaders, place)
         leaders = leaders + leads[name]
-    return {name: [letter(place) for place in numbers.tolist()] for name, numbers in places.items()}
+    return {name: [format_letter(place) for place in numbers.tolist()] for name, numbers in places.items()}
 
 
-def letter(place: int) -> str:
+def format_letter(place: int) -> str:
     """Return A, B, ... Z, AA, AB, ..."""
-    return (letter(place // 26 - 1) if place >= 26 else "") + string.ascii_uppercase[place % 26]
+    return (format_letter(place // 26 - 1) if place >= 26 else "") + string.ascii_uppercase[place % 26]

@@ -1,4 +1,4 @@
-"""Whether a run fits in memory, asked before anything is drawn."""
+"""Whether a run fits in memory, estimated before anything is drawn."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from attn_exp.problem.embeddings import memory_size
 from attn_exp.problem.matrices import MATRICES
 
 NUMBER, NAME = 8, 150
-"""Bytes of a float64, and of the name of a token, in the problem and in what is written of it."""
+"""Bytes of a float64, and of the name of a token in memory and on disk."""
 
 SMALL = 1 << 26
-"""Bytes that are taken without asking how many are free."""
+"""Bytes below which the free memory is not queried."""
 
 INPUTS, PROJECTIONS = 10, len(MATRICES) + 3
-"""Arrays as large as x that a run holds at once: x, q, k, v, contexts, outputs and what is on its way to the disk; and
-arrays as large as one projection."""
+"""Arrays of the size of x that a run holds at once: x, q, k, v, contexts, outputs and write buffers; and arrays of the
+size of one projection."""
 
 LISTED = 4
-"""How much larger a list of Python's numbers is than an array of them; the reference has W_o as such a list."""
+"""How much larger a list of Python floats is than an array; the reference holds W_o as such a list."""
 
 ASKING = ("check", "dtype", "metrics")
-"""Settings that hold every variant against whole matrices."""
+"""Settings that compare every variant with whole matrices."""
 
 
 class Need(NamedTuple):
-    """What a part of a run takes: how many bytes, which setting decides it and for what, and a way out."""
+    """A memory estimate: the bytes, the setting that decides them and its purpose, and a way out."""
 
     size: int
     setting: str
@@ -45,10 +45,10 @@ class Need(NamedTuple):
 
 
 def check_drawn(config: Config) -> None:
-    """Refuse an x, its projections, and the matrices of its tokens, that would not fit, before anything is drawn.
+    """Refuse an x, projections or matrices that would not fit, before anything is drawn.
 
     Raises:
-        UserError: with the size, what is free, and a way out.
+        UserError: with the size, the free memory, and a way out.
     """
     draws = config.draws or {}
     places = {f"embeddings.{name}": getattr(config.embeddings, name) for name in ("vectors", "q", "k", "v", "weights")}
@@ -62,20 +62,20 @@ def check_drawn(config: Config) -> None:
     if size is not None:
         keys, _ = memory_size(config, size) or size
         matrices = estimate_matrices(config, max(size[0] - config.past, 0), keys)
-        refuse_too_large([*needs_of_inputs(config, size), matrices])
+        refuse_too_large([*estimate_inputs(config, size), matrices])
 
 
 def check(config: Config, rows: int, keys: int) -> None:
-    """Refuse matrices of logits and weights `[h t s]` that would not fit beside each other.
+    """Refuse logits and weights `[h t s]` of all variants that would not fit together.
 
     Raises:
-        UserError: with the size, what is free, and a way out.
+        UserError: with the size, the free memory, and a way out.
     """
     refuse_too_large([estimate_matrices(config, rows, keys)])
 
 
-def needs_of_inputs(config: Config, size: tuple[int, int]) -> Iterator[Need]:
-    """Yield what x, its projections and the memory take, where x has so many rows and columns."""
+def estimate_inputs(config: Config, size: tuple[int, int]) -> Iterator[Need]:
+    """Estimate x, its projections and the memory, for an x of this many rows and columns."""
     (rows, width), memory = size, memory_size(config, size)
     is_projected = config.projections.source != "none"
     columns = max(widths(config.projections, width).values())
@@ -94,8 +94,8 @@ def needs_of_inputs(config: Config, size: tuple[int, int]) -> Iterator[Need]:
 
 
 def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
-    """Return what the matrices of logits and weights of all variants take."""
-    sizes = {name: size_of_matrices(variant, config, rows, keys) for name, variant in config.variant.items()}
+    """Estimate the logits and weights of all variants."""
+    sizes = {name: count_matrix_bytes(variant, config, rows, keys) for name, variant in config.variant.items()}
     needed = max(sizes.values(), default=0) if config.weights == "blocks" else sum(sizes.values())
     largest = max(sizes, key=lambda name: sizes[name], default="")
     asked = next((f"{name}=" for name in ASKING if getattr(config, name)), "")
@@ -110,21 +110,21 @@ def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
     return Need(needed, f"embeddings.tokens={rows}: {whose}", f"for whole matrices of {rows} x {keys}", instead)
 
 
-def size_of_matrices(variant: Variant, config: Config, rows: int, keys: int) -> int:
+def count_matrix_bytes(variant: Variant, config: Config, rows: int, keys: int) -> int:
     """Return the bytes of the matrices that a variant forms, and with `weights=full` keeps."""
     if variant.form not in forms.names() and not forms.is_own(variant.form):
-        return 0  # what has no such form is told later
+        return 0  # an unknown form is refused later
     count = max(forms.form(variant.form).matrices, 1 if config.weights == "full" else 0)
     if any(getattr(config, name) for name in ASKING):
-        count = max(count, 10)  # they are held against the matrix form in `longdouble`
+        count = max(count, 10)  # they are compared with the matrix form in `longdouble`
     return count * NUMBER * rows * keys * (config.head if variant.head is None else variant.head)
 
 
 def refuse_too_large(needs: Iterable[Need]) -> None:
-    """Refuse what does not fit beside each other, in the words of what takes most.
+    """Refuse needs that do not fit together, and name the largest.
 
     Raises:
-        UserError: with the sizes, what is free, and a way out.
+        UserError: with the sizes, the free memory, and a way out.
     """
     parts = list(needs)
     whole = sum(part.size for part in parts)
@@ -139,8 +139,8 @@ def refuse_too_large(needs: Iterable[Need]) -> None:
 
 
 def free() -> int:
-    """Return how many bytes this process could still take: what the system has, and what a container's limit leaves."""
-    left = 8 << 30  # where the system does not say
+    """Return how many bytes this process can still allocate, within the system's and the container's limits."""
+    left = 8 << 30  # if the system does not say
     with suppress(AttributeError, ValueError, OSError):
         left = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with suppress(OSError, StopIteration, ValueError):
@@ -153,7 +153,7 @@ def free() -> int:
 
 
 def gib(size: int) -> str:
-    """Write a number of bytes in GiB, or in MiB where it is less than one of them."""
+    """Format a number of bytes in GiB, or in MiB below one GiB."""
     if size < 1 << 30:
         return f"{size / 2**20:,.3g} MiB" if size < 1000 * 2**20 else "1 GiB"
     return f"{size / 2**30:,.3g} GiB" if size < 1000 * 2**30 else f"{size / 2**30:,.0f} GiB"

@@ -1,4 +1,4 @@
-"""A line on stderr that says how far a long run is, or how a sweep goes."""
+"""A progress line on stderr for long runs and sweeps."""
 
 from __future__ import annotations
 
@@ -10,26 +10,24 @@ from typing import TextIO
 from attn_exp.patience import spoken, spoken_time
 
 PATIENCE, REDRAW, EVERY = 2.0, 0.25, 10.0
-"""Seconds before the first line, and between two: on a terminal, where each replaces the one before, and elsewhere."""
+"""Seconds before the first line, between redraws on a terminal, and between lines elsewhere."""
 
 CELLS = 30
 
 
 @dataclass
 class Line:
-    """A line that is written now and then: over itself on a terminal, elsewhere below the one before."""
+    """A line written now and then: in place on a terminal, elsewhere below the one before."""
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     started: float = field(default_factory=monotonic)
     shown: float = 0.0
 
     def is_due(self) -> bool:
-        """Say whether it is time for the next line."""
         wait = REDRAW if self.stream.isatty() else EVERY
         return monotonic() >= (self.shown + wait if self.shown else self.started + PATIENCE)
 
     def put(self, text: str, end: str = "") -> None:
-        """Write the line."""
         self.shown = monotonic()
         self.stream.write(f"\r\x1b[K{text}{end}" if self.stream.isatty() else f"{text}\n")
         self.stream.flush()
@@ -38,7 +36,7 @@ class Line:
 
 @dataclass
 class Progress:
-    """How far the computation of so many variants is; threads may tell it at once. A bar is wiped away at the end."""
+    """Progress over this many variants, safe to update from threads; the bar is erased at the end."""
 
     variants: int
     line: Line = field(default_factory=Line)
@@ -47,11 +45,10 @@ class Progress:
     name: str = ""
 
     def begin(self, name: str) -> None:
-        """Start a variant."""
         self.name, self.share = name, 0.0
 
     def tell(self, share: float) -> None:
-        """Take in which part of the variant is done, and show it if it is time."""
+        """Update the finished share of the variant, and show it if a line is due."""
         self.share = max(self.share, share)
         if self.line.is_due():
             whole = (self.done + self.share) / self.variants
@@ -60,7 +57,6 @@ class Progress:
             self.line.put(f"{self.name} [{bar}] {100 * whole:.0f} %{f', {left:.0f} s left' if whole > 0.02 else ''}")
 
     def end(self) -> None:
-        """Finish a variant."""
         self.tell(1.0)
         self.done, self.share = self.done + 1, 0.0
         if self.done == self.variants and self.line.shown and self.line.stream.isatty():
@@ -69,7 +65,7 @@ class Progress:
 
 @dataclass
 class PointProgress:
-    """Counts of points of a sweep: all, those that were there before, and those done since."""
+    """Counts of the points of a sweep: all, cached, and done since."""
 
     points: int
     cached: int = 0
@@ -78,12 +74,11 @@ class PointProgress:
     line: Line = field(default_factory=Line)
 
     def add(self, done: int, failed: int) -> None:
-        """Count finished points and show the line if it is time."""
         self.done, self.failed = self.done + done, self.failed + failed
         self.show()
 
     def show(self, last: bool = False) -> None:
-        """Write what has been done, how fast, and what is left, if it is time, and in any case the last one."""
+        """Write the counts, the rate and the time left if a line is due, and always for the last one."""
         if not last and not self.line.is_due():
             return
         rate = self.done / max(1e-9, monotonic() - self.line.started)

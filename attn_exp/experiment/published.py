@@ -1,10 +1,10 @@
-"""Printed figures of documents, held against what a run computes.
+"""Printed figures of documents, compared with what a run computes.
 
 A document is three YAML files: its embeddings, its projections, and an experiment that pins settings and lists the
 printed figures. A printed number stands for every number that rounds to it, so it agrees with a computed one if they
-differ by at most half a unit of its last digit. Where the document's inputs are themselves printed rounded, the
-tolerance grows by how far the result can move while they move within their rounding. A figure that no variant forms is
-left out; one of another size or value disagrees, and the run goes on.
+differ by at most half a unit of its last digit. If the document's inputs are themselves rounded in print, the
+tolerance grows by how far the result can move while they move within their rounding. A figure that no variant computes
+is skipped; one of another size or value disagrees, and the run goes on.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ SETTINGS = re.compile(
     r"\b(?:grad_fn|requires_grad|dtype|device|shape|size|layout|weak_type|sharding|name|path)\s*=\s*"
     r"(?:<[^<>]*>|\([^()]*\)|torch\.Size\([^()]*\)|'[^']*'|\"[^\"]*\"|[\w.:/]+)"
 )
-"""What PyTorch, JAX and TensorFlow print beside the numbers, such as `grad_fn=<SelectBackward0>` or `shape=(2, 3)`."""
+"""Attributes that PyTorch, JAX and TensorFlow print, such as `grad_fn=<SelectBackward0>` or `shape=(2, 3)`."""
 
 
 def matches(text: str) -> Iterator[re.Match[str]]:
-    """Yield the numbers of a printed text, without digits in words and in what libraries print beside them."""
+    """Yield the numbers of a printed text, without digits in words and in the attributes that libraries print."""
     beside = [found.span() for found in SETTINGS.finditer(text)]
     for found in NUMBER.finditer(text):
         start, stop = found.span()
@@ -51,7 +51,7 @@ def matches(text: str) -> Iterator[re.Match[str]]:
 
 
 def bare(text: str) -> str:
-    """Return the brackets of a print such as `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)`; other text as it is."""
+    """Return the brackets of a print such as `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)`; other text unchanged."""
     whole = SETTINGS.sub("", text)
     first, last = whole.find("["), whole.rfind("]")
     wrapped = re.match(r"\s*(?:<|[A-Za-z_][\w. ]*[(:])", text) is not None
@@ -61,20 +61,20 @@ def bare(text: str) -> str:
 def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
     """Return the numbers of a printed text in reading order, and half a unit of each one's last digit.
 
-    NumPy writes a whole array with as many decimals as its longest number needs and leaves trailing zeros off, so the
-    numbers share their decimals: 0.16 beside 0.309 means 0.160. A number with an exponent counts its own:
-    1.24e-13 is exact to 0.005e-13. `digits` says how many decimals are meant where every number lost zeros.
+    NumPy prints a whole array with as many decimals as its longest number needs and drops trailing zeros, so the
+    numbers share their decimals: 0.16 beside 0.309 means 0.160. A number with an exponent has its own: 1.24e-13 is
+    exact to 0.005e-13. `digits` is the number of decimals if every number lost zeros.
     """
     words = [found.group().replace("\u2212", "-") for found in matches(text)]
-    plain = shared(words) if digits is None else digits
+    plain = most_decimals(words) if digits is None else digits
     lasts = [plain if power is None else decimals(word) - power for word in words for power in [exponent(word)]]
     return np.array([float(word) for word in words]), np.array([float(f"0.5e{-last}") for last in lasts])
 
 
 def rewritten(text: str, values: Array, digits: int | None = None) -> str:
-    """Write other numbers into the brackets of a printed text, with as many decimals, and at least `digits`."""
+    """Write other numbers into a printed text, with as many decimals, and at least `digits`."""
     found = list(matches(text))
-    places, numbers = max(shared([match.group() for match in found]), digits or 0), iter(values.tolist())
+    places, numbers = max(most_decimals([match.group() for match in found]), digits or 0), iter(values.tolist())
     starts = {match.start() for match in found}
 
     def write(match: re.Match[str]) -> str:
@@ -86,8 +86,8 @@ def rewritten(text: str, values: Array, digits: int | None = None) -> str:
     return NUMBER.sub(write, text)
 
 
-def shared(words: list[str]) -> int:
-    """Return the most decimals that any number without an exponent shows."""
+def most_decimals(words: list[str]) -> int:
+    """Return the most decimals of any number without an exponent."""
     return max((decimals(word) for word in words if exponent(word) is None), default=0)
 
 
@@ -100,7 +100,7 @@ def exponent(word: str) -> int | None:
     return int(power) if mark else None
 
 
-# Holding them against a run
+# Comparing them with a run
 
 STAGES = ("x", *MATRICES, *BIASES, *(field.name for field in fields(Trace)))
 """What a printed figure may show."""
@@ -117,12 +117,12 @@ PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
 def hold(
     config: Config, problem: Problem, variants: Sequence[Settled], traces: Mapping[str, Trace]
 ) -> tuple[Agreement, ...]:
-    """Compare every published figure of the configuration with the first variant that forms it.
+    """Compare every published figure of the configuration with the first variant that computes it.
 
-    Variants that compute in a coarser type come last: printed figures may have more digits than that.
+    Variants that compute in a coarser dtype come last: printed figures may have more digits than that.
 
     Raises:
-        UserError: a figure of an unknown stage, or of a head or row that is not there.
+        UserError: a figure names an unknown stage, or a head or row that does not exist.
     """
     runs = [(variant, problem, traces[variant.name]) for variant in variants]
     runs.sort(key=lambda run: -run[0].computed_in.itemsize)
@@ -134,12 +134,12 @@ def hold(
         own = (run_own_inputs(entry, config, run[0]) if entry.inputs else run for run in named)
         forming = ((run, array) for run in own if (array := find_array(entry, *run[1:])) is not None)
         for run, array in itertools.islice(forming, 1):
-            found.append(agreement(entry, array, find_radius(entry, *run)))
+            found.append(compare_figure(entry, array, find_radius(entry, *run)))
     return tuple(found)
 
 
 def run_own_inputs(entry: Published, config: Config, variant: Settled) -> tuple[Settled, Problem, Trace]:
-    """Put the entry's own inputs through one head of a variant."""
+    """Run the entry's own inputs through one head of a variant."""
     own = replace(config, embeddings=Embeddings(**entry.inputs), projections=Projections(source="none"), draws=None)
     problem = build(own)
     bind = None if variant.own is None else variant.own.bind
@@ -147,17 +147,17 @@ def run_own_inputs(entry: Published, config: Config, variant: Settled) -> tuple[
     return settled, problem, execute(settled, problem)
 
 
-def agreement(entry: Published, array: Array, radius: Array | float | None) -> Agreement:
-    """Hold one printed quantity against the computed array that it shows a part of."""
+def compare_figure(entry: Published, array: Array, radius: Array | float | None) -> Agreement:
+    """Compare one printed quantity with the computed array that it shows a part of."""
     text = " ".join(entry.printed.split())
     printed, half_units = read(text, entry.decimals)
     if not printed.size:
         raise UserError(f"published {entry.quantity}: printed={brief(text)!r} holds no number")
-    mine = selected(array, entry)
+    mine = select_printed(array, entry)
     if mine.size != printed.size:
         counted = f"{mine.size} numbers where {printed.size} are printed"
         return Agreement(entry.quantity, text, counted, np.nan, np.nan, False, entry.note)
-    widening = selected(np.broadcast_to(0.0 if radius is None else radius, array.shape), entry)
+    widening = select_printed(np.broadcast_to(0.0 if radius is None else radius, array.shape), entry)
     difference, tolerance = np.abs(mine - printed), half_units + widening
     worst = int(np.argmax(np.where(np.isnan(difference), np.inf, difference / tolerance)))
     return Agreement(
@@ -174,7 +174,7 @@ def agreement(entry: Published, array: Array, radius: Array | float | None) -> A
 def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None:
     """Return what an entry shows: x, an array of the projections, a stage of the trace, or a product in its own form.
 
-    It is None where the run has none. A product is `q k^T` of each head for scores, else `weights v`.
+    It is None if the run has none. The product is `q k^T` of each head for scores, else `weights v`.
     """
     if not entry.product:
         arrays = {"x": problem.x, "memory": problem.memory, **problem.projections} | dict(trace.stages())
@@ -186,8 +186,8 @@ def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None
     return np.stack([PRODUCTS[entry.product](*both) for both in zip(left, right, strict=True)])
 
 
-def selected(array: Array, entry: Published) -> Array:
-    """Return the numbers of a stage that are printed, in the order in which they are."""
+def select_printed(array: Array, entry: Published) -> Array:
+    """Return the numbers of a stage that are printed, in reading order."""
     if array.ndim == 3:
         if entry.head > len(array):
             heads = f"{len(array)} heads" if len(array) > 1 else "one head"
@@ -206,8 +206,8 @@ def find_radius(entry: Published, settled: Settled, problem: Problem, trace: Tra
 
     With radii `r` of the inputs, a product `a b` moves by at most `|a| r_b + r_a |b| + r_a r_b`; a weight is largest
     with its own logit at the top of its range and all others at the bottom; and since weights sum to 1, their movement
-    shifts the context by the distance of the values from their mean. The bounds may be wider than need be, never
-    narrower. None where no input is rounded, or where more happens than one plain head: rules, W_o, a mistake.
+    shifts the context by the distance of the values from their mean. The bounds may be too wide, never too narrow. None
+    if no input is rounded, or for more than one plain head: rules, W_o, a mistake.
     """
     rules, stage = settled.rules, entry.stage
     is_plain = not (rules.masks or rules.scores or settled.output_projection or settled.mistakes)
@@ -236,7 +236,7 @@ def find_radius(entry: Published, settled: Settled, problem: Problem, trace: Tra
 
 
 def side_radius(entry: Published, problem: Problem, name: str, side: Array) -> Array:
-    """Return how far q, k or v may lie from the truth: as it is rounded itself, and as x and its matrix are."""
+    """Return how far q, k or v may be off, from its own rounding and from that of x and its matrix."""
     x, own = problem.x if name == "q" or problem.memory is None else problem.memory, entry.rounded.get(name, 0.0)
     if x is None:
         return np.full(side.shape, own)
@@ -248,6 +248,6 @@ def side_radius(entry: Published, problem: Problem, name: str, side: Array) -> A
 
 
 def describe_rounding(entry: Published, widening: float) -> str:
-    """Return the entry's note, with how its rounded inputs widen the tolerance."""
+    """Return the entry's note, extended by how its rounded inputs widen the tolerance."""
     inputs = " and ".join(f"{name} within {radius:g}" for name, radius in entry.rounded.items())
     return f"{entry.note} Rounding leaves {inputs}; carried through, that adds up to {widening:.2g}.".strip()

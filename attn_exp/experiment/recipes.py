@@ -1,4 +1,4 @@
-"""A variant as a recipe: the stages of its steps, mistakes among them, and whether it follows these steps."""
+"""A variant as a recipe: the stages of its steps, mistakes included, and whether it follows these steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Stages = dict[str, Array]
 
 
 def right(settled: Settled) -> Recipe:
-    """Return the recipe of a variant before any mistake."""
+    """Return the recipe of a variant without its mistakes."""
     return Recipe(
         settled.rules, settled.heads.query, settled.heads.shared, settled.positions,
         output_projection=settled.output_projection, share=share_in_turns if settled.tiled else share,
@@ -34,9 +34,9 @@ def right(settled: Settled) -> Recipe:
 
 
 def given_to(settled: Settled, problem: Problem) -> Given:
-    """Return what the recipe starts from: x, or the heads where these are given, or fewer than those of x.
+    """Return the inputs of the recipe: x, or the heads if these are given, or pooled from those of x.
 
-    It is nothing where the weights themselves are given.
+    They are empty if the weights themselves are given.
     """
     shares = settled.heads
     if problem.weights is not None:
@@ -51,7 +51,7 @@ def given_to(settled: Settled, problem: Problem) -> Given:
 
 
 def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: int = 1) -> Stages:
-    """Return every stage of so many copies of a problem, `[n h t ...]`, for recipes that treat each otherwise.
+    """Return every stage of `copies` copies of a problem, `[n h t ...]`, for recipes that treat each differently.
 
     Raises:
         ValueError: a step does not fit the shapes.
@@ -66,12 +66,12 @@ def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: i
         given = replace(given, x=x, q=q, k=k, v=v, apart=True)
     stages = compute(recipe, given)
     if given.x is None:
-        stages["output"] = whole_output(recipe, stages, problem)
+        stages["output"] = project_output(recipe, stages, problem)
     return {name: stages[name] for name in STAGES}
 
 
 def mix_given_weights(recipe: Recipe, settled: Settled, problem: Problem, copies: int = 1) -> Stages:
-    """Return the stages of so many copies of a problem that starts at given weights, `[n h t ...]`."""
+    """Return the stages of `copies` copies of a problem that starts at given weights, `[n h t ...]`."""
     assert problem.weights is not None and problem.v is not None
     rows, keys = problem.weights.shape
     v = np.repeat(split(problem.v, settled.heads.shared)[None], copies, axis=0)
@@ -79,12 +79,12 @@ def mix_given_weights(recipe: Recipe, settled: Settled, problem: Problem, copies
     weights = np.broadcast_to(problem.weights, (copies, settled.head, rows, keys))
     values = recipe.share(at, v)
     context = recipe.mix(at, weights, values, values)
-    output = whole_output(recipe, {"q": v, "k": v, "context": context}, problem)
+    output = project_output(recipe, {"q": v, "k": v, "context": context}, problem)
     return {"v": v, "weights": weights, "context": context, "output": output}
 
 
-def whole_output(recipe: Recipe, stages: Stages, problem: Problem) -> Array:
-    """Return the heads put together, times W_o where the variant has one."""
+def project_output(recipe: Recipe, stages: Stages, problem: Problem) -> Array:
+    """Merge the heads, and multiply by W_o if the variant has one."""
     at = At.of_heads(recipe.rules, stages["q"], stages["k"])
     merged: Array = recipe.merge(at, stages["context"])
     weight, bias = (problem.projections.get(name) for name in ("W_o", "b_o"))
@@ -95,7 +95,7 @@ def mistaken(settled: Settled, problem: Problem) -> Trace:
     """Compute a variant with its mistakes and return every stage, `[h t ...]`.
 
     Raises:
-        UserError: a mistake that shows only between several calls, or that this run's shapes have no room for.
+        UserError: a mistake shows only across several calls, or does not fit the shapes of this run.
     """
     recipe = filled(mistakes.applied(settled.mistakes, right(settled)), settled.empty)
     try:
@@ -107,7 +107,7 @@ def mistaken(settled: Settled, problem: Problem) -> Trace:
 
 
 def stages_of(recipe: Recipe, settled: Settled, problem: Problem) -> Stages | None:
-    """Return the stages that a recipe gives on a problem, or None where it does not fit the shapes."""
+    """Return the stages of a recipe on a problem, or None if it does not fit the shapes."""
     shared = settled.heads.shared
     try:
         with np.errstate(all="ignore"):
@@ -122,19 +122,21 @@ def stages_of(recipe: Recipe, settled: Settled, problem: Problem) -> Stages | No
 
 
 def departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, ...]:
-    """Return the stages of a variant with mistakes that do not follow from the stages before as the definition has it.
+    """Return the stages of a variant with mistakes that do not follow from the stages before by the definition.
 
-    Each stage is held against the right step on what the trace has before it, so that a mistake shows where it is made
-    and not in all that comes after. A step that the shapes have no room for departs.
+    Each stage is compared with the right step applied to the trace's earlier stages, so that a mistake shows where it
+    is made and not in everything after it. A step that does not fit the shapes counts as a departure.
     """
-    steps = right_steps(filled(right(settled), settled.empty), settled, problem, trace)
+    steps = bind_right_steps(filled(right(settled), settled.empty), settled, problem, trace)
     if any(isinstance(mask, AbsentMask) for mask in settled.rules.masks):
         steps = {stage: step for stage, step in steps.items() if stage not in ("masked", "weights")}
     return tuple(stage for stage, array in trace.stages() if stage in steps and not follows(steps[stage], array))
 
 
-def right_steps(recipe: Recipe, settled: Settled, problem: Problem, trace: Trace) -> dict[str, Callable[[], Array]]:
-    """Return for each stage what the right step makes of the stages before it."""
+def bind_right_steps(
+    recipe: Recipe, settled: Settled, problem: Problem, trace: Trace
+) -> dict[str, Callable[[], Array]]:
+    """Return, for each stage, the right step applied to the stages before it."""
     if problem.weights is not None:
         return {"context": lambda: mix_given_weights(recipe, settled, problem)["context"]}
     given, held = given_to(settled, problem), {name: array[None] for name, array in trace.stages()}
@@ -155,12 +157,12 @@ def right_steps(recipe: Recipe, settled: Settled, problem: Problem, trace: Trace
         "masked": masked,
         "weights": lambda: recipe.after(at, recipe.normalize(at, held["masked"]), recipe.allowed(at)),
         "context": lambda: recipe.gather(at, recipe.mix(at, held["weights"], held["v"], held["k"])),
-        "output": lambda: whole_output(recipe, held, problem)[0],
+        "output": lambda: project_output(recipe, held, problem)[0],
     }
 
 
 def follows(step: Callable[[], Array], array: Array) -> bool:
-    """Say whether a stage is what the right step makes of the stages before, but for rounding."""
+    """Say whether a stage equals the result of the right step, up to rounding."""
     try:
         with np.errstate(all="ignore"):
             made = step()
@@ -173,7 +175,7 @@ def follows(step: Callable[[], Array], array: Array) -> bool:
 
 
 def features(asked: Iterable[tuple[Recipe, Given]]) -> set[str]:
-    """Return what some recipes ask for, in the words that mistakes need."""
+    """Return what recipes use, in the words of `Mistake.needs`."""
     words: set[str] = set()
     for recipe, given in asked:
         rules, array = recipe.rules, given.q if given.x is None else given.x

@@ -1,4 +1,4 @@
-"""The rows of a comparison: one variant in plain numbers, what readers are told of each, and how far two are apart."""
+"""The rows of a comparison: one variant in plain numbers, what each column means, and how far two are apart."""
 
 # Annotations are read when the class is made, not kept as text: each would be compiled once more to be read.
 
@@ -9,19 +9,19 @@ from typing import Annotated, NamedTuple, Self, get_type_hints
 
 
 class Column(NamedTuple):
-    """How tables show one field of a record; it stands beside the field: `error: Annotated[float, Column(...)]`.
+    """How tables show one field of a record; declared with the field: `error: Annotated[float, Column(...)]`.
 
-    `place`: where it stands among the others, from the left.
+    `place`: its position among the columns, from the left.
     `unit`, `meaning`: for the legend of a report.
-    `shown`: the tables that show it whatever it holds: `page`, `terminal`, `paper`, `sweep`.
-    `summed`: whether a sweep sums it up over its points.
-    `aside`: whether a page shows it only to those who ask for more.
-    `deep`: whether it is left out where `report.depth=reading`: a student has no use for it.
-    `exact`: whether it is an error itself, of which two digits say all.
-    `drawn`: how early a sweep draws it, from 1; 0 = never.
-    `fixed`: whether the settings decide it, so that other numbers of the input leave it as it is.
-    `key`: the name of its field, which tells it from all others; `columns` sets it.
-    `name`: its head in a report, which `columns` makes of the field's name; a terminal and a file have the key.
+    `shown`: the tables that always show it: `page`, `terminal`, `paper`, `sweep`.
+    `summed`: whether a sweep aggregates it over its points.
+    `aside`: whether a page shows it only on request.
+    `deep`: whether it is left out with `report.depth=reading`: a student has no use for it.
+    `exact`: whether it is itself an error, for which two digits suffice.
+    `drawn`: its priority among the plots of a sweep, from 1; 0 = never.
+    `fixed`: whether the settings decide it, whatever the numbers of the input.
+    `key`: the unique name of its field; set by `columns`.
+    `name`: its head in a report, which `columns` makes from the field's name; a terminal and a file show the key.
     """
 
     place: int
@@ -39,7 +39,7 @@ class Column(NamedTuple):
 
     @property
     def small(self) -> str:
-        """The unit that stands in small letters behind the name; empty where the name ends in it."""
+        """The unit, shown in small letters behind the name; empty if the name ends in it."""
         return "" if self.name.split(" ")[-1] == self.unit else self.unit
 
     @property
@@ -49,11 +49,11 @@ class Column(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The name with its unit, as a sentence says them."""
+        """The name with its unit, for use in a sentence."""
         return f"{self.name} {self.small}" if self.small else self.name
 
     def measured_in(self, unit: str) -> Self:
-        """Return the same column in another unit, which takes the place of its own in the name."""
+        """Return the column in another unit, which replaces its own in the name."""
         return self._replace(name=f"{self.name.removesuffix(f' {self.unit}')} {unit}", unit=unit)
 
 
@@ -89,12 +89,12 @@ SPOKEN = {
 
 
 def spoken(name: str) -> str:
-    """Return the name of a field as the head of a table, with spaces between its words."""
+    """Return the name of a field as the head of a table."""
     return SPOKEN.get(name) or name.strip("_").replace("_", " ")
 
 
 def columns(*schemas: type) -> dict[str, Column]:
-    """Return the column of each field of some records, in the order in which they are read."""
+    """Return the column of each field of some records, in reading order."""
     hints = [pair for schema in schemas for pair in get_type_hints(schema, include_extras=True).items()]
     known = {
         name: extra._replace(key=name, name=spoken(name))
@@ -106,7 +106,6 @@ def columns(*schemas: type) -> dict[str, Column]:
 
 
 def at_depth(names: Mapping[str, Column], depth: str) -> dict[str, Column]:
-    """Return the columns that a reader of this depth is shown."""
     return {name: column for name, column in names.items() if depth == "all" or not column.deep}
 
 
@@ -115,10 +114,10 @@ EVERYWHERE = ("page", "terminal", "paper")
 
 @dataclass(frozen=True)
 class Row:
-    """One variant in plain numbers; what each means stands beside it.
+    """One variant in plain numbers; the meaning of each is declared with it.
 
-    `error` and `error_ulp` are measured over `checked` queries. Where the form refuses the rules, `note` says why,
-    `same_as` is empty and the numbers are NaN; so are those of stages that were never formed.
+    `error` and `error_ulp` are measured over `checked` queries. If the form refuses the rules, `note` says why,
+    `same_as` is empty and the numbers are NaN; so are those of stages that the form does not compute.
     """
 
     variant: Annotated[str, Column(10, shown=EVERYWHERE, fixed=True)]
@@ -281,18 +280,18 @@ COLUMNS = columns(Row)
 
 
 def is_deep(metric: str) -> bool:
-    """Say whether a metric is left out where `report.depth=reading`; one beyond a row's own was asked for by name."""
+    """Say whether `report.depth=reading` leaves a metric out; one that is no column was asked for by name."""
     return metric in COLUMNS and COLUMNS[metric].deep
 
 
 def titled(name: str) -> str:
-    """Return the head of a field of a row or of a metric, with its unit."""
+    """Return the head of a column or of a metric, with its unit."""
     return COLUMNS[name].title if name in COLUMNS else spoken(name)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What one variant costs on this machine: seconds per computation, and the most bytes held at once, if measured."""
+    """The cost of one variant on this machine: seconds per computation, and peak bytes, if measured."""
 
     variant: str
     median_s: Annotated[float, Column(200, unit="s", meaning="median time of one computation on this machine")]
@@ -305,10 +304,10 @@ class Timing:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far two variants are apart: the largest absolute difference and the cosine of their answers.
+    """How far two variants are apart: the largest absolute difference and the cosine of their outputs.
 
-    `sameness` says how near the answers are, in the coarser of the types that they are computed in, `differs_at` which
-    stage is the first to differ: in its bits where they compute the same function, beyond rounding where they do not.
+    `sameness` says how close the outputs are, in the coarser of their dtypes. `differs_at` is the first stage to
+    differ: in its bits if they compute the same function, else beyond rounding.
     """
 
     variant: str
@@ -323,13 +322,13 @@ class Distance:
 class Step:
     """One step of the ladder from the row `against` to another, which changes one setting of the rung before.
 
-    `setting` changes from `before` to `after`; several, joined by ` + `, where no variant stands between, as `note`
-    says. `change` is that in words. `moved` is the largest absolute difference of its answer from the rung before, and
-    `total` from the row `against`: largest differences of several steps do not add up to that of all. Both are NaN
-    where shapes differ. `sameness` says whether it moved the answer beyond rounding.
+    `setting` changes from `before` to `after`; several, joined by ` + `, if no variant lies between, as `note` says.
+    `change` is that in words. `moved` is the largest absolute difference of its output from the rung before, and
+    `total` from the row `against`: the differences of several steps do not add up to the total. Both are NaN if shapes
+    differ. `sameness` says whether the step changed the output beyond rounding.
 
-    `least` and `most` are the range of `moved` over the `orders` in which settings might be changed, and NaN where no
-    other order was tried. `row` is the row that this rung is, if it is one.
+    `least` and `most` are the range of `moved` over the `orders` in which settings could be changed, and NaN if no
+    other order was tried. `row` is the row that this rung equals, if any.
     """
 
     variant: str
@@ -351,11 +350,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Agreement:
-    """One printed quantity beside the computed one: `agrees` iff the largest difference is within the tolerance.
+    """One printed quantity and the computed one; `agrees` if the largest difference is within the tolerance.
 
-    Where the numbers have tolerances of their own, the difference and tolerance shown are those of the number whose
-    difference is largest in units of its tolerance. Both are NaN where another count of numbers is printed, which
-    `computed` says.
+    If numbers have individual tolerances, difference and tolerance are those of the number whose difference is largest
+    in units of its tolerance. Both are NaN if the number of printed values differs, which `computed` says.
     """
 
     quantity: str

@@ -1,4 +1,4 @@
-"""Settles a variant: what it does not pin follows the run, and all of it must fit the problem."""
+"""Settles a variant: what it does not pin comes from the run, and all of it must fit the problem."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from attn_exp.rules.rules import Rules
 
 
 def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: Bind | None = None) -> Settled:
-    """Fill what the variant does not pin from the run, and check that it fits the problem.
+    """Fill in what the variant does not pin from the run, and check that it fits the problem.
 
-    `bind` imports the user's own function, where the command line names one as the form; without it none is imported.
+    `bind` imports the user's own function, if the command line names one as the form; without it none is imported.
 
     Raises:
         UserError: an unknown form, rule or mistake, settings that do not fit the problem, or a function that cannot be
@@ -70,16 +70,15 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
 
 
 def pinned_or_run(variant: Variant, config: Config) -> dict[str, Any]:
-    """Return every setting of a variant: its own where it pins it, else the run's."""
     pinned = {field.name: getattr(variant, field.name) for field in fields(variant)}
     return {name: getattr(config, name) if value is None else value for name, value in pinned.items()}
 
 
 def share_heads(name: str, variant: Variant, settings: Mapping[str, Any], config: Config, problem: Problem) -> Heads:
-    """Return how the heads of a variant share the sizes of the problem.
+    """Return the numbers of heads of a variant.
 
     Raises:
-        UserError: heads that do not fit; where the variant pins them, it says that the run's number does not count.
+        UserError: they do not fit; if the variant pins them, the message says that the run's number does not apply.
     """
     follows = variant.head is None or variant.kv_head is not None  # pinned heads bring their own keys and values
     try:
@@ -93,17 +92,17 @@ def share_heads(name: str, variant: Variant, settings: Mapping[str, Any], config
 
 
 def multiplier(scale: bool | float, size: int) -> float:
-    """Return what the scores are multiplied by: 1 / sqrt(d), 1, or the number given."""
+    """Return the multiplier of the scores: 1 / sqrt(d), 1, or the number given."""
     if isinstance(scale, bool):
         return 1 / math.sqrt(size) if scale else 1.0
     return scale
 
 
 def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, problem: Problem) -> Rules:
-    """Return the rules that settings name, as a library's convention means them.
+    """Return the rules that the settings name, under a library's convention.
 
     Raises:
-        UserError: settings of a rule that cannot be read, or rules that would have no effect on such a problem.
+        UserError: settings of a rule cannot be read, or rules would have no effect on such a problem.
     """
     for group in ("mask", "score", "position"):
         if problem.weights is not None and settings[group]:
@@ -129,10 +128,10 @@ def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, pro
 
 
 def alignment(asked: str | None, means: Convention, limits: tuple[Mask, ...], problem: Problem) -> str:
-    """Return in a word where the first query stands among the keys.
+    """Return in a word how the first query is aligned with the keys.
 
-    It is `after_past` where a library's masks count the tokens of a cache, and `before_filler` where it aligns by the
-    last key of the sequence and some keys are filler.
+    It is `after_past` if a library's masks count the tokens of a cache, and `before_filler` if the library aligns with
+    the last key of the sequence and some keys are filler.
     """
     if asked is not None:
         return asked
@@ -143,7 +142,7 @@ def alignment(asked: str | None, means: Convention, limits: tuple[Mask, ...], pr
 
 
 def first_position(align: str, limits: tuple[Mask, ...], problem: Problem) -> int:
-    """Return the position of the first query among the keys, where it stands as a word says."""
+    """Return the position of the first query among the keys, for an alignment."""
     rows, keys = len(problem.tokens), problem.keys
     last = AllOf(limits).unpadded(keys) - rows
     return {"top_left": 0, "after_past": problem.past, "before_filler": last, "bottom_right": keys - rows}[align]
@@ -164,7 +163,7 @@ def misfits(rules: Rules, marks: tuple[Position, ...], head: int, size: int, pro
 
 
 def check_range(rules: Rules, problem: Problem, convention: str) -> None:
-    """Refuse logits and values that the type of a convention cannot hold."""
+    """Refuse logits and values that the dtype of a convention cannot hold."""
     if rules.softmax_dtype is None or problem.q is None:
         return
     q, k, v = (0.0 if side is None else float(np.abs(side).max()) for side in (problem.q, problem.k, problem.v))
@@ -177,11 +176,11 @@ def check_range(rules: Rules, problem: Problem, convention: str) -> None:
 
 
 JOINS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}
-"""What stands between the choices of a group."""
+"""The separator between the choices of a group."""
 
 
 def say_choices(group: str, choices: Mapping[str, Any], mask_join: str) -> str:
-    """Return what a table calls a group's choices: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
+    """Return a group's choices for a table: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
     given = {
         name: ", ".join(f"{key}={shown(value)}" for key, value in deciding(group, name, settings).items())
         for name, settings in choices.items()

@@ -1,8 +1,8 @@
-"""Points that differ in their seed alone, computed as one: the rows that `compare.tabulate` makes of each.
+"""Points that differ only in their seed, computed at once: the same rows as `compare.tabulate` for each.
 
-Every array gets an axis for the seeds before its own. A variant whose form can be `stacked`, under plain rules, is
-computed once for all seeds, any other one seed after the other; either way its rows are measured by columns. What does
-not go together raises `ApartError`, and what is wrong with one point its error: then each is to be computed alone.
+Every array gets a leading axis for the seeds. A variant whose form can be `stacked`, under plain rules, is computed
+once for all seeds, any other one seed after the other; either way its rows are measured by columns. Points that cannot
+be stacked raise `ApartError`, and an error in one point is raised as it is: then each is to be computed alone.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from attn_exp.problem.stack import extreme, one, stacked
 from attn_exp.reference.stack import answers
 
 MOST_NUMBERS, MOST_POINTS = 2**19, 256
-"""Numbers of the largest arrays of a stack, 4 MiB each, and its points: memory stays what it was."""
+"""Limits of a stack: entries of its largest arrays, 4 MiB each, and points."""
 
 
 class Rows(NamedTuple):
-    """The rows of one variant: how many, what all share, in a row without numbers, and the columns that differ."""
+    """The rows of one variant: how many, a row without numbers that all share, and the columns that differ."""
 
     points: int
     shared: Row
@@ -38,24 +38,24 @@ class Rows(NamedTuple):
 
 
 def tabulated(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
-    """Return the rows of each variant, for some of the seeds after the others; `config` is that of the first.
+    """Return the rows of each variant, in batches of seeds; `config` is that of the first seed.
 
     Raises:
-        ApartError: the points do not go together.
+        ApartError: the points cannot be stacked.
         Exception: what `tabulate` raises for one of them.
     """
     own = any(forms.is_own(variant.form) for variant in config.variant.values())
-    if own or config.dtype or config.published or config.model.family is not None:  # of these more is asked than rows
+    if own or config.dtype or config.published or config.model.family is not None:  # these need more than rows
         raise ApartError
     _, first, variants = prepared(config)
-    count = most(first, variants)
+    count = most_points(first, variants)
     if count < 2 or any(variant.computed_in != np.float64 for variant in variants):
         raise ApartError
     return [stack(config, first, variants, seeds[start : start + count]) for start in range(0, len(seeds), count)]
 
 
-def most(problem: Problem, variants: Sequence[Settled]) -> int:
-    """Return how many points a stack may hold; fewer than two where arrays are so large that they cost the most."""
+def most_points(problem: Problem, variants: Sequence[Settled]) -> int:
+    """Return how many points a stack may hold; below two if the arrays are so large that stacking saves nothing."""
     width = max((side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None), default=1)
     pairs = len(problem.tokens) * problem.keys
     largest = max(pairs * max(width, *(5 * variant.head for variant in variants)), problem.keys * width * width)
@@ -63,27 +63,26 @@ def most(problem: Problem, variants: Sequence[Settled]) -> int:
 
 
 def stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Sequence[int]) -> list[Rows]:
-    """Return the rows of each variant over all seeds, computed as one."""
     problem = stacked(config, first, seeds)
     limits = extreme(problem)
     for variant in variants:
         check_range(variant.rules, limits, variant.words["convention"])
     chosen = [variant for variant in variants if not variant.refused]
-    traces = {variant.name: traced(variant, problem, config, len(seeds)) for variant in chosen}
+    traces = {variant.name: trace_all(variant, problem, config, len(seeds)) for variant in chosen}
     expected = answers({variant.name: variant.question for variant in chosen}, problem, len(seeds))
     numbers = measure(chosen, traces, expected, baseline(config, chosen).name)
     rows = {variant.name: describe(variant, config, first, traces.get(variant.name, Trace())) for variant in variants}
     return [Rows(len(seeds), row, numbers.get(name, {})) for name, row in rows.items()]
 
 
-def traced(variant: Settled, problem: Problem, config: Config, count: int) -> Trace:
+def trace_all(variant: Settled, problem: Problem, config: Config, count: int) -> Trace:
     """Return the stages of a variant over all seeds, each `[n ...]`."""
-    if stacks(variant, problem, config.weights):
-        return at_once(variant, problem, count)
+    if can_stack(variant, problem, config.weights):
+        return trace_stacked(variant, problem, count)
     return pile_traces([keep(variant, one(problem, place), config.weights) for place in range(count)])
 
 
-def stacks(variant: Settled, problem: Problem, weights: str) -> bool:
+def can_stack(variant: Settled, problem: Problem, weights: str) -> bool:
     """Say whether a variant can be computed for all seeds at once."""
     is_whole = problem.weights is None and problem.q is not None and problem.v is not None
     is_plain = variant.empty == "zeros" and not variant.mistakes and variant.rules.plain
@@ -92,11 +91,11 @@ def stacks(variant: Settled, problem: Problem, weights: str) -> bool:
     return is_whole and is_plain and keeps_all and member.stacked is not None
 
 
-def at_once(variant: Settled, problem: Problem, count: int) -> Trace:
-    """Put all problems through a form that can be stacked, as `executing.computed` does with one."""
+def trace_stacked(variant: Settled, problem: Problem, count: int) -> Trace:
+    """Run all problems through a form that can be stacked, as `executing.computed` does with one."""
     attend = variant.member.stacked
     assert attend is not None
-    if variant.positions or variant.tiled:  # which a rule from outside marks in one problem alone
+    if variant.positions or variant.tiled:  # a rule from a plugin may encode one problem only
         one_by_one = [placed(variant, one(problem, place)) for place in range(count)]
         sides = [pile(arrays) for arrays in zip(*one_by_one, strict=True)]
     else:

@@ -1,4 +1,4 @@
-"""A variant of a run in which nothing follows the run any more, and what is asked about it."""
+"""A settled variant of a run, and the question that the reference answers for it."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ FLOAT64 = np.dtype(np.float64)
 
 
 class OwnForm(Protocol):
-    """A function of the user's own, found and ready to be called, as far as a run asks anything of it.
+    """A function of the user's own, found and ready to be called, as a run sees it.
 
-    What imports it and learns how it is called stands above this room, and comes in as a `Bind`.
+    The code that imports it and learns how to call it depends on this room, and comes in as a `Bind`.
     """
 
     @property
     def form(self) -> Form:
-        """The form that it is."""
+        """Its form."""
 
     @property
     def layer(self) -> bool:
-        """Whether it takes x and the matrices of a layer, and not heads."""
+        """Whether it takes x and the matrices of a layer instead of heads."""
 
     @property
     def takes_output_projection(self) -> bool:
-        """Whether it is called with W_o, so that its answer is the output of a layer."""
+        """Whether it is called with W_o, so that it returns the output of a layer."""
 
     @property
     def own(self) -> OwnFunction:
@@ -50,21 +50,21 @@ class OwnForm(Protocol):
 
     @property
     def bind(self) -> Bind:
-        """What finds it once more, for a variant under other settings."""
+        """Finds it again, for a variant with other settings."""
 
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
-        """Return what a function of x makes of a problem; `usual` says that scores are divided by `sqrt(d)`."""
+        """Compute a problem from x; `usual` says that scores are divided by `sqrt(d)`."""
 
     def judge(self, heads: Heads) -> Verdict:
-        """Return what a check says of it under the settings of its variant, which has these heads."""
+        """Check it under the settings of its variant, which has these heads."""
 
 
 @dataclass(frozen=True)
 class Settled:
-    """A variant in which nothing follows the run any more.
+    """A variant with every setting filled in.
 
-    `own`: the user's own function, where the form is one that may be run; `failed`: why that gave no answer.
-    `given_in`: the type of the problem's numbers.
+    `own`: the user's own function, if the form is one that may be run; `failed`: why that gave no answer.
+    `given_in`: the dtype of the problem's numbers.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Settled:
 
     @property
     def member(self) -> Form:
-        """What computes it: the user's own function where the command line names one, else the form of that name."""
+        """The form that computes it: the user's own function if there is one, else the form of that name."""
         return forms.form(self.form) if self.own is None else self.own.form
 
     @property
@@ -97,12 +97,12 @@ class Settled:
 
     @property
     def head(self) -> int:
-        """How many query heads there are."""
+        """The number of query heads."""
         return self.heads.query
 
     @property
     def computed_in(self) -> np.dtype[Any]:
-        """The coarsest type that it rounds to: that of the problem, of its form, or of its softmax."""
+        """The coarsest dtype that it rounds to: that of the problem, of its form, or of its softmax."""
         form, softmax = self.member, self.rules.softmax_dtype
         own = form.computed_in(self.given_in)
         softens = softmax is not None and form.reference == "logits" and not self.starts_late
@@ -110,22 +110,22 @@ class Settled:
 
     @property
     def plain_form(self) -> str:
-        """The name of the plainest form that computes its function, whatever the masks."""
+        """The plainest form that computes the same function, whatever the masks."""
         return self.member.plainest
 
     @property
     def plain(self) -> Settled:
-        """The variant in the plainest form that computes its function."""
+        """The variant in its plainest form."""
         return replace(self, form=self.plain_form, own=None)
 
     @property
     def exact(self) -> Settled:
-        """The plain variant, in which no softmax rounds to a type of its own."""
+        """The plain variant, with a softmax in the dtype of its input."""
         return replace(self.plain, rules=replace(self.rules, softmax_dtype=None))
 
     @property
     def question(self) -> Question:
-        """What the reference is asked to check it."""
+        """The question that the reference answers to check it."""
         return Question(
             weights=self.member.reference,
             heads=self.heads,
@@ -138,7 +138,7 @@ class Settled:
 
     @property
     def refused(self) -> str | None:
-        """Why the form cannot compute these rules, or None where it can."""
+        """Why the form cannot compute these rules, or None if it can."""
         form = self.member
         if self.failed or (self.own is not None and self.mistakes):
             return self.failed or "mistake= changes the definition's own steps, and this form is code of your own"
@@ -152,7 +152,7 @@ class Settled:
 def baseline(config: Config, variants: Sequence[Settled]) -> Settled:
     """Return the variant that all others are compared with: the one that `against` names, else the first.
 
-    One that could not be computed gives way to the first that could.
+    If it cannot be computed, it is the first one that can.
     """
     can = [variant for variant in variants if not variant.refused]
     return next((variant for variant in can if variant.name == config.against), can[0])
@@ -160,4 +160,4 @@ def baseline(config: Config, variants: Sequence[Settled]) -> Settled:
 
 Bind = Callable[[Settled, Mapping[str, Any], int], OwnForm]
 """Imports the function that a settled variant names as its form: `bind(settled, settings, seed)`, where `settings` are
-those of the variant, or of the run where it pins none."""
+the variant's own, or the run's if it pins none."""

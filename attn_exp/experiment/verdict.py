@@ -1,4 +1,4 @@
-"""What a check of a function or of numbers ends in: a verdict that shows itself as text and in a notebook."""
+"""The result of checking a function or numbers: a verdict that prints as text and shows in a notebook."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ HELD, BROKEN, ABSENT, REMARK = "held", "broken", "not offered", "remark"
 SIGNS = {HELD: "ok", BROKEN: "BROKEN", ABSENT: "-", REMARK: "note", NOT_VERIFIED: "?"}
 
 CALLED, ANSWERED, CHECKED = "it can be called", "it answers", "it can be checked"
-"""The first rungs of the ladder: without them nothing else is asked."""
+"""The first questions of a check; if one fails, no other is asked."""
 
 Cells = tuple[tuple[tuple[str, ...], ...], ...]
-"""A matrix for each head, as texts, so that a file of JSON holds all of it."""
+"""A matrix for each head, as strings that JSON can hold."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a case: the right numbers, and the function's own, or nothing where they are not known."""
+    """One stage of a case: the expected numbers, and the function's own, or nothing if they are not known."""
 
     name: str
     right: Cells
@@ -32,7 +32,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Finding:
-    """One rung of the ladder: what was asked, whether it held, and what was seen."""
+    """One question of the check, its result, and what was observed."""
 
     rung: str
     state: str
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Smallest:
-    """The smallest input that still fails: lines to paste into Python, what each gives, and the stages of both."""
+    """The smallest input that still fails: lines to paste into Python, the outputs, and the stages of both."""
 
     python: str
     mine: str
@@ -51,8 +51,10 @@ class Smallest:
 
 @dataclass(frozen=True)
 class Side:
-    """One of two implementations that were held against each other: its own verdict in short, and the smallest input on
-    which the two differ, as it is called with it, with what it gives."""
+    """One of two implementations that were compared.
+
+    It has its own verdict in short, and the smallest input on which the two differ: its call and its output.
+    """
 
     name: str
     outcome: str
@@ -66,18 +68,18 @@ class Side:
 class Verdict:
     """The result of a check.
 
-    `outcome` is `right`, `wrong` or `not verified`, and `passed` is true for `right` alone. `reason` is the outcome in
-    one sentence. `verified` names the questions that were answered as the definition does; `not_verified` says what
-    nobody could verify, such as an argument of unknown meaning, each with the reason. `mistakes`: the names of what is
-    wrong, together where there are several; where nothing is, a remark that a careful reader should know. `alike`:
-    other names that give the very same numbers here. `computes`: what the function computes, in words. `findings`:
-    every question and its result. `right_under`: the words under which it is right, where nobody typed them, such as
-    `mask=causal`; passing them holds it to them. `not_asked`: what the function does not offer, each with the reason.
-    `where`: the condition under which alone it is wrong. `unexplained`: its answers are wrong, and no mistake or
-    setting gives them; `stage` is then the first stage that differs from attention, as far as that is known: `q` for
-    what is made of x, `logits` for all that makes them.
+    `outcome` is `right`, `wrong` or `not verified`, and `passed` is true only for `right`. `reason` is the outcome in
+    one sentence. `verified` names the questions with the expected result; `not_verified` lists what could not be
+    verified, such as an argument of unknown meaning, each with the reason. `mistakes` names what is wrong, several if
+    they occur together; if nothing is, it may name a remark worth knowing. `alike`: other names that give identical
+    numbers here. `computes`: what the function computes, in words. `findings`: every question and its result.
+    `right_under`: the settings under which it is right although nobody passed them, such as `mask=causal`; pass them to
+    check it under them. `not_asked`: what the function does not support, each with the reason. `where`: the condition
+    under which it is wrong, if it is not always. `unexplained`: the output is wrong, and no known mistake or setting
+    explains it; `stage` is then the first stage that differs from attention, as far as known: `q` for the projections
+    of x, `logits` for everything up to the logits.
 
-    `against`: the name of another implementation, and `sides` what either is; then `right` means that the two agree,
+    `against`: the name of another implementation, and `sides` the results of both; then `right` means that they agree,
     `computes` says where they differ and why, and `findings` are those of both.
     """
 
@@ -104,20 +106,20 @@ class Verdict:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether an answer contradicts the definition."""
+        """Whether an output contradicts the definition."""
         return self.outcome == WRONG or not (self.outcome or self.passed)
 
     @property
     def summary(self) -> str:
-        """The verdict in about five lines: outcome, reason, fix, the smallest input that fails, what is not verified.
+        """The verdict in about five lines: outcome, reason, fix, the smallest failing input, what is not verified.
 
-        `str(verdict)` has every question too.
+        `str(verdict)` lists every question too.
         """
         return summary_of(self)
 
     @property
     def uncalled(self) -> str:
-        """Why it could not be called, where each way to call it was an error; else nothing."""
+        """Why it could not be called, if every attempt raised an error; else empty."""
         return next((one.said for one in self.findings if one.rung == CALLED and one.state == BROKEN), "")
 
     def __str__(self) -> str:
@@ -128,12 +130,12 @@ class Verdict:
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def plain(self) -> dict[str, Any]:
-        """Return the verdict as words, numbers and lists, for JSON."""
+        """Return the verdict as strings, numbers and lists, for JSON."""
         return asdict(self)
 
 
 def unfinished(name: str, reason: str, asked: str, rung: str = ANSWERED) -> Verdict:
-    """Return the verdict of a check that ended early: a timeout, the death of the process, or no memory."""
+    """Return the verdict of a check that ended early: a timeout, a dead process, or no memory."""
     computes, findings = f"nothing that is known: {reason}", (Finding(rung, NOT_VERIFIED, reason),)
     return Verdict(name, False, (), computes, findings, asked, outcome=NOT_VERIFIED, reason=reason)
 
@@ -141,7 +143,7 @@ def unfinished(name: str, reason: str, asked: str, rung: str = ANSWERED) -> Verd
 def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "") -> Verdict:
     """Return the verdict with its outcome.
 
-    `not_verified` adds to what the verdict already lists; a `reason` makes the whole outcome `not verified`.
+    `not_verified` adds to the verdict's own list; a `reason` makes the whole outcome `not verified`.
     """
     left = tuple(dict.fromkeys((*verdict.not_verified, *not_verified)))
     is_open = bool(reason or (verdict.passed and left))
@@ -153,7 +155,7 @@ def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "
 
 
 def what_it_is(verdict: Verdict) -> str:
-    """Return what a function computes as a sentence; of one that is wrong, its mistakes."""
+    """Return in a sentence what a function computes, or its mistakes if it is wrong."""
     plain, names = verdict.computes.rstrip("."), " and ".join(verdict.mistakes)
     if verdict.against:
         return f"{plain}."
@@ -163,7 +165,7 @@ def what_it_is(verdict: Verdict) -> str:
 
 
 STAGES = {"q": "queries, keys or values", "k": "keys", "v": "values"}
-"""Stages that have a word of their own in a headline."""
+"""Stages that a headline spells out."""
 
 
 def headline(verdict: Verdict, name: str = "") -> str:
@@ -198,7 +200,7 @@ def summary_lines(verdict: Verdict, name: str) -> list[str]:
 
 
 def text_of(verdict: Verdict, name: str = "") -> str:
-    """Return the verdict with every question, as `attn-exp check -v` prints it: the summary, and what it leaves out."""
+    """Return the verdict with every question, as `attn-exp check -v` prints it: the summary and the details."""
     first, *said = summary_lines(verdict, name)
     if verdict.stage:
         said.append(f"The first stage that differs: {STAGES.get(verdict.stage, verdict.stage)}.")
@@ -215,21 +217,20 @@ def text_of(verdict: Verdict, name: str = "") -> str:
 
 
 def look_up_mistakes(verdict: Verdict) -> list[tuple[str, Mistake]]:
-    """Return the mistakes of a verdict by name, with what the catalogue says of them."""
     return [(name, mistakes.mistake(name)) for name in verdict.mistakes]
 
 
 def state_of(side: Side) -> str:
-    """Return what one of two implementations is beside the definition."""
+    """Return how one of two implementations compares with the definition."""
     state = f"{RIGHT} under {side.right_under}" if side.right_under else RIGHT
     return side.computes.rstrip(".") if side.outcome == WRONG else state
 
 
 def smallest_lines(verdict: Verdict) -> list[str]:
-    """Return the smallest input that fails as lines to paste, with what each function gives."""
+    """Return the smallest failing input as lines to paste, with what each function gives."""
     every = [side.smallest for side in verdict.sides] if verdict.against else [verdict.smallest]
     small, said = [one for one in every if one is not None], list[str]()
-    for one in small:  # the second function is called with the arrays of the first one, where it takes the same
+    for one in small:  # shared lines are printed once: both functions may take the same arrays
         said += [line for line in (f"  {line}" for line in one.python.splitlines()) if line not in said]
         said += [f"  # gives {one.mine}"]
     word = "the definition gives" if verdict.against else "right"

@@ -1,4 +1,4 @@
-"""Experiments on the variants of a run, beyond comparing them: one `CHECK` to a file, found by the file's name."""
+"""Experiments on the variants of a run, beyond comparing them: one `CHECK` per file, found by the file's name."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ ASKED_BY = {"dtype": "precision", "metrics": "measures"}
 
 
 def load(name: str) -> Check:
-    """Return the check of that name; one that is not used costs nothing."""
+    """Return the check of that name; its module is imported only now."""
     is_outside = name in registry.outside(__name__)
     check: Check = registry.OUTSIDE[__name__, name].value if is_outside else registry.module(__name__, name).CHECK
     return check
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of every check, those from outside the package among them."""
     return (*NAMES, *registry.outside(__name__))
 
 
@@ -34,7 +33,7 @@ def wanted(config: Config) -> tuple[str, ...]:
     """Return the checks that a configuration asks for, by name or by a setting that needs one.
 
     Raises:
-        UserError: a check that does not exist.
+        UserError: a check does not exist.
     """
     for name in config.check:
         if name not in names():
@@ -44,11 +43,11 @@ def wanted(config: Config) -> tuple[str, ...]:
 
 
 def find(names: Sequence[str], config: Config, problem: Problem, variants: Sequence[Settled]) -> tuple[Finding, ...]:
-    """Run the checks of these names on every variant that could be computed."""
+    """Run these checks on every variant that can be computed."""
     computed = [variant for variant in variants if not variant.refused]
     return tuple(restored(name, tuple(load(name).examine(config, problem, computed))) for name in names)
 
 
 def restored(name: str, records: tuple[Any, ...]) -> Finding:
-    """Return what a check found, from its records: those of now, or as a run on disk holds them."""
+    """Return a finding from its records, new ones or those of a run on disk."""
     return Finding(name, load(name), records)

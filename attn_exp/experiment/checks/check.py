@@ -15,9 +15,9 @@ from attn_exp.problem.problem import Problem
 class Check:
     """An experiment on the variants of a run.
 
-    `examine(config, problem, variants)`: yields what it found, records of one frozen dataclass, `record`.
+    `examine(config, problem, variants)`: yields its results, records of one frozen dataclass, `record`.
     `sentence(records)`: sums them up for a reader.
-    `columns`: the fields of a record that a reader is shown; a page has their names with spaces in place of `_`.
+    `columns`: the fields of a record that tables show; a page replaces `_` in their names by spaces.
     """
 
     record: type
@@ -28,7 +28,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found on one run: its records, and a sentence that sums them up."""
+    """The result of one check on one run: its records, and a sentence that sums them up."""
 
     name: str
     check: Check
@@ -36,5 +36,5 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """What the records say together."""
+        """The summary of the records."""
         return self.check.sentence(self.records)

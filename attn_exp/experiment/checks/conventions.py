@@ -1,4 +1,4 @@
-"""One problem under every library's convention: which agree, and at which stage they part."""
+"""One problem under every library's convention: which ones agree, and at which stage they diverge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """One variant under one convention; `same_as`, `sameness` and `differs_at` are among the rows of this variant."""
+    """One variant under one convention; `same_as`, `sameness` and `differs_at` compare the rows of this variant."""
 
     convention: str
     variant: str
@@ -34,7 +34,7 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Compute every variant as each library reads it, unless the variant pins a convention of its own."""
+    """Compute every variant under each library's convention, unless the variant pins one."""
     for variant in variants:
         bind, chosen = None if variant.own is None else variant.own.bind, config.variant[variant.name]
         under = {
@@ -65,7 +65,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say which conventions agree, once for all variants of which the same is true."""
+    """Say which conventions agree, listing variants with the same result together."""
     said: dict[str, list[str]] = {}
     for variant in dict.fromkeys(record.variant for record in records):
         classes: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Which mistakes a run's own sizes, settings and numbers cannot show, or cannot tell apart."""
+"""Which mistakes the sizes, settings and numbers of a run cannot show, or cannot tell apart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem
 
 MOST_PLACES = 250_000
-"""Of matrices with more places than this the catalogue takes minutes."""
+"""Above this many weights, trying the catalogue takes minutes."""
 SHOWS, HIDDEN, ALIKE, UNASKED, UNKNOWN = "yes", "no", "alike", "not asked for", "-"
 
 
@@ -26,9 +26,9 @@ SHOWS, HIDDEN, ALIKE, UNASKED, UNKNOWN = "yes", "no", "alike", "not asked for", 
 class Record:
     """One mistake in one variant.
 
-    `shows` is yes; no, where it gives the right answer here; alike, where another mistake, `like`, gives the same wrong
-    answer; not asked for, where the run lacks the setting; or - where the variant is not computed in steps. `reason`
-    is which setting is missing, or which sizes coincide in the variant, where that may be what hides it.
+    `shows` is "yes"; "no" if it gives the right answer here; "alike" if another mistake, `like`, gives the same wrong
+    answer; "not asked for" if the run lacks the setting; or "-" if the variant is not computed in steps. `reason` is
+    the missing setting, or which sizes coincide in the variant and may hide the mistake.
     """
 
     variant: str
@@ -39,20 +39,19 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Make every mistake of the catalogue in every variant, and compare the answers."""
+    """Make every mistake of the catalogue in every variant, and compare the outputs."""
     for settled in variants:
         if settled.head * len(problem.tokens) * problem.keys > MOST_PLACES:
             yield Record(settled.name, "-", UNKNOWN, "", f"more than {MOST_PLACES:,} weights")
         elif settled.mistakes or not follows_steps(settled, problem):
             yield Record(settled.name, "-", UNKNOWN, "", "not computed in the steps that mistakes change")
         else:
-            yield from every_mistake(settled, problem)
+            yield from try_every_mistake(settled, problem)
 
 
-def every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
-    """Yield a record of each mistake that one answer could show."""
+def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
     recipe, variant, made = right(settled), settled.name, dict[str, list[Array | None]]()
-    present, sizes = features([(recipe, given_to(settled, problem))]), ", ".join(coincidences(settled, problem))
+    present, sizes = features([(recipe, given_to(settled, problem))]), ", ".join(find_coincidences(settled, problem))
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
         missing = [need for need in mistake.needs if need not in present]
@@ -77,8 +76,8 @@ def every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
             yield Record(variant, name, SHOWS, "", "" if fitting else "it does not fit the shapes")
 
 
-def coincidences(settled: Settled, problem: Problem) -> Iterator[str]:
-    """Yield which sizes of a variant coincide, so that mistakes about one of them may give the right answer."""
+def find_coincidences(settled: Settled, problem: Problem) -> Iterator[str]:
+    """Yield which sizes of a variant coincide, so that confusing them may give the right answer."""
     heads, groups, rows, keys = settled.head, settled.heads.shared, len(problem.tokens), problem.keys
     size = 1 if problem.q is None else problem.q.shape[-1] // heads
     width = heads * size if problem.x is None else problem.x.shape[-1]
@@ -98,15 +97,14 @@ def coincidences(settled: Settled, problem: Problem) -> Iterator[str]:
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say how many mistakes show in each variant, and which sizes coincide; the table says the rest."""
+    """Say how many mistakes show in each variant, and which sizes coincide."""
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(record.variant for record in records):
-        groups.setdefault(summary([record for record in records if record.variant == name]), []).append(name)
+        groups.setdefault(summarize([record for record in records if record.variant == name]), []).append(name)
     return " ".join(f"{', '.join(names)}: {words}." for words, names in groups.items())
 
 
-def summary(records: Sequence[Record]) -> str:
-    """Say it of the records of one variant."""
+def summarize(records: Sequence[Record]) -> str:
     if records[0].shows == UNKNOWN:
         return records[0].reason
     tried = [record for record in records if record.shows != UNASKED]
@@ -116,13 +114,13 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def compute_answer(recipe: Recipe, settled: Settled, problem: Problem) -> Array | None:
-    """Return what a recipe gives on the run's problem, or None where it does not fit the shapes."""
+    """Compute the output of a recipe on the run's problem; None if it does not fit the shapes."""
     stages = stages_of(recipe, settled, problem)
     return None if stages is None else stages["output"]
 
 
 def differ(one: Array | None, other: Array | None) -> bool:
-    """Say whether two answers differ by more than rounding; what does not fit the shapes differs from what does."""
+    """Say whether two outputs differ by more than rounding; None differs from any array."""
     if one is None or other is None:
         return one is not other
     return one.shape != other.shape or not np.allclose(one, other, rtol=1e-9, atol=1e-9, equal_nan=True)

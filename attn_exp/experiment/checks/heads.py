@@ -1,4 +1,4 @@
-"""What each head does: the known patterns of attention, head by head."""
+"""What each head does: the known attention patterns, head by head."""
 
 from __future__ import annotations
 
@@ -27,37 +27,39 @@ MEANINGS: Mapping[str, str] = {
     "induction": "weight on what followed the same token before",
     "broad": "entropy over the most that it could be",
 }
-"""The patterns, in the order in which readers see them."""
+"""The patterns, in display order."""
 
 PATTERNS = tuple(MEANINGS)
 
 
 def measure_patterns(weights: Array, tokens: Sequence[str], offset: int = 0, apart: bool = False) -> dict[str, Array]:
-    """Return each pattern of each head `[h]` of weights `[h t s]`; NaN where the tokens have no place for it.
+    """Return each pattern of each head `[h]` of weights `[h t s]`; NaN if no token can show it.
 
-    `tokens` are those of the keys; where they are of another input than the queries, `apart`, no key stands beside or
-    before a query. `broad` counts the keys that a query gives any weight as those that it may see.
+    `tokens` are those of the keys; `apart` means that the queries come from another input, so that no key is next to or
+    before a query. `broad` counts the keys with a nonzero weight as those that the query may see.
     """
     steps, nowhere = ahead(weights, offset), np.full(len(weights), np.nan)
     return {
-        "previous": nowhere if apart else at(weights, steps == -1),
+        "previous": nowhere if apart else mean_weight_at(weights, steps == -1),
         "first": sink(weights),
-        "self": nowhere if apart else at(weights, steps == 0),
+        "self": nowhere if apart else mean_weight_at(weights, steps == 0),
         "delimiter": on_delimiters(weights, tokens),
         "induction": nowhere if apart else induction(weights, tokens),
         "broad": broad(weights),
     }
 
 
-def at(weights: Array, places: Array) -> Array:
-    """Return, per head, the mean weight on the places `[t s]`, over queries that have one."""
+def mean_weight_at(weights: Array, places: Array) -> Array:
+    """Return, per head, the mean weight on the places `[t s]`, over the queries that have one."""
     some = places.any(axis=-1)
     return head_means((weights * places).sum(axis=-1)[:, some], weights[:, some])
 
 
 def broad(weights: Array) -> Array:
-    """Return, per head, the mean of `entropy / ln n` over queries that look at n > 1 keys; NaN where rows do not share
-    out 1, as those of a sigmoid."""
+    """Return, per head, the mean of `entropy / ln n` over the queries that attend to n > 1 keys.
+
+    It is NaN if rows do not sum to 1, as with a sigmoid.
+    """
     counts = (weights > 0).sum(axis=-1)
     if not rows_that_share(weights).all():
         return np.full(len(weights), np.nan)
@@ -67,7 +69,7 @@ def broad(weights: Array) -> Array:
 
 
 def find_strongest(numbers: Mapping[str, Array], head: int) -> tuple[str, float]:
-    """Return the pattern that takes most of the weight of a head, and how much; `broad` takes none, and is left out."""
+    """Return the pattern with the largest weight in a head, and that weight; `broad`, an entropy, is left out."""
     own = {name: float(values[head]) for name, values in numbers.items() if name != "broad"}
     known = {name: value for name, value in own.items() if np.isfinite(value)}
     name = max(known, key=lambda name: known[name], default="")
@@ -76,7 +78,7 @@ def find_strongest(numbers: Mapping[str, Array], head: int) -> tuple[str, float]
 
 @dataclass(frozen=True)
 class Record:
-    """The patterns of one head, counted from 1: shares of its weight, NaN where the tokens have no place for one."""
+    """The patterns of one head, counted from 1, as shares of its weight; NaN if no token can show one."""
 
     variant: str
     head: int
@@ -101,7 +103,6 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say what the patterns are."""
     if not records:
         return "no variant forms the weights of its heads."
     meanings = "; ".join(f"{name}: {meaning}" for name, meaning in MEANINGS.items())

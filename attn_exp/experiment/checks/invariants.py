@@ -1,4 +1,4 @@
-"""What must not change, tried on every variant: order of tokens, the future, poison, blocks, decoding, gradients."""
+"""Properties that must hold for every variant: order of tokens, the future, poison, blocks, decoding, gradients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NotApplicableError(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """A variant's own q `[h t d]`, k `[g s d]`, v `[g s e]` and rules, ready to be changed and computed again."""
+    """A variant's q `[h t d]`, k `[g s d]`, v `[g s e]` and rules, to be changed and computed again."""
 
     settled: Settled
     q: Array
@@ -43,14 +43,14 @@ class Case:
 
     def compute(self, **settings: int) -> Array:
         """Return the context `[h t e]`."""
-        with np.errstate(all="ignore"):  # poison may complain where it is looked at
+        with np.errstate(all="ignore"):  # poison may raise warnings
             context = self.settled.member.attend(self.q, self.k, self.v, self.rules, **settings).context
         assert context is not None
         return context
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """How many heads, queries and keys there are."""
+        """The numbers of heads, queries and keys."""
         return len(self.q), self.q.shape[1], self.k.shape[1]
 
     @property
@@ -59,24 +59,21 @@ class Case:
         return int(self.rules.offset)
 
     def allowed(self) -> Array:
-        """Return which places may attend, `[h t s]`."""
         heads, rows, keys = self.shape
         return places(self.rules.masks, rows, keys, self.offset, heads)
 
     def biases(self) -> list[Array]:
-        """Return what score rules add to logits."""
         grid = whole_grid(self.rules, *self.shape)
         return [np.asarray(bias) for rule in self.rules.scores if (bias := rule.bias(grid)) is not None]
 
 
 def refuse_if(*reasons: tuple[bool, str]) -> None:
-    """Raise NotApplicableError with the text of the first condition that holds."""
     for text in (text for holds, text in reasons if holds):
         raise NotApplicableError(text)
 
 
 def token_order(case: Case) -> Answer:
-    """Tokens in another order give the same outputs in that order, where neither masks nor scores look at places."""
+    """Permuting the tokens permutes the outputs, unless masks or scores depend on positions."""
     _, rows, keys = case.shape
     by_place = bool(case.rules.masks or case.settled.positions) or any(np.ptp(bias) > 0 for bias in case.biases())
     different = "queries and keys are not the same tokens"
@@ -87,7 +84,7 @@ def token_order(case: Case) -> Answer:
 
 
 def head_order(case: Case) -> Answer:
-    """Heads in another order give the same outputs in that order, where no rule differs between heads."""
+    """Permuting the heads permutes the outputs, unless a rule differs between heads."""
     head = whole_grid(case.rules, *case.shape).head
     extras = [np.asarray(extra) for rule in case.rules.scores if (extra := rule.extra(head)) is not None]
     numbers = (np.broadcast_to(each, case.shape) for each in (*case.biases(), *extras, case.allowed().astype(float)))
@@ -101,18 +98,18 @@ def head_order(case: Case) -> Answer:
 
 
 def block_size(case: Case) -> Answer:
-    """The answer does not depend on how many queries a block holds."""
+    """The output does not depend on the number of queries per block."""
     refuse_if((not case.settled.member.takes_rows, "the form has no blocks"))
     sizes = [size for size in (1, 2, 3, case.q.shape[1]) if size <= case.q.shape[1]]
     return np.stack([case.compute(rows=size) for size in sizes]), np.stack([case.compute()] * len(sizes))
 
 
 MOST_POISONED = 16
-"""Of more hidden keys than this, evenly spaced ones are tried, each in a computation of its own."""
+"""If more keys are hidden, this many evenly spaced ones are tried, each in its own computation."""
 
 
 def future(case: Case) -> Answer:
-    """What comes after a query cannot change its output."""
+    """Later tokens cannot change the output of a query."""
     _, rows, keys = case.shape
     later = np.arange(keys) > np.arange(rows)[:, None] + case.offset
     refuse_if((bool((case.allowed() & later).any()), "no mask hides the future"))
@@ -124,7 +121,7 @@ def future(case: Case) -> Answer:
 
 
 def poison(case: Case, held: float) -> Answer:
-    """Keys and values that a query may not see change nothing in it, whatever number they hold."""
+    """Hidden keys and values do not change the output of a query, whatever number they hold."""
     allowed = case.allowed()
     hidden = np.flatnonzero(~allowed.all(axis=(0, 1)))
     refuse_if((not len(hidden), "every query sees every key"))
@@ -139,9 +136,9 @@ def poison(case: Case, held: float) -> Answer:
 
 
 def decoding(case: Case) -> Answer:
-    """All queries at once give what they give one by one, each with the keys up to its own.
+    """All queries at once give the same outputs as one by one, each with the keys up to its own.
 
-    A query that has no key yet is left out: decoding starts with a key.
+    A query without any key yet is left out: decoding starts with a key.
     """
     heads, rows, keys = case.shape
     refusal, first = forms.refuses("decode", case.rules) or "", max(-case.offset, 0)
@@ -165,9 +162,10 @@ def decoding(case: Case) -> Answer:
 
 
 def logit_shift(case: Case) -> Answer:
-    """A constant added to every logit changes nothing, where weights share a sum.
+    """A constant added to every logit changes nothing if the weights of a row sum to 1.
 
-    It is so large, and so small, that no power of e holds it: who forgets to take the largest logit off is found out.
+    The constant is so large, or so small, that `exp` of it overflows or underflows: code that does not subtract the
+    largest logit fails.
     """
     normalizer = case.rules.normalizer
     moved = not normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores)
@@ -190,13 +188,13 @@ def rope_shift(case: Case) -> Answer:
     relative = [position for position in case.settled.positions if position.relative]
     refuse_if((case.rules.pairing is not None, PAIRED), (not relative, "no rotary positions"))
     q, k = case.q, case.k
-    for position in relative:  # a constant turn on top of the positions moves every token by that many places
+    for position in relative:  # a constant rotation on top of the positions shifts every token by that many places
         q, k = position.turn(q, np.full(q.shape[1], 7)), position.turn_key(k, np.full(k.shape[1], 7))
     return replace(case, q=q, k=k).compute(), case.compute()
 
 
 def gradients(case: Case) -> Answer:
-    """The slope along a random direction, from the formula, is that of finite differences."""
+    """The slope along a random direction, from the formula, matches finite differences."""
     kind, normalizer = case.settled.computed_in, case.rules.normalizer
     refuse_if(
         (case.settled.member.reference != "logits", "the formula is that of normalized logits"),
@@ -239,8 +237,8 @@ INVARIANTS: dict[str, Callable[[Case], Answer]] = {
 class Record:
     """One invariant of one variant.
 
-    `largest` is the largest difference relative to the largest output; `holds` is yes, no, or - where `note` says why
-    the invariant does not apply.
+    `largest` is the largest difference relative to the largest output; `holds` is yes, no, or - if the invariant does
+    not apply, for the reason in `note`.
     """
 
     variant: str
@@ -251,7 +249,6 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Try every invariant on every variant."""
     for settled in variants:
         q, k, v = placed(settled, problem)
         rounding = max(TOLERANCE, SAME_FUNCTION * float(limits(settled.computed_in).eps))
@@ -269,7 +266,6 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say how many invariants hold and which do not."""
     applied = [record for record in records if record.holds != "-"]
     broken = [f"{record.invariant} of {record.variant}" for record in applied if record.holds == "no"]
     count = f"{len(applied) - len(broken)} of {len(applied)} invariants hold"

@@ -1,4 +1,4 @@
-"""What every variant's mask looks like: its blocks, its density, and a sentence per query on what it sees."""
+"""What every variant's mask looks like: its blocks, its density, and a sentence on what each query sees."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from attn_exp.rules.rules import places
 
 FULL, PARTIAL, EMPTY = "█", "▒", "·"
 WIDEST = 48
-"""The most blocks that stand side by side."""
+"""The most blocks in a row."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A row of blocks of one variant's mask: full, partial or empty; the share of its places that may attend.
+    """A row of blocks of one variant's mask: full, partial or empty, with the share of places that may attend.
 
-    `size` is the number of queries and keys in a block; where it is 1, `sees` speaks of one query, else of the block's
-    together.
+    `size` is the number of queries and keys in a block; if it is 1, `sees` describes one query, else all queries of the
+    row of blocks together.
     """
 
     variant: str
@@ -35,7 +35,7 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Describe the mask of every variant, a record per row of blocks, head by head where heads differ."""
+    """Describe the mask of every variant, one record per row of blocks, and per head where heads differ."""
     tokens = problem.tokens
     for settled in variants:
         heads = places(settled.rules.masks, len(tokens), problem.keys, int(settled.rules.offset), settled.head)
@@ -45,26 +45,26 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
             for row, blocks in enumerate(picture(allowed, size)):
                 part, of_part = allowed[row * size : (row + 1) * size], tokens[row * size : (row + 1) * size]
                 query = f"{of_part[0]} sees" if size == 1 else f"{of_part[0]}..{of_part[-1]} see"
-                seen = sight(np.asarray(part.any(axis=0)), problem.key_tokens)
+                seen = describe_keys(np.asarray(part.any(axis=0)), problem.key_tokens)
                 yield Record(name, size, blocks, float(part.mean()) if part.size else 0.0, f"{query} {seen}")
 
 
 def picture(allowed: Array, size: int) -> list[str]:
-    """Draw a mask `[t s]`, a line per row of `size x size` blocks: full (█), partial (▒) and empty (·) ones."""
+    """Draw a mask `[t s]`, one line per row of `size x size` blocks: full (█), partial (▒) and empty (·)."""
     rows = (allowed[row : row + size] for row in range(0, allowed.shape[0], size))
     blocks = ([row[:, key : key + size] for key in range(0, allowed.shape[1], size)] for row in rows)
     return ["".join(FULL if part.all() else PARTIAL if part.any() else EMPTY for part in row) for row in blocks]
 
 
 def block_size(allowed: Array) -> int:
-    """Return the smallest power of two whose blocks fit side by side and one above the other."""
+    """Return the smallest power of two for which at most `WIDEST` blocks span the mask."""
     size = 1
     while max(allowed.shape) > WIDEST * size:
         size *= 2
     return size
 
 
-def sight(seen: Array, names: Sequence[str]) -> str:
+def describe_keys(seen: Array, names: Sequence[str]) -> str:
     """Say which keys `[s]` are seen: `she, likes`, `k0..k4 and k7`, `every key` or `no key`."""
     if seen.all():
         return "every key"
@@ -80,7 +80,6 @@ def sight(seen: Array, names: Sequence[str]) -> str:
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say how many blocks of each kind there are, and how much of each mask is open."""
     lines = []
     for name in dict.fromkeys(record.variant for record in records):
         rows = [record for record in records if record.variant == name]

@@ -18,7 +18,7 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """One metric of one variant: NaN where the variant lacks what it measures, and a `note` on why, if that is new."""
+    """One metric of one variant; NaN if the variant lacks what it measures, with a `note` on the reason."""
 
     variant: str
     metric: str
@@ -28,7 +28,7 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Measure every variant; `check=measures` alone takes every metric."""
+    """Measure every variant; `check=measures` without `metrics=` takes every metric."""
     chosen = metrics.chosen(config.metrics or ("all",))
     exact_problem = rounded(problem, np.dtype(np.longdouble))
     first = execute(baseline(config, variants), problem)
@@ -43,7 +43,6 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say how many metrics are shown, and why some are not."""
     count = len({record.metric for record in records})
     absent = [
         f"no {', '.join(dict.fromkeys(record.metric for record in records if record.note == note))}: {note}"

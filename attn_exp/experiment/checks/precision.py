@@ -1,4 +1,4 @@
-"""The two-sided verdict: is an error in a type ordinary, seen beside the error that any computation in it makes?"""
+"""Whether an error is ordinary for its dtype, judged against the error of a plain implementation in that dtype."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ORDINARY, SUSPICIOUS = 2.0, 10.0
 
 @dataclass(frozen=True)
 class Record:
-    """One stage of one variant in one type.
+    """One stage of one variant in one dtype.
 
-    `error` is the largest difference to the same stage in float64 (float64's own: in `longdouble`) from the same
-    rounded inputs; `plain_error` that of the `matrix` form in this type, at least half a unit in the last place of the
-    largest number; `ratio` the one over the other. Source: Dao-AILab/flash-attention, `tests/test_flash_attn.py`, which
-    allows twice the plain error.
+    `error` is the largest difference from the same stage in float64 (for float64 itself: in `longdouble`) from the same
+    rounded inputs; `plain_error` is that of the `matrix` form in this dtype, at least half a unit in the last place of
+    the largest number; `ratio` is the former over the latter. Source: Dao-AILab/flash-attention,
+    `tests/test_flash_attn.py`, which allows twice the plain error.
     """
 
     variant: str
@@ -42,9 +42,9 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Judge every stage of every variant in every type that the run names, or in all of them.
+    """Judge every stage of every variant in every dtype that the run names, or in all of them.
 
-    A form that computes in a coarser type than one that is named is judged in its own.
+    A form that computes in a coarser dtype than the named one is judged in its own.
     """
     asked = config.dtype or TYPES
     own = {settled.name: [settled.member.computed_in(find_type(name)).name for name in asked] for settled in variants}
@@ -53,30 +53,28 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         exact_problem = rounded(low, np.dtype(np.longdouble if name == "float64" else np.float64))
         for settled in (variant for variant in variants if name in own[variant.name]):
             exact, plain = execute(settled.exact, exact_problem), execute(settled.plain, low)
-            with suppress(OwnCodeError):  # the user's own function does not take this type
-                yield from judged(settled.name, name, execute(settled, low), plain, exact)
+            with suppress(OwnCodeError):  # the user's own function does not take this dtype
+                yield from judge_stages(settled.name, name, execute(settled, low), plain, exact)
 
 
-def judged(variant: str, dtype: str, mine: Trace, plain: Trace, exact: Trace) -> Iterator[Record]:
-    """Yield the record of every stage that the variant forms."""
+def judge_stages(variant: str, dtype: str, mine: Trace, plain: Trace, exact: Trace) -> Iterator[Record]:
     truths, plains = dict(exact.stages()), dict(plain.stages())
     for stage, array in mine.stages():
         if stage in truths:
             truth = truths[stage]
-            error, floor = largest(array, truth), half_unit(truth, array.dtype)
-            beside = max(floor, largest(plains[stage], truth) if stage in plains else floor)
+            error, floor = largest_error(array, truth), half_unit(truth, array.dtype)
+            beside = max(floor, largest_error(plains[stage], truth) if stage in plains else floor)
             yield Record(variant, dtype, stage, error, beside, error / beside, verdict(error / beside))
 
 
 def verdict(ratio: float) -> str:
-    """Say what a ratio of errors means."""
     if ratio <= ORDINARY:
         return "ordinary rounding"
     return "suspicious" if ratio <= SUSPICIOUS else "a different function"
 
 
-def largest(array: Array, exact: Array) -> float:
-    """Return the largest difference where the exact number is finite; infinite where one is finite and one is not."""
+def largest_error(array: Array, exact: Array) -> float:
+    """Return the largest difference over finite expected values; infinite if only one of two is finite."""
     array = array.astype(exact.dtype)
     finite = np.isfinite(exact)
     if (np.isfinite(array) != finite).any():
@@ -85,13 +83,13 @@ def largest(array: Array, exact: Array) -> float:
 
 
 def half_unit(exact: Array, dtype: np.dtype[np.generic]) -> float:
-    """Return half the spacing of the type's numbers at the largest finite one."""
+    """Return half a unit in the last place of the largest finite number."""
     size = np.abs(exact[np.isfinite(exact)]).max(initial=0.0)
     return float(np.spacing(np.asarray(size).astype(dtype))) / 2 or float(np.finfo(np.float64).tiny)
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say which variants show more than ordinary rounding, in which type, and from which stage on."""
+    """Say which variants show more than ordinary rounding, in which dtype, and from which stage on."""
     first: dict[tuple[str, str], Record] = {}
     for record in records:
         if record.ratio > ORDINARY:

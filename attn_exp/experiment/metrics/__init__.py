@@ -1,6 +1,6 @@
-"""Single numbers that say how right an answer is and what its weights look like: families, one to a file.
+"""Single numbers on how right an output is and what its weights look like: one family per file.
 
-A file brings its metrics as `METRICS`, a tuple of `Metric`; `metrics=name` finds each by its name.
+A file lists its metrics as `METRICS`, a tuple of `Metric`; `metrics=name` finds each by its name.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ FAMILIES: tuple[str, ...] = registry.names(__path__, without=("metric",))
 
 
 def known() -> dict[str, Metric]:
-    """Return every metric by its name, in the order in which tables show them.
+    """Return every metric by its name, in the order of the tables.
 
     Raises:
-        TypeError: two metrics of the package have one name.
+        TypeError: two metrics of the package have the same name.
     """
     metrics = [metric for family in FAMILIES for metric in registry.module(__name__, family).METRICS]
     metrics += registry.at_hand(__name__).values()
@@ -33,7 +33,7 @@ def chosen(names: Sequence[str]) -> tuple[Metric, ...]:
     """Return the metrics of these names, each once; `all` is every one.
 
     Raises:
-        UserError: a metric that does not exist.
+        UserError: a metric does not exist.
     """
     if not names:
         return ()

@@ -1,12 +1,11 @@
-"""What every metric says: python -m attn_exp.experiment.metrics."""
+"""Lists every metric: python -m attn_exp.experiment.metrics."""
 
 from __future__ import annotations
 
 from attn_exp.experiment.metrics import known
 
 
-def listing() -> str:
-    """Return a line for each metric: its name, its unit, its meaning, and whose it is."""
+def list_metrics() -> str:
     metrics = known().values()
     wide = max(len(metric.name) for metric in metrics)
     return "\n".join(
@@ -17,4 +16,4 @@ def listing() -> str:
 
 
 if __name__ == "__main__":
-    print(listing())
+    print(list_metrics())

@@ -1,4 +1,4 @@
-"""How far an answer is from the exact one and from that of the row compared with, and heads from each other."""
+"""How far an output is from the exact one and from the baseline row's, and how far heads are from each other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from attn_exp.forms.trace import as_they_lie
 def largest_errors(answers: Array, expected: Array) -> Array:
     """Return `max |answer - expected|` of each of many arrays `[n ...] -> [n]`, in the units of the output.
 
-    NaN in one alone counts as infinite; NaN in both is agreement.
+    NaN in only one counts as infinite; NaN in both is agreement.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         differences = np.abs(answers.astype(np.float64, copy=False) - expected)
@@ -70,26 +70,25 @@ def close(answer: Array, expected: Array, dtype: str = "float64") -> bool:
 
 
 def ulp_distances(answers: Array, expected: Array) -> Array:
-    """Return the most floats of their type that lie between two numbers at the same place, `[n ...] -> [n]`.
+    """Return the largest distance in units in the last place of each of many arrays `[n ...] -> [n]`.
 
-    It is the distance of each array in units in the last place. The bits of floats, read as whole numbers with the
-    negative ones turned, are in the order of the floats: the distance is a difference of whole numbers. Source:
-    Goldberg 1991, "What Every Computer Scientist Should Know About Floating-Point Arithmetic";
-    `numpy.testing.assert_array_max_ulp`.
+    The bits of floats, read as integers with the negative ones mirrored, are in the order of the floats, so the
+    distance is a difference of integers. Source: Goldberg 1991, "What Every Computer Scientist Should Know About
+    Floating-Point Arithmetic"; `numpy.testing.assert_array_max_ulp`.
     """
-    places = [ordered(array.astype(answers.dtype)) for array in (answers, expected)]
+    places = [rank_floats(array.astype(answers.dtype)) for array in (answers, expected)]
     high, low = np.maximum(*places), np.minimum(*places)
     units = high.view(np.uint64) - low.view(np.uint64)  # the difference of any two fits without a sign
     return np.asarray(units.reshape(len(units), -1).max(axis=-1, initial=0))
 
 
 def ulp_distance(answer: Array, expected: Array) -> int:
-    """Return the distance of one array from another in units in the last place, as `ulp_distances` of many."""
+    """Return the distance of two arrays in units in the last place, as `ulp_distances` of many."""
     return int(ulp_distances(answer[None], expected[None])[0])
 
 
-def ordered(numbers: Array) -> Array:
-    """Return the place of each float in the order of all floats of its type."""
+def rank_floats(numbers: Array) -> Array:
+    """Map floats to integers in the same order, consecutive floats to consecutive integers."""
     size = numbers.dtype.itemsize
     bits = np.ascontiguousarray(numbers).view(f"i{size}").astype(np.int64)
     return np.where(bits < 0, -(2 ** (8 * size - 1)) - bits, bits)
@@ -98,32 +97,32 @@ def ordered(numbers: Array) -> Array:
 def errors_in_ulp(answers: Array, expected: Array, kind: Any = None) -> Array:
     """Return the largest error of each of many arrays `[n ...] -> [n]`, in ulp of its largest expected magnitude.
 
-    Measured against one magnitude for the whole array: a small entry that is the difference of large ones carries
-    their rounding, and would otherwise count as thousands of units in the last place. `kind` is the type whose spacing
-    it is, where the answer's own has more digits than it was computed with. Source: Higham 2002, "Accuracy and
-    Stability of Numerical Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
+    One magnitude is used for the whole array: a small entry that is the difference of large ones carries their
+    rounding, and would otherwise count as thousands of units in the last place. `kind` is the dtype whose spacing is
+    used, if the output was computed with fewer digits than it has. Source: Higham 2002, "Accuracy and Stability of
+    Numerical Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
     """
     own = np.dtype(answers.dtype if kind is None else kind)
     magnitudes = np.abs(expected).reshape(len(expected), -1).max(axis=-1, initial=0)
     with np.errstate(all="ignore"):
-        beyond = (magnitudes > limits(own).max) & (magnitudes < np.inf)  # what their unit would be, if the type went on
+        beyond = (magnitudes > limits(own).max) & (magnitudes < np.inf)  # as if the exponent range were unlimited
         scales = np.where(beyond, 2.0 ** np.floor(np.log2(magnitudes)), 1.0)
         units = np.spacing((magnitudes / scales).astype(own)).astype(np.float64)
         return np.asarray(largest_errors(answers, expected) / scales.astype(np.float64) / units)
 
 
 def row_sum_errors(weights: Array) -> Array:
-    """Return the largest `|sum_j w_j - 1|` over the rows of each array `[n ... s] -> [n]` that attend to anything."""
+    """Return the largest `|sum_j w_j - 1|` of each array `[n ... s] -> [n]`, over rows that are not all zero."""
     sums = weights.sum(axis=-1)
     return np.asarray(np.where(sums != 0, np.abs(sums - 1), 0.0).reshape(len(sums), -1).max(axis=-1, initial=0.0))
 
 
 def cosines(left: Array, right: Array) -> Array:
-    """Return `<x, y> / (|x| |y|)` of each two flattened arrays `[n ...] -> [n]`.
+    """Return `<x, y> / (|x| |y|)` of each pair of flattened arrays `[n ...] -> [n]`.
 
-    It is 1 for two zero arrays, 0 if only one is zero, and NaN where one is not finite.
+    It is 1 for two zero arrays, 0 if only one is zero, and NaN if one is not finite.
     """
-    with np.errstate(all="ignore"):  # a norm is that of `numpy.linalg.norm`
+    with np.errstate(all="ignore"):  # norms as in `numpy.linalg.norm`
         numbers = (as_they_lie(side) for side in (left, right))
         one, other = (np.asarray(np.sqrt(np.vecdot(side, side)), np.float64) for side in numbers)
         products = np.vecdot(*(side.reshape(len(side), -1) for side in (left, right)))
@@ -132,7 +131,7 @@ def cosines(left: Array, right: Array) -> Array:
 
 
 def kl(p: Array, q: Array) -> Array:
-    """Return `sum_j p_j ln(p_j / q_j)` of each row, in nats; infinite where q gives nothing to a key of p's.
+    """Return `sum_j p_j ln(p_j / q_j)` of each row, in nats; infinite if q is 0 where p is not.
 
     Source: Kullback and Leibler 1951, "On Information and Sufficiency".
     """
@@ -159,9 +158,9 @@ def total_variation(p: Array, q: Array) -> Array:
 
 
 def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subject) -> float:
-    """Return the mean divergence of this variant's rows of weights from those of the row compared with.
+    """Return the mean divergence of this variant's rows of weights from those of the baseline row.
 
-    Both must share out 1 among as many heads; a query that sees no key in one of them is left out.
+    Both need rows that sum to 1 and the same number of heads; a query that sees no key in one of them is left out.
     """
     first = weights(subject._replace(trace=subject.first))
     if first.shape != weights(subject).shape or not sum_to_one(first).all():
@@ -171,9 +170,9 @@ def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subjec
 
 
 def head_divergence(weights: Array) -> float:
-    """Return the mean Jensen-Shannon divergence between every two heads: 0 where all heads do the same.
+    """Return the mean Jensen-Shannon divergence between every two heads: 0 if all are equal, NaN for a single head.
 
-    Source: Clark et al. 2019, "What Does BERT Look At?", section 6; NaN for a single head.
+    Source: Clark et al. 2019, "What Does BERT Look At?", section 6.
     """
     pairs = [(one, other) for place, one in enumerate(weights) for other in weights[place + 1 :]]
     rows = [js(one, other)[sees(one) & sees(other)] for one, other in pairs]
@@ -197,7 +196,7 @@ METRICS = (
     metric(
         "rms_error",
         lambda subject: rms_error(*ends_seen(subject)),
-        meaning="the root of the mean squared difference from the exact answer",
+        meaning="the root mean square of the difference from the exact answer",
         source='Shah et al. 2024, "FlashAttention-3", table 3',
     ),
     metric(
@@ -216,7 +215,7 @@ METRICS = (
     metric(
         "ulp",
         lambda subject: ulp_distance(ends(subject)[0].astype(subject.settled.computed_in), ends(subject)[1]),
-        meaning="the most floats that lie between a number and the exact one",
+        meaning="the largest distance from the exact answer, in units in the last place",
         unit="ulp",
         source='Goldberg 1991, "What Every Computer Scientist Should Know About Floating-Point Arithmetic"',
     ),
@@ -228,42 +227,42 @@ METRICS = (
     relative(
         "kl",
         partial(mean_divergence, kl),
-        meaning="what is lost when the weights stand for those of the row compared with",
+        meaning="the KL divergence of the row compared with from this row",
         unit="nats, to the row compared with",
         source="Kullback and Leibler 1951",
     ),
     relative(
         "js",
         partial(mean_divergence, js),
-        meaning="the same, both ways, to their mean",
+        meaning="the Jensen-Shannon divergence of both rows",
         unit="nats, to the row compared with",
         source="Lin 1991",
     ),
     relative(
         "total_variation",
         partial(mean_divergence, total_variation),
-        meaning="the share of its weight that a row moves",
+        meaning="the share of weight that both rows put on different keys",
         unit="to the row compared with",
         source='Jain and Wallace 2019, "Attention is not Explanation", section 3',
     ),
     relative(
         "cosine_mean",
         lambda subject: cosines(*outputs(subject)).mean(),
-        meaning="cosine of the angle between two rows of output, mean",
+        meaning="the mean cosine similarity of output rows",
         unit="to the row compared with",
         source='Zhang et al. 2025, "SageAttention", section 4.1',
     ),
     relative(
         "cosine_least",
         lambda subject: cosines(*outputs(subject)).min(),
-        meaning="cosine of the angle between two rows of output, least",
+        meaning="the smallest cosine similarity of output rows",
         unit="to the row compared with",
         source='Zhang et al. 2025, "SageAttention", section 4.1',
     ),
     partial(Metric, place=7)(
         "head_divergence",
         lambda subject: head_divergence(shares(subject)),
-        meaning="Jensen-Shannon divergence between two heads: 0 where all do the same",
+        meaning="Jensen-Shannon divergence between two heads: 0 if all are equal",
         unit="nats",
         source="Clark et al. 2019, section 6",
     ),

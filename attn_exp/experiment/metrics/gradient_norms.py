@@ -1,4 +1,4 @@
-"""Derivatives of attention from their formulas, and how much a change of logits, q, k and v moves the answer."""
+"""Derivatives of attention from their formulas, and how much a change of logits, q, k and v changes the output."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from attn_exp.forms.trace import Trace
 from attn_exp.rules.rules import Rules
 
 TINY = 1e-30
-"""An imaginary step so small that its square vanishes: the derivative of a bend, to the last digit."""
+"""An imaginary step so small that its square vanishes: the derivative is exact to the last digit."""
 
 
 def bend_slope(stages: Trace, rules: Rules) -> Array:
-    """Return the derivative of all bends at the logits that they bend, by a complex step.
+    """Return the derivative of all score bends at their logits, by a complex step.
 
-    Where bends come last they bend masked logits: what a mask has made -inf moves no more.
+    If bends come last they bend masked logits, where those at -inf are constant.
 
     Source: Squire and Trapp 1998, "Using Complex Variables to Estimate Derivatives of Real Functions".
     """
@@ -43,8 +43,8 @@ def bend_slope(stages: Trace, rules: Rules) -> Array:
 def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tuple[Array, Array, Array]:
     """Return the gradients dq, dk, dv of `sum(received * context)`, with `received` `[h t e]`.
 
-    `dv = w^T r`; `dw = r v^T`; `dl = w (dw - sum_j w_j dw_j)`; `dq = scale dl k`; `dk = scale dl^T q`; heads that
-    share keys add up. Source: Dao et al. 2022, "FlashAttention", appendix B.2.
+    `dv = w^T r`; `dw = r v^T`; `dl = w (dw - sum_j w_j dw_j)`; `dq = scale dl k`; `dk = scale dl^T q`; the gradients of
+    heads that share keys are added. Source: Dao et al. 2022, "FlashAttention", appendix B.2.
     """
     stages = forms.form("matrix").attend(q, k, v, rules)
     assert stages.weights is not None and stages.logits is not None
@@ -59,9 +59,9 @@ def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tup
 
 
 def jacobian_norm(weights: Array) -> Array:
-    """Return the largest singular value of `diag(w) - w w^T` of each row: at most 1/2, and 0 where one key takes all.
+    """Return the largest singular value of `diag(w) - w w^T` of each row: at most 1/2, 0 if one key has all the weight.
 
-    It is how much softmax lets a change of logits through. Source: Kim et al. 2021, "The Lipschitz Constant of
+    It bounds how much softmax amplifies a change of logits. Source: Kim et al. 2021, "The Lipschitz Constant of
     Self-Attention", section 3.
     """
     rows = weights.reshape(-1, weights.shape[-1])
@@ -70,14 +70,14 @@ def jacobian_norm(weights: Array) -> Array:
 
 
 def gradient_norm(which: int) -> Callable[[Subject], float]:
-    """Return the measure of one gradient, of q, k or v: the norm of that of `|context|^2 / 2`."""
+    """Return a measure of the gradient of `|context|^2 / 2` with respect to q, k or v: its norm."""
 
     def norm(subject: Subject) -> float:
         rules = subject.settled.rules
         if subject.settled.member.reference != "logits" or rules.normalizer.slope is None or rules.pairing:
             raise NotFormedError
         if subject.settled.empty != "zeros" and not subject.allowed().any(axis=-1).all():
-            raise NotFormedError  # the formula knows rows without keys as zeros alone
+            raise NotFormedError  # the formula assumes zeros in rows without keys
         q, k, v, context = (stage(subject.trace, name) for name in ("q", "k", "v", "context"))
         return float(np.linalg.norm(gradient(q, k, v, rules, context)[which]))
 
@@ -85,7 +85,6 @@ def gradient_norm(which: int) -> Callable[[Subject], float]:
 
 
 def mean_jacobian_norm(subject: Subject) -> float:
-    """Return the mean norm of the Jacobian of a softmax; other normalizers have another Jacobian."""
     if subject.settled.rules.normalizer.name != "softmax":
         raise NotFormedError
     return mean_seen(jacobian_norm, finite_weights(subject))
@@ -97,25 +96,25 @@ METRICS = (
     metric(
         "jacobian_norm",
         mean_jacobian_norm,
-        meaning="how much softmax lets a change of logits through: at most 1/2",
+        meaning="how much a change of logits changes the weights: at most 1/2",
         source='Kim et al. 2021, "The Lipschitz Constant of Self-Attention", section 3',
     ),
     metric(
         "gradient_q",
         gradient_norm(0),
-        meaning="the gradient of half the squared context for the queries",
+        meaning="the gradient of half the squared context with respect to the queries",
         unit="norm",
     ),
     metric(
         "gradient_k",
         gradient_norm(1),
-        meaning="the gradient of half the squared context for the keys",
+        meaning="the gradient of half the squared context with respect to the keys",
         unit="norm",
     ),
     metric(
         "gradient_v",
         gradient_norm(2),
-        meaning="the gradient of half the squared context for the values",
+        meaning="the gradient of half the squared context with respect to the values",
         unit="norm",
     ),
 )

@@ -1,4 +1,4 @@
-"""How large logits are, the logarithm of the sum that softmax divides by, and how weights sharpen with their scale."""
+"""How large logits are, their log-sum-exp, and how weights sharpen as their scale grows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from attn_exp.rules.normalizers.softmax import softmax
 
 
 def finite_logits(subject: Subject) -> Array:
-    """Return the logits that no mask has hidden.
+    """Return the logits that no mask hides.
 
     Raises:
         NotFormedError: the masks hide all.
@@ -31,7 +31,7 @@ def finite_logits(subject: Subject) -> Array:
 
 
 def expected_variance(q: Array, k: Array) -> float:
-    """Return `d mean(q^2) mean(k^2)`: the variance of `q . k` if all their numbers were independent with mean zero.
+    """Return `d mean(q^2) mean(k^2)`: the variance of `q . k` if all entries were independent with mean zero.
 
     `q` `[h t d]`, `k` `[g s d]`. It grows with d, which dividing the logits by sqrt(d) undoes. Source: Vaswani et al.
     2017, "Attention Is All You Need", section 3.2.1, footnote 4.
@@ -40,9 +40,10 @@ def expected_variance(q: Array, k: Array) -> float:
 
 
 def log_sum_exp(masked: Array) -> Array:
-    """Return `ln sum_j exp(l_j)` of each row; -inf where it sees nothing.
+    """Return `ln sum_j exp(l_j)` of each row; -inf if it sees no key.
 
-    Source: FlashAttention-2, section 3.1: what merges parts of an answer; FlexAttention returns -inf for empty rows.
+    Source: FlashAttention-2, section 3.1, which merges partial outputs with it; FlexAttention returns -inf for empty
+    rows.
     """
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
     anchor = np.where(np.isneginf(largest), 0, largest)
@@ -50,20 +51,19 @@ def log_sum_exp(masked: Array) -> Array:
     return np.asarray(np.log(sums, where=sums > 0, out=np.full_like(sums, -np.inf)) + anchor[..., 0])
 
 
-def sums_of(trace: Trace) -> Array:
-    """Return the logarithm of each row's sum of exponentials `[h t]`: as the form has it, or from its masked logits."""
+def log_sums(trace: Trace) -> Array:
+    """Return the log-sum-exp of each row `[h t]`: the form's own, or from its masked logits."""
     return log_sum_exp(stage(trace, "masked")) if trace.lse is None else trace.lse
 
 
 def finite_sums(subject: Subject) -> Array:
-    """Return the log-sum-exp of each row that sees anything."""
-    sums = sums_of(subject.trace)
+    sums = log_sums(subject.trace)
     return sums[np.isfinite(sums)]
 
 
 def sums_error(subject: Subject) -> float:
-    """Return the largest difference of the log-sum-exps from the exact ones; infinite where one alone is finite."""
-    mine, exact = (sums_of(trace) for trace in (subject.trace, subject.exact))
+    """Return the largest difference of the log-sum-exps from the exact ones; infinite if only one is finite."""
+    mine, exact = (log_sums(trace) for trace in (subject.trace, subject.exact))
     finite = np.isfinite(exact)
     if (np.isfinite(mine) != finite).any():
         return float("inf")
@@ -76,7 +76,7 @@ METRICS = (
     metric(
         "logit_min",
         lambda subject: finite_logits(subject).min(),
-        meaning="the least logit that no mask hides",
+        meaning="the smallest logit that no mask hides",
     ),
     metric(
         "logit_max",
@@ -86,7 +86,7 @@ METRICS = (
     metric(
         "logit_std",
         lambda subject: finite_logits(subject).std(),
-        meaning="their standard deviation",
+        meaning="the standard deviation of the logits",
     ),
     metric(
         "score_variance",
@@ -96,33 +96,33 @@ METRICS = (
     metric(
         "expected_variance",
         lambda subject: expected_variance(stage(subject.trace, "q"), stage(subject.trace, "k")),
-        meaning="the variance that the scores would have were all numbers independent",
+        meaning="the variance of the scores if all entries were independent",
         source="Vaswani et al. 2017, section 3.2.1, footnote 4",
     ),
     partial(Metric, place=12)(
         "log_sum_exp",
         lambda subject: mean(finite_sums(subject)),
-        meaning="the logarithm of the sum of exponentials of a row, which merges parts of an answer",
+        meaning="the log-sum-exp of a row, which merges partial outputs",
         source="FlashAttention-2, section 3.1",
     ),
     partial(Metric, place=12)(
         "log_sum_exp_error",
         sums_error,
-        meaning="its largest difference from the exact one",
+        meaning="the largest error of the log-sum-exp",
     ),
 )
 
 
-# How weights sharpen: taken apart into scores and the rest, with their entropy over the multiplier
+# How weights sharpen: their entropy as a function of the multiplier of the scores
 
 SAME_WEIGHTS = 1e-12
-"""Weights of two variants that differ by no more than this are shown once."""
+"""Weights that differ by no more than this count as equal."""
 
 
 class Split(NamedTuple):
     """Weights as `softmax(own * scores + rest)`: arrays `[h t s]`, where `rest` is -inf at masked places.
 
-    `own` is what the run multiplied its scores by, also by mistake; `standard` is `1 / sqrt(d)` of one head.
+    `own` is the multiplier of the scores in this run, mistakes included; `standard` is `1 / sqrt(d)` of one head.
     """
 
     scores: Array
@@ -132,10 +132,10 @@ class Split(NamedTuple):
 
 
 def split(comparison: Comparison, variant: str) -> Split | None:
-    """Return what a variant's weights are the softmax of.
+    """Write a variant's weights as a softmax of scaled scores and a rest.
 
-    None where the scores were not formed, or where the weights are no such softmax: a rule that bends logits or takes a
-    share of the sum does something else at another multiplier, and logits may be no multiple of the scores by mistake.
+    None if the scores were not formed, or if the weights are no such softmax: a rule that bends logits or takes a share
+    of the sum acts differently at another multiplier, and with a mistake logits may be no multiple of the scores.
     """
     trace = comparison.traces[variant]
     if trace.scores is None or trace.logits is None or trace.masked is None or trace.weights is None:
@@ -143,15 +143,15 @@ def split(comparison: Comparison, variant: str) -> Split | None:
     is_bent = trace.capped is not None and not np.array_equal(trace.capped, trace.logits)
     if is_bent or not np.allclose(softmax(trace.masked), trace.weights, rtol=0, atol=SAME_WEIGHTS):
         return None
-    own = multiple(trace.logits, trace.scores, settled_as(comparison, variant).multiplier)
+    own = find_multiplier(trace.logits, trace.scores, settled_as(comparison, variant).multiplier)
     if own is None:
         return None
     rest = np.where(np.isneginf(trace.masked), -np.inf, trace.masked - trace.logits)
     return Split(trace.scores, rest, own, standard_multiplier(comparison, variant))
 
 
-def multiple(logits: Array, scores: Array, said: float) -> float | None:
-    """Return what scores were multiplied by, which is what is said unless that is a mistake; None where by nothing."""
+def find_multiplier(logits: Array, scores: Array, said: float) -> float | None:
+    """Return the multiplier of the scores: `said`, unless a mistake changed it; None if there is none."""
     largest = np.unravel_index(np.argmax(np.abs(scores)), scores.shape) if scores.size else ()
     found = float(logits[largest] / scores[largest]) if scores.size and scores[largest] else said
     close = 100 * float(np.finfo(logits.dtype).eps)
@@ -167,11 +167,11 @@ def standard_multiplier(comparison: Comparison, variant: str) -> float:
 
 
 POINTS, MOST_WEIGHTS = 49, 1_000_000
-"""How many multipliers a curve has, and how many weights it may form; longer problems show evenly spaced queries."""
+"""Multipliers per curve, and the most weights it may compute; longer problems use evenly spaced queries."""
 
 
 class Curve(NamedTuple):
-    """How the mean entropy `[m]` of some weights falls as the multiplier `[m]` of its scores grows, in nats."""
+    """How the mean entropy `[m]` of weights, in nats, falls as the multiplier `[m]` of its scores grows."""
 
     title: str
     multipliers: Array
@@ -181,7 +181,7 @@ class Curve(NamedTuple):
 
 
 def curves(named: Sequence[tuple[str, Split]]) -> tuple[Curve, ...]:
-    """Return a curve for each of some weights taken apart and their titles, over multipliers around `1 / sqrt(d)`."""
+    """Return a curve for each titled split, over multipliers around `1 / sqrt(d)`."""
     marks = [mark for _, split in named for mark in (split.own, split.standard) if mark > 0] or [1.0]
     multipliers = np.geomspace(min(marks) / 32, max(marks) * 32, POINTS)
     return tuple(
@@ -190,7 +190,7 @@ def curves(named: Sequence[tuple[str, Split]]) -> tuple[Curve, ...]:
 
 
 def mean_entropy(split: Split, multipliers: Array) -> Array:
-    """Return the mean entropy of `softmax(m * scores + rest)` for each multiplier m, of queries that see a key."""
+    """Return the mean entropy of `softmax(m * scores + rest)` for each m, over queries that see a key."""
     heads, queries, keys = split.scores.shape
     most = max(2, MOST_WEIGHTS // max(1, len(multipliers) * heads * keys))
     rows = np.linspace(0, queries - 1, min(queries, most)).round().astype(int)  # evenly spaced

@@ -1,4 +1,4 @@
-"""What a metric is, and what it looks at."""
+"""What a metric is, and what it measures."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from attn_exp.rules.rules import places, visible
 
 
 class Metric(NamedTuple):
-    """One number that says something of a variant; `metrics=name` asks for it.
+    """One number that describes a variant; `metrics=name` asks for it.
 
-    `measure(subject)`: the number; it raises `NotFormedError` where the variant lacks what is measured.
-    `unit`, `meaning`, `source`: what a reader is told of it.
-    `place`: where it stands among the others in `metrics=all`.
-    `relative`: whether it says how far a variant is from the row compared with, of which it says nothing.
+    `measure(subject)`: the number; it raises `NotFormedError` if the variant lacks what is measured.
+    `unit`, `meaning`, `source`: what tables and docs say about it.
+    `place`: its position among the others in `metrics=all`.
+    `relative`: whether it compares a variant with the baseline row, for which it is then meaningless.
     """
 
     name: str
@@ -33,9 +33,9 @@ class Metric(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What metrics look at: a variant's trace, the first row's, and the exact one, in `longdouble`.
+    """What metrics measure: a variant's trace, the baseline row's, and the exact one, in `longdouble`.
 
-    `apart` says that queries and keys are tokens of different inputs; `key_tokens` names the keys.
+    `apart`: queries and keys are tokens of different inputs; `key_tokens` names the keys.
     """
 
     settled: Settled
@@ -51,7 +51,7 @@ class Subject(NamedTuple):
         return places(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
 
     def visible(self) -> Array:
-        """Return whether the masks let each query see a key, `[h t]`; `[1 t]` of forms that keep no queries."""
+        """Return whether the masks let each query see a key, `[h t]`; `[1 t]` for forms that keep no queries."""
         q, k = self.trace.q, self.trace.k
         if q is None or k is None:
             return np.ones((1, answer(self.trace).shape[-2]), bool)
@@ -64,14 +64,14 @@ class Subject(NamedTuple):
 
 
 class NotFormedError(Exception):
-    """The variant lacks what a metric measures; its message says what, where a reader should know."""
+    """The variant lacks what a metric measures; the message says what, if a reader should know."""
 
 
 def one_sequence(subject: Subject) -> Array:
-    """Return the weights of a variant `[h t s]` whose queries and keys are tokens of one sequence.
+    """Return the weights `[h t s]` of a variant whose queries and keys are tokens of one sequence.
 
     Raises:
-        NotFormedError: keys are tokens of a memory, which stand nowhere beside the queries.
+        NotFormedError: the keys come from a memory, so they have no position relative to the queries.
     """
     if subject.apart:
         raise NotFormedError("queries and keys are tokens of different inputs")
@@ -79,10 +79,10 @@ def one_sequence(subject: Subject) -> Array:
 
 
 def stage(trace: Trace, name: str) -> Array:
-    """Return a stage of a trace, to measure: half precision as float32.
+    """Return a stage of a trace for measuring, half precision as float32.
 
     Raises:
-        NotFormedError: the form never had it.
+        NotFormedError: the form does not compute it.
     """
     array: Array | None = getattr(trace, name)
     if array is None:
@@ -91,7 +91,7 @@ def stage(trace: Trace, name: str) -> Array:
 
 
 def weights(subject: Subject) -> Array:
-    """Return the weights of a variant, `[h t s]`: 0 for queries that see no key, whatever a convention gives them."""
+    """Return the weights of a variant, `[h t s]`: 0 for queries that see no key, whatever the convention."""
     made, seen = stage(subject.trace, "weights"), subject.visible()
     return made if seen.all() else np.where(seen[..., None], made, 0.0).astype(made.dtype)
 
@@ -112,7 +112,7 @@ def mean(numbers: Array) -> float:
     """Return the mean.
 
     Raises:
-        NotFormedError: there is no number, as where no query sees a key.
+        NotFormedError: the array is empty, as if no query sees a key.
     """
     if not numbers.size:
         raise NotFormedError
@@ -120,7 +120,7 @@ def mean(numbers: Array) -> float:
 
 
 def sees(weights: Array) -> Array:
-    """Say of each row `[... s] -> [...]` whether its query sees a key: some weight is not 0."""
+    """Return for each row `[... s] -> [...]` whether its query sees a key: some weight is not 0."""
     return np.asarray(weights.any(axis=-1))
 
 
@@ -134,15 +134,17 @@ def mean_seen(measure: Callable[[Array], Array], weights: Array) -> float:
 
 
 def head_means(numbers: Array, weights: Array) -> Array:
-    """Return, per head, the mean of a number per query `[h t] -> [h]`, over the queries of weights `[h t s]` that see
-    a key; NaN where none does."""
+    """Return, per head, the mean of a number per query `[h t] -> [h]`, over the queries that see a key.
+
+    Those are the rows of the weights `[h t s]` that are not all 0; NaN if there are none.
+    """
     seen = sees(weights)
     sums, counts = np.where(seen, numbers, 0).sum(axis=-1), seen.sum(axis=-1)
     return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
 
 
 def seeing_queries(subject: Subject) -> Array:
-    """Say of each query `[t]` whether it sees a key in some head.
+    """Return for each query `[t]` whether it sees a key in some head.
 
     Raises:
         NotFormedError: none does.
@@ -156,19 +158,18 @@ def seeing_queries(subject: Subject) -> Array:
 
 
 def ends(subject: Subject) -> tuple[Array, Array]:
-    """Return the answer `[t m]` and the exact one, or the weights `[h t s]` where there are no values."""
+    """Return the output `[t m]` and the exact one, or the weights `[h t s]` if there are no values."""
     return answer(subject.trace), answer(subject.exact)
 
 
 def ends_seen(subject: Subject) -> tuple[Array, Array]:
-    """Return the answer and the exact one, of queries that see a key."""
     mine, exact = ends(subject)
     seen = seeing_queries(subject)
     return mine[..., seen, :], exact[..., seen, :]
 
 
 def outputs(subject: Subject) -> tuple[Array, Array]:
-    """Return the output of this row and of the first, where both have one shape, of queries that see a key in both."""
+    """Return the output of this row and of the baseline, for queries that see a key in both."""
     mine, first = answer(subject.trace), answer(subject.first)
     if mine.shape != first.shape or mine.ndim != 2:
         raise NotFormedError

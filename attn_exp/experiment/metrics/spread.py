@@ -1,4 +1,4 @@
-"""Over how many keys the weights are spread, how few of them count, and how many directions they have."""
+"""Over how many keys the weights are spread, how few keys have most of the weight, and the rank of the weights."""
 
 from __future__ import annotations
 
@@ -23,14 +23,11 @@ from attn_exp.forms.trace import Trace, entropy
 from attn_exp.rules.rules import Rules
 
 PRINTED = 0.02
-"""How far from 1 a row may be whose weights a document prints with two digits."""
+"""How far from 1 the sum of a row may be if a document prints its weights with two digits."""
 
 
 def share_out(trace: Trace, rules: Rules) -> bool:
-    """Say whether each row of weights shares out 1, by the rules that made it and, where it is there, by its sum.
-
-    Only then have the weights an entropy.
-    """
+    """Say whether each row of weights is a distribution, by its rules and, if it is kept, by its sum."""
     ruled = shares_by_rule(rules)
     if trace.weights is None or not ruled:
         return ruled and not rules.normalizer.signed
@@ -39,26 +36,25 @@ def share_out(trace: Trace, rules: Rules) -> bool:
 
 
 def shares_by_rule(rules: Rules) -> bool:
-    """Say whether the rules let rows of weights sum to 1."""
     return rules.normalizer.sums_to_one and all(rule.extra(0) is None for rule in rules.scores)
 
 
 def rows_that_share(weights: Array) -> Array:
-    """Say of each row `[... s] -> [...]` whether it shares out 1: no weight is below 0, and they sum to 1."""
+    """Return for each row `[... s] -> [...]` whether it is a distribution: nonnegative, with sum 1."""
     return np.asarray((weights >= 0).all(axis=-1) & sum_to_one(weights))
 
 
 def sum_to_one(weights: Array) -> Array:
-    """Say of each row `[... s] -> [...]` whether it sums to 1, as far as documents print it, or attends to nothing."""
+    """Return for each row `[... s] -> [...]` whether it sums to 1, to printed precision, or is all zero."""
     sums = widen(weights).sum(axis=-1)
     return np.asarray((sums == 0) | (np.abs(sums - 1) <= PRINTED))
 
 
 def shares(subject: Subject) -> Array:
-    """Return the weights of a variant `[h t s]`, where each row shares out 1.
+    """Return the weights of a variant `[h t s]`, if each row is a distribution.
 
     Raises:
-        NotFormedError: rows sum to something else, as those of a sigmoid or beside a sink: they are no distribution.
+        NotFormedError: rows do not sum to 1, as with a sigmoid or a sink.
     """
     if not share_out(subject.trace, subject.settled.rules):
         raise NotFormedError
@@ -66,26 +62,26 @@ def shares(subject: Subject) -> Array:
 
 
 def effective_keys(weights: Array) -> Array:
-    """Return `exp(entropy)` of each row: over how many keys, equally weighted, it would spread as widely."""
+    """Return `exp(entropy)` of each row: the number of equally weighted keys with the same entropy."""
     return np.exp(entropy(weights))
 
 
 def largest_weight(weights: Array) -> Array:
-    """Return `max_j w_j` of each row; the mean over rows is the confidence of Voita et al. 2019, section 4."""
+    """Return `max_j w_j` of each row; its mean over rows is the confidence of Voita et al. 2019, section 4."""
     return np.asarray(weights.max(axis=-1, initial=0.0))
 
 
 def normalized_entropy(weights: Array, allowed: Array) -> Array:
-    """Return `entropy / ln n` of each row that may see n > 1 keys: 0 where one key takes all, 1 where all share.
+    """Return `entropy / ln n` of each row that may see n > 1 keys: 0 if one key has all the weight, 1 if all are equal.
 
-    Source: Clark et al. 2019, "What Does BERT Look At?", section 3.3, over the largest value that it can take.
+    Source: Clark et al. 2019, "What Does BERT Look At?", section 3.3, divided by its maximum.
     """
     count = np.broadcast_to(allowed, weights.shape).sum(axis=-1)
     return np.asarray((entropy(weights) / np.log(np.maximum(count, 2)))[count > 1])
 
 
 def participation(weights: Array) -> Array:
-    """Return `1 / sum_j w_j^2` of each row that sees anything: the inverse participation ratio, in keys."""
+    """Return `1 / sum_j w_j^2` of each nonzero row: the inverse participation ratio, in keys."""
     squares = (weights**2).sum(axis=-1)
     return np.asarray(1 / squares[squares > 0])
 
@@ -93,18 +89,17 @@ def participation(weights: Array) -> Array:
 def saturation(weights: Array, threshold: float) -> float:
     """Return the share of rows whose largest weight is above the threshold.
 
-    Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4, counts heads by such confidence.
+    Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4, which counts heads by such confidence.
     """
     return mean(largest_weight(weights)[sees(weights)] > threshold)
 
 
 def sparsity(weights: Array, threshold: float = 1e-3) -> float:
-    """Return the share of weights below the threshold."""
     return mean(weights[sees(weights)] < threshold)
 
 
 def gini(weights: Array) -> Array:
-    """Return the Gini index of each row: 0 where all keys share, `1 - 1/s` where one takes all.
+    """Return the Gini index of each row: 0 if all weights are equal, `1 - 1/s` if one key has all.
 
     Source: Hurley and Rickard 2009, "Comparing Measures of Sparsity", table II.
     """
@@ -116,7 +111,7 @@ def gini(weights: Array) -> Array:
 
 
 def hoyer(weights: Array) -> Array:
-    """Return `(sqrt(s) - |w|_1 / |w|_2) / (sqrt(s) - 1)` of each row: 0 where all share, 1 where one takes all.
+    """Return `(sqrt(s) - |w|_1 / |w|_2) / (sqrt(s) - 1)` of each row: 0 if all weights are equal, 1 if one key has all.
 
     Source: Hoyer 2004, "Non-negative Matrix Factorization with Sparseness Constraints", section 3.1.
     """
@@ -127,16 +122,16 @@ def hoyer(weights: Array) -> Array:
 
 
 def keys_for(weights: Array, share: float = 0.9) -> Array:
-    """Return how many of its largest weights each row needs to reach a share of its sum."""
+    """Return how many of its largest weights each row needs to reach this share of its sum."""
     sums = np.cumsum(-np.sort(-weights, axis=-1), axis=-1)
     return np.asarray((sums < share * sums[..., -1:] * (1 - 1e-12)).sum(axis=-1) + (sums[..., -1] > 0))
 
 
-def parts(subject: Subject) -> Array:
-    """Return the weights of a variant `[h t s]`, where none is below 0.
+def nonnegative_weights(subject: Subject) -> Array:
+    """Return the weights of a variant `[h t s]`, if none is negative.
 
     Raises:
-        NotFormedError: some are, as under `normalizer=sum`: how few keys take most of a sum has no answer.
+        NotFormedError: some are, as with `normalizer=sum`: sparsity is undefined for them.
     """
     made = weights(subject)
     if (made < 0).any():
@@ -154,7 +149,7 @@ def block_emptiness(allowed: Array, size: int = 16) -> float:
 
 
 def effective_rank(matrix: Array) -> Array:
-    """Return `exp(-sum p ln p)` with p the singular values over their sum, per head.
+    """Return `exp(-sum p ln p)` per head, with p the singular values over their sum.
 
     Source: Roy and Vetterli 2007, "The Effective Rank: A Measure of Effective Dimensionality".
     """
@@ -172,7 +167,7 @@ def stable_rank(matrix: Array) -> Array:
 
 
 def rank_collapse(output: Array) -> float:
-    """Return `|X - 1 x^T| / |X|` with x the mean row, in the norm `sqrt(|.|_1 |.|_inf)`: 0 where all tokens are one.
+    """Return `|X - 1 x^T| / |X|` with x the mean row, in the norm `sqrt(|.|_1 |.|_inf)`: 0 if all rows are equal.
 
     Source: Dong et al. 2021, "Attention Is Not All You Need", section 2, whose x is the best one in that norm.
     """
@@ -189,21 +184,21 @@ METRICS = (
     metric(
         "entropy",
         lambda subject: mean_seen(entropy, shares(subject)),
-        meaning="0 where one key takes all",
+        meaning="0 if one key has all the weight",
         unit="nats",
         source="Shannon 1948; of attention: Clark et al. 2019, section 3.3",
     ),
     metric(
         "normalized_entropy",
         lambda subject: mean(normalized_entropy(shares(subject), subject.allowed())),
-        meaning="entropy over the most that the mask allows: 1 where all keys share",
+        meaning="entropy over the most that the mask allows: 1 if all weights are equal",
         unit="of ln n",
         source='Clark et al. 2019, "What Does BERT Look At?", section 3.3',
     ),
     metric(
         "effective_keys",
         lambda subject: mean_seen(effective_keys, shares(subject)),
-        meaning="over how many keys, equally weighted, a row would spread as widely",
+        meaning="how many equally weighted keys have the same entropy",
         unit="keys",
     ),
     metric(
@@ -221,51 +216,51 @@ METRICS = (
     metric(
         "saturation_90",
         lambda subject: saturation(shares(subject), 0.9),
-        meaning="rows of which one key takes over 0.9",
+        meaning="rows in which one key has over 0.9 of the weight",
         unit="of rows",
         source="Voita et al. 2019, section 4",
     ),
     metric(
         "saturation_99",
         lambda subject: saturation(shares(subject), 0.99),
-        meaning="rows of which one key takes over 0.99",
+        meaning="rows in which one key has over 0.99 of the weight",
         unit="of rows",
         source="Voita et al. 2019, section 4",
     ),
     scarce(
         "sparsity",
-        lambda subject: sparsity(parts(subject)),
-        meaning="weights that are next to nothing",
+        lambda subject: sparsity(nonnegative_weights(subject)),
+        meaning="weights close to zero",
         unit="of weights < 1e-3",
     ),
     scarce(
         "gini",
-        lambda subject: mean_seen(gini, parts(subject)),
-        meaning="0 where all keys share, near 1 where one takes all",
+        lambda subject: mean_seen(gini, nonnegative_weights(subject)),
+        meaning="0 if all weights are equal, near 1 if one key has all",
         source="Hurley and Rickard 2009",
     ),
     scarce(
         "hoyer",
-        lambda subject: mean_seen(hoyer, parts(subject)),
-        meaning="0 where all keys share, 1 where one takes all",
+        lambda subject: mean_seen(hoyer, nonnegative_weights(subject)),
+        meaning="0 if all weights are equal, 1 if one key has all",
         source="Hoyer 2004, section 3.1",
     ),
     scarce(
         "keys_for_90",
-        lambda subject: mean_seen(keys_for, parts(subject)),
-        meaning="how many keys share nine tenths of a row",
+        lambda subject: mean_seen(keys_for, nonnegative_weights(subject)),
+        meaning="how many keys have nine tenths of a row",
         unit="keys",
     ),
     masked(
         "mask_density",
         lambda subject: subject.allowed().mean(),
-        meaning="places where a query may look",
+        meaning="pairs of query and key that the mask allows",
         unit="of places",
     ),
     masked(
         "empty_blocks",
         lambda subject: block_emptiness(np.asarray(subject.allowed().any(axis=0))),
-        meaning="blocks in which no query may look",
+        meaning="blocks that the mask hides entirely",
         unit="of 16 x 16",
         source="PyTorch FlexAttention, BlockMask.sparsity",
     ),
@@ -284,7 +279,7 @@ METRICS = (
     ranked(
         "rank_collapse",
         lambda subject: rank_collapse(stage(subject.trace, "output")[seeing_queries(subject)]),
-        meaning="0 where all tokens leave with the same output",
+        meaning="0 if all tokens have the same output",
         source='Dong et al. 2021, "Attention Is Not All You Need", section 2',
     ),
 )

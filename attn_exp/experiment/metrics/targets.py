@@ -1,4 +1,4 @@
-"""Where queries look: how far, at the first key, at marks between sentences, at what followed their own token."""
+"""Where queries look: how far, at the first key, at delimiters, at the token after an earlier copy of their own."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from attn_exp.experiment.metrics.metric import (
 from attn_exp.experiment.metrics.spread import shares
 
 DELIMITERS = frozenset((".", ",", ";", ":", "!", "?", "[SEP]", "</s>", "<|endoftext|>", "<|end_of_text|>"))
-"""Punctuation, and the marks that models put between texts; `_` before one is a space."""
+"""Punctuation and separator tokens; a `_` before one is a space."""
 
 
 def on_delimiters(weights: Array, tokens: Sequence[str]) -> Array:
-    """Return, per head, the mean weight that queries give to keys that are delimiters; NaN where no key is one.
+    """Return, per head, the mean weight that queries give to delimiter keys; NaN if there are none.
 
-    Source: Clark et al. 2019, "What Does BERT Look At?", section 3.2, of [SEP], full stops and commas.
+    Source: Clark et al. 2019, "What Does BERT Look At?", section 3.2, for [SEP], full stops and commas.
     """
     chosen = np.array([token.removeprefix("_") in DELIMITERS for token in tokens])
     means = head_means(weights[:, :, chosen].sum(axis=-1), weights)
@@ -42,14 +42,13 @@ def distance(weights: Array, offset: int = 0) -> Array:
 
 
 def looks_back(weights: Array, offset: int = 0) -> Array:
-    """Return the weight that each row gives to earlier keys."""
     return np.asarray(np.where(ahead(weights, offset) < 0, weights, 0).sum(axis=-1))
 
 
 def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
     """Return the share of all weight that goes to the key `steps` after the query (0: itself, -1: the one before).
 
-    `sum_ij w_ij [j = i + steps] / sum_ij w_ij`, the mean of the heads: a query without such a key counts as well.
+    `sum_ij w_ij [j = i + steps] / sum_ij w_ij`, averaged over heads; a query without such a key counts too.
     Source: TransformerLens, `head_detector.py`, `error_measure="mul"`, whose previous-token pattern is that of -1.
     """
     total = weights.sum(axis=(-1, -2))
@@ -58,7 +57,7 @@ def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
 
 
 def ahead(weights: Array, offset: int) -> Array:
-    """Return `key - query` `[t s]`, as positions."""
+    """Return `key - query` `[t s]`, in positions."""
     return np.asarray(np.arange(weights.shape[-1]) - np.arange(weights.shape[-2])[:, None] - offset)
 
 
@@ -66,8 +65,8 @@ def induction(weights: Array, tokens: Sequence[str]) -> Array:
     """Return, per head, the mean weight that a query gives to the keys right after its token's earlier occurrences.
 
     `mean_i sum_j w_ij [token_(j-1) = token_i, j < i]`, over queries whose token came before: in `a b c a`, the last
-    looks at b. It is NaN where queries are not the keys, or no token comes twice with another between. Source: Olsson
-    et al. 2022, "In-context Learning and Induction Heads", on repeated sequences.
+    looks at b. It is NaN if queries are not the keys, or no token recurs after another one. Source: Olsson et al. 2022,
+    "In-context Learning and Induction Heads", on repeated sequences.
     """
     if weights.shape[1:] != (len(tokens), len(tokens)):
         return np.full(len(weights), np.nan)
@@ -94,13 +93,11 @@ def sink_rate(weights: Array, threshold: float = 0.3) -> float:
 
 
 def shares_of_one_sequence(subject: Subject) -> Array:
-    """Return the weights `[h t s]` of queries and keys of one sequence, where each row shares out 1."""
     one_sequence(subject)
     return shares(subject)
 
 
 def mean_of_heads(numbers: Array) -> float:
-    """Return the mean of the heads in which some query sees a key."""
     return mean(numbers[~np.isnan(numbers)])
 
 
@@ -116,7 +113,7 @@ METRICS = (
     metric(
         "distance",
         lambda subject: mean_seen(lambda rows: distance(rows, subject.offset), shares_of_one_sequence(subject)),
-        meaning="how far away the keys are that a query looks at",
+        meaning="the mean distance of the keys that a query attends to",
         unit="tokens",
         source="Vig and Belinkov 2019, section 4.2",
     ),
@@ -133,13 +130,13 @@ METRICS = (
     metric(
         "on_previous",
         lambda subject: at_distance(one_sequence(subject), -1, subject.offset),
-        meaning="the share of all weight on the token before, over all queries",
+        meaning="the share of all weight on the previous token",
         source='TransformerLens, head_detector.py, error_measure="mul"',
     ),
     metric(
         "induction",
         lambda subject: mean_of_heads(induction(shares_of_one_sequence(subject), subject.key_tokens)),
-        meaning="the mean weight on what followed the query's token before, where it came before",
+        meaning="the mean weight on the token after an earlier copy of the query's token",
         source='Olsson et al. 2022, "In-context Learning and Induction Heads"',
     ),
     partial(Metric, place=4)(
@@ -152,7 +149,7 @@ METRICS = (
     partial(Metric, place=4)(
         "sink_rate",
         lambda subject: sink_rate(weights(subject)),
-        meaning="heads whose first key takes over 0.3",
+        meaning="heads that give the first key over 0.3",
         unit="of heads",
         source="Gu et al. 2024, section 3.1",
     ),
