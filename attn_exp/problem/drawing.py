@@ -1,8 +1,8 @@
 """Arrays drawn at random: each from a stream of its own, or one after another by a library's generator.
 
-Projections are drawn in the order in which a notebook makes them, or as PyTorch's new layers hold them, whose calls of
-the generator have an order of their own. A `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`; what
-is returned here is turned, `[inputs outputs]`, as the projections of a run have it.
+Projections are drawn in the order in which a notebook makes them, or as PyTorch initializes new layers, whose calls of
+the generator have an order of their own. A `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`; the
+arrays returned here are transposed, `[inputs outputs]`, as the projections of a run.
 
 Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activation.py`.
 """
@@ -28,11 +28,11 @@ Shape = tuple[int, ...]
 
 
 EXACT = 2**53
-"""Up to here every whole number is a float64."""
+"""The largest magnitude up to which every integer is a float64."""
 
 
 class Distribution(NamedTuple):
-    """Which random numbers: `spread * numbers + mean`, with bounds for uniform and whole ones; `key` says them."""
+    """The distribution `spread * numbers + mean`, with bounds for uniform numbers and integers; `key` is its prefix."""
 
     name: str
     low: float | None = None
@@ -42,12 +42,12 @@ class Distribution(NamedTuple):
     key: str = ""
 
     def bounds(self, lowest: float = 0.0) -> tuple[float, float]:
-        """Return the bounds: from 0, or `lowest` for uniform numbers, to 1, or for whole numbers what is said.
+        """Return the bounds: by default from 0, or `lowest` for uniform numbers, to 1; integers need an upper bound.
 
-        Normal numbers have none; what is returned for them is of no use.
+        Normal numbers have none, and ignore the result.
 
         Raises:
-            UserError: bounds that are missing, in no order, too far apart, or no whole numbers where those are drawn.
+            UserError: bounds are missing, out of order, too far apart, or not whole for integers.
         """
         if self.name == "normal":
             return lowest, 1.0
@@ -64,7 +64,7 @@ class Distribution(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """Where the random arrays of a run come from: without a stream, each from one of its own, by its name."""
+    """The random arrays of a run: the next of a stream, or without one, each from its own by name."""
 
     generator: str
     seed: int
@@ -79,7 +79,7 @@ class Numbers(NamedTuple):
 
 
 def begun(generator: str, seed: int, key: str = "seed", alone: bool = False) -> Numbers:
-    """Return where random arrays come from, right after the seed; `alone` says that one array is all.
+    """Seed the random arrays; `alone` means that only one array is drawn.
 
     Raises:
         UserError: an unknown generator, or a seed that it does not take.
@@ -94,7 +94,7 @@ def begun(generator: str, seed: int, key: str = "seed", alone: bool = False) -> 
 
 
 def next_array(stream: Stream, distribution: Distribution, shape: Shape) -> Array:
-    """Return the next array of a generator, multiplied and added to in the type in which its library draws."""
+    """Draw the next array of a generator, scaled and shifted in the dtype in which its library draws."""
     low, high = distribution.bounds()
     if distribution.name == "normal":
         numbers = stream.normal(shape, 0.0, 1.0)
@@ -107,7 +107,7 @@ def next_array(stream: Stream, distribution: Distribution, shape: Shape) -> Arra
 
 
 def array_or_drawn(given: Any, key: str, source: Numbers) -> Array:
-    """Return the numbers under a key as a matrix of float64: written out, in a file, or as a `Draw` describes them.
+    """Return the numbers of a setting as a float64 matrix: written out, in a file, or described by a `Draw`.
 
     Raises:
         UserError: as `array` and `drawn`, or a file that cannot be read.
@@ -122,13 +122,12 @@ def array_or_drawn(given: Any, key: str, source: Numbers) -> Array:
 
 
 def array_name(key: str) -> str:
-    """Return what the array of a setting is called."""
     last = key.rpartition(".")[2]
     return "x" if last == "vectors" else last
 
 
 def drawn(given: Draw, key: str, source: Numbers) -> Array:
-    """Return the matrix of float64 that a `Draw` under that key describes.
+    """Draw the float64 matrix that a `Draw` describes.
 
     Raises:
         UserError: a generator or seed that does not fit, or an entry or row beyond the shape.
@@ -148,10 +147,10 @@ def drawn(given: Draw, key: str, source: Numbers) -> Array:
 
 
 def spell_seed(given: Draw | Projections, key: str) -> tuple[str | None, int | None, str]:
-    """Return the generator and the seed that settings name, and the setting of that seed; `legacy_seed` says both.
+    """Return the generator, the seed, and the setting of that seed; `legacy_seed` sets both.
 
     Raises:
-        UserError: it is there beside another generator or seed.
+        UserError: it is set beside another generator or seed.
     """
     if given.legacy_seed is None:
         return given.generator, given.seed, f"{key}.seed"
@@ -161,7 +160,7 @@ def spell_seed(given: Draw | Projections, key: str) -> tuple[str | None, int | N
 
 
 def own_source(generator: str | None, seed: int | None, key: str, source: Numbers, alone: bool = True) -> Numbers:
-    """Return where an array comes from: the run's numbers, or where it names another generator or a seed, its own."""
+    """Return the run's numbers, or, given another generator or a seed, new ones."""
     name = source.generator if generator is None else generator
     if seed is None and name == source.generator:
         return source
@@ -169,21 +168,20 @@ def own_source(generator: str | None, seed: int | None, key: str, source: Number
 
 
 def size(given: Draw) -> tuple[int, int]:
-    """Return how many rows and columns an array will have."""
     return len(given.rows) or given.shape[-2], given.shape[-1]
 
 
 LAYERS = ("torch_linear", "torch_mha")
-"""Sources that are new layers of PyTorch."""
+"""Sources that initialize a new layer of PyTorch."""
 
 
 def ordered(
     settings: Projections, known: Mapping[str, Array], inputs: Inputs, head: int, bias: bool, source: Numbers
 ) -> dict[str, Array]:
-    """Return the arrays that a generator draws one after another: first each head's, then those of the whole.
+    """Return the arrays that a generator draws one after another: first each head's, then the shared ones.
 
-    Nothing where no generator is named. Without an order it is W_q, W_k, W_v, W_o, then the biases if there are any;
-    a new `nn.Linear` draws its bias right after its matrix. What is `known` already is not drawn.
+    Empty if no generator is named. The default order is W_q, W_k, W_v, W_o, then the biases, if any; a new `nn.Linear`
+    draws its bias right after its matrix. `known` arrays are not drawn.
 
     Raises:
         UserError: an unknown name, a generator or seed that does not fit, or widths that heads do not divide.
@@ -207,7 +205,7 @@ def ordered(
 
 
 def find_stream(settings: Projections, source: Numbers) -> Stream | None:
-    """Return the generator that draws the projections: one of their own, or the run's; None where each has a stream."""
+    """Return the generator of the projections, their own or the run's; None if each has a stream by name."""
     generator, seed, key = spell_seed(settings, "projections")
     if settings.source in LAYERS:
         if generator not in (None, "torch"):
@@ -223,10 +221,10 @@ def find_stream(settings: Projections, source: Numbers) -> Stream | None:
 
 
 def calls(settings: Projections, known: Mapping[str, Array], bias: bool, head: int) -> Iterator[tuple[str, int]]:
-    """Yield the arrays in the order of their calls, and among how many heads each is shared.
+    """Yield the arrays in the order of their calls, and the number of heads that each is split into.
 
     Raises:
-        UserError: an unknown name, or an order without W_q, W_k or W_v, which is not known either.
+        UserError: an unknown name, or an order without a W_q, W_k or W_v that nothing else gives.
     """
     if settings.order_per_head or settings.order:
         names = settings.order_per_head * head + settings.order
@@ -250,9 +248,9 @@ def calls(settings: Projections, known: Mapping[str, Array], bias: bool, head: i
 def shape_of_call(
     settings: Projections, known: Mapping[str, Array], name: str, inputs: Inputs, heads: tuple[int, int]
 ) -> tuple[int, int]:
-    """Return the rows and columns of one call's matrix, or of the matrix that its bias goes with.
+    """Return the shape of one call's matrix, or of the matrix that its bias belongs to.
 
-    `heads` are how many there are, and among how many of them this array is shared.
+    `heads` is the number of heads, and the number that this array is split into.
     """
     given = {name[-1]: array.shape[1] for name, array in known.items() if name in MATRICES}
     width = widths(settings, inputs.width()) | given
@@ -270,7 +268,7 @@ def widths(settings: Projections, d_model: int) -> dict[str, int]:
 
 
 def draw_next(settings: Projections, stream: Stream, name: str, rows: int, columns: int) -> Array:
-    """Draw one array, a bias as one row; a document with tokens in columns draws it turned."""
+    """Draw one array, a bias as one row; a document with tokens in columns draws the transpose."""
     if settings.source == "torch_linear":
         layer = bias_of_linear if name in BIASES else weight_of_linear
         return np.atleast_2d(layer(stream, rows, columns)).astype(np.float64)
@@ -283,22 +281,22 @@ def draw_next(settings: Projections, stream: Stream, name: str, rows: int, colum
 
 
 def weight_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
-    """Return the matrix `[inputs outputs]` of a new `nn.Linear(inputs, outputs)`: uniform within `1 / sqrt(inputs)`."""
+    """Draw the weight of a new `nn.Linear`, uniform within `1 / sqrt(inputs)`, as `[inputs outputs]`."""
     spread = math.sqrt(2 / (1 + math.sqrt(5) ** 2)) / math.sqrt(inputs)  # the gain of a leaky ReLU of slope sqrt(5)
     return stream.uniform((outputs, inputs), -math.sqrt(3) * spread, math.sqrt(3) * spread).T
 
 
 def bias_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
-    """Return the bias `[outputs]` of a new `nn.Linear(inputs, outputs)`, drawn right after its matrix."""
+    """Draw the bias `[outputs]` of a new `nn.Linear`, which follows its weight."""
     return stream.uniform((outputs,), -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
 
 
 def multi_head_attention(stream: Stream, size: int, biases: bool, source: int | None = None) -> dict[str, Array]:
-    """Return the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
+    """Draw the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
 
     Its output projection is drawn first, as any `Linear`; then one matrix `[3 size, size]` of queries, keys and
-    values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, that of the output too, though it is drawn.
-    With keys and values of another size, `kdim=source, vdim=source`, the three are drawn one after another.
+    values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, even the output's, which is drawn too.
+    If keys and values have another size, `kdim=source, vdim=source`, the three are drawn one after another.
     """
     output = weight_of_linear(stream, size, size)
     if biases:

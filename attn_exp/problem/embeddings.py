@@ -1,6 +1,6 @@
 """The input of a problem: token names and the arrays it starts from.
 
-The memory of cross attention is another input, whose tokens the keys and values are made of.
+The memory of cross-attention is a second input, from whose tokens keys and values are made.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ STAGES = ("q", "k", "v", "weights")
 
 MEMORY = "embeddings.memory"
 LATER_STAGES = (*STAGES, "memory")
-"""Settings of an input that a memory has no place for: it is projected like x, and has no memory itself."""
+"""Settings of an input that a memory cannot have: it is projected like x, and has no memory itself."""
 
 
 class Start(NamedTuple):
-    """What a problem starts from: the tokens, and the arrays of its first stage; None where not given.
+    """The input of a problem: the tokens, and the arrays of its first stage; the others are None.
 
-    `tokens` are the names of the rows of x; where there is no x, `named` are the names that the settings give, or how
-    many there are. `memory` is the vectors and tokens of the memory, beside x.
+    `tokens` are the names of the rows of x; without x, `named` holds the names in the settings, or their number.
+    `memory` is the vectors and tokens of the memory, beside x.
     """
 
     tokens: tuple[str, ...]
@@ -43,21 +43,20 @@ class Start(NamedTuple):
 
 
 def start(settings: Embeddings, source: Numbers, drawn: Mapping[str, Array] | None = None) -> Start:
-    """Return the start that the settings describe, or that is `drawn` already; tokens always in rows.
+    """Return the input that the settings describe, or that is `drawn` already; tokens are always rows.
 
-    Raises:
-        UserError: no or several starting stages, arrays that are ragged, empty, not numbers or not finite, or not as
-            many tokens as vectors.
+    Raises: UserError: no or several starting stages, arrays that are ragged, empty, not numbers or not finite, or
+    numbers of tokens and vectors that differ.
     """
     settings = sources.with_tokens(settings)
     vectors = sources.embed(settings, source)
-    check_unsaid(settings, vectors, drawn or {})
+    check_given_once(settings, vectors, drawn or {})
     read = Vectors(None) if vectors is None else vectors
     done = {**read.later, **(drawn or {})}
     x = done.get("x") if read.x is None else read.x
     q, k, v, weights = (stage(settings, name, source, done) for name in STAGES)
     check_stage(x, q, k, weights)
-    named = chosen_names(settings, read.tokens)
+    named = choose_names(settings, read.tokens)
     if x is None:
         return Start((), None, q, k, v, weights, named=named)
     if settings.d_model is not None and settings.d_model != x.shape[1]:
@@ -66,8 +65,8 @@ def start(settings: Embeddings, source: Numbers, drawn: Mapping[str, Array] | No
     return Start(token_names(named, len(x)), x, q, k, v, weights, memory, named)
 
 
-def check_unsaid(settings: Embeddings, vectors: Vectors | None, drawn: Mapping[str, Array]) -> None:
-    """Refuse settings that say what is drawn already."""
+def check_given_once(settings: Embeddings, vectors: Vectors | None, drawn: Mapping[str, Array]) -> None:
+    """Refuse settings of arrays that are drawn already."""
     for name in drawn:
         if name == "x" and vectors is not None:
             raise UserError("embeddings and draws.x both say what x is; give one of them, such as embeddings=inline")
@@ -75,20 +74,20 @@ def check_unsaid(settings: Embeddings, vectors: Vectors | None, drawn: Mapping[s
             raise UserError(f"embeddings.{name} and draws.{name} both say what {name} is; give one of them")
 
 
-def chosen_names(settings: Embeddings, read: tuple[str, ...] | None) -> tuple[str, ...] | int | None:
-    """Return the names that the settings give, else those read, else how many there are."""
+def choose_names(settings: Embeddings, read: tuple[str, ...] | None) -> tuple[str, ...] | int | None:
+    """Return the names in the settings, else those read, else their number."""
     given = None if isinstance(settings.tokens, str) else settings.tokens
     return given if isinstance(given, tuple) or read is None else read
 
 
 def stage(settings: Embeddings, name: str, source: Numbers, done: Mapping[str, Array]) -> Array | None:
-    """Return q, k, v or weights: written out, drawn, or in a file of their own; None where they are not given."""
+    """Return q, k, v or weights, if given: written out, drawn, or in a file of their own."""
     given, key = getattr(settings, name), f"embeddings.{name}"
     return done.get(name) if given is None else array_or_drawn(given, key, source)
 
 
 def check_stage(x: Array | None, q: Array | None, k: Array | None, weights: Array | None) -> None:
-    """Refuse a problem that starts nowhere, or at two stages at once."""
+    """Refuse a problem without a starting stage, or with two."""
     if (q is None) != (k is None):
         raise UserError("embeddings.q and embeddings.k go together; only one is given")
     stages = [name for name, stage in (("vectors", x), ("q and k", q), ("weights", weights)) if stage is not None]
@@ -112,10 +111,10 @@ def token_names(
 
 
 def describe_memory(memory: Embeddings, d_model: int | None, distribution: str | None) -> Embeddings:
-    """Return the settings of a memory, filled where they leave it open: drawn like x, and as wide.
+    """Return the settings of a memory, completed by the distribution and the width of x.
 
     Raises:
-        UserError: a stage that a memory has not.
+        UserError: a stage that a memory does not have.
     """
     stage = next((name for name in LATER_STAGES if getattr(memory, name) is not None), None)
     if stage is not None:
@@ -134,7 +133,7 @@ def read_memory(
     """Return the vectors of a memory `[s n]` and its tokens, beside x `[t m]`.
 
     Raises:
-        UserError: whatever its source refuses, or not as many tokens as vectors.
+        UserError: whatever its source refuses, or numbers of tokens and vectors that differ.
     """
     settings = describe_memory(memory, x.shape[1], distribution)
     vectors = sources.embed(settings, source, MEMORY)
@@ -142,14 +141,14 @@ def read_memory(
         raise UserError(f"{MEMORY} starts after its vectors; a memory is vectors, which W_k and W_v project")
     if settings.d_model is not None and settings.d_model != vectors.x.shape[1]:
         raise UserError(f"{MEMORY}.d_model={settings.d_model}, but the vectors have {vectors.x.shape[1]} numbers")
-    return vectors.x, token_names(chosen_names(settings, vectors.tokens), len(vectors.x), MEMORY, "m")
+    return vectors.x, token_names(choose_names(settings, vectors.tokens), len(vectors.x), MEMORY, "m")
 
 
 def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
-    """Return the names of keys that are given as arrays: a memory then says how they are called, and nothing else.
+    """Return the names of keys given as arrays, for which a memory may only name tokens.
 
     Raises:
-        UserError: it says more, or not as many names as there are keys.
+        UserError: it sets anything else, or not as many names as there are keys.
     """
     if memory.text is not None:
         from attn_exp.problem.sources import words  # noqa: PLC0415 - few memories are a sentence
@@ -157,10 +156,10 @@ def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
         memory = replace(memory, tokens=words.listed(memory.text), text=None)
     if sources.said(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
         raise UserError(f"{MEMORY}: the keys are given; {MEMORY}.tokens names them, and there is nothing to project")
-    return token_names(chosen_names(sources.with_tokens(memory, MEMORY), None), count, MEMORY, "m")
+    return token_names(choose_names(sources.with_tokens(memory, MEMORY), None), count, MEMORY, "m")
 
 
 def memory_size(config: Config, x: tuple[int, int]) -> tuple[int, int] | None:
-    """Return how many rows and columns the memory will have, before it is read; None where nobody can tell."""
+    """Return the rows and columns of the memory before it is read; None if they are unknown."""
     memory = config.embeddings.memory
     return None if memory is None else sources.size(describe_memory(memory, x[1], config.embeddings.distribution))

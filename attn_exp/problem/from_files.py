@@ -1,14 +1,14 @@
-"""The arrays of a problem that lie in files: which of a file's arrays is meant, and how it lies there.
+"""The arrays of a problem in files: which array of a file is meant, and its layout.
 
-Projections lie whole, head by head, turned as `nn.Linear` keeps them, or three in one. Each becomes what a run computes
+Projections may be whole, per head, transposed as in `nn.Linear`, or fused. Each is converted to what a run computes
 with: W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, a bias one row.
 
-What people call their arrays, where a name is read from its end, so that `layers.0.attn.W_q.weight` is W_q:
+Common names of arrays, matched from the end, so that `layers.0.attn.W_q.weight` is W_q:
 
 - matrices: W_q, Wq, W_query, q_proj, query_proj, to_q, q_lin, linear_q, query, q; and with .weight, _weight or .kernel
 - of the output: W_o, Wo, W_out, o_proj, out_proj, to_out.0, out_lin, c_proj, dense, output
 - biases: b_q, bq, bias_q, q_bias, beta_q, and .bias after the name of a matrix
-- three in one: in_proj_weight, in_proj_bias, c_attn, qkv, qkv_proj, Wqkv, to_qkv
+- fused: in_proj_weight, in_proj_bias, c_attn, qkv, qkv_proj, Wqkv, to_qkv
 - x: x, X, embeddings, embedding, vectors, inputs, hidden_states
 """
 
@@ -32,7 +32,7 @@ NEEDED = ("W_q", "W_k", "W_v")
 
 
 def read_array(file: str, key: str, wanted: str = "") -> Array:
-    """Return the array of a file that holds one, or calls one as the setting does, such as `W_q`; or of a print."""
+    """Read the only array of a file, or the one that its name identifies as `wanted`; or parse a printed array."""
     if PRINTED.match(file):
         return as_printed(file, key)
     held, said = files.look(file, key), files.name_file(key, file)
@@ -45,7 +45,7 @@ def read_array(file: str, key: str, wanted: str = "") -> Array:
 
 
 def rows(file: str, key: str, wanted: str) -> Array:
-    """Return the array of a file as rows and columns.
+    """Read the array of a file as a matrix.
 
     Raises:
         UserError: as `read_array`, or another shape.
@@ -54,7 +54,7 @@ def rows(file: str, key: str, wanted: str) -> Array:
 
 
 def drop_batch_axis(array: Array, said: str) -> Array:
-    """Return an array of rows and columns, without an axis of one sequence before them.
+    """Return a matrix, without a batch axis of length one.
 
     Raises:
         UserError: another shape.
@@ -68,10 +68,10 @@ def drop_batch_axis(array: Array, said: str) -> Array:
 
 
 def tokens(file: str, key: str) -> tuple[str, ...]:
-    """Return the names of tokens in a file: one in each line of a text, or all in one line; or those of an array.
+    """Read the names of tokens: one per line of a text, or all in one line; or those beside an array.
 
     Raises:
-        UserError: a file that holds none.
+        UserError: the file holds none.
     """
     said = files.name_file(key, file)
     if file.lower().endswith(".txt"):
@@ -88,15 +88,14 @@ def tokens(file: str, key: str) -> tuple[str, ...]:
 
 
 def listed(held: Held) -> str:
-    """Write the names of what a file holds."""
     return some([name or "an array without a name" for name in held.arrays], 100) if held.arrays else "no arrays"
 
 
 def projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, Array]:
-    """Return the projections of `projections.file`, and those that are given by a file or head by head.
+    """Return the projections of `projections.file`, and those given by a file or per head.
 
     Raises:
-        UserError: one that is missing, that several names mean, or that does not fit.
+        UserError: one is missing, ambiguous, or does not fit.
     """
     arrays: dict[str, Array] = {}
     if settings.file == "":
@@ -117,10 +116,10 @@ def projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, A
 
 
 def find_projections(settings: Projections, held: Held, said: str) -> dict[str, str]:
-    """Return which array of a file each projection is: as the settings name it, else as it is called.
+    """Return the array of a file for each projection: as the settings name it, else by its own name.
 
     Raises:
-        UserError: a name that is not there, or several that mean one thing.
+        UserError: a name is missing, or several mean the same projection.
     """
     inside = {name.removeprefix(settings.prefix): name for name in held.arrays if name.startswith(settings.prefix)}
     if not inside:
@@ -157,12 +156,12 @@ def check_whole(arrays: Mapping[str, Array], settings: Projections, held: Held, 
 
 
 def lay_out(array: Array, name: str, inputs: Inputs, head: int, turned: bool, said: str) -> dict[str, Array]:
-    """Return an array, or the three side by side in one, as matrices `[m h*d]` and biases `[1 h*d]`, by name.
+    """Return an array, or the three parts of a fused one, as matrices `[m h*d]` and biases `[1 h*d]`, by name.
 
-    They lie as `[m h*d]`, `[h m d]` or `[m h d]`, or turned.
+    The layout is `[m h*d]`, `[h m d]`, `[m h d]`, or a transpose.
 
     Raises:
-        UserError: another shape; `said` names where the array comes from.
+        UserError: another shape; `said` names the origin of the array.
     """
     if name.endswith("qkv"):
         axis = 0 if turned else -1
@@ -183,8 +182,7 @@ def lay_out(array: Array, name: str, inputs: Inputs, head: int, turned: bool, sa
 
 
 def join_heads(array: Array, name: str, width: int, head: int, turned: bool, said: str) -> Array:
-    """Return matrices of heads, `[h m d]` or JAX's `[m h d]`, side by side, and those of W_o, `[h d m]`, one above the
-    other.
+    """Concatenate the columns of heads, `[h m d]` or JAX's `[m h d]`, or for W_o, `[h d m]`, their rows.
 
     Keys and values may have fewer heads, which the queries share.
     """
@@ -201,7 +199,6 @@ def join_heads(array: Array, name: str, width: int, head: int, turned: bool, sai
 
 
 def shape_error(array: Array, expected: str, said: str) -> UserError:
-    """Return the line that says which shape an array has, and which was expected."""
     return UserError(f"{said} has the shape [{','.join(map(str, array.shape))}]; expected {expected}")
 
 
@@ -230,8 +227,8 @@ STARTS = {
 } | {letter: BARE[letter] for letter in "qkv"}
 
 
-def parts_of(name: str) -> list[str]:
-    """Return the parts of a name that say something, in small letters: numbers of layers at its end are none."""
+def split_name(name: str) -> list[str]:
+    """Split a name into its meaningful parts, in lower case, without layer numbers at its end."""
     several = [part for part in re.split(r"[./\s]+", name.strip().lower()) if part]
     kinds = ("weight", "weights", "kernel", "bias", "w", "b")
     while len(several) > 1 and (several[-1].isdigit() or (several[-1] in kinds and several[-2].isdigit())):
@@ -240,8 +237,8 @@ def parts_of(name: str) -> list[str]:
 
 
 def meant_projection(name: str) -> tuple[str, int] | None:
-    """Return which array a name means, `W_q` or `b_qkv` and so on, and how sure that is: 0 before 1; None for none."""
-    several = parts_of(name)
+    """Return the projection that a name means, `W_q` or `b_qkv` and so on, with 0 if exact, 1 if a guess; or None."""
+    several = split_name(name)
     if not several:
         return None
     last, before = several[-1], several[-2] if len(several) > 1 else ""
@@ -257,7 +254,7 @@ def meant_projection(name: str) -> tuple[str, int] | None:
 
 
 def by_projection(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return, for each array of projections, the names that mean it; a sure one leaves out the others."""
+    """Return the names that mean each projection; an exact name wins over guesses."""
     roles: dict[str, dict[int, list[str]]] = {}
     for name in names:
         meaning = meant_projection(name)
@@ -267,14 +264,14 @@ def by_projection(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def meant_start(name: str) -> str | None:
-    """Return which start of a run a name means: `x`, `q`, `k`, `v` or `weights`."""
-    several = parts_of(name) or [""]
+    """Return the starting stage that a name means: `x`, `q`, `k`, `v` or `weights`."""
+    several = split_name(name) or [""]
     last = several[-2] if several[-1] in ("weight", "kernel") and len(several) > 1 else several[-1]
     return next((start for start, words in STARTS.items() if words.fullmatch(last)), None)
 
 
 def by_start(names: Iterable[str]) -> Mapping[str, list[str]]:
-    """Return, for each start of a run, the names that mean it."""
+    """Return the names that mean each starting stage."""
     roles: dict[str, list[str]] = {}
     for name in names:
         roles.setdefault(meant_start(name) or "", []).append(name)

@@ -1,4 +1,4 @@
-"""Which files the settings of a run name, and what tells the contents of each from others."""
+"""Which files the settings of a run name, and a fingerprint of their contents."""
 
 from __future__ import annotations
 
@@ -15,69 +15,68 @@ from attn_exp.problem.left_to_model import item, left_to_model
 from attn_exp.problem.matrices import PRINTED
 
 MODEL = ("model.path", "model.patches")
-"""Settings of a model that name its checkpoint, and what goes in."""
+"""Settings of a model that name its checkpoint and its input."""
 
 SECTIONS = ("embeddings", "projections")
 ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given", "memory", "file")
-"""Settings whose value, or each of whose values, is a file where it is a text."""
+"""Settings whose value, or each of whose values, names a file if it is a string."""
 
 INDEX = ".safetensors.index.json"
-"""How the file is called that says in which of several safetensors files each array lies."""
+"""The suffix of the index that maps each array to one of several safetensors files."""
 
 CHECKPOINT = ("config.json", "tokenizer.json", "*.safetensors", f"*{INDEX}")
-"""What is read of the folder of a checkpoint."""
+"""The files that are read in the folder of a checkpoint."""
 
 MOST_HASHED = 2**30
-"""A file of more bytes is known by its name, its size, its time and how it begins."""
+"""A file of more bytes is identified by its name, size, modification time and first bytes."""
 
 BEGINNING = 2**20
 
 
 def of(settings: Any) -> dict[str, str]:
-    """Return the files that a configuration names, or its plain values, by the settings that name them.
+    """Return the files that a configuration, or its plain values, names, by setting.
 
-    A model's are among them as long as anything is left to it.
+    A model's files are included as long as any setting is left to it.
     """
-    files = {setting: file for name in SECTIONS for setting, file in named(item(settings, name), name)}
+    files = {setting: file for name in SECTIONS for setting, file in find_named_files(item(settings, name), name)}
     paths = {key: item(item(settings, "model"), key.partition(".")[2]) for key in MODEL if left_to_model(settings)}
     return files | {key: path for key, path in paths.items() if path is not None}
 
 
-def named(section: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings of a section that name files, and the files."""
-    for name in names(section):
+def find_named_files(section: Any, path: str) -> Iterator[tuple[str, str]]:
+    for name in setting_names(section):
         value, key = item(section, name), f"{path}.{name}"
         if name == "memory" and isinstance(value, str):
             value = spell_out_memory(value, key)
         if is_file(key) and isinstance(value, str) and value and not PRINTED.match(value):
             yield key, value
-        elif name != "names" and names(value):
-            yield from named(value, key)
+        elif name != "names" and setting_names(value):
+            yield from find_named_files(value, key)
 
 
 def is_file(key: str) -> bool:
-    """Say whether a text as the value of this setting names a file."""
+    """Say whether a string value of this setting names a file."""
     section, _, name = key.rpartition(".")
     return key in MODEL or ((name in ARRAYS or section.endswith(".given")) and key.startswith(SECTIONS))
 
 
-def names(value: Any) -> list[str]:
-    """Return the names of the settings of a section; none where it is a plain value."""
+def setting_names(value: Any) -> list[str]:
+    """Return the names of the settings of a section; none for a plain value."""
     if is_dataclass(value):
         return [field.name for field in fields(value)]
     return [str(name) for name in value] if isinstance(value, Mapping) else []
 
 
 def fingerprint(file: Any, key: str = "") -> str:
-    """Return a hash of what a file holds, and of the files that it is an index of; nothing where it cannot be read.
+    """Hash the contents of a file, and of the files that it indexes; empty if it cannot be read.
 
-    Of a checkpoint, all its files count; `key` is the setting that names it.
+    For a checkpoint, all its files are hashed; `key` is the setting that names it.
     """
     if not isinstance(file, str):
         return ""
     digest = hashlib.sha256()
     try:
-        for path in checkpoint(Path(file)) if key == MODEL[0] else find_parts(Path(file)):
+        for path in list_checkpoint(Path(file)) if key == MODEL[0] else find_parts(Path(file)):
             with machine.opened(path) as stream:
                 state = os.fstat(stream.fileno())
                 if state.st_size > MOST_HASHED:
@@ -89,8 +88,8 @@ def fingerprint(file: Any, key: str = "") -> str:
     return digest.hexdigest()
 
 
-def checkpoint(path: Path) -> list[Path]:
-    """Return the files of a checkpoint: of its folder, or of a file and the descriptions beside it."""
+def list_checkpoint(path: Path) -> list[Path]:
+    """List the files of a checkpoint: of its folder, or a weights file and the descriptions beside it."""
     if path.is_dir():
         return sorted({file for pattern in CHECKPOINT for file in path.glob(pattern)})
     beside = [path.with_name(name) for name in CHECKPOINT[:2]]
@@ -98,7 +97,7 @@ def checkpoint(path: Path) -> list[Path]:
 
 
 def find_parts(path: Path) -> list[Path]:
-    """Return a file, and those that it names where it is an index."""
+    """Return a file, and those that it names if it is an index."""
     if not path.name.endswith(INDEX):
         return [path]
     from attn_exp.problem.files.safetensors import read_index  # noqa: PLC0415 - most runs read no files

@@ -1,6 +1,6 @@
-"""Settings that are left to the run's model, and the forward pass that says them.
+"""Settings that are left to the run's model, and the forward pass that provides them.
 
-Points of a sweep that differ in the layer alone share one pass, so that no layer is computed twice.
+Points of a sweep that differ only in the layer share one pass, so that no layer is computed twice.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ENCODE = "attn_exp.problem.tokenizing:encode"
 
 @dataclass
 class Pass:
-    """A forward pass that has stopped at a layer, and goes on from there where the next point asks for a later one.
+    """A forward pass that has stopped at a layer, and continues from there if the next point asks for a later one.
 
-    `model` is what was said of it, whatever the layer; `checkpoint` and `tokens` are what it was opened as; `layers`
-    yields those after `layer`, which is the `number`th. It holds the vectors of one layer, however deep the model is.
-    `tokenizer` is the process that cuts a text into tokens, where it was started ahead.
+    `model` is its settings, except for the layer; `checkpoint` and `tokens` are what it was opened with; `layers`
+    yields those after `layer`, whose index is `number`. It holds the vectors of one layer, however deep the model is.
+    `tokenizer` is the tokenizing subprocess, if it was started ahead.
     """
 
     model: Model | None = None
@@ -41,9 +41,9 @@ class Pass:
 
 @contextmanager
 def started(text: str | None) -> Iterator[Pass]:
-    """Give a pass that has not begun, and start what cuts the model's text into tokens, if there is a text.
+    """Yield a pass that has not begun, and start tokenizing the model's text, if there is one.
 
-    It is a process of its own, which loads what it needs while this one loads the rest of the program.
+    The subprocess loads what it needs while this one loads the rest of the program.
     """
     if text is None:
         yield Pass()
@@ -53,7 +53,6 @@ def started(text: str | None) -> Iterator[Pass]:
 
 
 def start_tokenizer() -> Child:
-    """Start the process that cuts a text into tokens."""
     from attn_exp.processes import Child  # noqa: PLC0415 - most runs have no text for a model
 
     try:
@@ -63,12 +62,12 @@ def start_tokenizer() -> Child:
 
 
 def ask_model(config: Config, under_way: Pass | None = None) -> Config:
-    """Return settings of which none is left to a model: its layer says them. They are as they were where none was.
+    """Fill in the settings that are left to a model from its layer; without any, return them unchanged.
 
-    `under_way` is the pass of the last point, where several are computed one after the other.
+    `under_way` is the pass of the previous point, if several are computed one after the other.
 
     Raises:
-        UserError: there is no model to ask, or it cannot be read.
+        UserError: there is no model, or it cannot be read.
     """
     left = left_to_model(config)
     if not left:
@@ -94,5 +93,4 @@ def left_to_model(settings: Any) -> list[str]:
 
 
 def item(section: Any, name: str) -> Any:
-    """Return a setting of a section."""
     return section.get(name) if isinstance(section, Mapping) else getattr(section, name)

@@ -1,4 +1,4 @@
-"""Numbers that a user gave, as matrices of float64."""
+"""Numbers given by a user, as float64 matrices."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ BIASES = ("b_q", "b_k", "b_v", "b_o")
 
 
 class Inputs(NamedTuple):
-    """What is projected: x `[t m]` to queries, `source` `[s n]` to keys and values, which is x or the memory."""
+    """The inputs of the projections: x `[t m]` for queries, `source` `[s n]`, x or the memory, for keys and values."""
 
     x: Array
     source: Array
 
     def of(self, name: str) -> Array:
-        """Return what a matrix, or the one that a bias goes with, multiplies: x but for keys and values."""
+        """Return the input of a matrix, or of the matrix that a bias belongs to."""
         return self.source if name[-1] in "kv" else self.x
 
     def width(self, name: str = "x") -> int:
-        """Return how many numbers a matrix takes of each token."""
+        """Return the width of the input of a matrix."""
         return int(self.of(name).shape[1])
 
 
 def array(given: Any, key: str) -> Array:
-    """Return numbers as a matrix of float64.
+    """Return numbers as a float64 matrix.
 
     Raises:
-        UserError: what is no matrix of finite numbers, and where.
+        UserError: they are no matrix of finite numbers; the message says where.
     """
     if isinstance(given, np.ndarray) and given.ndim == 2 and given.size and given.dtype.kind in "iuf":
         return finite(given.astype(np.float64), key)
@@ -58,14 +58,14 @@ def array(given: Any, key: str) -> Array:
 
 
 PRINTED = re.compile(r"\s*(?:\w+\()?\[")
-"""How a matrix begins that NumPy or PyTorch has printed, perhaps as array([[...]]) or tensor([[...]])."""
+"""The beginning of a matrix printed by NumPy or PyTorch, perhaps as array([[...]]) or tensor([[...]])."""
 
 
 def as_printed(text: str, key: str) -> Array:
-    """Return a matrix as NumPy or PyTorch prints it: a pair of brackets for each row, commas or not.
+    """Parse a matrix as NumPy or PyTorch prints it: a pair of brackets for each row, with or without commas.
 
     Raises:
-        UserError: what is no matrix of numbers, and where.
+        UserError: it is no matrix of numbers; the message says where.
     """
     rows = [row.replace(",", " ").split() for row in re.findall(r"\[([^\[\]]*)\]", text)]
     return array([[float(cell) if NUMBER.fullmatch(cell) else cell for cell in row] for row in rows], key)
@@ -75,7 +75,7 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGN
 
 
 def is_plain(given: Any) -> bool:
-    """Say whether an array is a description, or lists of rows: neither a file nor lists head by head."""
+    """Say whether an array is a description or a list of rows, neither a file nor one list per head."""
     inner = given
     for _ in range(2):
         inner = inner[0] if isinstance(inner, (list, tuple)) and inner else None
@@ -83,7 +83,6 @@ def is_plain(given: Any) -> bool:
 
 
 def finite(matrix: Array, key: str) -> Array:
-    """Return the matrix, or say where it holds NaN or infinity."""
     bad = np.argwhere(~np.isfinite(matrix))
     if len(bad):
         row, column = bad[0]
@@ -92,21 +91,20 @@ def finite(matrix: Array, key: str) -> Array:
 
 
 def check_divides(head: int, size: int, meaning: str) -> None:
-    """Refuse heads that would not share a size evenly, and name those that would."""
+    """Refuse a number of heads that does not divide a size, and name those that do."""
     if size % head:
         raise UserError(f"head={head} does not divide {meaning}={size}; choose one of {divisors(size)}")
 
 
 def divisors(size: int) -> str:
-    """Write the numbers that divide a size."""
     return ", ".join(str(divisor) for divisor in range(1, size + 1) if size % divisor == 0)
 
 
 def grouped(queries: int, keys: int, head: int) -> int:
-    """Return how many of so many query heads share a key/value head, by the numbers per query and per key.
+    """Return how many query heads share a key/value head, from the widths of queries and keys.
 
     Raises:
-        UserError: they hold no heads of one size.
+        UserError: the widths do not allow heads of one size.
     """
     sharing = queries // keys
     if queries % keys or (sharing > 1 and head % sharing):

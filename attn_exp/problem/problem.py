@@ -20,14 +20,14 @@ from attn_exp.problem.projections import project
 
 @dataclass(frozen=True)
 class Problem:
-    """Token names, and the arrays the computation starts from; what lies before its first stage is None.
+    """Token names, and the arrays the computation starts from; those before its first stage are None.
 
     `x` `[t m]`; `projections` W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o; `q` `[t d]`, `k` `[s d]`, `v` `[s e]` with the
-    heads side by side; `weights` `[t s]` where even they are given.
+    heads side by side; `weights` `[t s]` if even they are given.
 
-    `tokens` are those of the queries, `key_tokens` those of the keys: the same, or `past` tokens and then the same, or
-    those of the `memory` `[s n]`, whose vectors keys and values are made of. `x` holds the past tokens as well.
-    `marks` are the positions that were marked in x before it was projected: q, k and v hold them, `x` does not.
+    `tokens` are those of the queries, `key_tokens` those of the keys: the same, or `past` tokens followed by them, or
+    those of the `memory` `[s n]`, from whose vectors keys and values are made. `x` includes the past tokens.
+    `marks` are the positions that were encoded in x before it was projected: q, k and v include them, `x` does not.
     """
 
     tokens: tuple[str, ...]
@@ -44,7 +44,7 @@ class Problem:
 
     @property
     def keys(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self.key_tokens)
 
 
@@ -52,12 +52,12 @@ def build(config: Config) -> Problem:
     """Return the problem of a configuration.
 
     Raises:
-        UserError: arrays that do not fit each other, projections where there is no x, x without projections, or
-            numbers so large that scores overflow.
+        UserError: arrays that do not fit each other, projections without x, x without projections, or numbers so large
+            that scores overflow.
     """
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            problem = assembled(config)
+            problem = assemble(config)
             check_size(problem)
     except MemoryError as error:
         raise UserError("the input does not fit into memory; choose fewer tokens, or a smaller d_model") from error
@@ -65,7 +65,7 @@ def build(config: Config) -> Problem:
 
 
 def check_size(problem: Problem) -> None:
-    """Refuse numbers whose scores `q k^T` may overflow: attention would end in NaN, or in no weights at all."""
+    """Refuse numbers whose scores `q k^T` may overflow, which would make weights NaN or undefined."""
     sides = {"q": problem.q, "k": problem.k, "v": problem.v}
     largest = {name: 0.0 if side is None else float(np.abs(side).max()) for name, side in sides.items()}
     width = 1 if problem.q is None else problem.q.shape[1]
@@ -74,14 +74,14 @@ def check_size(problem: Problem) -> None:
         raise UserError(f"the input is too large: {sizes}; scores overflow a 64-bit float; scale it down")
 
 
-def assembled(config: Config) -> Problem:
-    """Return the problem of a configuration, its numbers as large as they are."""
+def assemble(config: Config) -> Problem:
+    """Return the problem of a configuration, whatever the size of its numbers."""
     source = begun(config.generator, config.seed)
     draws = {name: drawn(said, f"draws.{name}", source) for name, said in (config.draws or {}).items()}  # in its order
     given = start(config.embeddings, source, draws)
     check_past(config, 0 if given.x is None else len(given.x))
     if given.x is None:
-        return starting_late(config, given)
+        return start_late(config, given)
     if config.projections.source == "none":
         raise UserError("projections=none, but the input is x; give embeddings.q, k and v, or choose other projections")
     memory, keys = (None, given.tokens) if given.memory is None else given.memory
@@ -93,15 +93,14 @@ def assembled(config: Config) -> Problem:
 
 
 def with_sides(problem: Problem) -> Problem:
-    """Return a problem of x with its q, k and v, projected."""
     q, k, v = sides(problem)
     return replace(problem, q=q, k=k, v=v)
 
 
 def sides(problem: Problem, mark: Callable[[Array], Array] = lambda x: x) -> tuple[Array, Array, Array]:
-    """Return q, k and v of a problem of x; `mark` changes the vectors of a sequence before they are projected.
+    """Project q, k and v of a problem with x; `mark` changes the vectors of a sequence first.
 
-    `q = x W_q` of the new tokens alone, `k = x W_k` and `v = x W_v` of all, or of the memory.
+    `q = x W_q` of the new tokens only, `k = x W_k` and `v = x W_v` of all, or of the memory.
     """
     assert problem.x is not None
     x = mark(problem.x)
@@ -110,7 +109,7 @@ def sides(problem: Problem, mark: Callable[[Array], Array] = lambda x: x) -> tup
     return q, project_side("k", source, problem.projections), project_side("v", source, problem.projections)
 
 
-def starting_late(config: Config, given: Start) -> Problem:
+def start_late(config: Config, given: Start) -> Problem:
     """Return a problem that starts at q, k and v, or at weights and v."""
     if config.projections.source != "none":
         raise UserError("the input starts after the projections; use projections=none")
@@ -125,22 +124,22 @@ def starting_late(config: Config, given: Start) -> Problem:
     if v is not None and len(v) != keys:
         raise UserError(f"embeddings.v has {len(v)} rows; expected one for each of {keys} keys")
     if not config.past:
-        return Problem(*late_names(config, given.named, rows, keys), None, q, k, v, weights)
+        return Problem(*name_late_tokens(config, given.named, rows, keys), None, q, k, v, weights)
     if rows not in (keys, keys - config.past):
         new = f"{keys - config.past} for the new tokens" if keys > config.past else f"more than {config.past} keys"
         said = f"{count_of(rows, 'query', 'queries')} and {count_of(keys, 'key')}"
         raise UserError(f"past={config.past}: {said}; expected {new}")
     check_past(config, keys)
-    if rows == keys:  # all tokens may have their queries, or the new ones alone
+    if rows == keys:  # queries may be given for all tokens, or only for the new ones
         q, weights = (None if side is None else side[config.past :] for side in (q, weights))
     tokens = names_with_past(given.named, config.past, keys)
     return Problem(tokens[config.past :], tokens, None, q, k, v, weights, past=config.past)
 
 
-def late_names(
+def name_late_tokens(
     config: Config, named: tuple[str, ...] | int | None, rows: int, keys: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the queries' tokens and of the keys', where neither came with x."""
+    """Return the names of the queries' tokens and of the keys', if neither came with x."""
     tokens, memory = token_names(named, rows), config.embeddings.memory
     if memory is not None:
         return tokens, key_names(memory, keys)
@@ -148,12 +147,12 @@ def late_names(
 
 
 def check_past(config: Config, count: int) -> None:
-    """Refuse a past of all of so many tokens, or beside a memory.
+    """Refuse a past that leaves no new token, or one beside a memory.
 
-    The past are tokens whose keys and values are in a cache already: only those after them have queries.
+    The past are the tokens with keys and values in a cache: only those after them have queries.
 
     Raises:
-        UserError: which it is.
+        UserError: which of the two it is.
     """
     if config.past and config.embeddings.memory is not None:
         raise UserError(
@@ -165,10 +164,10 @@ def check_past(config: Config, count: int) -> None:
 
 
 def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) -> tuple[str, ...]:
-    """Return the names of all tokens, past and new; names of the new ones alone leave the past without any.
+    """Return the names of all tokens, past and new; if only the new ones are named, the past gets default names.
 
     Raises:
-        UserError: neither as many names as tokens, nor as new ones.
+        UserError: there are neither as many names as tokens nor as new ones.
     """
     count = tokens if isinstance(tokens, int) else keys if tokens is None else len(tokens)
     if count not in (keys, keys - past):
@@ -182,7 +181,7 @@ def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) 
 class Heads:
     """`query` heads, the `given` key/value heads of the input, and the `shared` ones that attention uses.
 
-    `pool` says how fewer heads come of more: the `first` ones, or the `mean` of each group.
+    `pool` says how the given heads are reduced to fewer: the `first` ones, or the `mean` of each group.
     """
 
     query: int
@@ -192,12 +191,12 @@ class Heads:
 
 
 def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first") -> Heads:
-    """Return how the sizes of a problem are shared by heads.
+    """Return how heads divide the sizes of a problem.
 
-    Keys as wide as the queries hold one head for each query head; narrower ones hold as many as their width says.
+    Keys as wide as the queries hold one head for each query head; narrower ones hold as many as fit their width.
 
     Raises:
-        UserError: heads that do not divide the sizes, or each other.
+        UserError: heads do not divide the sizes, or each other.
     """
     if problem.q is not None:
         check_divides(head, problem.q.shape[-1], "d_model")
@@ -219,12 +218,12 @@ def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first")
 
 
 def pool_heads(apart: Array, heads: Heads) -> Array:
-    """Return the key/value heads that attention uses, `[... g s d]`, of those of the input, `[... h s d]`.
+    """Reduce the key/value heads of the input, `[... h s d]`, to those that attention uses, `[... g s d]`.
 
-    `first` keeps the first g heads: random heads of the same distribution, so a sweep over g changes the grouping and
-    nothing else. `mean` averages the heads of each group, which turns a trained multi-head model into a grouped one:
-    Ainslie et al. 2023, "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
-    section 2.1. The mean of n independent heads has a standard deviation smaller by sqrt(n), and so have its logits.
+    `first` keeps the first g heads: random heads of the same distribution, so a sweep over g changes only the grouping.
+    `mean` averages the heads of each group, which turns a trained multi-head model into a grouped one: Ainslie et al.
+    2023, "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints", section 2.1. The mean
+    of n independent heads has a standard deviation smaller by sqrt(n), and so have its logits.
     """
     *batch, count, length, size = apart.shape
     if count == heads.shared:

@@ -1,4 +1,4 @@
-"""The matrices and biases that turn x into queries, keys, values, and heads into the output."""
+"""The matrices and biases that turn x into queries, keys and values, and heads into the output."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ def project(
 ) -> dict[str, Array]:
     """Return W_q, W_k, W_v, W_o, and with `bias` b_q, b_k, b_v, b_o, from where the settings say.
 
-    W_q is `[m h*d]`, W_k and W_v `[n h*d]`, W_o `[h*e m]`: keys and values are made of the memory `[s n]` where there
-    is one, else of x `[t m]`, where n is m.
-    Tokens are rows: `q = x W_q + b_q`. A document with tokens in columns writes `W x + b`; its arrays are turned here.
-    What is `drawn` already, by name, is taken as it is.
+    W_q is `[m h*d]`, W_k and W_v `[n h*d]`, W_o `[h*e m]`: keys and values are made from the memory `[s n]` if there is
+    one, else from x `[t m]`, where n is m.
+
+    Tokens are rows: `q = x W_q + b_q`. A document with tokens in columns writes `W x + b`; its arrays are transposed
+    here. Arrays that are `drawn` already, by name, are taken as they are.
 
     Raises:
-        UserError: a name that is no projection, or an array that does not fit x.
+        UserError: a name is no projection, or an array does not fit x.
     """
     named = from_document(settings, inputs, head, source)
     for name in drawn:
@@ -50,7 +51,7 @@ def project(
 
 
 def from_document(settings: Projections, inputs: Inputs, head: int, source: Numbers) -> dict[str, Array]:
-    """Return the arrays that the settings write out, a bias as one row: in a file, given, or recovered."""
+    """Return the arrays that the settings give, a bias as one row: in a file, written out, or recovered."""
     named: dict[str, Array] = {}
     if settings.file is not None or not all(map(is_plain, settings.given.values())):
         from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
@@ -60,7 +61,7 @@ def from_document(settings: Projections, inputs: Inputs, head: int, source: Numb
         if is_plain(given):
             matrix = array_or_drawn(rows(given), f"projections.{name}", source)
             named[name] = matrix.T if settings.columns or settings.turned else matrix
-    named |= recovered(settings.printed, inputs, source)
+    named |= recover(settings.printed, inputs, source)
     for name in named:
         if name not in MATRICES + BIASES:
             raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
@@ -68,7 +69,7 @@ def from_document(settings: Projections, inputs: Inputs, head: int, source: Numb
 
 
 def check_rows(name: str, matrix: Array, meaning: str, size: int, turned: bool) -> None:
-    """Refuse a matrix that does not have as many rows as what it multiplies has columns."""
+    """Refuse a matrix whose number of rows differs from the width of its input."""
     if len(matrix) != size:
         fits = f"; it fits with projections.turned={str(not turned).lower()}" if matrix.shape[1] == size else ""
         raise UserError(f"projections.{name} has the shape {list(matrix.shape)}; expected {meaning}={size} rows{fits}")
@@ -88,10 +89,10 @@ def fitting_shape(
 
 
 def made(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
-    """Make an array that no document gives: drawn from its own stream, or the identity or zeros, which change nothing.
+    """Make an array that no document gives: drawn from its own stream, or the identity or zeros, which have no effect.
 
     Raises:
-        UserError: an identity for a memory of another width than x, which would be cut or filled.
+        UserError: an identity for a memory of another width than x, which would be cut or padded.
     """
     if settings.source in DISTRIBUTIONS:
         return drawn_by_name(settings, name, shape, source._replace(stream=None).array)
@@ -109,14 +110,14 @@ def drawn_by_name(
     shape: tuple[int, int],
     draw: Callable[..., Array],
 ) -> Array:
-    """Return an array drawn from its own stream, as large as keeps the size of what it is multiplied with."""
+    """Draw an array from its own stream, by default scaled to keep the size of what it multiplies."""
     numbers = draw(name, Distribution(settings.source, settings.low, settings.high, key="projections."), shape)
     usual = 1.0 if settings.source == "integers" else 1 / math.sqrt(shape[0] if name in MATRICES else shape[1])
     return (usual if settings.spread is None else settings.spread) * numbers
 
 
-def recovered(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict[str, Array]:
-    """Solve `x W = printed` for the projections whose results a document prints instead of them."""
+def recover(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict[str, Array]:
+    """Solve `x W = printed` for projections of which a document prints only the results."""
     arrays: dict[str, Array] = {}
     for name, given in printed.items():
         x = inputs.of(name)
@@ -136,14 +137,14 @@ def recovered(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> di
 
 
 def rows(given: Any) -> Any:
-    """Write a bias vector as a matrix of one row."""
+    """Return a bias vector as a matrix of one row."""
     if isinstance(given, np.ndarray) and given.ndim == 1:
         return given[None]
     return [given] if isinstance(given, (list, tuple)) and given and not isinstance(given[0], (list, tuple)) else given
 
 
 def check(arrays: Mapping[str, Array], head: int, turned: bool) -> None:
-    """Refuse arrays whose sizes do not follow from each other; W_k may hold fewer heads than W_q, shared by groups."""
+    """Refuse inconsistent sizes; W_k may hold fewer heads than W_q, shared by groups."""
     sharing = grouped(arrays["W_q"].shape[1], arrays["W_k"].shape[1], head)
     check_rows("W_o", arrays["W_o"], "the size of v", arrays["W_v"].shape[1] * sharing, turned)
     for name, matrix in zip(BIASES, MATRICES, strict=True):

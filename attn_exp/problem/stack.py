@@ -1,8 +1,8 @@
-"""Problems that differ in their seed alone, as one problem whose arrays have the seeds on an axis before all others.
+"""Problems that differ only in their seed, as one problem whose arrays have a leading axis for the seeds.
 
-Their random numbers are those of `arrays.draw`, seed by seed, for a fraction of its time. Most of the time of a small
+Their random numbers are those of `arrays.draw`, seed by seed, in a fraction of its time. Most of the time of a small
 array goes into `SeedSequence`, which hashes the seed and the array's name. The hash is that of M. E. O'Neill 2015,
-"Developing a seed_seq Alternative", section on `randutils`, as NumPy documents and promises it; here it runs over a
+"Developing a seed_seq Alternative", section on `randutils`, as NumPy documents and guarantees it; here it runs over a
 whole array of seeds. NumPy makes the generators and the numbers.
 """
 
@@ -30,22 +30,22 @@ ARRAYS = ("x", "q", "k", "v", "weights", "memory")
 
 
 def stacked(config: Config, first: Problem, seeds: Sequence[int]) -> Problem:
-    """Return the problems of all seeds as one, every array `[n ...]`, bit by bit those of `build`; `first` is one such.
+    """Return the problems of all seeds as one, every array `[n ...]`, bit-identical to `build`; `first` is one of them.
 
     Raises:
-        ApartError: their arrays have several shapes, or their tokens several names.
+        ApartError: their arrays differ in shape, or their tokens in names.
         UserError: as `build`.
     """
-    if first.x is None or not drawn_plainly(config):
+    if first.x is None or not is_drawn_plainly(config):
         return pile_problems([build(replace(config, seed=seed)) for seed in seeds])
     with np.errstate(over="ignore", invalid="ignore"):
-        problem = redrawn(config, first, ManyNumbers(seeds))
+        problem = redraw(config, first, ManyNumbers(seeds))
         check_size(extreme(problem))
     return problem
 
 
-def redrawn(config: Config, first: Problem, numbers: ManyNumbers) -> Problem:
-    """Return a problem of x with all that its seed decides drawn for every seed."""
+def redraw(config: Config, first: Problem, numbers: ManyNumbers) -> Problem:
+    """Return a problem with x in which all that depends on the seed is drawn for every seed."""
     x, given = first.x, config.embeddings
     assert x is not None
     if given.distribution is None:
@@ -53,12 +53,14 @@ def redrawn(config: Config, first: Problem, numbers: ManyNumbers) -> Problem:
     else:
         drawn = Distribution(given.distribution, given.low, given.high, key="embeddings.")
         x = numbers.array("x", drawn, x.shape).astype(float)
-    arrays = {name: remade(config.projections, name, array, numbers) for name, array in first.projections.items()}
+    arrays = {
+        name: redraw_projection(config.projections, name, array, numbers) for name, array in first.projections.items()
+    }
     return with_sides(replace(first, x=x, projections=arrays))
 
 
-def drawn_plainly(config: Config) -> bool:
-    """Say whether x and the projections are the same for every seed, or drawn from a stream of their own by name."""
+def is_drawn_plainly(config: Config) -> bool:
+    """Say whether x and the projections are the same for every seed, or drawn from streams of their own by name."""
     x, own = config.embeddings, config.projections
     said = sources.said(x)
     drawn = list(said) == ["distribution"] and x.seed is None and x.generator in (None, STREAMS) and not x.columns
@@ -75,8 +77,8 @@ def drawn_plainly(config: Config) -> bool:
     )
 
 
-def remade(settings: Projections, name: str, array: Array, numbers: ManyNumbers) -> Array:
-    """Return a projection of every seed, given that of the first."""
+def redraw_projection(settings: Projections, name: str, array: Array, numbers: ManyNumbers) -> Array:
+    """Return a projection for every seed, given that of the first."""
     if settings.source not in DISTRIBUTIONS:
         return np.broadcast_to(array, (len(numbers.seeds), *array.shape))
     shape = (1, array.size) if name in BIASES else (len(array), array.shape[1])
@@ -85,7 +87,6 @@ def remade(settings: Projections, name: str, array: Array, numbers: ManyNumbers)
 
 
 def pile_problems(problems: Sequence[Problem]) -> Problem:
-    """Return problems that were built one by one as one."""
     first = problems[0]
     for other in problems[1:]:
         if (other.tokens, other.key_tokens, other.past) != (first.tokens, first.key_tokens, first.past):
@@ -96,47 +97,45 @@ def pile_problems(problems: Sequence[Problem]) -> Problem:
 
 
 def map_arrays(problem: Problem, change: Callable[[Array], Array]) -> Problem:
-    """Return a problem with each of its arrays changed."""
     given = {name: getattr(problem, name) for name in ARRAYS}
     changed: dict[str, Any] = {name: None if array is None else change(array) for name, array in given.items()}
     return replace(problem, **changed, projections={name: change(one) for name, one in problem.projections.items()})
 
 
 def one(problem: Problem, place: int) -> Problem:
-    """Return the problem of one seed."""
     return map_arrays(problem, lambda array: array[place])
 
 
 def extreme(problem: Problem) -> Problem:
-    """Return a problem of one seed whose numbers are as large as the largest of all: what fits it fits every one."""
+    """Return a problem whose numbers are as large as the largest of all seeds: what it fits, all fit."""
     return map_arrays(problem, lambda array: np.abs(array).max(axis=0))
 
 
 POOL, WORDS = 4, 8
-"""Words of 32 bits that the hash mixes, and those that a generator is seeded with."""
+"""The numbers of 32-bit words that the hash mixes, and that seed a generator."""
 
 WORD = 2**32
 ENTROPY, STATE = (0x43B0D7E5, 0x931E8875), (0x8B51F9DD, 0x58F38DED)
-"""What the hash of the entropy, and that of the state, begin with and multiply by."""
+"""The initial constant and the multiplier of the hash of the entropy, and of that of the state."""
 
 LEFT, RIGHT = np.uint32(0xCA01F9DD), np.uint32(0x4973F715)
 HALF = np.uint32(16)
 
 
 class Hashed(ISeedSequence):
-    """A seed that is hashed already."""
+    """A seed sequence with a precomputed state."""
 
     def __init__(self, state: Array) -> None:
         self.state = state
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Array:
-        """Return the state; a `PCG64` asks for 4 words of 64 bits, and these are they."""
+        """Return the state: the 4 words of 64 bits that `PCG64` requests."""
         return self.state
 
 
 @dataclass(frozen=True)
 class ManyNumbers:
-    """What `drawing.Numbers` is to one seed: where the random arrays come from, each from a stream by its name."""
+    """`drawing.Numbers` for many seeds: every random array from a stream of its own by name."""
 
     seeds: Sequence[int]
 
@@ -149,7 +148,7 @@ class ManyNumbers:
 def draw_many(
     seeds: Sequence[int], name: str, distribution: str, shape: Shape, bounds: tuple[float, float] = (-1.0, 1.0)
 ) -> Array:
-    """Return what `arrays.draw` returns for each seed, one above the other."""
+    """Stack what `arrays.draw` returns for each seed."""
     if not all(0 <= seed < WORD for seed in seeds):
         return np.stack([draw(seed, name, distribution, shape, bounds) for seed in seeds])
     generators = (Generator(PCG64(Hashed(state))) for state in states(seeds, name))  # type: ignore[arg-type]
@@ -161,35 +160,33 @@ def states(seeds: Sequence[int], name: str) -> Array:
     whose = np.array(seeds, np.uint32)
     words = [whose, *(np.full_like(whose, byte) for byte in name.encode())]
     words += [np.zeros_like(whose)] * (POOL - len(words))
-    constants = multiplied(*ENTROPY)
-    pool = [hashed(word, constants) for word in words[:POOL]]
+    constants = powers_of(*ENTROPY)
+    pool = [hash_step(word, constants) for word in words[:POOL]]
     for source in range(POOL):
         for target in range(POOL):
             if source != target:
-                pool[target] = mixed(pool[target], hashed(pool[source], constants))
+                pool[target] = mix(pool[target], hash_step(pool[source], constants))
     for word in words[POOL:]:
-        pool = [mixed(target, hashed(word, constants)) for target in pool]
-    constants = multiplied(*STATE)
-    state = np.stack([hashed(pool[place % POOL], constants) for place in range(WORDS)], axis=1)
+        pool = [mix(target, hash_step(word, constants)) for target in pool]
+    constants = powers_of(*STATE)
+    state = np.stack([hash_step(pool[place % POOL], constants) for place in range(WORDS)], axis=1)
     return np.ascontiguousarray(state.astype("<u4")).view("<u8").astype(np.uint64)
 
 
-def multiplied(constant: int, factor: int) -> Iterator[tuple[np.uint32, np.uint32]]:
-    """Yield a constant with its next, which is it times a factor in 32 bits, then that one with its own, and so on."""
+def powers_of(constant: int, factor: int) -> Iterator[tuple[np.uint32, np.uint32]]:
+    """Yield consecutive pairs of a constant multiplied by a factor again and again, in 32 bits."""
     while True:
         following = constant * factor % WORD
         yield np.uint32(constant), np.uint32(following)
         constant = following
 
 
-def hashed(words: Array, constants: Iterator[tuple[np.uint32, np.uint32]]) -> Array:
-    """Return words after one step of the hash."""
+def hash_step(words: Array, constants: Iterator[tuple[np.uint32, np.uint32]]) -> Array:
     constant, following = next(constants)
     words = (words ^ constant) * following
     return np.asarray(words ^ (words >> HALF))
 
 
-def mixed(one: Array, other: Array) -> Array:
-    """Return two words mixed into one."""
+def mix(one: Array, other: Array) -> Array:
     mixture = np.asarray(one * LEFT - other * RIGHT, np.uint32)
     return np.asarray(mixture ^ (mixture >> HALF))

@@ -1,8 +1,8 @@
-"""What runs in a process of its own: a text is cut into tokens by a checkpoint's tokenizer.json.
+"""Code that runs in a subprocess: a checkpoint's tokenizer.json splits a text into tokens.
 
-The package `tokenizers` is compiled, and files can make it panic, abort its process, or search for ever; so the process
-of the run only names `encode` here, and imports nothing of it. The process is started before the checkpoint is opened,
-and what is slow to load is loaded meanwhile.
+The package `tokenizers` is compiled, and files can make it panic, abort its process, or never return; so the main
+process only names `encode` here, and imports nothing of it. The subprocess is started before the checkpoint is opened,
+and loads slow imports meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 try:
     from tokenizers import Tokenizer
 except ImportError:
-    Tokenizer = None  # type: ignore[assignment,misc] # it is said when a text is to be cut
+    Tokenizer = None  # type: ignore[assignment,misc] # reported when a text is encoded
 
 MOST_BYTES = 512 * 2**20
 MOST_MEMORY = 4 * 2**30
@@ -28,12 +28,12 @@ LEADING = ("\u0120", "\u2581")
 
 
 def encode(said: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, list[Any]]:
-    """Return the `ids` of the `text`, with the marks that the model puts around it, and a name for each in `tokens`.
+    """Return the `ids` of the `text`, with the model's special tokens, and a name for each in `tokens`.
 
-    The space before a word is shown as `_`; nothing is cut off or filled up. `path` names the file.
+    The space before a word is shown as `_`; there is no truncation or padding. `path` names the file.
 
     Raises:
-        UserError: no package that reads it, or a file that cannot be read.
+        UserError: the package is missing, or the file cannot be read.
     """
     if Tokenizer is None:
         raise UserError(
@@ -51,9 +51,8 @@ def encode(said: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, li
     except Exception as error:  # as above
         how = brief(f"{type(error).__name__}: {first_line(error)}")
         raise UserError(f"{said['key']} cannot be used ({how})") from error
-    return {"ids": list(encoding.ids), "tokens": list(map(readable, encoding.tokens))}
+    return {"ids": list(encoding.ids), "tokens": list(map(show_space, encoding.tokens))}
 
 
-def readable(token: str) -> str:
-    """Return a token with `_` for the space before it."""
+def show_space(token: str) -> str:
     return f"_{token[1:]}" if token.startswith(LEADING) else token

@@ -1,8 +1,8 @@
-"""Files of arrays: alike formats to a file, each read as numbers alone, so that nothing in one can run code.
+"""Files of arrays: similar formats share a module, and all are read as numbers alone, so that none can run code.
 
-A format is found by its suffix. `look` says what a file holds; numbers are read when they are asked for, and a header
-that lies, a file that is cut off, or one that is no regular file is one line. Pickles, which may run code that
-somebody else wrote, are never opened.
+The suffix selects the format. `look` lists what a file holds; numbers are read on demand, and a lying header, a
+truncated file or one that is not regular is an error of one line. Pickles, which may run foreign code, are never
+opened.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ FORMATS: dict[str, Format] = registry.members(__name__, Format, without=("format
 """How a file is read, by its suffix."""
 
 LONGEST = 150
-"""Characters of a path that a line has room for."""
+"""The most characters of a path in an error."""
 
 PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"\x80\x8a")
-"""How what `torch.save` and `pickle.dump` write begins: a zip archive, or the mark of a protocol."""
+"""The first bytes that `torch.save` and `pickle.dump` write: a zip archive, or a protocol number."""
 
 CONVERT = (
     'convert it, in its folder: python -c "import torch,safetensors.torch as s;s.save_file({{k:v.contiguous().clone() '
     "for k,v in torch.load('{name}','cpu',weights_only=True).items()}},'{stem}.safetensors')\""
 )
-"""What turns the pickle of a layer into safetensors; `weights_only` lets PyTorch refuse what is no array."""
+"""Converts the pickle of a layer to safetensors; `weights_only` makes PyTorch refuse anything but arrays."""
 
 
 def look(file: str, key: str) -> Held:
-    """Return what a file holds; `key` is the setting that named it, such as `embeddings.file`.
+    """List what a file holds; `key` is the setting that named it, such as `embeddings.file`.
 
     Raises:
-        UserError: no such file, no regular one, a suffix or contents that are no format, or a pickle.
+        UserError: the file is missing or not regular, its suffix or contents are no known format, or it is a pickle.
     """
     return look_at(Path(file), name_file(key, file))
 
 
 def name_file(key: str, file: str) -> str:
-    """Write a file and the setting that named it, as errors about it begin."""
+    """Return the beginning of errors about a file: the setting and the file."""
     return f"{key}={brief(file, LONGEST)}"
 
 
 def look_at(path: Path, said: str) -> Held:
-    """Return what a file holds; errors begin with `said`."""
+    """List what a file holds; errors begin with `said`."""
     try:
         if not path.is_file():
             raise ValueError("it is no file" if path.exists() else "No such file or directory")
@@ -61,12 +61,12 @@ def look_at(path: Path, said: str) -> Held:
         return FORMATS[suffix].look(path, said)
     except UserError:
         raise
-    except Exception as error:  # whatever a file holds, it is a line about that file
+    except Exception as error:  # whatever a file holds, the error is one line
         raise unreadable(said, error) from error
 
 
 def is_pickle(path: Path) -> bool:
-    """Say whether a file that is there is named like a pickle and begins like one."""
+    """Say whether an existing file has the suffix and the first bytes of a pickle."""
     if path.suffix.lower() not in PICKLES:
         return False
     with machine.opened(path) as file:
@@ -74,7 +74,7 @@ def is_pickle(path: Path) -> bool:
 
 
 def pickle_error(path: Path, said: str) -> UserError:
-    """Return the error that says how a pickle becomes a file that runs nothing."""
+    """Return an error that says how to convert a pickle into a file that cannot run code."""
     stem = "model" if path.name == "pytorch_model.bin" else path.stem
     torch = path.suffix.lower() in (".bin", ".pt", ".pth", ".ckpt")
     how = CONVERT.format(name=path.name, stem=stem) if torch else "save its arrays with numpy.savez"
@@ -82,15 +82,14 @@ def pickle_error(path: Path, said: str) -> UserError:
 
 
 def unreadable(said: str, error: Exception) -> UserError:
-    """Return the line that says why a file cannot be read."""
     return UserError(f"{said}: cannot be read ({reason(error)})")
 
 
 def numbers(entry: Entry, said: str) -> Array:
-    """Return the numbers of an array as float64; `said` names its file and itself.
+    """Return an array as float64; `said` names its file and itself.
 
     Raises:
-        UserError: what are no real and finite numbers, none at all, or bytes that are not there.
+        UserError: the array is not of real and finite numbers, is empty, or its bytes are missing.
     """
     try:
         array = entry.read(...)

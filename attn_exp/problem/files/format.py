@@ -1,4 +1,4 @@
-"""What a format of files is: a way to see which arrays a file holds, before any number of it is read."""
+"""What a file format is: a way to list the arrays of a file before reading any of their numbers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MOST_BYTES = 2**31
 """The largest array that is read."""
 
 MOST_TEXT = 256 * 2**20
-"""The largest file of text that is read."""
+"""The largest text file that is read."""
 
 TOKENS = ("tokens", "words", "names", "labels")
-"""Names under which the tokens of a file of several arrays lie."""
+"""The possible names of the tokens in a file of several arrays."""
 
 
 class Entry(NamedTuple):
-    """One array of a file: its shape, the type of its numbers in words, and how to read it.
+    """One array of a file: its shape, the name of its dtype, and how to read it.
 
     `read` takes an index, as an array does: `...` reads all of it, `[2, 0]` two of its rows.
     """
@@ -32,14 +32,14 @@ class Entry(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a file holds: arrays by their names, `""` where one has none, and the names of tokens beside them."""
+    """The contents of a file: arrays by name, `""` for one without, and the names of tokens beside them."""
 
     arrays: Mapping[str, Entry]
     tokens: tuple[str, ...] | None = None
 
 
 def no_array(reason: str) -> Entry:
-    """Return what stands in a file where an array should; asking for its numbers says why it is none."""
+    """Return an entry for something that is no array; reading it raises the reason."""
 
     def refuse(index: Any) -> Array:
         raise ValueError(reason)
@@ -48,25 +48,24 @@ def no_array(reason: str) -> Entry:
 
 
 def size_of(file: IO[bytes]) -> int:
-    """Return how many bytes a file has, and go back to its beginning."""
     size = file.seek(0, 2)
     file.seek(0)
     return size
 
 
 def read_text(path: Path) -> str:
-    """Return a file of text, UTF-8 or UTF-16, without the mark that some programs begin one with."""
+    """Read a UTF-8 or UTF-16 text file, without its byte order mark."""
     return machine.decoded(machine.read(path, MOST_TEXT)).removeprefix("\ufeff")
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format of files; a file of this folder that is named as its suffix holds one, as `FORMAT`.
+    """A file format; a file of this folder named after the suffix holds one, as `FORMAT`.
 
-    Where a file holds several, they stand by their suffixes in `FORMATS`.
+    If a file holds several, they are in `FORMATS` by suffix.
 
-    - `look`: returns what a file holds, and reads no more of it than that takes. It is given the file, and the setting
-      that named it, with which errors begin. Any other error, such as a ValueError, becomes one line about the file.
+    - `look`: lists the contents of a file, and reads no more than that takes. It gets the file, and the setting that
+    named it, with which errors begin. Any other error, such as a ValueError, becomes one line about the file.
     """
 
     look: Callable[[Path, str], Held]

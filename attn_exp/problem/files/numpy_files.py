@@ -1,7 +1,7 @@
-"""NumPy files, .npy, and archives of them by name, .npz: what each header claims is held against the bytes behind it.
+"""NumPy files, .npy, and archives of them by name, .npz: each header is checked against the bytes that follow it.
 
-`np.load` stays out: it first asks for all the memory that a lying header claims, and leaves bytes over without a word.
-Objects in a file, which could run code, are never loaded.
+`np.load` is not used: it allocates whatever memory a lying header claims, and silently ignores surplus bytes. Objects
+in a file, which could run code, are never loaded.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from attn_exp.problem.files.format import MOST_BYTES, TOKENS, Entry, Format, Hel
 
 READERS = {(1, 0): numpy_format.read_array_header_1_0, (2, 0): numpy_format.read_array_header_2_0}
 LOOSE, TIGHTEST = 2**28, 50
-"""An array of more bytes must not unpack to more than so many times what its archive takes on disk."""
+"""An array of more bytes must not unpack to more than this many times the size of its archive."""
 
 
 class Header(NamedTuple):
-    """What a NumPy file says of its array, and how many bytes of numbers follow."""
+    """The header of a NumPy file, and how many bytes of numbers follow."""
 
     shape: tuple[int, ...]
     columns_first: bool
@@ -38,7 +38,7 @@ class Header(NamedTuple):
 
 
 def read_header(stream: IO[bytes], size: int) -> Header:
-    """Read the header of an array in a stream of so many bytes.
+    """Read the header of an array in a stream of `size` bytes.
 
     Raises:
         ValueError: no NumPy file, objects, or a header that does not fit the bytes that follow.
@@ -61,7 +61,6 @@ def read_header(stream: IO[bytes], size: int) -> Header:
 
 
 def read_array(stream: IO[bytes], size: int) -> Array:
-    """Read the array of a stream of so many bytes."""
     head = read_header(stream, size)
     data = bytearray(head.length)
     done = stream.readinto(data)  # type: ignore[attr-defined] # files and members of an archive have it
@@ -70,19 +69,18 @@ def read_array(stream: IO[bytes], size: int) -> Array:
     return np.frombuffer(data, head.dtype).reshape(head.shape, order="F" if head.columns_first else "C")
 
 
-def look_at_one(path: Path, said: str) -> Held:
-    """Return the one array of the file; it has no name."""
+def look_at_npy(path: Path, said: str) -> Held:
     with machine.opened(path) as file:
         head = read_header(file, size_of(file))
     return Held({"": Entry(head.shape, str(head.dtype), lambda index: read_npy(path)[index])})
 
 
 def read_npy(path: Path) -> Array:
-    """Return the array of a .npy file; it may hold other things than numbers, but no objects.
+    """Read a .npy file; its array may be of any plain type, not only numbers.
 
     Raises:
-        OSError: no such file, or something else than a regular one.
-        ValueError: no NumPy file, or one that lies.
+        OSError: the file is missing or not regular.
+        ValueError: it is no NumPy file, or its header lies.
     """
     with machine.opened(path) as file:
         return read_array(file, size_of(file))
@@ -90,7 +88,7 @@ def read_npy(path: Path) -> Array:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
-    """Open an archive, and give its members by name; whatever the reader of ZIP stumbles over is a ValueError."""
+    """Open an archive and yield its members by name; every error of the ZIP reader becomes a ValueError."""
     try:
         with machine.opened(path) as file, zipfile.ZipFile(file) as archive:
             members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
@@ -102,7 +100,7 @@ def open_archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfil
 
 
 def look_into_archive(path: Path, said: str) -> Held:
-    """Return the arrays of an archive, from their headers alone; texts under the name of tokens are tokens."""
+    """List the arrays of an archive from their headers; strings under a token name are the tokens."""
     with open_archive(path) as (archive, members):
         entries = {name: find_array(path, archive, name, member) for name, member in members.items()}
     named = next((name for name in TOKENS if name in entries and "U" in entries[name].dtype), None)
@@ -111,7 +109,7 @@ def look_into_archive(path: Path, said: str) -> Held:
 
 
 def find_array(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> Entry:
-    """Return one array of an archive; where its header cannot be read, asking for its numbers says why.
+    """Return one array of an archive; if its header cannot be read, reading its numbers says why.
 
     Raises:
         ValueError: it would unpack to far more bytes than the archive has.
@@ -128,17 +126,16 @@ def find_array(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.
 
 
 def read_from_archive(path: Path, name: str, index: Any) -> Array:
-    """Read one array of an archive."""
     with open_archive(path) as (archive, members), archive.open(members[name]) as stream:
         return np.asarray(read_array(stream, members[name].file_size)[index])
 
 
 def load_archive(path: Path) -> dict[str, Array]:
-    """Return all arrays of an archive that is not compressed, as `numpy.savez` writes it.
+    """Read all arrays of an uncompressed archive, as `numpy.savez` writes it.
 
     Raises:
-        OSError: no such file, or something else than a regular one.
-        ValueError: another archive, an array that is none, or members that are larger together than the file.
+        OSError: the file is missing or not regular.
+        ValueError: another kind of archive, an unreadable array, or members that together exceed the file.
     """
     arrays: dict[str, Array] = {}
     with open_archive(path) as (archive, members):
@@ -150,4 +147,4 @@ def load_archive(path: Path) -> dict[str, Array]:
     return arrays
 
 
-FORMATS = {"npy": Format(look_at_one), "npz": Format(look_into_archive)}
+FORMATS = {"npy": Format(look_at_npy), "npz": Format(look_into_archive)}

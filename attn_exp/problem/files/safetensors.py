@@ -1,7 +1,7 @@
-"""Safetensors files: a header of names, types, shapes and places, then the numbers, which stay on disk until asked for.
+"""Safetensors files: a header of names, types, shapes and offsets, then the numbers, which stay on disk until read.
 
-The package `safetensors` stays out: it cannot read bfloat16 as NumPy arrays, and takes a header that names a tensor
-twice. A model of several files comes with `model.safetensors.index.json`, which says in which file each tensor lies.
+The package `safetensors` is not used: it cannot read bfloat16 as NumPy arrays, and accepts a header that names a tensor
+twice. A model of several files comes with `model.safetensors.index.json`, which maps each tensor to its file.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "|b1", "U8": "|u1", "I8": "|i1",
     "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8",
 }  # fmt: skip
-"""How NumPy reads each type of number; it has no bfloat16, whose halves of a float32 are read as whole numbers."""
+"""The NumPy dtype of each type; bfloat16, which it lacks, is read as integers, the upper half of a float32."""
 
 
 def look(path: Path, said: str) -> Held:
-    """Return the arrays of a file, or of all the files that an index names; a number is read when it is asked for."""
+    """List the arrays of a file, or of all the files that an index names; numbers are read on demand."""
     if not path.name.endswith(INDEX):
         return Held(read_entries(path))
     places = read_index(path)
@@ -47,11 +47,11 @@ def look(path: Path, said: str) -> Held:
 
 
 def read_index(path: Path) -> dict[str, str]:
-    """Return the name of the file, beside this index, in which each array lies.
+    """Return the file of each array, beside this index.
 
     Raises:
-        OSError: no such file, or something else than a regular one.
-        ValueError: no index, or a file that would lie elsewhere.
+        OSError: the file is missing or not regular.
+        ValueError: it is no index, or names a file elsewhere.
     """
     about = machine.read_json(path, MOST_HEADER, once=True)
     places = about.get("weight_map") if isinstance(about, dict) else None
@@ -64,11 +64,11 @@ def read_index(path: Path) -> dict[str, str]:
 
 
 def read_entries(path: Path) -> dict[str, Entry]:
-    """Return the tensors of one file, whose numbers follow each other without holes to its end.
+    """List the tensors of one file, which must be contiguous up to its end.
 
     Raises:
-        OSError: no such file, or something else than a regular one.
-        ValueError: a header that is cut off, or that does not fit the file.
+        OSError: the file is missing or not regular.
+        ValueError: its header is truncated, or does not fit the file.
     """
     with machine.opened(path) as file:
         size = size_of(file)
@@ -94,7 +94,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
 
 
 def read_description(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
-    """Return the type and shape of a tensor, and from which byte to which it lies."""
+    """Return the type, the shape, and the first and last offset of a tensor."""
     match entry:
         case {"dtype": str(kind), "shape": [*shape], "data_offsets": [start, stop], **rest} if (
             kind in TYPES and not rest
@@ -106,19 +106,17 @@ def read_description(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, 
 
 
 def nbytes(kind: str, shape: tuple[int, ...]) -> int:
-    """Return how many bytes numbers of that type and shape take."""
     return math.prod(shape) * np.dtype(TYPES[kind]).itemsize
 
 
 def place(path: Path, kind: str, shape: tuple[int, ...], start: int) -> Entry:
-    """Return the array that lies in a file from that byte on."""
     return Entry(shape, kind, partial(read_numbers, path, kind, shape, start))
 
 
 def read_numbers(path: Path, kind: str, shape: tuple[int, ...], start: int, index: Any) -> Array:
-    """Return the numbers of a tensor as they lie on disk, read-only, or those at an index of it.
+    """Memory-map a tensor, read-only, or read an index of it.
 
-    bfloat16, which NumPy lacks, becomes float32, and nothing else is copied: `x = (u16 << 16)` as the bits of a float.
+    bfloat16, which NumPy lacks, is copied to float32: `x = (u16 << 16)` as the bits of a float.
     """
     dtype = np.dtype(TYPES[kind])
     if 0 in shape:  # nothing can be mapped

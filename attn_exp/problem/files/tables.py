@@ -1,12 +1,12 @@
-"""Files of text: JSON, and tables as spreadsheets, pandas, NumPy and makers of word vectors write them.
+"""Text files: JSON, and tables as written by spreadsheets, pandas, NumPy and word vector tools.
 
-Cells are apart by commas, semicolons, tabs or blanks, whichever makes lines of one length of which most cells are
-numbers. Spreadsheets of half of Europe write `1,5;2,5`: where commas do not part cells, one in a number is its point.
-What only looks like a number, such as `1/2`, `50%`, `0x10` or `1 000`, is none, and is never taken for a name. The
-first column may hold the names of tokens, the first line those of columns.
+Cells are separated by commas, semicolons, tabs or blanks, whichever gives lines of equal length with mostly numeric
+cells. Many European spreadsheets write `1,5;2,5`: if commas do not separate cells, a comma in a number is its decimal
+point. Anything that only looks like a number, such as `1/2`, `50%`, `0x10` or `1 000`, is neither a number nor a name.
+The first column may hold token names, the first line column names.
 
-pandas stays out: loading it takes as long as a whole run, and what is no number becomes a text there, without a word
-about its row and column.
+pandas is not used: importing it takes as long as a whole run, and it silently turns invalid numbers into strings,
+without their row and column.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ MINUS = re.compile('(?<![^\\s,;"])[\u2212\u2013](?=[\\d.,i])')
 """A typographic minus, or a dash as word processors write it, where a number begins."""
 
 NO_NAME = frozenset({"null", "none", "na", "n/a", "nan", "inf", "-inf", "infinity"})
-"""Words that stand in the place of a number, and name no column."""
+"""Words that stand for a missing number, and name no column."""
 
 COMMA, SEMICOLON, TAB, BLANK = ",", ";", "\t", " "
 SAMPLE = 50
-"""Lines that tell how the cells are apart."""
+"""The number of lines from which the separator is guessed."""
 
 
 def look(path: Path, said: str, marks: Sequence[str]) -> Held:
-    """Return the one array of a table, and the names in its first column where those are no numbers.
+    """Read the one array of a table, and the names in its first column if they are no numbers.
 
-    `marks` are what may part its cells. In a text, as `np.savetxt` writes it, # is a remark.
+    `marks` are the possible separators. In a text with blanks, as `np.savetxt` writes it, # starts a comment.
     """
     text = read_text(path)
     rows = rows_of(re.sub("^# .*$", "", text, flags=re.MULTILINE) if BLANK in marks else text, marks, MOST_TEXT)
     if COMMA in marks and rows and len(rows[0]) == 1 and len(rows[0][0].split()) > 1:
         raise UserError(f"{said}: its first line has no comma, {brief(rows[0][0], 40)!r}; put one after each number")
-    return table(rows, said)
+    return read_table(rows, said)
 
 
-def table(rows: Sequence[Sequence[str]], said: str) -> Held:
-    """Return the numbers of a table, and the names in its first column where those are no numbers.
+def read_table(rows: Sequence[Sequence[str]], said: str) -> Held:
+    """Return the numbers of a table, and the names in its first column if they are no numbers.
 
-    As word2vec writes it, a first line may also hold the number of words and that of their numbers.
+    As in word2vec files, the first line may hold the numbers of words and of dimensions.
     """
     indexed = False
     if len(rows) > 1:
@@ -69,38 +69,37 @@ def table(rows: Sequence[Sequence[str]], said: str) -> Held:
             raise UserError(f"{said}: line 1, column 1 is empty beside numbers; name the row, or all columns")
     named = bool(rows) and (indexed or are_words([row[0] for row in rows]))
     cells = [[float(cell) if is_number(cell) else cell for cell in row[named:]] for row in rows]
-    shape = (len(cells), len(cells[0])) if cells and cells[0] else ()  # reading says what is wrong with an empty one
+    shape = (len(cells), len(cells[0])) if cells and cells[0] else ()  # reading an empty one raises the error
     entry = Entry(shape, "float64", lambda index: array(cells, said)[index])
     return Held({"": entry}, tuple(row[0] for row in rows) if named else None)
 
 
 def are_words(column: Sequence[str]) -> bool:
-    """Say whether a first column holds words: half of it or more, and not only signs beside numbers.
+    """Say whether a first column holds words: at least half of it, and not only symbols beside numbers.
 
-    What has a digit and is no name, such as 50% above 1, is a number that cannot be read, and no word.
+    A cell with a digit that is no name, such as 50% above 1, is an unreadable number and not a word.
     """
     numbers = [is_number(cell) or (has_digit(cell) and not is_name(cell)) for cell in column]
     return 2 * sum(numbers) <= len(column) and (not any(numbers) or any(map(is_name, column)))
 
 
 def rows_of(text: str, marks: Sequence[str], most: int = machine.MOST_BYTES) -> Rows:
-    """Return the cells of each line that has any, stripped; numbers are written as Python reads them.
+    """Return the stripped cells of each nonempty line; numbers are written as Python reads them.
 
-    `marks` are what may part cells, the likeliest first.
+    `marks` are the possible separators, the likeliest first.
 
     Raises:
         ValueError: no table, one that takes too much memory, or numbers with a decimal point beside some with a comma.
     """
     text = MINUS.sub("-", text)
     sample = "\n".join([line for line in text[: 4000 * SAMPLE].splitlines() if line.strip()][:SAMPLE])
-    mark = max(marks, key=lambda mark: fitness(cut(sample, mark, most), mark))
-    rows = cut(text, mark, most)
+    mark = max(marks, key=lambda mark: rate_separator(split_cells(sample, mark, most), mark))
+    rows = split_cells(text, mark, most)
     width = max((place for row in rows for place, cell in enumerate(row, 1) if cell), default=0)
     return replace_commas([row[:width] for row in rows if any(row)], mark)
 
 
-def cut(text: str, mark: str, most: int) -> Rows:
-    """Return the cells of each line."""
+def split_cells(text: str, mark: str, most: int) -> Rows:
     if mark in (COMMA, SEMICOLON):
         return [[cell.strip() for cell in row] for row in machine.parse_csv(text, mark, most, no_blanks=True)]
     lines = [line for line in re.split("\r\n|\r|\n", text) if line.strip()]
@@ -109,8 +108,8 @@ def cut(text: str, mark: str, most: int) -> Rows:
     return [[re.sub('^"(.*)"$', r"\1", cell.strip()) for cell in line.split(TAB)] for line in lines]
 
 
-def fitness(rows: Rows, mark: str) -> tuple[bool, float, int]:
-    """Return how well cells that are apart by this mark make a table: the more, the better."""
+def rate_separator(rows: Rows, mark: str) -> tuple[bool, float, int]:
+    """Rate a separator by how well its cells make a table; higher is better."""
     widths = {len(row) for row in rows}
     cells = [cell for row in rows for cell in row]
     numbers = sum(is_number(cell) or (mark != COMMA and bool(DECIMAL_COMMA.fullmatch(cell))) for cell in cells)
@@ -118,10 +117,10 @@ def fitness(rows: Rows, mark: str) -> tuple[bool, float, int]:
 
 
 def replace_commas(rows: Rows, mark: str) -> Rows:
-    """Return numbers with a point where they have a decimal comma.
+    """Replace decimal commas by points.
 
     Raises:
-        ValueError: one has a comma and another a point, so that one of the two parts thousands; or nobody can tell.
+        ValueError: one number has a comma and another a point, so that one separates thousands; or it is ambiguous.
     """
     commas = [cell for row in rows for cell in row if DECIMAL_COMMA.fullmatch(cell)]
     if not commas:
@@ -136,32 +135,32 @@ def replace_commas(rows: Rows, mark: str) -> Rows:
 
 
 def is_number(cell: str) -> bool:
-    """Say whether a cell holds a number, NaN and infinity among them."""
+    """Say whether a cell holds a number, including NaN and infinity."""
     return bool(NUMBER.fullmatch(cell))
 
 
 def is_name(cell: str) -> bool:
-    """Say whether a cell may name a column: it holds a letter, and does not begin as a number does."""
+    """Say whether a cell may name a column: it contains a letter, and does not begin like a number."""
     begins = re.match(r"[-+\u2212\u2013.,$€£¥#(<'\"]*\d", cell.strip())
     return any(map(str.isalpha, cell)) and not begins and cell.strip().lower() not in NO_NAME
 
 
 def has_digit(cell: str) -> bool:
-    """Say whether a cell holds a digit of any writing."""
+    """Say whether a cell contains a digit of any script."""
     return any(map(str.isdigit, cell))
 
 
 def names_columns(
     first: Sequence[str], below: Sequence[Sequence[str]], said: str, is_number: Callable[[str], bool] = is_number
 ) -> bool:
-    """Say whether the first of a table's lines names its columns; `is_number` says which cells stand for numbers.
+    """Say whether the first line of a table names its columns; `is_number` says which cells are numbers.
 
-    It does where it holds names and no number; or where it begins with an empty cell above the names of rows, as
-    spreadsheets and pandas write it, and holds names or counts the columns; or where it counts three columns or more,
-    as pandas does that have no names: 0, 1, 2 above 0.5, 2.0, 1e-3, where no number below is whole.
+    It does if it holds names and no number; or if it begins with an empty cell above row names, as spreadsheets and
+    pandas write it, and holds names or counts the columns; or if it counts three or more columns, as pandas does
+    without names: 0, 1, 2 above 0.5, 2.0, 1e-3, where no number below is an integer.
 
     Raises:
-        UserError: neither names nor numbers, such as 1/2 and 1/3: which cell it is.
+        UserError: a cell is neither a name nor a number, such as 1/2.
     """
     if not below or len(first) < 2:
         return False
@@ -185,11 +184,11 @@ def names_columns(
     )
 
 
-# JSON: arrays as lists of lists, by name or one alone; tokens as a list of texts; or a vector for each word
+# JSON: arrays as lists of lists, by name or one alone; tokens as a list of strings; or a vector for each word
 
 
 def look_at_json(path: Path, said: str) -> Held:
-    """Return the arrays of the file. An object of vectors alone, `{"she": [1, 2], ...}`, is one array with tokens."""
+    """Read the arrays of the file. An object of vectors alone, `{"she": [1, 2], ...}`, is one array with tokens."""
     value = machine.read_json(path, MOST_TEXT, once=True)
     if isinstance(value, list):
         return Held({}, tuple(value)) if are_texts(value) else Held({"": array_of_lists(value)})
@@ -204,12 +203,11 @@ def look_at_json(path: Path, said: str) -> Held:
 
 
 def are_texts(value: Any) -> bool:
-    """Say whether a value is a list of texts."""
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
 def array_of_lists(value: list[Any]) -> Entry:
-    """Return nested lists as an array; where they are none, asking for its numbers says why."""
+    """Return nested lists as an array; if they are none, reading its numbers says why."""
     try:
         array = np.array(value)
     except ValueError:

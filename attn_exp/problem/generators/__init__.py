@@ -1,8 +1,7 @@
-"""The generators of libraries, a file to each: what they would draw after a seed, number by number, in NumPy alone.
+"""The random generators of libraries, one per file: the numbers they would draw after a seed, in NumPy alone.
 
-A notebook that says `torch.manual_seed(123)` has drawn numbers that nothing but its calls decides. The same calls, in
-the same order, draw the same numbers here, without that library. `_float32` holds the arithmetic of 32-bit floats
-that this takes.
+After `torch.manual_seed(123)`, the numbers of a notebook depend only on its calls. The same calls, in the same order,
+draw the same numbers here, without that library. `_float32` holds the 32-bit float arithmetic that this takes.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ GENERATORS: dict[str, Generator] = registry.members(__name__, Generator, without
 
 
 def begin(name: str, seed: int, alone: bool = False, key: str = "seed") -> Stream:
-    """Return a generator's stream as it is right after its seed, of which one array or more are drawn.
+    """Seed a generator and return its stream, from which one array (`alone`) or more are drawn.
 
-    `key` is what the user calls that seed.
+    `key` is the setting of the seed.
 
     Raises:
-        UserError: no such generator, or a seed that it does not take.
+        UserError: there is no such generator, or it does not take the seed.
     """
     if name not in GENERATORS:
         raise UserError(unknown(name, ("streams", *GENERATORS), "generator"))

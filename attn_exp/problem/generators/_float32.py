@@ -1,7 +1,7 @@
-"""Arithmetic of 32-bit floats as a processor does it, a product and a sum rounded once; and functions made of it.
+"""Arithmetic of 32-bit floats as processors do it, a product and a sum rounded once, and functions built on it.
 
-The logarithm, sine and cosine are those that PyTorch draws normal numbers with, bit for bit: Moshier's Cephes
-polynomials, fused as processors with AVX2 fuse them.
+The logarithm, sine and cosine are bit-identical to those with which PyTorch draws normal numbers: Moshier's Cephes
+polynomials, fused as on processors with AVX2.
 
 Source: Moshier, Cephes, `single/logf.c` and `single/sinf.c`; PyTorch, `aten/src/ATen/native/cpu/avx_mathfun.h`.
 """
@@ -20,14 +20,14 @@ LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
 SINE = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 COSINE = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 QUARTER = (-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)
-"""A quarter of pi in three parts, each exact times a small whole number."""
+"""A quarter of pi in three parts, each exact when multiplied by a small integer."""
 
 
 def fused(left: Any, right: Any, added: Any) -> Array:
-    """Return `left * right + added` in float32, rounded once, as a fused multiply-add does it.
+    """Return `left * right + added` in float32, rounded once, as a fused multiply-add.
 
-    The product of two 24-bit numbers is exact in float64. Their sum with a third may not be; it is then rounded to an
-    odd last bit, so that rounding it once more, to float32, gives what a single rounding would have given.
+    The product of two 24-bit numbers is exact in float64. Its sum with a third may not be; it is then rounded to an
+    odd last bit, so that rounding it again, to float32, equals a single rounding.
 
     Source: Boldo and Melquiond 2008, "Emulation of FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding
     to Odd", theorem 1.
@@ -70,8 +70,7 @@ def log(x: Array) -> Array:
 def sine_and_cosine(x: Array) -> tuple[Array, Array]:
     """Return the sine and the cosine of float32 numbers from 0 to a few turns.
 
-    The nearest even multiple of pi/4 is taken off; which multiple says which of the two polynomials serves, and its
-    sign.
+    The nearest even multiple of pi/4 is subtracted; the multiple selects the polynomial and its sign.
     """
     octant = ((x * np.float32(1.27323954473516)).astype(np.int32) + 1) & ~1
     rest = x

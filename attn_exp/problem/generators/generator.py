@@ -12,25 +12,25 @@ Shape = tuple[int, ...]
 
 
 class Start(NamedTuple):
-    """How a stream begins: its seed, and whether a single array is drawn from it."""
+    """The seed of a stream, and whether only one array is drawn from it."""
 
     seed: int
     alone: bool = False
 
 
 class Stream(Protocol):
-    """A generator at work: each call takes the next numbers, in the type in which the library draws them."""
+    """A seeded generator: each call draws the next numbers, in the dtype in which the library draws them."""
 
     def uniform(self, shape: Shape, low: float, high: float) -> Array:
-        """Return numbers from `low` up to, but without, `high`."""
+        """Draw uniform numbers in `[low, high)`."""
         ...
 
     def normal(self, shape: Shape, mean: float, spread: float) -> Array:
-        """Return normal numbers, `spread` their standard deviation."""
+        """Draw normal numbers with the standard deviation `spread`."""
         ...
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
-        """Return whole numbers from `low` up to, but without, `high`."""
+        """Draw integers in `[low, high)`."""
         ...
 
 
@@ -39,7 +39,7 @@ class Generator:
     """A library's generator; a file holds one, as `GENERATOR`, or several by their names, as `GENERATORS`.
 
     - `begin`: returns its stream right after the seed.
-    - `least`, `most`: the seeds that the library takes; None where it takes any above.
+    - `least`, `most`: the range of seeds that the library takes; None means no upper limit.
     """
 
     begin: Callable[[Start], Stream]

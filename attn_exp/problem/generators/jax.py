@@ -1,10 +1,10 @@
-"""JAX's generator: `key = jax.random.key(seed)`, then a key for each draw, come by in one of three ways.
+"""JAX's generator: `key = jax.random.key(seed)`, then a key for each draw, obtained in one of three ways.
 
-- `jax`: a key of its own for each draw, split off just before it.
+- `jax`: a new key for each draw, split off just before it.
 - `jax_key`: one key for every array: `jax.random.normal(jax.random.key(seed), shape)`, again and again.
-- `jax_split`: the keys made all at once: `k1, k2, k3 = jax.random.split(jax.random.key(seed), 3)`.
+- `jax_split`: all keys at once: `k1, k2, k3 = jax.random.split(jax.random.key(seed), 3)`.
 
-Keys, uniform and whole numbers are exact. Normal numbers go through a polynomial of the inverse error function, and
+Keys, uniform numbers and integers are exact. Normal numbers go through a polynomial of the inverse error function, and
 the compiler chooses how its steps are rounded: about one number in eighty differs, by at most 4 units in the last
 place. Keys are those of `jax_threefry_partitionable`, the default since JAX 0.5.
 
@@ -28,7 +28,7 @@ from attn_exp.problem.generators.generator import Generator, Shape, Start
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
 LEAST, MOST = -(2**63), 2**63 - 1
-"""The seeds that JAX takes."""
+"""The range of seeds that JAX takes."""
 CENTRE = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
           -0.00125372503, -0.00417768164, 0.246640727, 1.50140941)  # fmt: skip
 TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
@@ -36,7 +36,7 @@ TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.005739
 
 
 def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
-    """Return two words for each pair of words, mixed with the two words of the key."""
+    """Hash pairs of words with the two words of the key."""
     words = (key[0], key[1], key[0] ^ key[1] ^ np.uint32(PARITY))
     left, right = high + words[0], low + words[1]
     for turn in range(5):
@@ -48,21 +48,20 @@ def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
     return left, right
 
 
-def counted(key: Array, size: int) -> tuple[Array, Array]:
-    """Return two words for each of the numbers 0, 1, ..."""
+def hash_counters(key: Array, size: int) -> tuple[Array, Array]:
+    """Hash the counters 0, 1, ..."""
     numbers = np.arange(size, dtype=np.uint64)
     return threefry(key, (numbers >> np.uint64(32)).astype(np.uint32), numbers.astype(np.uint32))
 
 
-def bits(key: Array, size: int) -> Array:
-    """Return words of 32 random bits."""
-    left, right = counted(key, size)
+def random_bits(key: Array, size: int) -> Array:
+    left, right = hash_counters(key, size)
     return left ^ right
 
 
 def split(key: Array, size: int = 2) -> Array:
     """`jax.random.split(key, size)`: keys in rows."""
-    return np.stack(counted(key, size), axis=1)
+    return np.stack(hash_counters(key, size), axis=1)
 
 
 def fold_in(key: Array, number: int) -> Array:
@@ -72,12 +71,12 @@ def fold_in(key: Array, number: int) -> Array:
 
 
 def first_key(seed: int) -> Array:
-    """`jax.random.key(seed)`: 0 and the seed's low 32 bits, as JAX has it without `jax_enable_x64`."""
+    """`jax.random.key(seed)`: 0 and the low 32 bits of the seed, as in JAX without `jax_enable_x64`."""
     return np.array([0, seed & 0xFFFFFFFF], np.uint32)
 
 
 def new_keys(start: Start) -> Iterator[Array]:
-    """Yield a key for each draw, split off just before it; a single array is drawn with the first key itself."""
+    """Yield a key for each draw, split off just before it; a single array uses the first key itself."""
     key = first_key(start.seed)
     if start.alone:
         yield key
@@ -87,13 +86,11 @@ def new_keys(start: Start) -> Iterator[Array]:
 
 
 def split_keys(start: Start) -> Iterator[Array]:
-    """Yield `split(key, n)`; how large n is does not matter: the i-th key of any number is `fold_in(key, i)`."""
+    """Yield the keys of `split(key, n)`: for any n, the i-th is `fold_in(key, i)`."""
     return (fold_in(first_key(start.seed), place) for place in count())
 
 
 class Jax:
-    """Draws each array with the next of the keys."""
-
     def __init__(self, keys: Iterator[Array]) -> None:
         self.keys = keys
 
@@ -107,15 +104,15 @@ class Jax:
         return np.asarray(np.float32(mean) + np.float32(spread) * numbers)
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
-        """`jax.random.randint(key, shape, low, high)`: twice the bits, so that no number is favoured.
+        """`jax.random.randint(key, shape, low, high)`: 64 bits for each number, to reduce the bias of the modulo.
 
         Raises:
-            UserError: bounds beyond 32 bits.
+            UserError: the bounds exceed 32 bits.
         """
         if not -(2**31) <= low < high < 2**31:
             raise UserError(f"low={low} and high={high}: expected bounds of 32 bits for generator=jax")
         size, span = math.prod(shape), np.uint32(high - low)
-        higher, lower = (bits(key, size) for key in split(next(self.keys)))
+        higher, lower = (random_bits(key, size) for key in split(next(self.keys)))
         power = np.uint32(2**16) % span
         with np.errstate(over="ignore"):
             offset = (higher % span) * (power * power % span) + lower % span
@@ -123,20 +120,19 @@ class Jax:
 
 
 def uniform(key: Array, shape: Shape, low: np.float32, high: np.float32) -> Array:
-    """Return float32 from `low` to `high`: 23 bits of a word each."""
-    words = bits(key, math.prod(shape)) >> np.uint32(9) | np.uint32(0x3F800000)
+    """Return float32 in `[low, high)`, from 23 bits of a word each."""
+    words = random_bits(key, math.prod(shape)) >> np.uint32(9) | np.uint32(0x3F800000)
     numbers = fused(words.view(np.float32) - np.float32(1), high - low, low)
     return np.maximum(numbers, low).reshape(shape)
 
 
 def normal(key: Array, shape: Shape) -> Array:
-    """Return `sqrt(2) erfinv(u)` of u from above -1 to 1."""
+    """Return `sqrt(2) erfinv(u)` for u in (-1, 1)."""
     lowest = np.nextafter(np.float32(-1), np.float32(0))
     return np.asarray(np.float32(math.sqrt(2)) * inverse_error_function(uniform(key, shape, lowest, np.float32(1))))
 
 
 def inverse_error_function(x: Array) -> Array:
-    """Return the number whose error function is x, for float32 between -1 and 1."""
     w = -np.log1p(-x * x)
     centre = polynomial(w - np.float32(2.5), CENTRE)
     tail = polynomial(np.sqrt(w) - np.float32(3), TAIL)

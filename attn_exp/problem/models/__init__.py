@@ -1,9 +1,9 @@
-"""Trained models: one family to a file, whose forward pass in NumPy brings a run the true input of any layer.
+"""Trained models, one family per file: a forward pass in NumPy gives a run the true input of any layer.
 
-`applied` puts a layer in the place of every setting that is left to the model: x, the projections, heads, scale, masks
-and positions. What comes out are settings like any others, so nothing after it knows of models, and a run can be
-repeated without the checkpoint. Weights stay on disk; a layer is read when the pass comes to it, and none after the
-one that is asked for.
+`applied` fills in every setting that is left to the model from one of its layers: x, the projections, heads, scale,
+masks and positions. The result is a plain configuration, so nothing after it knows about models, and a run can be
+repeated without the checkpoint. Weights stay on disk; a layer is read when the pass reaches it, and none after the
+requested one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from attn_exp.problem.models.model import Layer
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("model",))
 WORDS = {"text": "'model.text=the cat sat'", "tokens": "model.tokens=[ids]", "patches": "model.patches=FILE.npy"}
-"""How a user says what goes into a model."""
+"""How to write each input of a model."""
 
 
 def applied(config: Config, under_way: Pass) -> Config:
-    """Return settings in which what is left to the model is what the asked layer of it has; what the user said stays.
+    """Fill in the settings that are left to the model from the requested layer; the user's own stay.
 
     Raises:
         UserError: a checkpoint that cannot be read, or a layer, tokens or text that it does not take.
@@ -43,8 +43,8 @@ def applied(config: Config, under_way: Pass) -> Config:
     layer, tokens, title = read(config.model, under_way)
     own = {"head": layer.head, "scale": layer.scale, "bias": "b_q" in layer.arrays}
     changed: dict[str, Any] = {name: own[name] for name in PLAIN if getattr(config, name) == LEFT}
-    changed["mask"] = with_rules(config.mask, layer.mask)
-    changed["position"] = with_rules(config.position, layer.position)
+    changed["mask"] = replace_rules(config.mask, layer.mask)
+    changed["position"] = replace_rules(config.position, layer.position)
     if LEFT in config.embeddings.source:
         names = tokens if config.embeddings.tokens is None else config.embeddings.tokens
         changed["embeddings"] = Embeddings(tokens=names, vectors=layer.x, memory=config.embeddings.memory)
@@ -54,8 +54,7 @@ def applied(config: Config, under_way: Pass) -> Config:
     return replace(config, title=config.title or title, **changed)
 
 
-def with_rules(group: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a group's choices with the layer's rules where they were left to it."""
+def replace_rules(group: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
     choices: dict[str, Any] = {}
     for name, settings in group.items():
         choices |= rules if name == LEFT else {name: settings}
@@ -63,7 +62,7 @@ def with_rules(group: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, 
 
 
 def begin(settings: Model, under_way: Pass) -> None:
-    """Open the model of a run, and read what goes into it; no layer is computed yet.
+    """Open the model of a run, and read its input; no layer is computed yet.
 
     Raises:
         UserError: as `applied`.
@@ -75,7 +74,7 @@ def begin(settings: Model, under_way: Pass) -> None:
 
 
 def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]:
-    """Return the asked layer, a name for each token, and what the run is called.
+    """Return the requested layer, a name for each token, and the title of the run.
 
     Raises:
         UserError: as `applied`.
@@ -107,7 +106,7 @@ def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]
 
 
 def check_finite(layer: Layer, settings: Model) -> None:
-    """Refuse a layer that holds NaN or infinity: the file is damaged, or numbers overflowed on the way."""
+    """Refuse a layer with NaN or infinity: the file is damaged, or numbers overflowed in the forward pass."""
     for name, array in {"its input": layer.x, **layer.arrays}.items():
         if not np.isfinite(array).all():
             raise UserError(
@@ -116,21 +115,16 @@ def check_finite(layer: Layer, settings: Model) -> None:
 
 
 def find(name: str) -> contract.Model:
-    """Return the family of that name.
-
-    Raises:
-        UserError: there is none.
-    """
     if name not in NAMES:
         raise UserError(unknown(name, NAMES, "model"))
     return registry.constant(__name__, name, contract.Model)
 
 
 def opened(settings: Model, family: contract.Model) -> Checkpoint:
-    """Open the checkpoint of a run, and hold it to its family.
+    """Open the checkpoint of a run, and check it against its family.
 
     Raises:
-        UserError: it is not there, cannot be read, is of another family, or says what is not computed here.
+        UserError: it is missing, unreadable, of another family, or uses something that is not supported.
     """
     if not settings.path:
         raise UserError(f"model={settings.family} needs model.path=DIR; {checkpoints.EXPECTED}")
@@ -155,10 +149,10 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
 def read_input(
     settings: Model, family: contract.Model, checkpoint: Checkpoint, under_way: Pass
 ) -> tuple[Array, tuple[str, ...]]:
-    """Return what goes into the model, and a name for each token; a picture's are named by what it is cut into.
+    """Return the input of the model, and a name for each token; for a picture, patches get their names later.
 
     Raises:
-        UserError: nothing, too much, or something that the family does not take.
+        UserError: there is none, too much, or something that the family does not take.
     """
     names = [name for name in WORDS if getattr(settings, name) is not None]
     takes = ("patches",) if family.takes == "patches" else ("text", "tokens")
@@ -176,7 +170,7 @@ def read_input(
     child, under_way.tokenizer = under_way.tokenizer or start_tokenizer(), None
     with child:
         ids, tokens = checkpoints.encode_text(checkpoint.folder, str(settings.text), checkpoint.key, child)
-        child.kill()  # nothing is left to be done there, and its own end would be waited for
+        child.kill()  # it has nothing left to do, and waiting for its exit takes time
     stranger = next((place for place, number in enumerate(ids) if number >= count), None)
     if stranger is not None:
         said = f"{brief(tokens[stranger])} has the token id {ids[stranger]}, {knows}"
@@ -185,7 +179,7 @@ def read_input(
 
 
 def picture(path: str) -> Array:
-    """Return patches `[n m]` or pixels `[c y x]` of a .npy file."""
+    """Read patches `[n m]` or pixels `[c y x]` from a .npy file."""
     key = f"model.patches={brief(path)}"
     try:
         array = read_npy(Path(path))

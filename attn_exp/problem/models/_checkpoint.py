@@ -1,7 +1,7 @@
-"""A checkpoint on disk: config.json, and the tensors beside it, each read when it is asked for; and its tokenizer.
+"""A checkpoint on disk: config.json, the tensors beside it, each read on demand, and its tokenizer.
 
-A file of llama2.c, such as stories15M.bin, is one too: seven whole numbers, then every array as float32, one after the
-other. Source: karpathy/llama2.c, `export.py` (`legacy_export`, version 0) and `run.c`.
+A llama2.c file, such as stories15M.bin, is one too: seven integers, then every array as float32, one after the other.
+Source: karpathy/llama2.c, `export.py` (`legacy_export`, version 0) and `run.c`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ SIZES = (
     "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
     "vocab_size", "max_position_embeddings",
 )  # fmt: skip
-"""What the seven numbers are, as config.json calls them; a vocabulary below 0 has an output layer of its own."""
+"""The seven integers by their names in config.json; a negative vocabulary size means a separate output layer."""
 
 LEAST_SECONDS, BYTES_A_SECOND, LETTERS_A_SECOND = 6, 5_000_000, 100_000
-"""How long a tokenizer may take: so many seconds, and more for a large file and a long text."""
+"""The timeout of a tokenizer in seconds, extended for a large file and a long text."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What `config.json` says, and tensors by name; names are asked for without the `prefix` that all begin with.
+    """The contents of `config.json`, and tensors by name, without the common `prefix`.
 
     `key` is the setting that named it, such as `model.path=all-MiniLM-L6-v2`; errors begin with it.
     """
@@ -52,28 +52,22 @@ class Checkpoint:
     prefix: str = ""
 
     def at(self, prefix: str) -> Checkpoint:
-        """Return the part of it whose names go on with `prefix`, such as one layer."""
+        """Return the part under a longer prefix, such as one layer."""
         return replace(self, prefix=self.prefix + prefix)
 
     def has(self, name: str) -> bool:
-        """Say whether there is such a tensor."""
         return self.prefix + name in self.tensors
 
     def tensor(self, name: str) -> Entry:
-        """Return where a tensor lies.
-
-        Raises:
-            UserError: there is none of that name.
-        """
         if not self.has(name):
             raise UserError(f"{self.key}: {unknown(self.prefix + name, sorted(self.tensors), 'tensor')}")
         return self.tensors[self.prefix + name]
 
     def check(self, shapes: Iterable[tuple[str, tuple[int, ...] | None]]) -> None:
-        """Hold tensors to the shapes that they should have; None where there should be none.
+        """Check tensors against their expected shapes; None means that there should be none.
 
         Raises:
-            UserError: one is not there, holds no real numbers, has another shape, or should not be there.
+            UserError: one is missing, holds no real numbers, has another shape, or should not exist.
         """
         for name, shape in shapes:
             whole = f"{self.key}: {self.prefix}{name}"
@@ -89,7 +83,7 @@ class Checkpoint:
                 raise UserError(f"{whole} holds {tensor.dtype}; expected real numbers")
 
     def array(self, name: str, rows: Any = ...) -> Array:
-        """Return a tensor, or some rows of it, as float32, or float64 where it is that."""
+        """Read a tensor, or some of its rows, as float32, or float64 if stored so."""
         numbers = self.tensor(name).read(rows)
         return numbers if numbers.dtype == np.float64 else numbers.astype(np.float32, copy=False)
 
@@ -98,7 +92,7 @@ def open_checkpoint(path: Path, key: str) -> Checkpoint:
     """Open a folder, a safetensors file beside its config.json, or a llama2.c file; no number is read.
 
     Raises:
-        UserError: what is not there, lies, or is a pickle.
+        UserError: a file is missing, inconsistent, or a pickle.
     """
     try:
         if path.suffix == ".bin" and path.is_file() and not files.is_pickle(path):
@@ -113,7 +107,6 @@ def open_checkpoint(path: Path, key: str) -> Checkpoint:
 
 
 def read_config(folder: Path, key: str) -> dict[str, Any]:
-    """Return what config.json says."""
     try:
         said = machine.read_json(folder / CONFIG, MOST_CONFIG, once=True)
         if not isinstance(said, dict):
@@ -126,7 +119,7 @@ def read_config(folder: Path, key: str) -> dict[str, Any]:
 
 
 def read_tensors(path: Path, key: str) -> Mapping[str, Entry]:
-    """Return the tensors of a folder, or of one file in it."""
+    """List the tensors of a folder, or of one file in it."""
     if path.is_file():
         return files.look_at(path, key).arrays
     names = [name for name in (WEIGHTS, INDEX) if (path / name).exists()]
@@ -137,11 +130,11 @@ def read_tensors(path: Path, key: str) -> Mapping[str, Entry]:
 
 
 EARLIER = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-"""How earlier checkpoints, such as bert-base-uncased, end the names of a norm, and how later ones do."""
+"""The endings of norm names in earlier checkpoints, such as bert-base-uncased, and in later ones."""
 
 
 def find_prefix(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
-    """Return the checkpoint with what stands before the tensor `anchor` as its prefix, such as `bert.`.
+    """Return the checkpoint with whatever precedes the tensor `anchor` as its prefix, such as `bert.`.
 
     Raises:
         UserError: no tensor of that name, or several.
@@ -161,10 +154,10 @@ def find_prefix(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
 
 
 def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]]:
-    """Return the settings as a config.json would say them, and the tensors by the names of Llama checkpoints.
+    """Return the settings as config.json would have them, and the tensors by the names of Llama checkpoints.
 
     Raises:
-        UserError: sizes that do not go together, or a file of another length than they say.
+        UserError: inconsistent sizes, or a file of another length.
     """
     with machine.opened(path) as file:
         length = size_of(file)
@@ -177,7 +170,7 @@ def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]
         numbers = ", ".join(f"{name}={value}" for name, value in config.items())
         raise UserError(f"{key}: no llama2.c file of version 0: {numbers}")
     tensors, end = {}, HEADER.size
-    for name, shape in arrays_of_llama2c(config, apart):
+    for name, shape in list_llama2c_arrays(config, apart):
         tensors[name] = safetensors.place(path, "F32", shape, end)
         end += safetensors.nbytes("F32", shape)
     if end != length:
@@ -185,7 +178,7 @@ def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]
     return {**config, "model_type": "llama2.c"}, tensors
 
 
-def arrays_of_llama2c(config: dict[str, Any], apart: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
+def list_llama2c_arrays(config: dict[str, Any], apart: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield every array in the order of the file: each kind for all layers, then the next kind."""
     dim, hidden, layers, heads, groups, vocabulary, longest = (config[name] for name in SIZES)
     size = dim // heads
@@ -211,10 +204,10 @@ def arrays_of_llama2c(config: dict[str, Any], apart: bool) -> Iterator[tuple[str
 
 
 def encode_text(folder: Path, text: str, key: str, child: Child) -> tuple[list[int], tuple[str, ...]]:
-    """Return the ids of a text, with the marks that the model puts around it, and a name for each.
+    """Return the ids of a text, with the model's special tokens, and a name for each.
 
     Raises:
-        UserError: no tokenizer, one that cannot be read or comes to no end, or a text of no tokens.
+        UserError: the tokenizer is missing, unreadable or times out, or the text has no tokens.
     """
     path, said = folder / TOKENIZER, f"{key}: {TOKENIZER}"
     if not path.exists():

@@ -1,7 +1,7 @@
-"""What config.json may say: every field that a family reads, held to its kind once, before anything is computed.
+"""What config.json may contain: every field that a family reads, checked once, before anything is computed.
 
-A field that is missing has the default of `transformers`. A field that is not read must be known to change no number,
-or say what is computed here anyway; any other is refused, so that no field of tomorrow is passed over in silence.
+A missing field has the default of `transformers`. A field that is not read must be known to affect no number, or have
+the value that is computed here anyway; any other is refused, so that no future field is silently ignored.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from attn_exp.problem.models._checkpoint import CONFIG
 
 Config = Mapping[str, Any]
 LEAST, MOST = 1e-38, 1e38
-"""Between these lies what float32, in which models compute, can hold and divide by."""
+"""The range of numbers that float32, in which models compute, can hold and divide by."""
 
 
 class Kind(NamedTuple):
-    """What a field may hold, in words and as a test."""
+    """The values that a field may have, in words and as a test."""
 
     words: str
     fits: Callable[[Any], bool]
 
 
 class Field(NamedTuple):
-    """A field that is read: what `transformers` takes where it is missing, its kind, and its names in config.json.
+    """A field that is read: its default in `transformers`, its kind, and its names in config.json.
 
-    `names` are words; without them it is called there as it is here."""
+    `names` are separated by blanks; without them it has the same name as here.
+    """
 
     default: Any
     kind: Kind
@@ -36,17 +37,17 @@ class Field(NamedTuple):
 
 
 def is_whole(value: Any, least: int) -> bool:
-    """Say whether a value is a whole number from `least` on that a size can be."""
+    """Say whether a value is an integer of at least `least` and below 2^31."""
     return type(value) is int and least <= value < 2**31
 
 
 def is_number(value: Any, least: float = LEAST) -> bool:
-    """Say whether a value is a number from `least` on that float32 can hold."""
+    """Say whether a value is a number of at least `least` that float32 can hold."""
     return type(value) in (int, float) and least <= value < MOST
 
 
 def or_null(kind: Kind) -> Kind:
-    """Take what a kind takes, or null."""
+    """Allow null as well."""
     return Kind(f"{kind.words}, or null", lambda value: value is None or kind.fits(value))
 
 
@@ -60,17 +61,17 @@ TOKEN = Kind("a token id, or null", lambda value: value is None or is_whole(valu
 MAPPING = Kind("settings by their names, or null", lambda value: value is None or isinstance(value, dict))
 
 HARMLESS = (
-    # where it comes from, and what made it
+    # origin
     "model_type architectures _name_or_path name_or_path transformers_version _commit_hash tokenizer_class "
     "transformers.js_config sentence_transformers sbert_ce_default_activation_function unsloth_version "
     "unsloth_fixed language name model_name license author created_date finetuning_task task_specific_params "
     "prefix problem_type label2id id2label num_labels _num_labels initializer_range "
-    # how it is run, stored and trained
+    # execution, storage and training
     "_attn_implementation _attn_implementation_autoset attn_implementation return_dict use_return_dict torchscript "
     "use_bfloat16 tf_legacy_loss gradient_checkpointing output_attentions output_hidden_states output_past "
     "tie_encoder_decoder tie_weights_ tie_word_embeddings max_sequence_length model_max_length use_cache "
     "torch_dtype dtype "
-    # how it writes texts
+    # text generation
     "max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k "
     "top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size "
     "encoder_repetition_penalty bad_words_ids num_return_sequences output_scores return_dict_in_generate "
@@ -78,7 +79,7 @@ HARMLESS = (
     "suppress_tokens begin_suppress_tokens epsilon_cutoff eta_cutoff decoder_start_token_id eos_token_ids "
     "bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id mask_token_id unk_token_id "
 )
-"""Fields of any family that change no number of an attention, as words."""
+"""Fields of any family that affect no number of an attention, separated by blanks."""
 
 SAME: dict[str, tuple[Any, ...]] = {
     "add_cross_attention": (False,),
@@ -88,16 +89,16 @@ SAME: dict[str, tuple[Any, ...]] = {
     "pruned_heads": ({}, None),
     "quantization_config": (None,),
 }
-"""Fields of any family of which only these values are computed."""
+"""Fields of any family for which only these values are supported."""
 
 
 @dataclass(frozen=True)
 class Fields:
     """The fields of one kind of checkpoint.
 
-    `read`: those that its numbers depend on. `same`: those of which only the values here are computed, the first where
-    it is missing. `harmless`: words, the names of those that may say what they like. `check`: raises a `UserError`
-    where fields do not go together.
+    `read`: those that its numbers depend on. `same`: those for which only the values here are supported, the first if
+    it is missing. `harmless`: the names of those that may have any value, separated by blanks. `check`: raises a
+    `UserError` if fields contradict each other.
     """
 
     read: Mapping[str, Field]
@@ -107,18 +108,18 @@ class Fields:
 
 
 def settled(said: Config, fields: Fields) -> dict[str, Any]:
-    """Return every field that is read, with its default where config.json does not say it.
+    """Return every field that is read, with its default if config.json lacks it.
 
     Raises:
-        UserError: a field of another kind, two names of one that differ, sizes that do not go together, or a field that
-            is neither read nor known to change nothing.
+        UserError: a field of another kind, two names of one that differ, inconsistent sizes, or a field that is neither
+            read nor known to have no effect.
     """
     same, harmless = SAME | {**fields.same}, (HARMLESS + fields.harmless).split()
     found: dict[str, Any] = {name: values[0] for name, values in same.items()} | {"model_type": said["model_type"]}
     known: set[str] = set()
     for name, one in fields.read.items():
         names = one.names.split() or [name]
-        found[name] = value_of(said, names, one)
+        found[name] = find_value(said, names, one)
         known.update(names)
     for name in [name for name in said if name not in known]:
         if name in same:
@@ -133,8 +134,7 @@ def settled(said: Config, fields: Fields) -> dict[str, Any]:
     return found
 
 
-def value_of(said: Config, names: list[str], one: Field) -> Any:
-    """Return the value of a field that is read, under any of its names."""
+def find_value(said: Config, names: list[str], one: Field) -> Any:
     given = [name for name in names if name in said]
     for name in given:
         check_kind(name, said[name], one.kind)
@@ -144,20 +144,19 @@ def value_of(said: Config, names: list[str], one: Field) -> Any:
 
 
 def check_kind(name: str, value: Any, kind: Kind) -> None:
-    """Refuse a value of another kind."""
     if not kind.fits(value):
         raise UserError(f"{CONFIG} says {said_of(name, value)}; expected {kind.words}")
 
 
 def check_same(name: str, value: Any, known: tuple[Any, ...]) -> None:
-    """Refuse a value that is not computed here; true is not 1."""
+    """Refuse a value that is not supported; true is not 1."""
     if not any(type(value) is type(one) and value == one for one in known):
         choices = " or ".join(shown(one) for one in known)
         raise UserError(f"{CONFIG} says {said_of(name, value)}; only {choices} is computed here")
 
 
 def check_together(config: Config) -> None:
-    """Refuse heads that do not share the numbers of a token evenly, and a filler that is not one of the words."""
+    """Refuse a number of heads that does not divide the width, and a padding id outside the vocabulary."""
     heads, width, filler = config["num_attention_heads"], config["hidden_size"], config.get("pad_token_id")
     if width % heads and config.get("head_dim") is None:
         raise UserError(f"{CONFIG} says {heads} heads, which do not divide the {width} numbers of a token")
@@ -166,7 +165,7 @@ def check_together(config: Config) -> None:
 
 
 def said_of(name: str, value: Any) -> str:
-    """Write a field as config.json says it, in a few words."""
+    """Format a field as in config.json, abbreviated."""
     try:
         return f"{brief(name, 60)}={brief(shown(value))}"
     except RecursionError:

@@ -1,4 +1,4 @@
-"""The forward pass of every family: norms, activations, and attention by the rules of a run."""
+"""The forward pass of every family: norms, activations, and attention under the rules of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from attn_exp.rules.rules import Rules
 
 
 def shapes(config: Config, block: Block) -> Shapes:
-    """Yield every tensor of the layers, and its shape."""
     width, heads, size = config["hidden_size"], config["num_attention_heads"], head_size(config)
     inner, queries, keys = config["intermediate_size"] or 4 * width, heads * size, key_heads(config) * size
     (*sides, output), (*wide, narrow) = block.attention, block.mlp
@@ -39,25 +38,22 @@ def shapes(config: Config, block: Block) -> Shapes:
 
 
 def norm(name: str, width: int) -> Shapes:
-    """Yield the shapes of a norm of weights and biases."""
     yield f"{name}.weight", (width,)
     yield f"{name}.bias", (width,)
 
 
 def head_size(config: Config) -> int:
-    """Return how many numbers a head has."""
     said: int | None = config.get("head_dim")
     return config["hidden_size"] // config["num_attention_heads"] if said is None else said
 
 
 def key_heads(config: Config) -> int:
-    """Return how many key/value heads there are."""
     said: int | None = config.get("num_key_value_heads")
     return config["num_attention_heads"] if said is None else said
 
 
 def forward(family: Model, checkpoint: Checkpoint, given: Array) -> Iterator[Layer]:
-    """Yield the layers from the first on; what comes after one is computed when the next is asked for."""
+    """Yield the layers in order; the rest of each is computed when the next is requested."""
     config, block = checkpoint.config, family.block(checkpoint.config)
     h = family.embed(checkpoint, given)
     for number in range(config["num_hidden_layers"]):
@@ -87,13 +83,13 @@ def feed_forward(part: Checkpoint, block: Block, x: Array) -> Array:
 
 
 def matrix(part: Checkpoint, block: Block, name: str) -> tuple[Array, Array | None]:
-    """Return W `[m n]` and b `[n]` of a part; b is None where it has none."""
+    """Return W `[m n]` and b `[n]` of a part; b is None if it has none."""
     weight, bias = part.array(f"{name}.weight"), f"{name}.bias"
     return weight.T if block.stored_turned else weight, part.array(bias) if part.has(bias) else None
 
 
 def projections(part: Checkpoint, block: Block) -> dict[str, Array]:
-    """Return W and b of queries, keys, values and the output by our names; a b that one of them lacks is zero."""
+    """Return W and b of queries, keys, values and output by our names; a b that only some of them lack is zero."""
     pairs = [matrix(part, block, name) for name in block.attention]
     if len(pairs) == 2:
         (weights, biases), output = pairs
@@ -107,10 +103,10 @@ def projections(part: Checkpoint, block: Block) -> dict[str, Array]:
 
 
 def places(part: Checkpoint, name: str, numbers: Array) -> Array:
-    """Return the vector of each place `[t m]`.
+    """Return the position embedding of each token `[t m]`.
 
     Raises:
-        UserError: more tokens than the model has places for.
+        UserError: there are more tokens than the model has positions.
     """
     count, spare = part.config["max_position_embeddings"], int(numbers.max()) + 1 - len(numbers)
     if numbers.max() >= count:
@@ -119,9 +115,9 @@ def places(part: Checkpoint, name: str, numbers: Array) -> Array:
 
 
 def attend(layer: Layer) -> Array:
-    """Return what the attention of a layer gives `[t m]`: `softmax(scale q k^T) v W_o + b_o`, heads side by side.
+    """Return the output of a layer's attention `[t m]`: `softmax(scale q k^T) v W_o + b_o`, heads side by side.
 
-    It is the pipeline, a head at a time: all logits of a long text may not fit into memory.
+    It runs the pipeline one head at a time: the logits of a long text may not fit into memory at once.
     """
     size = layer.arrays["W_q"].shape[1] // layer.head
     q, k, v = (split(side, side.shape[1] // size) for side in (project(one, layer.x, layer.arrays) for one in "qkv"))
@@ -168,7 +164,7 @@ EVEN = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.
 
 
 def erf(x: Array) -> Array:
-    """Return the error function to 3e-7, as `z P(z^2) / Q(z^2)` with z held between -4 and 4.
+    """Return the error function to 3e-7, as `z P(z^2) / Q(z^2)` with z clipped to -4 and 4.
 
     Source: the coefficients of Eigen's `erf` for float32; NumPy has none.
     """
@@ -180,7 +176,7 @@ def erf(x: Array) -> Array:
 
 
 def polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
-    """Return a polynomial by Horner's rule, the highest power first."""
+    """Evaluate a polynomial by Horner's rule, the highest power first."""
     value = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         value *= x
@@ -209,7 +205,6 @@ def silu(x: Array) -> Array:
 
 
 def relu(x: Array) -> Array:
-    """Return x where it is above 0, else 0."""
     return np.maximum(x, 0)
 
 
@@ -217,4 +212,4 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": gelu, "gelu_new": gelu_tanh, "gelu_pytorch_tanh": gelu_tanh, "silu": silu, "swish": silu, "relu": relu
 }  # fmt: skip
 ACTIVATION = Kind(f"one of {', '.join(ACTIVATIONS)}", lambda value: isinstance(value, str) and value in ACTIVATIONS)
-"""How config.json names a function between two matrices."""
+"""The names of activations in config.json."""

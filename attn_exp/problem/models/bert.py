@@ -1,7 +1,6 @@
-"""BERT, and RoBERTa and DistilBERT, which name its parts otherwise: every token sees every other; norms come after.
+"""BERT, and RoBERTa and DistilBERT, which name its parts differently: bidirectional attention, post-norm.
 
-One that is a decoder sees no later token. Source: Devlin et al. 2018; Liu et al. 2019; Sanh et al. 2019; names as
-`transformers` writes them.
+A decoder has a causal mask. Source: Devlin et al. 2018; Liu et al. 2019; Sanh et al. 2019; names as in `transformers`.
 """
 
 from __future__ import annotations
@@ -35,12 +34,10 @@ DISTILBERT = Block(
 
 
 def block(config: Config) -> Block:
-    """Return what a layer is built of."""
     return DISTILBERT if config["model_type"] == "distilbert" else BERT
 
 
 def inputs(config: Config) -> Shapes:
-    """Yield the tensors of words, places and segments, and their shapes."""
     sizes = {"word": "vocab_size", "position": "max_position_embeddings", "token_type": "type_vocab_size"}
     for name, size in sizes.items():
         if config[size]:
@@ -49,12 +46,11 @@ def inputs(config: Config) -> Shapes:
 
 
 def rules(config: Config, number: int) -> dict[str, Any]:
-    """Return the mask of a layer."""
     return {"mask": {"causal": {}} if config["is_decoder"] and config["is_causal"] is not False else {}}
 
 
 def embed(checkpoint: Checkpoint, ids: Array) -> Array:
-    """Return the sum of the vectors of words, places and, where there are any, the first segment, after a norm."""
+    """Return the normalized sum of word, position and, if there are any, first segment embeddings."""
     config, part = checkpoint.config, checkpoint.at("embeddings.")
     h = part.array("word_embeddings.weight", ids)
     numbers = numbered(ids, config["pad_token_id"]) if config["model_type"] in ROBERTA else np.arange(len(ids))
@@ -65,13 +61,12 @@ def embed(checkpoint: Checkpoint, ids: Array) -> Array:
 
 
 def numbered(ids: Array, filler: int) -> Array:
-    """Return the place of each token as RoBERTa counts them: what is no filler, from one after the id of its filler."""
+    """Number tokens as RoBERTa does: all but padding, from one after the padding id."""
     seen = ids != filler
     return np.asarray(np.cumsum(seen) * seen + filler)
 
 
 def check(config: Config) -> None:
-    """Refuse what does not go together."""
     filler, count = config["pad_token_id"], config["max_position_embeddings"]
     if config["model_type"] in ROBERTA and filler >= count:
         raise UserError(f"{CONFIG} says pad_token_id={filler}, from which RoBERTa counts its {count} places")
@@ -79,8 +74,8 @@ def check(config: Config) -> None:
         raise UserError(f"{CONFIG} says is_causal=true and is_decoder=false; one that is no decoder sees all tokens")
 
 
-def of_bert(words: int, filler: Field) -> Fields:
-    """Return the fields of BERT and of those that differ from it in their words and their filler alone."""
+def bert_fields(words: int, filler: Field) -> Fields:
+    """Return the fields of BERT and of models that differ only in their vocabulary and padding."""
     return Fields(
         read={
             "vocab_size": Field(words, SIZE),
@@ -120,10 +115,10 @@ OF_DISTILBERT = Fields(
 )
 MODEL = Model(
     fields={
-        "bert": of_bert(30522, Field(0, TOKEN)),
-        "roberta": of_bert(50265, Field(1, COUNT)),
-        "xlm-roberta": of_bert(30522, Field(1, COUNT)),
-        "camembert": of_bert(30522, Field(1, COUNT)),
+        "bert": bert_fields(30522, Field(0, TOKEN)),
+        "roberta": bert_fields(50265, Field(1, COUNT)),
+        "xlm-roberta": bert_fields(30522, Field(1, COUNT)),
+        "camembert": bert_fields(30522, Field(1, COUNT)),
         "distilbert": OF_DISTILBERT,
     },
     anchor="embeddings.word_embeddings.weight",

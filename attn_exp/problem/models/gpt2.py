@@ -1,6 +1,6 @@
-"""GPT-2: no token sees a later one; norms come before; queries, keys and values lie side by side in one matrix.
+"""GPT-2: causal attention, pre-norm, and a fused matrix of queries, keys and values.
 
-Source: Radford et al. 2019; names as `transformers` writes them.
+Source: Radford et al. 2019; names as in `transformers`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,20 @@ BLOCK = Block("h.", ("attn.c_attn", "attn.c_proj"), ("ln_1", "ln_2"), ("mlp.c_fc
 
 
 def inputs(config: Config) -> Shapes:
-    """Yield the tensors of words and places, and their shapes."""
     yield "wte.weight", (config["vocab_size"], config["hidden_size"])
     yield "wpe.weight", (config["max_position_embeddings"], config["hidden_size"])
 
 
 def embed(checkpoint: Checkpoint, ids: Array) -> Array:
-    """Return the sum of the vectors of words and places."""
     return checkpoint.array("wte.weight", ids) + places(checkpoint, "wpe.weight", np.arange(len(ids)))
 
 
 def rules(config: Config, number: int) -> dict[str, Any]:
-    """Return the scale and the mask of a layer."""
     return {"scale": scale(config, number), "mask": {"causal": {}} if config["is_causal"] else {}}
 
 
 def scale(config: Config, number: int) -> bool | float:
-    """Return what scores are multiplied by; some models divide them by the number of the layer, counted from 1, too."""
+    """Return the multiplier of the scores; some models also divide them by the layer number, counted from 1."""
     divided: bool = config["scale_attn_weights"]
     if not config["scale_attn_by_inverse_layer_idx"]:
         return divided

@@ -1,6 +1,6 @@
-"""Llama, Mistral, Qwen2 and the TinyStories models of llama2.c: rotary positions, grouped heads, SwiGLU, norms before.
+"""Llama, Mistral, Qwen2 and the TinyStories models of llama2.c: rotary positions, grouped heads, SwiGLU, pre-norm.
 
-Source: Touvron et al. 2023; Jiang et al. 2023; Yang et al. 2024; names as `transformers` writes them.
+Source: Touvron et al. 2023; Jiang et al. 2023; Yang et al. 2024; names as in `transformers`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from attn_exp.problem.models.model import Block, Model, Shapes
 
 
 def block(config: Config) -> Block:
-    """Return what a layer is built of; Qwen2's output has no bias."""
+    """Return the structure of a layer; Qwen2's output has no bias."""
     bias = config["attention_bias"]
     return Block(
         "layers.",
@@ -45,19 +45,17 @@ def block(config: Config) -> Block:
 
 
 def inputs(config: Config) -> Shapes:
-    """Yield the tensor of words, and its shape."""
     yield "embed_tokens.weight", (config["vocab_size"], config["hidden_size"])
 
 
 def rules(config: Config, number: int) -> dict[str, Any]:
-    """Return the mask and the position of a layer."""
     return {"mask": mask(config, number), "position": rope(config)}
 
 
 def mask(config: Config, number: int) -> dict[str, Any]:
-    """Return the masks of a layer: causal, and a window where it has one.
+    """Return the masks of a layer: causal, and a window if it has one.
 
-    A window counts the token itself; without `causal` it reaches as far to both sides, and counts it not.
+    A causal window counts the token itself; otherwise it reaches equally far to both sides, not counting the token.
     """
     size = window(config, number)
     if not config["is_causal"]:
@@ -90,16 +88,16 @@ STRETCHED: dict[str, tuple[str, dict[str, tuple[str, Kind]]]] = {
         },
     ),
 }
-"""How config.json may stretch rotary positions: our rule, and its settings by what they are called there."""
+"""How config.json may stretch rotary positions: our rule, and its settings with their names there."""
 
 
 def rope(config: Config) -> dict[str, Any]:
-    """Return the rotary positions: their base, how they are stretched, and which numbers pair up.
+    """Return the rotary positions: their base, their stretching, and which features pair up.
 
-    What `rope_scaling` or, today, `rope_parameters` says counts before what stands beside it.
+    `rope_scaling` or, in newer files, `rope_parameters` takes precedence over the fields beside it.
 
     Raises:
-        UserError: they are stretched in a way that no rule here knows.
+        UserError: they are stretched in a way that no rule here supports.
     """
     said = config["rope_scaling"] or config["rope_parameters"] or {}
     kind = said.get("rope_type", said.get("type", "default"))
@@ -125,7 +123,6 @@ def rope(config: Config) -> dict[str, Any]:
 
 
 def check(config: Config) -> None:
-    """Refuse what does not go together."""
     heads, groups, size = config["num_attention_heads"], key_heads(config), head_size(config)
     if heads % groups:
         raise UserError(f"{CONFIG} says num_key_value_heads={groups}, which does not divide {heads} heads")
@@ -147,13 +144,13 @@ LAYERS = Kind(
     lambda value: value is None or (isinstance(value, list) and all(item in (SLIDING, FULL) for item in value)),
 )
 ROPE: dict[str, tuple[Any, ...]] = {"partial_rotary_factor": (1.0, 1, None)}
-"""What else may stand where positions are stretched, with these values alone."""
+"""Other fields of the stretching that are supported only with these values."""
 
 
-def of_llama(
+def llama_fields(
     words: int, inner: int, places: int, *, read: dict[str, Field], same: dict[str, tuple[Any, ...]] | None = None
 ) -> Fields:
-    """Return the fields of Llama, with those of a relative put in their place."""
+    """Return the fields of Llama, overridden by those of a related model."""
     fields = {
         "vocab_size": Field(words, SIZE),
         "hidden_size": Field(4096, SIZE),
@@ -182,15 +179,15 @@ def of_llama(
 
 BIASES = {"attention_bias": Field(False, SWITCH), "mlp_bias": Field(False, SWITCH)}
 NO_BIASES: dict[str, tuple[Any, ...]] = {"attention_bias": (False,), "mlp_bias": (False,)}
-LLAMA = of_llama(32000, 11008, 2048, read=BIASES)
-MISTRAL = of_llama(
+LLAMA = llama_fields(32000, 11008, 2048, read=BIASES)
+MISTRAL = llama_fields(
     32000,
     14336,
     131072,
     read={"num_key_value_heads": Field(8, SIZE), "sliding_window": Field(4096, or_null(SIZE))},
     same=NO_BIASES,
 )
-QWEN2 = of_llama(
+QWEN2 = llama_fields(
     151936,
     22016,
     32768,
@@ -203,7 +200,9 @@ QWEN2 = of_llama(
     },
     same={"attention_bias": (True,), "mlp_bias": (False,)},
 )
-LLAMA2C = of_llama(32000, 11008, 2048, read={"layer_norm_eps": Field(1e-5, EPSILON, "rms_norm_eps")}, same=NO_BIASES)
+LLAMA2C = llama_fields(
+    32000, 11008, 2048, read={"layer_norm_eps": Field(1e-5, EPSILON, "rms_norm_eps")}, same=NO_BIASES
+)
 MODEL = Model(
     fields={"llama": LLAMA, "mistral": MISTRAL, "qwen2": QWEN2, "llama2.c": LLAMA2C},
     anchor="embed_tokens.weight",

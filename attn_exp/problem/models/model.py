@@ -1,4 +1,4 @@
-"""What a family of models is: the checkpoints it reads, how their layers are built, and what goes into the first."""
+"""What a family of models is: the checkpoints it reads, how their layers are built, and the input of the first."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Shapes = Iterator[tuple[str, tuple[int, ...] | None]]
 
 @dataclass(frozen=True)
 class Layer:
-    """The attention of one layer: what goes in, its arrays, and the rules that it computes by.
+    """The attention of one layer: its input, its arrays, and its rules.
 
-    `x` `[t m]`: what W_q, W_k and W_v are multiplied with, after a norm where the layer has one before them.
-    `arrays`: W_q `[m h*d]`, W_k and W_v `[m g*d]`, W_o `[h*d m]`, and b_q, b_k, b_v, b_o where it adds biases.
-    `head`: query heads; key/value heads are as many as W_k holds.
-    `scale`, `mask`, `position`: as the settings of a run say them.
+    `x` `[t m]`: the input of W_q, W_k and W_v, after the norm if the layer has one before them.
+    `arrays`: W_q `[m h*d]`, W_k and W_v `[m g*d]`, W_o `[h*d m]`, and b_q, b_k, b_v, b_o if it adds biases.
+    `head`: query heads; W_k determines the number of key/value heads.
+    `scale`, `mask`, `position`: as in the settings of a run.
     """
 
     x: Array
@@ -32,16 +32,16 @@ class Layer:
 
 
 class Block(NamedTuple):
-    """What the parts of a layer are called, and how they are put together.
+    """The names of the parts of a layer, and how they are put together.
 
-    `at`: what stands before the number of the layer.
-    `attention`: the matrices of queries, keys, values and the output; or of the first three side by side, and the last.
-    `norms`: the norms beside attention and MLP.
-    `mlp`: a matrix whose outcome is bent, perhaps one whose outcome that is multiplied with, and the last.
+    `at`: the prefix of the layer number.
+    `attention`: the matrices of queries, keys, values and output; or a fused one of the first three, and the last.
+    `norms`: the norms of attention and MLP.
+    `mlp`: the matrix before the activation, perhaps a gate matrix, and the last.
     `biases`: whether queries, keys and values, the output, and the MLP have biases.
     `norm_first`: whether `h += part(norm(h))`, or else `h = norm(h + part(h))`.
-    `centred`: whether norms take off the mean and add a bias.
-    `stored_turned`: whether matrices lie as `nn.Linear` has them, `[outputs inputs]`.
+    `centred`: whether norms subtract the mean and add a bias.
+    `stored_turned`: whether matrices are stored as in `nn.Linear`, `[outputs inputs]`.
     """
 
     at: str
@@ -58,16 +58,15 @@ class Block(NamedTuple):
 class Model:
     """A family of models; a file holds one, as `MODEL`.
 
-    A checkpoint comes with `config` held to `fields`: every field that is read is there, of its kind, and called alike
-    in all families.
+    A checkpoint's `config` has been checked against `fields`: every field that is read is present, of its kind, and has
+    the same name in all families.
 
-    `fields`: what config.json may say, for each `model_type` that it may have.
-    `anchor`: the name of a tensor that every such checkpoint has; what stands before it there, all names begin with.
-    `inputs`: yields the tensors that `embed` reads, by their names after that prefix, and their shapes.
-    `embed`: returns the vectors `[t m]` that go into the first layer.
-    `block`: returns what a layer is built of.
-    `rules`: returns `scale`, `mask` and `position` of the layer of that number, where they are not those of `Layer`.
-    `takes`: `words`, token ids `[t]`, or `patches` of a picture `[n m]`, or its pixels `[c y x]`.
+    `fields`: what config.json may contain, for each `model_type`. `anchor`: the name of a tensor that every such
+    checkpoint has; whatever precedes it is the prefix of all names. `inputs`: yields the tensors that `embed` reads, by
+    their names after that prefix, and their shapes. `embed`: returns the vectors `[t m]` that enter the first layer.
+    `block`: returns the structure of a layer. `rules`: returns `scale`, `mask` and `position` of the layer of that
+    number, unless they are the defaults of `Layer`. `takes`: `words`, token ids `[t]`, or `patches` of a picture `[n
+    m]`, or its pixels `[c y x]`.
     """
 
     fields: Mapping[str, Fields]

@@ -1,6 +1,6 @@
-"""ViT: a picture cut into patches, each a token; every one sees every other; norms come before.
+"""ViT: a picture cut into patches, each a token; bidirectional attention, pre-norm.
 
-Source: Dosovitskiy et al. 2020; names as `transformers` writes them.
+Source: Dosovitskiy et al. 2020; names as in `transformers`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from attn_exp.problem.models.model import Block, Model, Shapes
 
 
 def block(config: Config) -> Block:
-    """Return what a layer is built of; the output of an attention always has a bias."""
+    """Return the structure of a layer; the output of attention always has a bias."""
     return Block(
         "encoder.layer.",
         ("attention.attention.query", "attention.attention.key", "attention.attention.value", "attention.output.dense"),
@@ -30,16 +30,15 @@ def block(config: Config) -> Block:
 
 
 def inputs(config: Config) -> Shapes:
-    """Yield the tensors of the class token, places and patches, and their shapes."""
     width, patch = config["hidden_size"], pair(config["patch_size"])
     yield "embeddings.cls_token", (1, 1, width)
-    yield "embeddings.position_embeddings", (1, math.prod(grid(config)) + 1, width)
+    yield "embeddings.position_embeddings", (1, math.prod(count_patches(config)) + 1, width)
     yield "embeddings.patch_embeddings.projection.weight", (width, config["num_channels"], *patch)
     yield "embeddings.patch_embeddings.projection.bias", (width,)
 
 
 def embed(checkpoint: Checkpoint, picture: Array) -> Array:
-    """Return the vectors of the class token and of the patches, each with its place added.
+    """Return the embeddings of the class token and of the patches, each with its position added.
 
     `picture` holds embedded patches `[n m]`, or pixels `[c y x]`, which are cut and projected here.
 
@@ -47,7 +46,7 @@ def embed(checkpoint: Checkpoint, picture: Array) -> Array:
         UserError: a picture of another size.
     """
     part = checkpoint.at("embeddings.")
-    width, count = part.config["hidden_size"], math.prod(grid(part.config))
+    width, count = part.config["hidden_size"], math.prod(count_patches(part.config))
     class_token = part.array("cls_token")[0]
     patches = projected(part, picture) if picture.ndim == 3 else picture.astype(class_token.dtype)
     if patches.shape != (count, width):
@@ -57,9 +56,9 @@ def embed(checkpoint: Checkpoint, picture: Array) -> Array:
 
 
 def projected(part: Checkpoint, pixels: Array) -> Array:
-    """Return `patches W + b` `[n m]` of the squares of a picture, from left to right, then down."""
+    """Return `patches W + b` `[n m]` of the squares of a picture, row by row."""
     channels = part.config["num_channels"]
-    (tall, wide), (down, across) = pair(part.config["patch_size"]), grid(part.config)
+    (tall, wide), (down, across) = pair(part.config["patch_size"]), count_patches(part.config)
     size = channels, *pair(part.config["image_size"])
     if pixels.shape != size:
         given, wanted = (" x ".join(map(str, shape)) for shape in (pixels.shape, size))
@@ -71,20 +70,19 @@ def projected(part: Checkpoint, pixels: Array) -> Array:
     return linear(cut.reshape(down * across, -1), kernel.reshape(len(kernel), -1).T, bias)
 
 
-def grid(config: Config) -> tuple[int, int]:
-    """Return how many patches a picture has down and across; what is left over at its edges is not seen."""
+def count_patches(config: Config) -> tuple[int, int]:
+    """Return the numbers of patches down and across; the remainder at the edges is cut off."""
     (high, broad), (tall, wide) = pair(config["image_size"]), pair(config["patch_size"])
     return high // tall, broad // wide
 
 
 def pair(size: Any) -> tuple[int, int]:
-    """Return height and width, which may be said by one number."""
+    """Return height and width, which may be given as one number."""
     return (size[0], size[1]) if isinstance(size, list) else (size, size)
 
 
 def check(config: Config) -> None:
-    """Refuse sizes that do not go together."""
-    if not all(grid(config)):
+    if not all(count_patches(config)):
         said = ", ".join(said_of(name, config[name]) for name in ("image_size", "patch_size"))
         raise UserError(f"{CONFIG} says {said}: no patch fits into the picture")
     if config["hidden_size"] != config["num_attention_heads"] * head_size(config):

@@ -1,6 +1,6 @@
-"""Where x comes from: one source to a file, found by its name.
+"""Where x comes from: one source per file, found by its name.
 
-`file`, `vectors` and `distribution` have settings of their own; any other source is asked for by its name under
+`file`, `vectors` and `distribution` have settings of their own; any other source is selected by its name under
 `embeddings.source`, with its settings.
 """
 
@@ -20,11 +20,11 @@ NAMES: tuple[str, ...] = registry.names(__path__, without=("source",))
 
 
 CALLED = {"text": "words"}
-"""Settings whose source has another name."""
+"""Sources whose name differs from their setting."""
 
 
 def find(key: str) -> Source:
-    """Return the source that a setting speaks to, such as `text` or `source.sines`.
+    """Return the source of a setting, such as `text` or `source.sines`.
 
     Raises:
         UserError: there is none.
@@ -38,7 +38,7 @@ def find(key: str) -> Source:
 
 
 def said(settings: Embeddings) -> dict[str, Any]:
-    """Return what is said to each source, by the key that says it; of words, the distribution is a part."""
+    """Return the settings of each source by key; with words, the distribution is one of theirs."""
     own: dict[str, Any] = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
     own["distribution"] = settings.distribution if settings.text is None else None
     return {name: value for name, value in own.items() if value is not None} | {
@@ -47,7 +47,7 @@ def said(settings: Embeddings) -> dict[str, Any]:
 
 
 def with_tokens(settings: Embeddings, path: str = INPUT) -> Embeddings:
-    """Return the settings with the names of tokens that a file holds in the place of its name."""
+    """Read the names of tokens if the settings name a file of them."""
     if not isinstance(settings.tokens, str):
         return settings
     from attn_exp.problem.from_files import tokens  # noqa: PLC0415 - most runs read no files
@@ -56,10 +56,10 @@ def with_tokens(settings: Embeddings, path: str = INPUT) -> Embeddings:
 
 
 def asked(settings: Embeddings, source: Numbers, path: str = INPUT) -> tuple[Source, Asked] | None:
-    """Return the one source that the settings ask, and the question; None where they ask none.
+    """Return the one source that the settings select, and its request; None if they select none.
 
     Raises:
-        UserError: several sources, an unknown one, settings that it does not take, or others that it needs.
+        UserError: several sources, an unknown one, settings that it does not take, or missing ones that it needs.
     """
     settings, given = with_tokens(settings, path), said(settings)
     if len(given) > 1:
@@ -79,9 +79,9 @@ def asked(settings: Embeddings, source: Numbers, path: str = INPUT) -> tuple[Sou
 
 
 def embed(settings: Embeddings, source: Numbers, path: str = INPUT) -> Vectors | None:
-    """Return x, tokens in rows, and the names that came with it; None where no source is asked.
+    """Return x, tokens in rows, and the names that came with it; None if no source is selected.
 
-    `path` is where a user wrote the settings.
+    `path` is where the user wrote the settings.
 
     Raises:
         UserError: as `asked`, and whatever the source refuses.
@@ -101,7 +101,7 @@ def embed(settings: Embeddings, source: Numbers, path: str = INPUT) -> Vectors |
 
 
 def size(settings: Embeddings) -> tuple[int, int] | None:
-    """Return how many rows and columns x will have, before it is read or drawn; None where nobody can tell."""
+    """Return the rows and columns of x before it is read or drawn; None if they are unknown."""
     asking = asked(settings, Numbers(STREAMS, 0, None))
     shape = None if asking is None else asking[0].size(asking[1])
     return shape[::-1] if shape and settings.columns else shape

@@ -7,7 +7,7 @@ from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 
 def read(asked: Asked) -> Vectors:
-    """Draw N(0, 1) with `normal`, U(-1, 1) with `uniform`, whole numbers with `integers`.
+    """Draw N(0, 1) with `normal`, U(-1, 1) with `uniform`, integers with `integers`.
 
     They come from the stream `x` of the seed, or from a generator, whose uniform numbers are U(0, 1).
     """

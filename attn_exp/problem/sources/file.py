@@ -1,4 +1,4 @@
-"""x from a file, with the names of its tokens where they lie beside it; or q, k and v, or weights and v."""
+"""x from a file, with the names of its tokens if it has them; or q, k and v, or weights and v."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from attn_exp.problem.from_files import by_start, drop_batch_axis, listed
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 BINARY = (".npy", ".npz", ".safetensors")
-"""Files that say their shapes before their numbers."""
+"""Formats with the shape in a header."""
 
 
 def read(asked: Asked) -> Vectors:
-    """Return x, or the arrays of a later start, of a file."""
+    """Return x, or the arrays of a later stage, from a file."""
     key = f"{asked.path}.file"
     held, said = files.look(asked.own, key), files.name_file(key, asked.own)
     arrays: dict[str, Array] = {}
-    for stage, name in chosen(held, asked.settings.array, said).items():
+    for stage, name in choose_arrays(held, asked.settings.array, said).items():
         place = f"{said}: {name}" if name else said
         arrays[stage] = drop_batch_axis(files.numbers(held.arrays[name], place), place)
     return Vectors(arrays.pop("x", None), held.tokens, arrays)
 
 
-def chosen(held: Held, array: str | None, said: str) -> dict[str, str]:
+def choose_arrays(held: Held, array: str | None, said: str) -> dict[str, str]:
     """Return which array of a file is x, or which are q, k and v, or weights and v.
 
     Raises:
-        UserError: none is called so, or several are.
+        UserError: none has such a name, or several have.
     """
     known = list(held.arrays)
     if array and known == [""]:
@@ -49,12 +49,12 @@ def chosen(held: Held, array: str | None, said: str) -> dict[str, str]:
 
 
 def size(asked: Asked) -> tuple[int, int] | None:
-    """Return the shape of x where it stands at the head of a file; a text tells its own only when it is read."""
+    """Return the shape of x if the header of the file has it; a text must be read first."""
     if not asked.own.lower().endswith(BINARY):
         return None
     try:
         held = files.look(asked.own, "embeddings.file")
-        shape = held.arrays[chosen(held, asked.settings.array, "")["x"]].shape
+        shape = held.arrays[choose_arrays(held, asked.settings.array, "")["x"]].shape
     except (UserError, KeyError):
         return None  # reading it says why
     shape = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape

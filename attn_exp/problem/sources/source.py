@@ -12,13 +12,13 @@ from attn_exp.config.inputs import Embeddings
 from attn_exp.problem.drawing import Numbers
 
 INPUT = "embeddings"
-"""Where a user describes x; anything below it, such as `embeddings.memory`, is another input."""
+"""The section that describes x; anything below it, such as `embeddings.memory`, is another input."""
 
 
 class Asked(NamedTuple):
-    """What a source is asked: all settings of the embeddings, what is said to it alone, the run's seed and numbers.
+    """The request to a source: all settings of the embeddings, its own settings, the run's seed and numbers.
 
-    `path` is where a user wrote them: the input itself, or its memory.
+    `path` is where the user wrote them: the input itself, or its memory.
     """
 
     settings: Embeddings
@@ -34,13 +34,13 @@ class Asked(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many tokens the settings name or count."""
+        """The number of tokens in the settings."""
         tokens = self.settings.tokens
         return tokens if isinstance(tokens, int) else len(tokens or ())
 
 
 class Vectors(NamedTuple):
-    """x `[t m]`, and the names of its tokens where they came with it; where x is None, q, k and v, or weights and v."""
+    """x `[t m]`, and the names of its tokens if it has them; if x is None, q, k and v, or weights and v."""
 
     x: Array | None
     tokens: tuple[str, ...] | None = None
@@ -48,7 +48,7 @@ class Vectors(NamedTuple):
 
 
 def counted(asked: Asked) -> tuple[int, int] | None:
-    """Return `tokens` and `d_model`, where both are set."""
+    """Return `tokens` and `d_model`, if both are set."""
     return (asked.rows, asked.settings.d_model) if asked.rows and asked.settings.d_model else None
 
 
@@ -56,12 +56,12 @@ def counted(asked: Asked) -> tuple[int, int] | None:
 class Source:
     """A way to get x; a file holds one, as `SOURCE`.
 
-    - `read`: returns x, and the names of its tokens where they came with it.
-    - `size`: how many rows and columns x will have, asked before `read`, so that what does not fit into memory is
-      refused before it is drawn; None where nobody can tell.
-    - `needs`: other settings of the embeddings that it cannot do without.
-    - `settings`: the dataclass of what is said to it alone; None takes it as it is.
-    - `turns`: whether `columns` may say that its tokens stand in columns.
+    - `read`: returns x, and the names of its tokens if it has them.
+    - `size`: the rows and columns of x, computed before `read`, so that what does not fit into memory is refused before
+      it is drawn; None if unknown.
+    - `needs`: other settings of the embeddings that it requires.
+    - `settings`: the dataclass of its own settings; None takes them as they are.
+    - `turns`: whether `columns` may say that its tokens are columns.
     """
 
     read: Callable[[Asked], Vectors]

@@ -8,12 +8,12 @@ from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 
 def read(asked: Asked) -> Vectors:
-    """Return the numbers as they are, or those of the file that is named in their place."""
+    """Return the numbers as they are, or those of the file named instead."""
     return Vectors(drawing.array_or_drawn(asked.own, f"{asked.path}.vectors", asked.numbers))
 
 
 def size(asked: Asked) -> tuple[int, int] | None:
-    """Return the shape that is drawn; numbers that are written out are in memory already."""
+    """Return the shape of a draw; numbers that are written out are in memory already."""
     return drawing.size(asked.own) if isinstance(asked.own, Draw) else None
 
 

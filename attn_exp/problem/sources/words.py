@@ -1,4 +1,4 @@
-"""A vector for each word of a text: the same word, wherever it stands and beside whatever, has the same vector."""
+"""A vector for each word of a text: the same word always has the same vector, whatever its position and context."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from attn_exp.problem.drawing import Distribution, own_source
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 MARKED = re.compile(r"\[\w+\]|<\|?/?\w+\|?>")
-"""A word of a tokenizer's own, such as [PAD] or <s>, which its brackets belong to."""
+"""A special token, such as [PAD] or <s>, whose brackets belong to it."""
 
 
 def read(asked: Asked) -> Vectors:
     """Draw the vector of each word from a stream of its own, named after it: N(0, 1), or U(-1, 1) with `uniform`.
 
-    A library's generator draws one table instead, a row for each of the words in the order of `sorted(set(words))`.
+    A library's generator draws one table instead, one row for each word in the order of `sorted(set(words))`.
 
     Raises:
-        UserError: a text without words.
+        UserError: the text has no words.
     """
     words = listed(asked.own)
     if not words:
@@ -40,28 +40,28 @@ def read(asked: Asked) -> Vectors:
 
 
 def listed(text: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a text, or those of a list as they are."""
+    """Return the words of a text, or a list as it is."""
     return tuple(split(text)) if isinstance(text, str) else tuple(text)
 
 
 def split(text: str) -> Iterator[str]:
-    """Yield the words of a text as they are written, and the marks before and after each as words of their own."""
+    """Yield the words of a text, and the punctuation before and after each as words of their own."""
     for word in unicodedata.normalize("NFC", text).split():
-        start, stop = (0, len(word)) if MARKED.fullmatch(word) else inner(word)
+        start, stop = (0, len(word)) if MARKED.fullmatch(word) else strip_punctuation(word)
         yield from word[:start]
         if start < stop:
             yield word[start:stop]
         yield from word[stop:]
 
 
-def inner(word: str) -> tuple[int, int]:
-    """Return where a word begins and ends between the marks around it."""
+def strip_punctuation(word: str) -> tuple[int, int]:
+    """Return the start and the end of a word without the punctuation around it."""
     letters = [place for place, character in enumerate(word) if not unicodedata.category(character).startswith("P")]
     return (letters[0], letters[-1] + 1) if letters else (0, 0)
 
 
 def size(asked: Asked) -> tuple[int, int] | None:
-    """Return how many words there are, and how many numbers each gets."""
+    """Return the number of words, and the width of their vectors."""
     words = list(split(asked.own)) if isinstance(asked.own, str) else asked.own
     return (len(words), asked.settings.d_model) if words and asked.settings.d_model else None
 
