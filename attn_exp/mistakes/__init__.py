@@ -26,7 +26,7 @@ def catalogue() -> dict[str, Mistake]:
     for group in registry.names(__path__, without=("mistake",)):
         for name, mistake in registry.module(__name__, group).MISTAKES.items():
             if name in known:
-                raise TypeError(f"mistake {name} stands in {known[name].group}.py and in {group}.py")
+                raise TypeError(f"mistake {name} is defined in {known[name].group}.py and in {group}.py")
             known[name] = replace(mistake, group=group)
     return known
 
@@ -42,14 +42,9 @@ def mistake(name: str) -> Mistake:
 
 
 def usable(name: str) -> Mistake:
-    """Return a mistake that a run can make.
-
-    Raises:
-        UserError: there is no such mistake, or it shows only across several calls.
-    """
     member = mistake(name)
     if not member.changes:
-        raise UserError(f"mistake={name} shows only between several calls; attn-exp check finds it in a function")
+        raise UserError(f"mistake={name} shows only across several calls; attn-exp check finds it in a function")
     return member
 
 

@@ -73,7 +73,6 @@ def combine_heads(combine: Callable[[At, Array], Array]) -> Change:
 
 
 def reduce_heads(reduce: Callable[..., Array], place: Callable[[Array, Array], Array]) -> Change:
-    """Reduce the heads to one and put that where `place` says."""
     return combine_heads(lambda at, context: place(reduce(context, axis=1, keepdims=True), context))
 
 
@@ -163,7 +162,6 @@ def use_one_head_keep_scale(recipe: Recipe) -> Recipe:
     """Use one head of full width, scaled by the size of the heads it replaces."""
 
     def add_up(score: Step, at: At, q: Array, k: Array) -> Array:
-        """Sum the scores over heads where the inputs are already split."""
         scores = score(at, q, k)
         return np.asarray(np.broadcast_to(scores.sum(axis=1, keepdims=True), scores.shape))
 

@@ -61,14 +61,12 @@ def place_first_query(offset: Callable[[At], int]) -> Change:
 
 
 def lengthen_padding(longer: int) -> Change:
-    """Move the end of padding masks by some keys."""
     return change_each(
         Padding, lambda mask: Padding(tuple(max(int(length) + longer, 0) for length in np.ravel(mask.lengths)))
     )
 
 
 def widen_window(left: int, right: int) -> Change:
-    """Widen windows by some keys on each bounded side."""
 
     def changed(mask: Window) -> Mask:
         sides = [side if side < 0 else side + wider for side, wider in ((mask.left, left), (mask.right, right))]
@@ -83,7 +81,6 @@ def widen_window(left: int, right: int) -> Change:
 
 
 def change_all_masks(wrong: Callable[[Any], Any]) -> Change:
-    """Change the combined mask, if there is any."""
     change = around("allowed", lambda allowed, at: wrong(allowed(at)))
     return lambda recipe: change(recipe) if recipe.rules.masks else recipe
 

@@ -22,7 +22,6 @@ def skip_positions(wrong: str) -> Change:
 
 
 def shift_positions(wrong: str, further: int) -> Change:
-    """Shift the positions of one side."""
 
     def place(at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
         first = at.past if at.past else at.rules.offset
@@ -35,7 +34,6 @@ def shift_positions(wrong: str, further: int) -> Change:
 
 
 def change_pairs(other: Callable[[Position], Position | None]) -> Change:
-    """Replace each position for which `other` returns one that pairs features differently."""
     return lambda recipe: replace(recipe, positions=tuple(other(position) or position for position in recipe.positions))
 
 

@@ -132,7 +132,7 @@ def test_heads_may_be_taken_for_tokens() -> None:
 
 def test_a_name_that_two_groups_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(scale.MISTAKES, "softmax_twice", scale.MISTAKES["no_scale"])
-    with pytest.raises(TypeError, match=r"softmax_twice stands in scale\.py and in softmax\.py"):
+    with pytest.raises(TypeError, match=r"softmax_twice is defined in scale\.py and in softmax\.py"):
         mistakes.catalogue.__wrapped__()
 
 
