@@ -85,7 +85,6 @@ def linear_weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, positi
 
 
 def select_head(q: Matrix, k: Matrix, heads: int, head: int, row: int) -> tuple[Vector, list[Vector]]:
-    """Return one query of one head, and the keys of its group."""
     groups = len(k[0]) * heads // len(q[0])
     return part(q[row], heads, head), [part(numbers, groups, head * groups // heads) for numbers in k]
 
@@ -142,5 +141,5 @@ def part(numbers: Vector, heads: int, head: int) -> Vector:
 def dot(left: Vector, right: Vector) -> float:
     """Return `sum_i a_i b_i`."""
     if len(left) != len(right):
-        raise ValueError(f"{len(left)} numbers and {len(right)} have no product")
+        raise ValueError(f"cannot multiply vectors of {len(left)} and {len(right)} numbers")
     return math.fsum(map(operator.mul, left, right))

@@ -59,7 +59,6 @@ class Answer(NamedTuple):
     output: Array | None
 
     def as_stack(self) -> Answer:
-        """Add a first axis of length one."""
         return Answer(self.rows, self.weights[None], None if self.output is None else self.output[None])
 
 

@@ -58,7 +58,6 @@ def ask_one_by_one(question: Question, problem: Problem, count: int) -> Answer:
 
 
 def ask(question: Question, problem: Problem, sides: Sides | None, count: int) -> Answer:
-    """Answer a question with arrays if it is plain and projected, else with the loops."""
     if sides is None or not plain(question, problem):  # the sides may come from another question
         return ask_one_by_one(question, problem, count)
     answer, last = ask_at_once(question, problem, sides), tuple(side[-1].tolist() for side in sides)
@@ -101,7 +100,6 @@ def projected(question: Question, problem: Problem) -> Sides | None:
 
 
 def marked(question: Question, x: Array) -> Array:
-    """Encode positions in vectors `[n t m]`, one problem after the other."""
     if not any(position.changes_x for position in question.positions):
         return x
     return np.array([oracle.marked(question, vectors) for vectors in x.tolist()])
@@ -118,7 +116,6 @@ def placed(question: Question, sides: Sides, past: int) -> Sides:
 
 
 def turned(side: Array, heads: int, turn: oracle.Turn, offset: int) -> Array:
-    """Encode positions in the heads of queries or keys, one problem after the other."""
     if turn is unchanged:
         return side
     return np.array([oracle.turned(vectors, heads, turn, offset) for vectors in side.tolist()])
