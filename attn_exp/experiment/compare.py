@@ -131,7 +131,6 @@ def prepared(
 
 
 def check_any(variants: Sequence[Settled]) -> None:
-    """Refuse a run in which no variant can be computed."""
     if all(variant.refused for variant in variants):
         raise UserError("; ".join(f"{variant.name}: {variant.refused}" for variant in variants))
 

@@ -133,11 +133,6 @@ TYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 def find_type(name: str) -> Any:
-    """Return the NumPy dtype of that name.
-
-    Raises:
-        UserError: there is no such dtype, or bfloat16 lacks its library.
-    """
     if name not in TYPES:
         raise UserError(unknown(name, TYPES, "dtype"))
     if name != "bfloat16":
@@ -203,7 +198,6 @@ def measure(
 
 
 def measure_one(settled: Settled, problem: Problem, share: float, before: float = 0.0) -> Timing:
-    """Time one variant for `share` seconds; one that took long before is not run again."""
     if before > ENOUGH and not settled.member.library:  # else it may have been the loading of the library
         return Timing(settled.name, before, before, 1, None)
     times: list[float] = []

@@ -46,7 +46,7 @@ SMALL, LARGE = 2**14, 2**24
 """Numbers of weights `[h t s]`: up to the first, all orders are tried; up to the second, one order. Beyond, rungs would
 take too much memory and time."""
 
-TOGETHER, TOO_LARGE = "changed together: no variant stands between", "changed together: too large to be taken apart"
+TOGETHER, TOO_LARGE = "changed together: no variant lies between", "changed together: too large to change one at a time"
 
 Choices = Mapping[str, Any]
 """The value of each setting of `PIPELINE`."""
@@ -99,7 +99,6 @@ def choices(settled: Settled, config: Config, problem: Problem) -> dict[str, Any
 
 
 def differing(one: Choices, other: Choices) -> list[str]:
-    """Return the settings in which two variants differ, in the order of the pipeline."""
     joined = all(len(side["mask"]) > 1 for side in (one, other))  # a single mask has nothing to join
     return [name for name in PIPELINE if not is_same(one[name], other[name]) and (joined or name != "mask_join")]
 
@@ -107,7 +106,6 @@ def differing(one: Choices, other: Choices) -> list[str]:
 def climb(
     config: Config, problem: Problem, rows: Mapping[str, Rung], ends: tuple[str, str]
 ) -> Iterator[tuple[Step, Rung]]:
-    """Yield the steps from one row to another, each with the rung that it leads to."""
     start, end = rows[ends[0]], rows[ends[1]]
     if len(start.chosen["mask"]) < 2:
         start = start._replace(chosen={**start.chosen, "mask_join": end.chosen["mask_join"]})
@@ -188,7 +186,6 @@ def measure_all_orders(unit: frozenset[str], others: list[frozenset[str]], at: A
 
 
 def difference(one: Rung, other: Rung) -> float:
-    """Return the largest difference of two outputs; NaN if their shapes differ."""
     left, right = answer(one.trace), answer(other.trace)
     return largest_error(left, right) if left.shape == right.shape else math.nan
 

@@ -109,7 +109,6 @@ def measure(
 
 
 def error(mine: Array, expected: oracle.Answer | None, kind: np.dtype[Any]) -> Columns:
-    """Return the errors over the queries that the reference checked, if any."""
     if expected is None:
         return {}
     rows = list(expected.rows)

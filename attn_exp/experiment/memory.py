@@ -75,7 +75,6 @@ def check(config: Config, rows: int, keys: int) -> None:
 
 
 def estimate_inputs(config: Config, size: tuple[int, int]) -> Iterator[Need]:
-    """Estimate x, its projections and the memory, for an x of this many rows and columns."""
     (rows, width), memory = size, memory_size(config, size)
     is_projected = config.projections.source != "none"
     columns = max(widths(config.projections, width).values())
@@ -94,7 +93,6 @@ def estimate_inputs(config: Config, size: tuple[int, int]) -> Iterator[Need]:
 
 
 def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
-    """Estimate the logits and weights of all variants."""
     sizes = {name: count_matrix_bytes(variant, config, rows, keys) for name, variant in config.variant.items()}
     needed = max(sizes.values(), default=0) if config.weights == "blocks" else sum(sizes.values())
     largest = max(sizes, key=lambda name: sizes[name], default="")
@@ -111,7 +109,6 @@ def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
 
 
 def count_matrix_bytes(variant: Variant, config: Config, rows: int, keys: int) -> int:
-    """Return the bytes of the matrices that a variant forms, and with `weights=full` keeps."""
     if variant.form not in forms.names() and not forms.is_own(variant.form):
         return 0  # an unknown form is refused later
     count = max(forms.form(variant.form).matrices, 1 if config.weights == "full" else 0)

@@ -48,7 +48,6 @@ class Progress:
         self.name, self.share = name, 0.0
 
     def tell(self, share: float) -> None:
-        """Update the finished share of the variant, and show it if a line is due."""
         self.share = max(self.share, share)
         if self.line.is_due():
             whole = (self.done + self.share) / self.variants
@@ -78,7 +77,6 @@ class PointProgress:
         self.show()
 
     def show(self, last: bool = False) -> None:
-        """Write the counts, the rate and the time left if a line is due, and always for the last one."""
         if not last and not self.line.is_due():
             return
         rate = self.done / max(1e-9, monotonic() - self.line.started)

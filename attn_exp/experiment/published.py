@@ -87,7 +87,6 @@ def rewritten(text: str, values: Array, digits: int | None = None) -> str:
 
 
 def most_decimals(words: list[str]) -> int:
-    """Return the most decimals of any number without an exponent."""
     return max((decimals(word) for word in words if exponent(word) is None), default=0)
 
 
@@ -139,7 +138,6 @@ def hold(
 
 
 def run_own_inputs(entry: Published, config: Config, variant: Settled) -> tuple[Settled, Problem, Trace]:
-    """Run the entry's own inputs through one head of a variant."""
     own = replace(config, embeddings=Embeddings(**entry.inputs), projections=Projections(source="none"), draws=None)
     problem = build(own)
     bind = None if variant.own is None else variant.own.bind
@@ -148,7 +146,6 @@ def run_own_inputs(entry: Published, config: Config, variant: Settled) -> tuple[
 
 
 def compare_figure(entry: Published, array: Array, radius: Array | float | None) -> Agreement:
-    """Compare one printed quantity with the computed array that it shows a part of."""
     text = " ".join(entry.printed.split())
     printed, half_units = read(text, entry.decimals)
     if not printed.size:
@@ -187,7 +184,6 @@ def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None
 
 
 def select_printed(array: Array, entry: Published) -> Array:
-    """Return the numbers of a stage that are printed, in reading order."""
     if array.ndim == 3:
         if entry.head > len(array):
             heads = f"{len(array)} heads" if len(array) > 1 else "one head"
@@ -248,6 +244,5 @@ def side_radius(entry: Published, problem: Problem, name: str, side: Array) -> A
 
 
 def describe_rounding(entry: Published, widening: float) -> str:
-    """Return the entry's note, extended by how its rounded inputs widen the tolerance."""
     inputs = " and ".join(f"{name} within {radius:g}" for name, radius in entry.rounded.items())
     return f"{entry.note} Rounding leaves {inputs}; carried through, that adds up to {widening:.2g}.".strip()

@@ -84,7 +84,6 @@ def mix_given_weights(recipe: Recipe, settled: Settled, problem: Problem, copies
 
 
 def project_output(recipe: Recipe, stages: Stages, problem: Problem) -> Array:
-    """Merge the heads, and multiply by W_o if the variant has one."""
     at = At.of_heads(recipe.rules, stages["q"], stages["k"])
     merged: Array = recipe.merge(at, stages["context"])
     weight, bias = (problem.projections.get(name) for name in ("W_o", "b_o"))
@@ -102,7 +101,7 @@ def mistaken(settled: Settled, problem: Problem) -> Trace:
         return Trace(**{name: array[0] for name, array in compute_stages(recipe, settled, problem).items()})
     except ValueError as error:
         raise UserError(
-            f"mistake={settled.mistake} does not fit the shapes of this run, so no answer comes of it"
+            f"mistake={settled.mistake} does not fit the shapes of this run, so there is no output"
         ) from error
 
 
@@ -136,7 +135,6 @@ def departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, .
 def bind_right_steps(
     recipe: Recipe, settled: Settled, problem: Problem, trace: Trace
 ) -> dict[str, Callable[[], Array]]:
-    """Return, for each stage, the right step applied to the stages before it."""
     if problem.weights is not None:
         return {"context": lambda: mix_given_weights(recipe, settled, problem)["context"]}
     given, held = given_to(settled, problem), {name: array[None] for name, array in trace.stages()}

@@ -89,12 +89,10 @@ SPOKEN = {
 
 
 def spoken(name: str) -> str:
-    """Return the name of a field as the head of a table."""
     return SPOKEN.get(name) or name.strip("_").replace("_", " ")
 
 
 def columns(*schemas: type) -> dict[str, Column]:
-    """Return the column of each field of some records, in reading order."""
     hints = [pair for schema in schemas for pair in get_type_hints(schema, include_extras=True).items()]
     known = {
         name: extra._replace(key=name, name=spoken(name))
@@ -285,7 +283,6 @@ def is_deep(metric: str) -> bool:
 
 
 def titled(name: str) -> str:
-    """Return the head of a column or of a metric, with its unit."""
     return COLUMNS[name].title if name in COLUMNS else spoken(name)
 
 

@@ -75,11 +75,6 @@ def pinned_or_run(variant: Variant, config: Config) -> dict[str, Any]:
 
 
 def share_heads(name: str, variant: Variant, settings: Mapping[str, Any], config: Config, problem: Problem) -> Heads:
-    """Return the numbers of heads of a variant.
-
-    Raises:
-        UserError: they do not fit; if the variant pins them, the message says that the run's number does not apply.
-    """
     follows = variant.head is None or variant.kv_head is not None  # pinned heads bring their own keys and values
     try:
         return heads(settings["head"], settings["kv_head"] if follows else None, problem, config.kv_pool)
@@ -142,14 +137,12 @@ def alignment(asked: str | None, means: Convention, limits: tuple[Mask, ...], pr
 
 
 def first_position(align: str, limits: tuple[Mask, ...], problem: Problem) -> int:
-    """Return the position of the first query among the keys, for an alignment."""
     rows, keys = len(problem.tokens), problem.keys
     last = AllOf(limits).unpadded(keys) - rows
     return {"top_left": 0, "after_past": problem.past, "before_filler": last, "bottom_right": keys - rows}[align]
 
 
 def misfits(rules: Rules, marks: tuple[Position, ...], head: int, size: int, problem: Problem) -> Iterator[str | None]:
-    """Yield why rules and positions do not fit the number of heads, their size, the tokens, or each other."""
     for rule in (*rules.masks, *rules.scores):
         yield rule.misfit(head, len(problem.tokens), problem.keys)
     for score in rules.scores if problem.q is not None else ():
@@ -163,7 +156,6 @@ def misfits(rules: Rules, marks: tuple[Position, ...], head: int, size: int, pro
 
 
 def check_range(rules: Rules, problem: Problem, convention: str) -> None:
-    """Refuse logits and values that the dtype of a convention cannot hold."""
     if rules.softmax_dtype is None or problem.q is None:
         return
     q, k, v = (0.0 if side is None else float(np.abs(side).max()) for side in (problem.q, problem.k, problem.v))

@@ -76,14 +76,12 @@ def stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Se
 
 
 def trace_all(variant: Settled, problem: Problem, config: Config, count: int) -> Trace:
-    """Return the stages of a variant over all seeds, each `[n ...]`."""
     if can_stack(variant, problem, config.weights):
         return trace_stacked(variant, problem, count)
     return pile_traces([keep(variant, one(problem, place), config.weights) for place in range(count)])
 
 
 def can_stack(variant: Settled, problem: Problem, weights: str) -> bool:
-    """Say whether a variant can be computed for all seeds at once."""
     is_whole = problem.weights is None and problem.q is not None and problem.v is not None
     is_plain = variant.empty == "zeros" and not variant.mistakes and variant.rules.plain
     member = variant.member
@@ -92,7 +90,6 @@ def can_stack(variant: Settled, problem: Problem, weights: str) -> bool:
 
 
 def trace_stacked(variant: Settled, problem: Problem, count: int) -> Trace:
-    """Run all problems through a form that can be stacked, as `executing.computed` does with one."""
     attend = variant.member.stacked
     assert attend is not None
     if variant.positions or variant.tiled:  # a rule from a plugin may encode one problem only

@@ -141,7 +141,7 @@ class Settled:
         """Why the form cannot compute these rules, or None if it can."""
         form = self.member
         if self.failed or (self.own is not None and self.mistakes):
-            return self.failed or "mistake= changes the definition's own steps, and this form is code of your own"
+            return self.failed or "mistake= changes the steps of the definition, and this form is your own code"
         if self.starts_late and form.mix is None:
             return f"form={self.form} starts at queries and keys, and this problem at given weights"
         if self.ends_early and form.context_alone:

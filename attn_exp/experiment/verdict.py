@@ -126,7 +126,6 @@ class Verdict:
         return text_of(self)
 
     def _repr_html_(self) -> str:
-        """Show the verdict in a notebook."""
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def plain(self) -> dict[str, Any]:
@@ -155,7 +154,6 @@ def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "
 
 
 def what_it_is(verdict: Verdict) -> str:
-    """Return in a sentence what a function computes, or its mistakes if it is wrong."""
     plain, names = verdict.computes.rstrip("."), " and ".join(verdict.mistakes)
     if verdict.against:
         return f"{plain}."
@@ -221,13 +219,11 @@ def look_up_mistakes(verdict: Verdict) -> list[tuple[str, Mistake]]:
 
 
 def state_of(side: Side) -> str:
-    """Return how one of two implementations compares with the definition."""
     state = f"{RIGHT} under {side.right_under}" if side.right_under else RIGHT
     return side.computes.rstrip(".") if side.outcome == WRONG else state
 
 
 def smallest_lines(verdict: Verdict) -> list[str]:
-    """Return the smallest failing input as lines to paste, with what each function gives."""
     every = [side.smallest for side in verdict.sides] if verdict.against else [verdict.smallest]
     small, said = [one for one in every if one is not None], list[str]()
     for one in small:  # shared lines are printed once: both functions may take the same arrays

@@ -19,7 +19,6 @@ ASKED_BY = {"dtype": "precision", "metrics": "measures"}
 
 
 def load(name: str) -> Check:
-    """Return the check of that name; its module is imported only now."""
     is_outside = name in registry.outside(__name__)
     check: Check = registry.OUTSIDE[__name__, name].value if is_outside else registry.module(__name__, name).CHECK
     return check
@@ -30,11 +29,6 @@ def names() -> tuple[str, ...]:
 
 
 def wanted(config: Config) -> tuple[str, ...]:
-    """Return the checks that a configuration asks for, by name or by a setting that needs one.
-
-    Raises:
-        UserError: a check does not exist.
-    """
     for name in config.check:
         if name not in names():
             raise UserError(unknown(name, names(), "check"))
@@ -43,7 +37,6 @@ def wanted(config: Config) -> tuple[str, ...]:
 
 
 def find(names: Sequence[str], config: Config, problem: Problem, variants: Sequence[Settled]) -> tuple[Finding, ...]:
-    """Run these checks on every variant that can be computed."""
     computed = [variant for variant in variants if not variant.refused]
     return tuple(restored(name, tuple(load(name).examine(config, problem, computed))) for name in names)
 

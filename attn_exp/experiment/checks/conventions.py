@@ -65,7 +65,6 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say which conventions agree, listing variants with the same result together."""
     said: dict[str, list[str]] = {}
     for variant in dict.fromkeys(record.variant for record in records):
         classes: dict[str, list[str]] = {}

@@ -39,7 +39,6 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Make every mistake of the catalogue in every variant, and compare the outputs."""
     for settled in variants:
         if settled.head * len(problem.tokens) * problem.keys > MOST_PLACES:
             yield Record(settled.name, "-", UNKNOWN, "", f"more than {MOST_PLACES:,} weights")
@@ -97,7 +96,6 @@ def find_coincidences(settled: Settled, problem: Problem) -> Iterator[str]:
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say how many mistakes show in each variant, and which sizes coincide."""
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(record.variant for record in records):
         groups.setdefault(summarize([record for record in records if record.variant == name]), []).append(name)
@@ -114,7 +112,6 @@ def summarize(records: Sequence[Record]) -> str:
 
 
 def compute_answer(recipe: Recipe, settled: Settled, problem: Problem) -> Array | None:
-    """Compute the output of a recipe on the run's problem; None if it does not fit the shapes."""
     stages = stages_of(recipe, settled, problem)
     return None if stages is None else stages["output"]
 

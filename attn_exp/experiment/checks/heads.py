@@ -91,7 +91,6 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Measure every head of every variant that forms its weights."""
     for settled in variants:
         weights = execute(settled, problem).weights
         if weights is None:

@@ -77,7 +77,7 @@ def token_order(case: Case) -> Answer:
     _, rows, keys = case.shape
     by_place = bool(case.rules.masks or case.settled.positions) or any(np.ptp(bias) > 0 for bias in case.biases())
     different = "queries and keys are not the same tokens"
-    refuse_if((by_place, "rules look at places"), (rows != keys, different))
+    refuse_if((by_place, "rules depend on positions"), (rows != keys, different))
     order = np.random.default_rng(0).permutation(rows)
     shuffled = replace(case, q=case.q[:, order], k=case.k[:, order], v=case.v[:, order])
     return shuffled.compute(), case.compute()[:, order]
@@ -147,9 +147,9 @@ def decoding(case: Case) -> Answer:
         (bool(refusal), refusal if case.settled.form != "decode" else "the form decodes already"),
         (
             any(rule.misfit(heads, 1, keys - 1) for rule in (*case.rules.masks, *case.rules.scores)),
-            "a rule has numbers for the whole problem",
+            "a rule has arrays for the whole problem",
         ),
-        (not beside_last, "the last query does not stand beside the last key, as in decoding"),
+        (not beside_last, "the last query is not aligned with the last key, as in decoding"),
         (first >= rows, "no query has a key"),
     )
     steps = []
@@ -169,7 +169,7 @@ def logit_shift(case: Case) -> Answer:
     """
     normalizer = case.rules.normalizer
     moved = not normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores)
-    sums = f"{normalizer.name} is moved by it" if normalizer.signed else "weights do not share a sum of 1"
+    sums = f"{normalizer.name} is not invariant to shifts" if normalizer.signed else "weights do not sum to 1"
     beyond = 1.1 * float(np.log(limits(case.settled.computed_in).max))
     shifted = [
         replace(case.rules, scores=(*case.rules.scores, Added(np.array([[shift]])))) for shift in (beyond, -beyond)
@@ -180,7 +180,7 @@ def logit_shift(case: Case) -> Answer:
     return np.stack([replace(case, rules=rules).compute() for rules in shifted]), np.stack([case.compute()] * 2)
 
 
-PAIRED = "scores are no products"
+PAIRED = "scores are not dot products"
 
 
 def rope_shift(case: Case) -> Answer:
@@ -197,9 +197,9 @@ def gradients(case: Case) -> Answer:
     """The slope along a random direction, from the formula, matches finite differences."""
     kind, normalizer = case.settled.computed_in, case.rules.normalizer
     refuse_if(
-        (case.settled.member.reference != "logits", "the formula is that of normalized logits"),
+        (case.settled.member.reference != "logits", "the formula assumes normalized logits"),
         (case.rules.pairing is not None, PAIRED),
-        (normalizer.slope is None, f"{normalizer.name} has corners, or no formula here"),
+        (normalizer.slope is None, f"{normalizer.name} is not differentiable, or has no formula here"),
         (kind != np.float64, f"{kind.name} is too coarse for finite differences"),
     )
     rng, step = np.random.default_rng(0), 1e-5

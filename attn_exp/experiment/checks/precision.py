@@ -89,7 +89,6 @@ def half_unit(exact: Array, dtype: np.dtype[np.generic]) -> float:
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say which variants show more than ordinary rounding, in which dtype, and from which stage on."""
     first: dict[tuple[str, str], Record] = {}
     for record in records:
         if record.ratio > ORDINARY:

@@ -30,11 +30,6 @@ def known() -> dict[str, Metric]:
 
 
 def chosen(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Return the metrics of these names, each once; `all` is every one.
-
-    Raises:
-        UserError: a metric does not exist.
-    """
     if not names:
         return ()
     metrics = known()

@@ -40,7 +40,6 @@ def largest_errors(answers: Array, expected: Array) -> Array:
 
 
 def largest_error(answer: Array, expected: Array) -> float:
-    """Return `max |answer - expected|` of one array, as `largest_errors` of many."""
     return float(largest_errors(answer[None], expected[None])[0])
 
 
@@ -83,7 +82,6 @@ def ulp_distances(answers: Array, expected: Array) -> Array:
 
 
 def ulp_distance(answer: Array, expected: Array) -> int:
-    """Return the distance of two arrays in units in the last place, as `ulp_distances` of many."""
     return int(ulp_distances(answer[None], expected[None])[0])
 
 

@@ -18,11 +18,6 @@ from attn_exp.rules.normalizers.softmax import softmax
 
 
 def finite_logits(subject: Subject) -> Array:
-    """Return the logits that no mask hides.
-
-    Raises:
-        NotFormedError: the masks hide all.
-    """
     masked = stage(subject.trace, "masked")
     finite = masked[np.isfinite(masked)]
     if not finite.size:
@@ -181,7 +176,6 @@ class Curve(NamedTuple):
 
 
 def curves(named: Sequence[tuple[str, Split]]) -> tuple[Curve, ...]:
-    """Return a curve for each titled split, over multipliers around `1 / sqrt(d)`."""
     marks = [mark for _, split in named for mark in (split.own, split.standard) if mark > 0] or [1.0]
     multipliers = np.geomspace(min(marks) / 32, max(marks) * 32, POINTS)
     return tuple(

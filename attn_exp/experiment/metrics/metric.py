@@ -109,11 +109,6 @@ def finite_weights(subject: Subject) -> Array:
 
 
 def mean(numbers: Array) -> float:
-    """Return the mean.
-
-    Raises:
-        NotFormedError: the array is empty, as if no query sees a key.
-    """
     if not numbers.size:
         raise NotFormedError
     return float(numbers.mean())
