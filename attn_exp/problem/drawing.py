@@ -71,7 +71,6 @@ class Numbers(NamedTuple):
     stream: Stream | None
 
     def array(self, name: str, distribution: Distribution, shape: Shape) -> Array:
-        """Return the array of that name, or the next of the generator."""
         if self.stream is not None:
             return next_array(self.stream, distribution, shape)
         numbers = draw(self.seed, name, distribution.name, shape, distribution.bounds(-1.0))

@@ -66,7 +66,6 @@ def start(settings: Embeddings, source: Numbers, drawn: Mapping[str, Array] | No
 
 
 def check_given_once(settings: Embeddings, vectors: Vectors | None, drawn: Mapping[str, Array]) -> None:
-    """Refuse settings of arrays that are drawn already."""
     for name in drawn:
         if name == "x" and vectors is not None:
             raise UserError("embeddings and draws.x both say what x is; give one of them, such as embeddings=inline")
@@ -75,7 +74,6 @@ def check_given_once(settings: Embeddings, vectors: Vectors | None, drawn: Mappi
 
 
 def choose_names(settings: Embeddings, read: tuple[str, ...] | None) -> tuple[str, ...] | int | None:
-    """Return the names in the settings, else those read, else their number."""
     given = None if isinstance(settings.tokens, str) else settings.tokens
     return given if isinstance(given, tuple) or read is None else read
 
@@ -87,7 +85,6 @@ def stage(settings: Embeddings, name: str, source: Numbers, done: Mapping[str, A
 
 
 def check_stage(x: Array | None, q: Array | None, k: Array | None, weights: Array | None) -> None:
-    """Refuse a problem without a starting stage, or with two."""
     if (q is None) != (k is None):
         raise UserError("embeddings.q and embeddings.k go together; only one is given")
     stages = [name for name, stage in (("vectors", x), ("q and k", q), ("weights", weights)) if stage is not None]

@@ -54,11 +54,6 @@ def rows(file: str, key: str, wanted: str) -> Array:
 
 
 def drop_batch_axis(array: Array, said: str) -> Array:
-    """Return a matrix, without a batch axis of length one.
-
-    Raises:
-        UserError: another shape.
-    """
     matrix = array[0] if array.ndim == 3 and len(array) == 1 else array
     if matrix.ndim != 2 or not matrix.size:
         several = "; heads lie side by side in columns, and a batch is several runs, of -m" if array.ndim > 2 else ""
@@ -116,11 +111,6 @@ def projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, A
 
 
 def find_projections(settings: Projections, held: Held, said: str) -> dict[str, str]:
-    """Return the array of a file for each projection: as the settings name it, else by its own name.
-
-    Raises:
-        UserError: a name is missing, or several mean the same projection.
-    """
     inside = {name.removeprefix(settings.prefix): name for name in held.arrays if name.startswith(settings.prefix)}
     if not inside:
         raise UserError(
@@ -141,7 +131,6 @@ def find_projections(settings: Projections, held: Held, said: str) -> dict[str, 
 
 
 def check_whole(arrays: Mapping[str, Array], settings: Projections, held: Held, said: str) -> None:
-    """Refuse a file that lacks a projection which nothing else gives."""
     missing = [name for name in NEEDED if name not in {**arrays, **settings.given, **settings.printed}]
     if missing and "" in held.arrays:
         file, name = brief(settings.file or "", 60), missing[0]
@@ -271,7 +260,6 @@ def meant_start(name: str) -> str | None:
 
 
 def by_start(names: Iterable[str]) -> Mapping[str, list[str]]:
-    """Return the names that mean each starting stage."""
     roles: dict[str, list[str]] = {}
     for name in names:
         roles.setdefault(meant_start(name) or "", []).append(name)

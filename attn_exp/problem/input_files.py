@@ -55,13 +55,11 @@ def find_named_files(section: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def is_file(key: str) -> bool:
-    """Say whether a string value of this setting names a file."""
     section, _, name = key.rpartition(".")
     return key in MODEL or ((name in ARRAYS or section.endswith(".given")) and key.startswith(SECTIONS))
 
 
 def setting_names(value: Any) -> list[str]:
-    """Return the names of the settings of a section; none for a plain value."""
     if is_dataclass(value):
         return [field.name for field in fields(value)]
     return [str(name) for name in value] if isinstance(value, Mapping) else []
@@ -97,7 +95,6 @@ def list_checkpoint(path: Path) -> list[Path]:
 
 
 def find_parts(path: Path) -> list[Path]:
-    """Return a file, and those that it names if it is an index."""
     if not path.name.endswith(INDEX):
         return [path]
     from attn_exp.problem.files.safetensors import read_index  # noqa: PLC0415 - most runs read no files

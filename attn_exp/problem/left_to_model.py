@@ -84,7 +84,6 @@ def ask_model(config: Config, under_way: Pass | None = None) -> Config:
 
 
 def left_to_model(settings: Any) -> list[str]:
-    """Return the names of the settings that are left to the model, of a configuration or its plain values."""
     sources = {name: item(item(settings, name), "source") for name in ("embeddings", "projections")}
     groups = {"embeddings": sources["embeddings"], "mask": item(settings, "mask")}
     groups["position"] = item(settings, "position")

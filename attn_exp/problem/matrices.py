@@ -25,16 +25,10 @@ class Inputs(NamedTuple):
         return self.source if name[-1] in "kv" else self.x
 
     def width(self, name: str = "x") -> int:
-        """Return the width of the input of a matrix."""
         return int(self.of(name).shape[1])
 
 
 def array(given: Any, key: str) -> Array:
-    """Return numbers as a float64 matrix.
-
-    Raises:
-        UserError: they are no matrix of finite numbers; the message says where.
-    """
     if isinstance(given, np.ndarray) and given.ndim == 2 and given.size and given.dtype.kind in "iuf":
         return finite(given.astype(np.float64), key)
     if not isinstance(given, (list, tuple)) or not given or not all(isinstance(row, (list, tuple)) for row in given):
@@ -91,7 +85,6 @@ def finite(matrix: Array, key: str) -> Array:
 
 
 def check_divides(head: int, size: int, meaning: str) -> None:
-    """Refuse a number of heads that does not divide a size, and name those that do."""
     if size % head:
         raise UserError(f"head={head} does not divide {meaning}={size}; choose one of {divisors(size)}")
 

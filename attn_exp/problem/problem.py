@@ -75,7 +75,6 @@ def check_size(problem: Problem) -> None:
 
 
 def assemble(config: Config) -> Problem:
-    """Return the problem of a configuration, whatever the size of its numbers."""
     source = begun(config.generator, config.seed)
     draws = {name: drawn(said, f"draws.{name}", source) for name, said in (config.draws or {}).items()}  # in its order
     given = start(config.embeddings, source, draws)
@@ -110,7 +109,6 @@ def sides(problem: Problem, mark: Callable[[Array], Array] = lambda x: x) -> tup
 
 
 def start_late(config: Config, given: Start) -> Problem:
-    """Return a problem that starts at q, k and v, or at weights and v."""
     if config.projections.source != "none":
         raise UserError("the input starts after the projections; use projections=none")
     named = [*config.projections.given, *config.projections.printed]
@@ -139,7 +137,6 @@ def start_late(config: Config, given: Start) -> Problem:
 def name_late_tokens(
     config: Config, named: tuple[str, ...] | int | None, rows: int, keys: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the queries' tokens and of the keys', if neither came with x."""
     tokens, memory = token_names(named, rows), config.embeddings.memory
     if memory is not None:
         return tokens, key_names(memory, keys)

@@ -69,7 +69,6 @@ def from_document(settings: Projections, inputs: Inputs, head: int, source: Numb
 
 
 def check_rows(name: str, matrix: Array, meaning: str, size: int, turned: bool) -> None:
-    """Refuse a matrix whose number of rows differs from the width of its input."""
     if len(matrix) != size:
         fits = f"; it fits with projections.turned={str(not turned).lower()}" if matrix.shape[1] == size else ""
         raise UserError(f"projections.{name} has the shape {list(matrix.shape)}; expected {meaning}={size} rows{fits}")
@@ -144,7 +143,6 @@ def rows(given: Any) -> Any:
 
 
 def check(arrays: Mapping[str, Array], head: int, turned: bool) -> None:
-    """Refuse inconsistent sizes; W_k may hold fewer heads than W_q, shared by groups."""
     sharing = grouped(arrays["W_q"].shape[1], arrays["W_k"].shape[1], head)
     check_rows("W_o", arrays["W_o"], "the size of v", arrays["W_v"].shape[1] * sharing, turned)
     for name, matrix in zip(BIASES, MATRICES, strict=True):

@@ -45,7 +45,6 @@ def stacked(config: Config, first: Problem, seeds: Sequence[int]) -> Problem:
 
 
 def redraw(config: Config, first: Problem, numbers: ManyNumbers) -> Problem:
-    """Return a problem with x in which all that depends on the seed is drawn for every seed."""
     x, given = first.x, config.embeddings
     assert x is not None
     if given.distribution is None:
@@ -78,7 +77,6 @@ def is_drawn_plainly(config: Config) -> bool:
 
 
 def redraw_projection(settings: Projections, name: str, array: Array, numbers: ManyNumbers) -> Array:
-    """Return a projection for every seed, given that of the first."""
     if settings.source not in DISTRIBUTIONS:
         return np.broadcast_to(array, (len(numbers.seeds), *array.shape))
     shape = (1, array.size) if name in BIASES else (len(array), array.shape[1])
@@ -148,7 +146,6 @@ class ManyNumbers:
 def draw_many(
     seeds: Sequence[int], name: str, distribution: str, shape: Shape, bounds: tuple[float, float] = (-1.0, 1.0)
 ) -> Array:
-    """Stack what `arrays.draw` returns for each seed."""
     if not all(0 <= seed < WORD for seed in seeds):
         return np.stack([draw(seed, name, distribution, shape, bounds) for seed in seeds])
     generators = (Generator(PCG64(Hashed(state))) for state in states(seeds, name))  # type: ignore[arg-type]

@@ -102,7 +102,7 @@ MISTAKES = [
     (VECTORS.format("[[1,null]]"), "row 0 holds null, which is not a number"),
     (VECTORS.format("[[1,2],null]"), "embeddings.vectors=[[1,2],null]: expected a list of rows"),
     (VECTORS.format("[[1e200,1],[1,1e200]]"), "the input is too large"),
-    ("embeddings=inline embeddings.file=a_pickle.npy", "cannot be read (no NumPy file of plain numbers)"),
+    ("embeddings=inline embeddings.file=a_pickle.npy", "cannot be read (not a NumPy file of plain numbers)"),
     ("--config-dir", "expected one argument"),
     ("--cfg jobs", "invalid choice: 'jobs'"),
     ("causal=true", "unknown setting 'causal'; did you mean mask=causal?"),

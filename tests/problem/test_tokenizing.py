@@ -73,7 +73,7 @@ def test_a_text_of_bytes_that_are_none_is_refused(tmp_path: Path) -> None:
     write_bert(tmp_path)
     (tmp_path / "tokenizer.json").write_text(json.dumps(PLAIN), encoding="utf-8")
     settings = Model(family="bert", path=str(tmp_path), text="a\udce9")
-    assert "model.text holds bytes that are no text" in refusal(models.begin, settings, Pass())
+    assert "model.text holds bytes that are not text" in refusal(models.begin, settings, Pass())
 
 
 def test_the_process_that_cuts_texts_loads_no_array_and_the_run_no_tokenizer() -> None:

@@ -49,10 +49,9 @@ def name_file(key: str, file: str) -> str:
 
 
 def look_at(path: Path, said: str) -> Held:
-    """List what a file holds; errors begin with `said`."""
     try:
         if not path.is_file():
-            raise ValueError("it is no file" if path.exists() else "No such file or directory")
+            raise ValueError("it is not a file" if path.exists() else "No such file or directory")
         if path.suffix.lower() in PICKLES:
             raise pickle_error(path, said)
         suffix = "safetensors" if path.name.endswith(INDEX) else path.suffix.lower().removeprefix(".")
@@ -66,7 +65,6 @@ def look_at(path: Path, said: str) -> Held:
 
 
 def is_pickle(path: Path) -> bool:
-    """Say whether an existing file has the suffix and the first bytes of a pickle."""
     if path.suffix.lower() not in PICKLES:
         return False
     with machine.opened(path) as file:
@@ -74,7 +72,6 @@ def is_pickle(path: Path) -> bool:
 
 
 def pickle_error(path: Path, said: str) -> UserError:
-    """Return an error that says how to convert a pickle into a file that cannot run code."""
     stem = "model" if path.name == "pytorch_model.bin" else path.stem
     torch = path.suffix.lower() in (".bin", ".pt", ".pth", ".ckpt")
     how = CONVERT.format(name=path.name, stem=stem) if torch else "save its arrays with numpy.savez"

@@ -39,12 +39,12 @@ class Held(NamedTuple):
 
 
 def no_array(reason: str) -> Entry:
-    """Return an entry for something that is no array; reading it raises the reason."""
+    """Return an entry for something that is not an array; reading it raises the reason."""
 
     def refuse(index: Any) -> Array:
         raise ValueError(reason)
 
-    return Entry((), "what is no array", refuse)
+    return Entry((), "something that is not an array", refuse)
 
 
 def size_of(file: IO[bytes]) -> int:

@@ -41,14 +41,14 @@ def read_header(stream: IO[bytes], size: int) -> Header:
     """Read the header of an array in a stream of `size` bytes.
 
     Raises:
-        ValueError: no NumPy file, objects, or a header that does not fit the bytes that follow.
+        ValueError: not a NumPy file, objects, or a header that does not fit the bytes that follow.
     """
     try:
         shape, columns_first, dtype = READERS[numpy_format.read_magic(stream)](stream)
     except zipfile.BadZipFile:  # of a member of an archive
         raise
     except Exception as error:  # a header is read as Python's own literals, which fail in a dozen ways
-        raise ValueError("no NumPy file of plain numbers") from error
+        raise ValueError("not a NumPy file of plain numbers") from error
     if dtype.hasobject or dtype.kind == "V" or not dtype.itemsize:
         raise ValueError(f"it holds {dtype}; expected plain numbers, as array.astype(float); objects could run code")
     length, follow = math.prod(shape) * dtype.itemsize, size - stream.tell()
@@ -80,7 +80,7 @@ def read_npy(path: Path) -> Array:
 
     Raises:
         OSError: the file is missing or not regular.
-        ValueError: it is no NumPy file, or its header lies.
+        ValueError: it is not a NumPy file, or its header lies.
     """
     with machine.opened(path) as file:
         return read_array(file, size_of(file))
@@ -93,10 +93,10 @@ def open_archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfil
         with machine.opened(path) as file, zipfile.ZipFile(file) as archive:
             members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
             if len(members) < len(archive.infolist()):
-                raise ValueError("it holds two arrays of one name")
+                raise ValueError("it holds two arrays with the same name")
             yield archive, members
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError) as error:
-        raise ValueError(f"no NumPy archive that can be read: {first_line(error)}") from error
+        raise ValueError(f"not a readable NumPy archive: {first_line(error)}") from error
 
 
 def look_into_archive(path: Path, said: str) -> Held:
@@ -140,7 +140,7 @@ def load_archive(path: Path) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     with open_archive(path) as (archive, members):
         if sum(member.file_size for member in members.values()) > path.stat().st_size:  # it could unpack to any size
-            raise ValueError("its arrays are larger together than the file")
+            raise ValueError("its arrays together are larger than the file")
         for name, member in members.items():
             with archive.open(member) as stream:
                 arrays[name] = read_array(stream, member.file_size)

@@ -56,7 +56,7 @@ def read_index(path: Path) -> dict[str, str]:
     about = machine.read_json(path, MOST_HEADER, once=True)
     places = about.get("weight_map") if isinstance(about, dict) else None
     if not isinstance(places, dict):
-        raise ValueError("its weight_map is no mapping of names to files")
+        raise ValueError("its weight_map is not a mapping of names to files")
     for file in places.values():
         if not isinstance(file, str) or PurePath(file).name != file or "\\" in file:
             raise ValueError(f"it names the file {brief(str(file))!r}; expected the name of a file beside it")
@@ -74,10 +74,10 @@ def read_entries(path: Path) -> dict[str, Entry]:
         size = size_of(file)
         length = int.from_bytes(file.read(8), "little")
         if length > min(size - 8, MOST_HEADER):
-            raise ValueError(f"its header claims {length:,} of {size:,} bytes: cut off, or no safetensors file")
+            raise ValueError(f"its header claims {length:,} of {size:,} bytes: truncated, or not a safetensors file")
         header = machine.parse_json(file.read(length), MOST_HEADER, once=True)
     if not isinstance(header, dict):
-        raise ValueError("its header is no JSON object")
+        raise ValueError("its header is not a JSON object")
     header.pop("__metadata__", None)
     described = {name: read_description(name, entry) for name, entry in header.items()}
     end = 0
@@ -94,7 +94,6 @@ def read_entries(path: Path) -> dict[str, Entry]:
 
 
 def read_description(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
-    """Return the type, the shape, and the first and last offset of a tensor."""
     match entry:
         case {"dtype": str(kind), "shape": [*shape], "data_offsets": [start, stop], **rest} if (
             kind in TYPES and not rest

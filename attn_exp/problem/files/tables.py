@@ -117,11 +117,6 @@ def rate_separator(rows: Rows, mark: str) -> tuple[bool, float, int]:
 
 
 def replace_commas(rows: Rows, mark: str) -> Rows:
-    """Replace decimal commas by points.
-
-    Raises:
-        ValueError: one number has a comma and another a point, so that one separates thousands; or it is ambiguous.
-    """
     commas = [cell for row in rows for cell in row if DECIMAL_COMMA.fullmatch(cell)]
     if not commas:
         return rows
@@ -135,7 +130,6 @@ def replace_commas(rows: Rows, mark: str) -> Rows:
 
 
 def is_number(cell: str) -> bool:
-    """Say whether a cell holds a number, including NaN and infinity."""
     return bool(NUMBER.fullmatch(cell))
 
 
@@ -146,7 +140,6 @@ def is_name(cell: str) -> bool:
 
 
 def has_digit(cell: str) -> bool:
-    """Say whether a cell contains a digit of any script."""
     return any(map(str.isdigit, cell))
 
 

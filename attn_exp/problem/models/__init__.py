@@ -74,11 +74,6 @@ def begin(settings: Model, under_way: Pass) -> None:
 
 
 def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]:
-    """Return the requested layer, a name for each token, and the title of the run.
-
-    Raises:
-        UserError: as `applied`.
-    """
     model, under_way.model = under_way.model, None  # a pass that fails does not go on
     if model != replace(settings, layer=0) or settings.layer < under_way.number:
         begin(settings, under_way)
@@ -121,11 +116,6 @@ def find(name: str) -> contract.Model:
 
 
 def opened(settings: Model, family: contract.Model) -> Checkpoint:
-    """Open the checkpoint of a run, and check it against its family.
-
-    Raises:
-        UserError: it is missing, unreadable, of another family, or uses something that is not supported.
-    """
     if not settings.path:
         raise UserError(f"model={settings.family} needs model.path=DIR; {checkpoints.EXPECTED}")
     checkpoint = checkpoints.open_checkpoint(Path(settings.path), f"model.path={brief(settings.path)}")

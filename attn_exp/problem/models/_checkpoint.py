@@ -110,7 +110,7 @@ def read_config(folder: Path, key: str) -> dict[str, Any]:
     try:
         said = machine.read_json(folder / CONFIG, MOST_CONFIG, once=True)
         if not isinstance(said, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
     except FileNotFoundError as error:
         raise UserError(f"{key}: {CONFIG} is not there; {EXPECTED}") from error
     except (OSError, ValueError) as error:
@@ -119,7 +119,6 @@ def read_config(folder: Path, key: str) -> dict[str, Any]:
 
 
 def read_tensors(path: Path, key: str) -> Mapping[str, Entry]:
-    """List the tensors of a folder, or of one file in it."""
     if path.is_file():
         return files.look_at(path, key).arrays
     names = [name for name in (WEIGHTS, INDEX) if (path / name).exists()]
@@ -168,13 +167,13 @@ def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]
     dim, heads, groups = (config[SIZES[place]] for place in (0, 3, 4))
     if min(config.values()) <= 0 or dim % (2 * heads) or heads % groups or config["num_hidden_layers"] > length:
         numbers = ", ".join(f"{name}={value}" for name, value in config.items())
-        raise UserError(f"{key}: no llama2.c file of version 0: {numbers}")
+        raise UserError(f"{key}: not a llama2.c file of version 0: {numbers}")
     tensors, end = {}, HEADER.size
     for name, shape in list_llama2c_arrays(config, apart):
         tensors[name] = safetensors.place(path, "F32", shape, end)
         end += safetensors.nbytes("F32", shape)
     if end != length:
-        raise UserError(f"{key}: its header describes {end:,} bytes, and the file has {length:,}: no llama2.c file?")
+        raise UserError(f"{key}: its header describes {end:,} bytes, and the file has {length:,}: not a llama2.c file?")
     return {**config, "model_type": "llama2.c"}, tensors
 
 
@@ -217,7 +216,7 @@ def encode_text(folder: Path, text: str, key: str, child: Child) -> tuple[list[i
         text.encode()
         answer = child.ask({"path": str(path), "text": text, "key": said}, seconds)
     except UnicodeEncodeError as error:
-        raise UserError("model.text holds bytes that are no text") from error
+        raise UserError("model.text holds bytes that are not text") from error
     except NoAnswerError as error:
         raise UserError(f"{said} cannot be used ({brief(error.how)})") from error
     if not answer["ids"]:

@@ -37,7 +37,6 @@ class Field(NamedTuple):
 
 
 def is_whole(value: Any, least: int) -> bool:
-    """Say whether a value is an integer of at least `least` and below 2^31."""
     return type(value) is int and least <= value < 2**31
 
 
@@ -47,7 +46,6 @@ def is_number(value: Any, least: float = LEAST) -> bool:
 
 
 def or_null(kind: Kind) -> Kind:
-    """Allow null as well."""
     return Kind(f"{kind.words}, or null", lambda value: value is None or kind.fits(value))
 
 
@@ -156,7 +154,6 @@ def check_same(name: str, value: Any, known: tuple[Any, ...]) -> None:
 
 
 def check_together(config: Config) -> None:
-    """Refuse a number of heads that does not divide the width, and a padding id outside the vocabulary."""
     heads, width, filler = config["num_attention_heads"], config["hidden_size"], config.get("pad_token_id")
     if width % heads and config.get("head_dim") is None:
         raise UserError(f"{CONFIG} says {heads} heads, which do not divide the {width} numbers of a token")
@@ -165,7 +162,6 @@ def check_together(config: Config) -> None:
 
 
 def said_of(name: str, value: Any) -> str:
-    """Format a field as in config.json, abbreviated."""
     try:
         return f"{brief(name, 60)}={brief(shown(value))}"
     except RecursionError:

@@ -71,11 +71,10 @@ def check(config: Config) -> None:
     if config["model_type"] in ROBERTA and filler >= count:
         raise UserError(f"{CONFIG} says pad_token_id={filler}, from which RoBERTa counts its {count} places")
     if config["is_causal"] and not config["is_decoder"]:
-        raise UserError(f"{CONFIG} says is_causal=true and is_decoder=false; one that is no decoder sees all tokens")
+        raise UserError(f"{CONFIG} says is_causal=true and is_decoder=false; only a decoder hides later tokens")
 
 
 def bert_fields(words: int, filler: Field) -> Fields:
-    """Return the fields of BERT and of models that differ only in their vocabulary and padding."""
     return Fields(
         read={
             "vocab_size": Field(words, SIZE),

@@ -127,7 +127,7 @@ def check(config: Config) -> None:
     if heads % groups:
         raise UserError(f"{CONFIG} says num_key_value_heads={groups}, which does not divide {heads} heads")
     if size % 2:
-        raise UserError(f"{CONFIG} gives each head {size} numbers; rotary positions turn pairs, so an even count")
+        raise UserError(f"{CONFIG} gives each head {size} numbers; rotary positions rotate pairs, so it must be even")
     rope(config)
     kinds, count = config["layer_types"] or [], config["num_hidden_layers"]
     if len(kinds) not in (0, count):
@@ -150,7 +150,6 @@ ROPE: dict[str, tuple[Any, ...]] = {"partial_rotary_factor": (1.0, 1, None)}
 def llama_fields(
     words: int, inner: int, places: int, *, read: dict[str, Field], same: dict[str, tuple[Any, ...]] | None = None
 ) -> Fields:
-    """Return the fields of Llama, overridden by those of a related model."""
     fields = {
         "vocab_size": Field(words, SIZE),
         "hidden_size": Field(4096, SIZE),

@@ -77,7 +77,6 @@ def count_patches(config: Config) -> tuple[int, int]:
 
 
 def pair(size: Any) -> tuple[int, int]:
-    """Return height and width, which may be given as one number."""
     return (size[0], size[1]) if isinstance(size, list) else (size, size)
 
 

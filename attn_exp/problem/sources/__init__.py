@@ -24,11 +24,6 @@ CALLED = {"text": "words"}
 
 
 def find(key: str) -> Source:
-    """Return the source of a setting, such as `text` or `source.sines`.
-
-    Raises:
-        UserError: there is none.
-    """
     names, name = (*NAMES, *registry.outside(__name__)), CALLED.get(key, key.removeprefix("source."))
     if name not in names:
         raise UserError(
@@ -47,7 +42,6 @@ def said(settings: Embeddings) -> dict[str, Any]:
 
 
 def with_tokens(settings: Embeddings, path: str = INPUT) -> Embeddings:
-    """Read the names of tokens if the settings name a file of them."""
     if not isinstance(settings.tokens, str):
         return settings
     from attn_exp.problem.from_files import tokens  # noqa: PLC0415 - most runs read no files

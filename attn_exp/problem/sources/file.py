@@ -14,7 +14,6 @@ BINARY = (".npy", ".npz", ".safetensors")
 
 
 def read(asked: Asked) -> Vectors:
-    """Return x, or the arrays of a later stage, from a file."""
     key = f"{asked.path}.file"
     held, said = files.look(asked.own, key), files.name_file(key, asked.own)
     arrays: dict[str, Array] = {}

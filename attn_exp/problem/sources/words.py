@@ -40,7 +40,6 @@ def read(asked: Asked) -> Vectors:
 
 
 def listed(text: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a text, or a list as it is."""
     return tuple(split(text)) if isinstance(text, str) else tuple(text)
 
 
@@ -61,7 +60,6 @@ def strip_punctuation(word: str) -> tuple[int, int]:
 
 
 def size(asked: Asked) -> tuple[int, int] | None:
-    """Return the number of words, and the width of their vectors."""
     words = list(split(asked.own)) if isinstance(asked.own, str) else asked.own
     return (len(words), asked.settings.d_model) if words and asked.settings.d_model else None
 

@@ -130,7 +130,7 @@ FILES = {
     ),
     "a config of a list": (
         lambda folder: (folder / "config.json").write_text("[1]"),
-        "config.json: cannot be read (it is no JSON object)",
+        "config.json: cannot be read (it is not a JSON object)",
     ),
     "weights cut off": (
         lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-4]),
