@@ -110,7 +110,7 @@ MISTAKES = {
         stage="weights",
         changes=(
             *(drop_partial_block(block) for block in (2, 3, 4, 5, 8, 16, 32, 64, 128)),
-            first_keys(lambda keys: keys - 1),  # the last key alone, as a loop that ends one early does
+            first_keys(lambda keys: keys - 1),  # only the last key, as in a loop that ends one step early
         ),
     ),
     "nan_leaks": Mistake(

@@ -77,9 +77,9 @@ def reduce_heads(reduce: Callable[..., Array], place: Callable[[Array, Array], A
 
 
 PLACES: tuple[Callable[[Array, Array], Array], ...] = (
-    lambda one, context: np.broadcast_to(one, context.shape),  # instead of each head
+    lambda one, context: np.broadcast_to(one, context.shape),  # in place of each head
     lambda one, context: one,  # as the only head
-    lambda one, context: one[:, 0],  # without an axis of heads
+    lambda one, context: one[:, 0],  # without a head axis
 )
 
 
@@ -341,7 +341,7 @@ MISTAKES = {
             instead(merge=merge_by_stride),
             instead(
                 merge=lambda at, context: context.reshape(at.batch, -1, at.rows).swapaxes(1, 2)
-            ),  # tokens are columns
+            ),  # tokens as columns
         ),
         needs=("layer",),
     ),
@@ -449,7 +449,7 @@ MISTAKES = {
         changes=(
             *(permute_sides(order) for order in ("vkq", "qvk", "kvq", "vqk")),
             split_fused_per_head,
-            instead(project=lambda side, x, arrays: project_fused(x, arrays)[..., "qkv".index(side) :: 3]),  # in turns
+            instead(project=lambda side, x, arrays: project_fused(x, arrays)[..., "qkv".index(side) :: 3]),  # strided
         ),
     ),
     "projections_unused": Mistake(

@@ -127,7 +127,7 @@ def tile_masks(head_major: bool) -> Change:
 
     def wrong(step: Step, at: At) -> Any:
         allowed = np.broadcast_to(step(at), (at.batch, at.heads, at.rows, at.keys))
-        if (allowed != allowed[:, :1]).any():  # a mask for each head is not repeated
+        if (allowed != allowed[:, :1]).any():  # per-head masks are not repeated
             return allowed
         place = np.arange(at.batch * at.heads)
         taken = place // at.heads if head_major else place % at.batch
@@ -219,7 +219,7 @@ MISTAKES = {
         seen="scores - mask; (1 - mask) * 1e9 added",
         stage="masked",
         changes=(
-            change_all_masks(lambda allowed: ~allowed | allowed.all(axis=-1, keepdims=True)),  # what is hidden alone
+            change_all_masks(lambda allowed: ~allowed | allowed.all(axis=-1, keepdims=True)),  # only hidden keys
             *(added(number) for number in (1e9, 1.0, 1e4, math.inf)),
             instead(forbid=show_only_hidden),
         ),
@@ -297,7 +297,7 @@ MISTAKES = {
             change_each(Causal, lambda mask: None),
             together(
                 change_each(Causal, lambda mask: None), change_each(Window, lambda mask: None)
-            ),  # causal is a window there
+            ),  # there, causal is a window
         ),
         needs=("causal",),
     ),

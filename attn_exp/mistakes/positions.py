@@ -46,7 +46,7 @@ class Mixed(Position):
     def turn(self, heads: Array, positions: Array) -> Array:
         size = heads.shape[-1] if self.rope.size is None else self.rope.size
         angles, turned, half = self.rope.angles(positions, size), heads.copy(), size // 2
-        if self.rope.interleaved:  # neighbours are turned, and halves have the same angle
+        if self.rope.interleaved:  # rotate neighbours, with tables for halves
             wide, other = np.concatenate([angles, angles], axis=-1), np.empty_like(heads[..., :size])
             other[..., ::2], other[..., 1::2] = -heads[..., 1:size:2], heads[..., :size:2]
         else:
@@ -75,7 +75,7 @@ MISTAKES = {
             change_pairs(lambda position: position.other_pairs()),
             change_pairs(
                 lambda position: Mixed(position) if isinstance(position, Rope) else None
-            ),  # in the tables alone
+            ),  # only in the tables
         ),
         needs=("rope",),
     ),

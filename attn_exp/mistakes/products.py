@@ -73,7 +73,7 @@ MISTAKES = {
         stage="scores",
         changes=(
             around("score", lambda score, at, q, k: score(at, k, q)),
-            swap_projections(q="k", k="q"),  # W_q and W_k change places, so that q and k themselves are exchanged
+            swap_projections(q="k", k="q"),  # W_q and W_k are swapped, and so are q and k
         ),
     ),
     "weights_transposed": Mistake(
@@ -184,7 +184,7 @@ MISTAKES = {
         stage="context",
         changes=(
             around("mix", lambda mix, at, weights, v, k: mix(at, weights, k, k)),
-            swap_projections(v="k"),  # W_k makes the values too
+            swap_projections(v="k"),  # W_k projects the values too
         ),
     ),
 }

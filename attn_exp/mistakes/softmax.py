@@ -254,7 +254,7 @@ MISTAKES = {
         changes=(
             instead(normalize=skip_maximum),
             multiply_powers_by_mask,
-            skip_maximum_in_float32(float(np.finfo(np.float32).tiny)),  # JAX has no numbers below that
+            skip_maximum_in_float32(float(np.finfo(np.float32).tiny)),  # JAX flushes subnormal numbers to zero
             skip_maximum_in_float32(0.0),
         ),
     ),
