@@ -145,7 +145,7 @@ def compute_all(
     traces = {variant.name: Trace() for variant in variants}
     seconds, failed = {}, dict[str, str]()
     for variant in variants:
-        problem = embedded(variant, problem)  # x is projected once for variants that mark the same positions
+        problem = embedded(variant, problem)  # variants with the same positions share one projection of x
         if progress:
             progress.begin(variant.name)
         start = perf_counter()

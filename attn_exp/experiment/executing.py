@@ -198,7 +198,7 @@ def measure(
 
 
 def measure_one(settled: Settled, problem: Problem, share: float, before: float = 0.0) -> Timing:
-    if before > ENOUGH and not settled.member.library:  # else it may have been the loading of the library
+    if before > ENOUGH and not settled.member.library:  # a library's first run includes loading it
         return Timing(settled.name, before, before, 1, None)
     times: list[float] = []
     while not times or (sum(times) + times[-1] < share and len(times) < MOST_RUNS):

@@ -281,7 +281,7 @@ def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, 
     """
     first = answer(next(iter(traces.values())))
     places: dict[str, Array] = {}  # the letter of each
-    leads: dict[str, Array] = {}  # where it is the first with its letter
+    leads: dict[str, Array] = {}  # whether it is the first with its letter
     leaders = np.zeros(len(first), int)
     for name, trace in traces.items():
         place = np.full(len(first), -1)

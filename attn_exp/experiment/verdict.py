@@ -226,7 +226,7 @@ def state_of(side: Side) -> str:
 def smallest_lines(verdict: Verdict) -> list[str]:
     every = [side.smallest for side in verdict.sides] if verdict.against else [verdict.smallest]
     small, said = [one for one in every if one is not None], list[str]()
-    for one in small:  # shared lines are printed once: both functions may take the same arrays
+    for one in small:  # both may take the same arrays: print shared lines once
         said += [line for line in (f"  {line}" for line in one.python.splitlines()) if line not in said]
         said += [f"  # gives {one.mine}"]
     word = "the definition gives" if verdict.against else "right"

@@ -77,7 +77,7 @@ def ulp_distances(answers: Array, expected: Array) -> Array:
     """
     places = [rank_floats(array.astype(answers.dtype)) for array in (answers, expected)]
     high, low = np.maximum(*places), np.minimum(*places)
-    units = high.view(np.uint64) - low.view(np.uint64)  # the difference of any two fits without a sign
+    units = high.view(np.uint64) - low.view(np.uint64)  # any difference fits an unsigned integer
     return np.asarray(units.reshape(len(units), -1).max(axis=-1, initial=0))
 
 
