@@ -281,7 +281,7 @@ def draw_next(settings: Projections, stream: Stream, name: str, rows: int, colum
 
 def weight_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
     """Draw the weight of a new `nn.Linear`, uniform within `1 / sqrt(inputs)`, as `[inputs outputs]`."""
-    spread = math.sqrt(2 / (1 + math.sqrt(5) ** 2)) / math.sqrt(inputs)  # the gain of a leaky ReLU of slope sqrt(5)
+    spread = math.sqrt(2 / (1 + math.sqrt(5) ** 2)) / math.sqrt(inputs)  # the gain of a leaky ReLU with slope sqrt(5)
     return stream.uniform((outputs, inputs), -math.sqrt(3) * spread, math.sqrt(3) * spread).T
 
 

@@ -76,7 +76,7 @@ def check_size(problem: Problem) -> None:
 
 def assemble(config: Config) -> Problem:
     source = begun(config.generator, config.seed)
-    draws = {name: drawn(said, f"draws.{name}", source) for name, said in (config.draws or {}).items()}  # in its order
+    draws = {name: drawn(said, f"draws.{name}", source) for name, said in (config.draws or {}).items()}  # in order
     given = start(config.embeddings, source, draws)
     check_past(config, 0 if given.x is None else len(given.x))
     if given.x is None:

@@ -45,9 +45,9 @@ def read_header(stream: IO[bytes], size: int) -> Header:
     """
     try:
         shape, columns_first, dtype = READERS[numpy_format.read_magic(stream)](stream)
-    except zipfile.BadZipFile:  # of a member of an archive
+    except zipfile.BadZipFile:  # from a member of an archive
         raise
-    except Exception as error:  # a header is read as Python's own literals, which fail in a dozen ways
+    except Exception as error:  # headers are parsed as Python literals, which can fail in many ways
         raise ValueError("not a NumPy file of plain numbers") from error
     if dtype.hasobject or dtype.kind == "V" or not dtype.itemsize:
         raise ValueError(f"it holds {dtype}; expected plain numbers, as array.astype(float); objects could run code")

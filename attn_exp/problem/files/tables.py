@@ -103,7 +103,7 @@ def split_cells(text: str, mark: str, most: int) -> Rows:
     if mark in (COMMA, SEMICOLON):
         return [[cell.strip() for cell in row] for row in machine.parse_csv(text, mark, most, no_blanks=True)]
     lines = [line for line in re.split("\r\n|\r|\n", text) if line.strip()]
-    if mark == BLANK:  # where quotes are letters, as words are
+    if mark == BLANK:  # quotes are ordinary characters here
         return [line.split() for line in lines]
     return [[re.sub('^"(.*)"$', r"\1", cell.strip()) for cell in line.split(TAB)] for line in lines]
 

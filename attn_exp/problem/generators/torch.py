@@ -62,7 +62,7 @@ class Torch:
         whole = count - count % BLOCK
         out = np.empty(count, np.float32)
         out[:whole] = normal_blocks(fractions[:whole], mean, spread)
-        if whole < count:  # the last block ends at the last number, and is drawn anew
+        if whole < count:  # the last 16 numbers are drawn again as one block
             out[count - BLOCK :] = normal_blocks(self.fractions(BLOCK), mean, spread)
         return out.reshape(shape)
 

@@ -74,7 +74,7 @@ def begin(settings: Model, under_way: Pass) -> None:
 
 
 def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]:
-    model, under_way.model = under_way.model, None  # a pass that fails does not go on
+    model, under_way.model = under_way.model, None  # a failed pass cannot be continued
     if model != replace(settings, layer=0) or settings.layer < under_way.number:
         begin(settings, under_way)
     checkpoint: Checkpoint = under_way.checkpoint

@@ -55,7 +55,7 @@ def size(asked: Asked) -> tuple[int, int] | None:
         held = files.look(asked.own, "embeddings.file")
         shape = held.arrays[choose_arrays(held, asked.settings.array, "")["x"]].shape
     except (UserError, KeyError):
-        return None  # reading it says why
+        return None  # reading it raises the error
     shape = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape
     return (shape[0], shape[1]) if len(shape) == 2 else None
 
