@@ -1,9 +1,9 @@
-"""HOW attention is computed: one form to a file, each with a constant `FORM`, found by the file's name.
+"""The forms: ways to compute attention, one per file, each exporting a constant `FORM` and found by its file name.
 
-A form is a pure function `attend(q, k, v, rules) -> Trace`, and what a run has to know of it (`form`). No form knows
-which masks exist; one that cannot compute some rules says why in `refuses`. `trace` names the stages. `_blocks/` is
-the machinery of `blockwise`, `_operator/` the ONNX operator on arrays, which is `attn_exp.attention`, and `_foreign`
-says rules as the arguments of other libraries.
+A form is a pure function `attend(q, k, v, rules) -> Trace` plus the facts that a run needs about it (`form`). No form
+knows which masks exist; a form that cannot compute some rules gives the reason in `refuses`. `trace` names the stages.
+`_blocks/` is the machinery of `blockwise`, `_operator/` the ONNX operator on arrays, exported as `attn_exp.attention`,
+and `_foreign` translates rules into the arguments of other libraries.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ NAMES: tuple[str, ...] = registry.names(__path__, without=("around", "form", "pi
 
 
 def form(name: str) -> Form:
-    """Return the form of that name; one that is not used costs nothing.
+    """Return the form of that name; its module is imported on first use.
 
-    A name with a colon is code of the user's own. This imports none of it: what it returns computes nothing.
+    A name with a colon refers to the user's own code. This function does not import that code: the form it returns
+    raises an error when called.
     """
     if is_own(name):
         return Form(functools.partial(unnamed, name), mix=None, context_alone=True)
@@ -37,27 +38,25 @@ def form(name: str) -> Form:
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of every form, those from outside the package among them."""
     return (*NAMES, *registry.outside(__name__))
 
 
 def is_own(name: str) -> bool:
-    """Say whether a form's name is that of code of the user's own, such as `mine.py:attention`."""
     return ":" in name
 
 
 def unnamed(name: str, *inputs: object) -> Trace:
-    """Refuse to compute: code is run only where the command line names it.
+    """Raise an error: user code runs only if the command line names it.
 
     Raises:
         UserError: always.
     """
-    raise UserError(f"{name} is code, and the command line does not name it; it is not run")
+    raise UserError(f"{name} is code that the command line does not name, so it is not run")
 
 
 def refuses(name: str, rules: Rules) -> str | None:
-    """Return why the form of that name cannot compute these rules, in one line, or None where it can."""
+    """Return in one line why the named form cannot compute these rules, or None if it can."""
     member = form(name)
     if rules.bend_last and rules.scores and not member.bends_last:
-        return f"form={name} bends logits before masking them alone"
+        return f"form={name} can only apply score rules before masking"
     return member.refuses(rules)

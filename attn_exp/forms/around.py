@@ -1,6 +1,6 @@
-"""What stands around attention inside somebody's layer: norms before and after it, those of heads, and residuals.
+"""The layers around attention inside a user's layer: norms before and after it, norms of heads, and residuals.
 
-All of it is data: which norm stands where, its gain and its shift. So what is right can be computed by plain steps.
+All of it is data: the kind of each norm, its gain and its shift. So the expected output can be computed step by step.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from attn_exp.arrays import Array
 class Norm:
     """A norm along the last axis: `(z - mean) / sqrt(var + eps) * gain + shift`.
 
-    `kind`: "LayerNorm"; "RMSNorm" has no mean, and the mean of squares for var; "L2" divides by the length, `eps` at
-    least; "GroupNorm" takes `groups` of numbers of all tokens together; "affine" divides by nothing. Gain and shift
-    have the axes `[m]`, or those of heads `[h t d]` with a length of 1 for t. `joined`: heads are normed side by side.
+    `kind`: "LayerNorm"; "RMSNorm" has no mean, and uses the mean of squares for var; "L2" divides by the length, at
+    least `eps`; "GroupNorm" normalizes `groups` of features over all tokens together; "affine" divides by nothing. Gain
+    and shift have the shape `[m]`, or that of heads `[h t d]` with length 1 for t. `joined`: the heads are normed side
+    by side.
     """
 
     kind: str
@@ -30,7 +31,6 @@ class Norm:
     joined: bool = False
 
     def __call__(self, z: Array) -> Array:
-        """Return the normed numbers, of the same shape."""
         return np.asarray(normed(self.kind, z, self.eps, self.groups) * self.gain + self.shift)
 
     def of_heads(self, heads: Array) -> Array:
@@ -43,7 +43,7 @@ class Norm:
 
 
 def normed(kind: str, z: Array, eps: float, groups: int = 1) -> Array:
-    """Return numbers that are normed along the last axis, without gain and shift."""
+    """Return z normed along the last axis, without gain and shift."""
     if kind == "affine":
         return z
     if kind == "GroupNorm":
@@ -60,11 +60,11 @@ def normed(kind: str, z: Array, eps: float, groups: int = 1) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """What surrounds attention: `y = after(f (r x + inner(attention(before(x)))))`.
+    """The layers that surround attention: `y = after(f (r x + inner(attention(before(x)))))`.
 
-    `before` is the norm of x, and `of_memory` that of a memory; `heads` those of q, k or v; `inner` and `last` stand
-    after W_o, before and after the residual `r`: 0, 1 for x, and `of_normed` for what the first norm made of x. f is
-    the `factor`; `then` is a norm more, after a layer that was left out.
+    `before` is the norm of x, `of_memory` that of the cross-attention memory, `heads` those of q, k or v. `inner` and
+    `last` follow W_o, before and after the residual `r`: 0, or 1 for x, or, with `of_normed`, 1 for the output of the
+    first norm. f is the `factor`; `then` is one more norm, after a layer that was left out.
     """
 
     before: Norm | None = None
@@ -78,19 +78,18 @@ class Around:
     factor: float = 1.0
 
     def x(self, x: Array) -> Array:
-        """Return what queries are made of."""
+        """Return the input of the query projection."""
         return x if self.before is None else self.before(x)
 
     def memory(self, memory: Array) -> Array:
-        """Return what keys and values are made of."""
+        """Return the input of the key and value projections."""
         return memory if self.of_memory is None else self.of_memory(memory)
 
     def side(self, side: str, heads: Array) -> Array:
-        """Return the heads of one side, normed where there is a norm."""
+        """Return the heads of q, k or v, normed if there is a norm."""
         return self.heads[side].of_heads(heads) if side in self.heads else heads
 
     def finish(self, x: Array, output: Array) -> Array:
-        """Return the answer of the layer, from x as it was given and the output of attention."""
         inner = output if self.inner is None else self.inner(output)
         start = self.x(x) if self.of_normed else x
         inner = start + inner if self.residual and start.shape == inner.shape else inner
@@ -99,7 +98,6 @@ class Around:
         return inner if self.then is None else self.then(inner)
 
     def __str__(self) -> str:
-        """Say what is there, in the order of the data."""
         heads = next(iter(self.heads.values()), None)
         parts = (
             self.before and f"{self.before.kind} before",

@@ -23,10 +23,10 @@ from attn_exp.forms.trace import Trace
 from attn_exp.rules.rules import Rules
 
 Tell = Callable[[float], None] | None
-"""Hears which part is done, from several threads."""
+"""Receives the fraction done, called from several threads."""
 
 WORTH = 1 << 16
-"""Logits that are worth a thread of their own."""
+"""Number of logits for which another thread pays."""
 
 
 def attend(  # noqa: PLR0913 - four operands, and settings of their own by keyword
@@ -42,11 +42,11 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
 ) -> Trace:
     """Compute the same function as `matrix`; only the context and, for softmax, the log-sum-exp are formed.
 
-    `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]`, with or without a batch axis. `threads` is the number
-    of threads, by default the usable cores where the problem is worth them; `rows` the most queries in a block, by
-    default fewer where a mask lets blocks skip keys. `cells` asks for the summary of the weights as well, with a heat
-    map of at most `cells` by `cells`; `tell` hears which part is done. Half precision is computed in float32 and
-    rounded once.
+    `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]`, with or without a batch axis. `threads` is the number of
+    threads, by default the usable cores if the problem is large enough; `rows` is the maximum number of queries in a
+    block, by default fewer if a mask lets blocks skip keys. `cells` adds the summary of the weights, with a heat map of
+    at most `cells` by `cells`; `tell` receives the fraction done. Half precision is computed in float32 and rounded
+    once.
 
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022, "FlashAttention".
     """
@@ -92,12 +92,12 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
 
 
 def summarize(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
-    """Compute the same with the summary of the weights, its heat map of at most `CELLS` by `CELLS`."""
+    """Compute the same with the summary of the weights, its heat map at most `CELLS` by `CELLS`."""
     return attend(q, k, v, rules, cells=CELLS, tell=tell)
 
 
 def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
-    """Compute the same with the whole matrix of weights `[... h t s]`, a block of rows at a time."""
+    """Compute the same with the full matrix of weights `[... h t s]`, a block of rows at a time."""
     whole = operands(q, k, np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v, rules)
     weights = np.empty((*whole.q.shape[:-1], k.shape[-2]), whole.q.dtype)
 
@@ -113,7 +113,6 @@ def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = Non
 
 
 def operands(q: Array, k: Array, v: Array, rules: Rules) -> Operands:
-    """Cut the heads of `q` into groups that share a key/value head."""
     dtype = np.result_type(q, k, v, rules.softmax_dtype or np.float32, np.float32)
     batches, heads, groups = (q.shape[0] if q.ndim == 4 else 1), q.shape[-3], k.shape[-3]
     return Operands(
@@ -126,13 +125,13 @@ def operands(q: Array, k: Array, v: Array, rules: Rules) -> Operands:
 
 
 def wanted(shape: tasks.Shape, threads: int | None) -> int:
-    """Return how many threads a problem is worth, if nobody says; few queries wait for keys to come from memory."""
+    """Return how many threads a problem is worth by default; with few queries, reading the keys dominates."""
     worth = shape.places + READING * shape.batches * shape.groups * shape.keys
     return min(default_threads(), max(1, worth // WORTH)) if threads is None else threads
 
 
 def shared(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, pieces: int = 1) -> list[Task]:
-    """Cut a problem into tasks, so that they and `pieces` of each one's keys are enough for all threads."""
+    """Cut a problem into tasks, so that they, times `pieces` runs of keys each, occupy all threads."""
     count = wanted(shape, threads)
     parts = count if rows >= tasks.ROWS or count == 1 else 2 * count  # blocks that skip keys have unequal work
     return tasks.tasks(shape, -(-parts // pieces), rows, entire)
@@ -145,7 +144,6 @@ def spread(
     threads: int | None,
     tell: Tell = None,
 ) -> None:
-    """Work on jobs with several threads; small problems stay on the caller's."""
     finished = count(1)
 
     def quietly(jobs: Iterator[Job]) -> None:
@@ -162,17 +160,17 @@ def spread(
         return together(quietly, jobs, granted)
 
 
-# Few queries over many keys: keys are shared out among threads, and parts merged by their log-sum-exps
+# Few queries over many keys: keys are split among threads, and partial sums merged by their log-sum-exps
 
 PIECES = 16
-"""How many pieces few queries are cut into, whatever the number of threads: the answer does not depend on it."""
+"""Number of runs of keys for few queries; independent of the thread count, so results do not depend on it."""
 
 LONG = 1 << 13
-"""The fewest keys of a piece, those of all its heads together: fewer are read before another thread has woken."""
+"""Minimum number of keys of a piece, over all heads: fewer are read before another thread has woken."""
 
 
 class Job(NamedTuple):
-    """A task and the keys of its that are looked at; all where None."""
+    """A task and the run of keys to process; None for all keys."""
 
     number: int
     task: Task
@@ -180,13 +178,12 @@ class Job(NamedTuple):
 
 
 def jobs(tasks: Sequence[Task], pieces: Sequence[slice | None] = (None,)) -> list[Job]:
-    """Return a job for each piece of each task, those of a task in a row."""
     pairs = [(task, keys) for task in tasks for keys in pieces]
     return [Job(number, *pair) for number, pair in enumerate(pairs)]
 
 
 def pieces(whole: Operands) -> Sequence[slice | None]:
-    """Return the runs of keys that are worth a job of their own; one None where cutting heads and queries is enough."""
+    """Return the runs of keys that are worth a job each, or a single None if cutting heads and queries is enough."""
     shape, heads = whole.shape, max(1, whole.shape.batches * whole.shape.groups)
     if heads >= PIECES or not 0 < shape.rows <= LEAST or shape.keys * heads < 2 * LONG or whole.entire:
         return (None,)
@@ -215,9 +212,9 @@ def merged(parts: Sequence[Sums]) -> Sums:
 
 
 def gather(whole: Operands, tasks: Sequence[Task], parts: Sequence[Sums], context: Array, lse: Array) -> None:
-    """Write the answer of tasks whose keys were worked on in pieces, `parts` in the order of `jobs`.
+    """Write the output of tasks whose keys were processed in pieces; `parts` are in the order of `jobs`.
 
-    Where parts that are finite come to a sum that is not, the task is done again as one.
+    If finite parts add up to a sum that is not finite, the task is recomputed as one.
     """
     count = len(parts) // len(tasks)
     with np.errstate(all="ignore"):
@@ -230,9 +227,9 @@ def gather(whole: Operands, tasks: Sequence[Task], parts: Sequence[Sums], contex
 
 
 def finish(sums: Sums, context: Array, lse: Array) -> None:
-    """Write a block's part of the answer: `context / total` and `anchor + log(total)`.
+    """Write a block's part of the output: `context / total` and `anchor + log(total)`.
 
-    A logit without a key has its share of the total, and none of the log-sum-exp.
+    A logit without a key counts in the total, but not in the log-sum-exp.
     """
     np.log(sums.total, out=lse)
     if sums.anchor is None:
@@ -249,10 +246,9 @@ def finish(sums: Sums, context: Array, lse: Array) -> None:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Say that scores are products here."""
     if rules.pairing is None:
         return None
-    return f"blockwise multiplies queries with keys; score={registry.name_of(rules.pairing)} does something else"
+    return f"blockwise multiplies queries with keys; score={registry.name_of(rules.pairing)} does not"
 
 
 FORM = Form(attend, refuses, matrices=0, takes_rows=True, divides_last=True, summarize=summarize, complete=complete)

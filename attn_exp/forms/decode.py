@@ -1,4 +1,4 @@
-"""Attention as a language model writes: token by token, over a cache of the keys and values so far."""
+"""Attention as in autoregressive decoding: token by token, over a cache of the keys and values so far."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the same function as `matrix` under masks that hide later keys, one query at a time.
 
-    Step i sees the cache alone: keys and values of positions up to its own, `i + offset`. What is weighed against
-    what is a row `[h 1 s]`; the rows come together in the trace's weights and context.
+    Step i sees only the cache: keys and values of positions up to its own, `i + offset`. Each step computes one row
+    `[h 1 s]`; the trace's weights and context collect the rows.
     """
     heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     weights = np.zeros((*q.shape[:-1], keys), q.dtype)
@@ -44,7 +44,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Say that the masks let a query look ahead, where decoding has nothing yet."""
+    """Return an error if the masks let a query look ahead: decoding has no later keys."""
     ahead = AllOf(rules.masks).looks_ahead(rules.offset)
     return "decoding has no later keys to look at; use mask=causal" if ahead else None
 

@@ -1,4 +1,4 @@
-"""Linear attention: a kernel in place of the exponential, so that the sum over keys is formed once for all queries."""
+"""Linear attention: a kernel replaces the exponential, so that the sum over keys is formed once for all queries."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute `phi(q_i) sum_j phi(k_j) v_j / phi(q_i) sum_j phi(k_j)` with `phi(x) = elu(x) + 1`.
 
-    Shapes as in `matrix`. Without masks the work grows with `t + s`, and no weights `[h t s]` are formed. A mask needs
-    its own sum for each query; then the products `phi(q_i) . phi(k_j)` are formed for every pair.
+    Shapes as in `matrix`. Without masks the cost grows with `t + s`, and no weights `[h t s]` are formed. A mask needs
+    a separate sum for each query; then the products `phi(q_i) . phi(k_j)` are formed for every pair.
 
     Source: Katharopoulos et al. 2020, "Transformers are RNNs", section 3.2.
     """
@@ -31,7 +31,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     if rules.masks:
         grid = whole_grid(rules, q.shape[-3], q.shape[-2], k.shape[-2], q.shape[0] if q.ndim == 4 else None)
         allowed = AllOf(rules.masks).allows(grid)
-        with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything
+        with np.errstate(over="ignore", invalid="ignore"):  # masked keys may hold any value
             products = product(kernel_q, kernel_k.swapaxes(-1, -2))
         shares = np.where(allowed, products, q.dtype.type(0))
         weights = divided(shares, add_up(shares))
@@ -43,7 +43,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Say which rules need logits, which linear attention never forms."""
+    """Return which rules need logits, which linear attention never forms."""
     if rules.scores:
         return "linear attention forms no logits, so score rules have nothing to act on; use score=none"
     if not rules.normalizer.exponential:
@@ -54,12 +54,12 @@ def refuses(rules: Rules) -> str | None:
 
 
 def above_zero(x: Array) -> Array:
-    """Return `elu(x) + 1`: `x + 1` above zero, `e^x` below; never negative, so weights are none either."""
+    """Return `elu(x) + 1`: `x + 1` above zero, `e^x` below; never negative, so weights are not negative either."""
     return np.asarray(np.where(x > 0, x + x.dtype.type(1), np.exp(np.minimum(x, x.dtype.type(0)))))
 
 
 def divided(sums: Array, totals: Array) -> Array:
-    """Divide, leaving zero where a query sees nothing."""
+    """Divide, with 0 where a query sees nothing."""
     return np.asarray(sums / np.where(totals == 0, totals.dtype.type(1), totals))
 
 

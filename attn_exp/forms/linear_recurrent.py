@@ -1,4 +1,4 @@
-"""Linear attention as a recurrent network: one state, to which each newly seen key adds."""
+"""Linear attention as a recurrent network: one state, to which each newly visible key is added."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
-    """Compute the same function as `linear`, a query at a time, from `sum_j phi(k_j) v_j` and `sum_j phi(k_j)`.
+    """Compute the same function as `linear`, one query at a time, from `sum_j phi(k_j) v_j` and `sum_j phi(k_j)`.
 
-    These two are the state. It grows by the keys that a query sees and the one before did not: one step of constant
-    cost under the causal mask. Where keys leave the sight of a query, as in a sliding window, the state is summed anew:
-    taking them off again would leave rounding behind, or NaN.
+    These two sums are the state. Each query adds the keys that the previous query did not see: one step of constant
+    cost under the causal mask. If keys drop out of sight, as in a sliding window, the state is recomputed: subtracting
+    them would leave rounding errors or NaN.
 
     Source: Katharopoulos et al. 2020, "Transformers are RNNs", section 3.4.
     """

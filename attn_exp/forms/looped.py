@@ -1,4 +1,4 @@
-"""Attention as its definition reads: one query at a time, one key at a time."""
+"""Attention as in its definition: one query and one key at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the same function as `matrix`, by explicit loops over batches, heads, queries and keys.
 
-    Shapes as in `matrix`. Every stage of the trace is formed, a number at a time, each rounded to the type of `q`.
+    Shapes as in `matrix`. Every stage of the trace is formed, one number at a time, each rounded to the type of `q`.
     """
     heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     scores, logits, capped, masked, weights = (np.zeros((*q.shape[:-1], keys), q.dtype) for _ in range(5))
@@ -30,7 +30,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         line = (*batch, head, row)
         for key in range(keys):
             shared = k[(*batch, head * k.shape[-3] // heads, key)]
-            with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything
+            with np.errstate(over="ignore", invalid="ignore"):  # masked keys may hold any value
                 scores[line][key] = paired(q[line], shared, head, rules)
                 logits[line][key] = scores[line][key] * q.dtype.type(rules.scale)
                 capped[line][key] = logits[line][key] if rules.bend_last else bent(logits[line][key], rules)
@@ -44,7 +44,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 def mix(stages: Trace) -> Trace:
     """Return the trace with `context_i = sum_j weights_ij v_j` added; without values there is no context.
 
-    A key of weight zero adds nothing, even where its value is NaN or infinite: `0 * NaN` would be NaN.
+    A key of weight zero adds nothing, even if its value is NaN or infinite: `0 * NaN` would be NaN.
     """
     if stages.v is None or stages.weights is None:
         return stages
@@ -59,19 +59,18 @@ def mix(stages: Trace) -> Trace:
 
 
 def paired(query: Array, key: Array, head: int, rules: Rules) -> Any:
-    """Return the score of one query and one key: their product, unless a rule says otherwise."""
+    """Return the score of one query and one key: their dot product, unless a score rule replaces it."""
     if rules.pairing is not None:
         return rules.pairing.pair(query[None], key[None], head)[0, 0]
     return dot(query, key)
 
 
 def dot(left: Array, right: Array) -> Any:
-    """Return the sum of products; of half-precision numbers it is summed in float32."""
+    """Return the dot product; half precision is summed in float32."""
     return np.dot(widen(left), widen(right))
 
 
 def place(line: Sequence[int], key: int, heads: int, rows: int, keys: int, rules: Rules) -> Grid:
-    """Return the grid of one place."""
     *batch, head, row = line
     sample = batch[0] if batch else 0
     offset = np.asarray(rules.offset)
@@ -80,14 +79,13 @@ def place(line: Sequence[int], key: int, heads: int, rows: int, keys: int, rules
 
 
 def bent(logit: Any, rules: Rules) -> Any:
-    """Return a logit after every rule that bends it, in order."""
     for rule in rules.scores:
         logit = rule.bend(logit)
     return logit
 
 
 def judged(logit: Any, grid: Grid, rules: Rules) -> Any:
-    """Return the logit with every bias, or -inf where a mask forbids the place."""
+    """Return the logit plus every bias, or -inf if a mask forbids the place."""
     if not all(mask.allows(grid) for mask in rules.masks):
         return -np.inf
     for rule in rules.scores:
@@ -97,15 +95,15 @@ def judged(logit: Any, grid: Grid, rules: Rules) -> Any:
 
 
 def extra_logits(head: int, rules: Rules, masked: Array) -> Array | None:
-    """Return the logits without a key that rules add to a head, None where none does."""
+    """Return the logits without a key that rules add to a head, or None."""
     extras = [extra for rule in rules.scores if (extra := rule.extra(head)) is not None]
     return np.array(extras, masked.dtype) if extras else None
 
 
 def stacked(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
-    """Compute many problems `[n 1 h t d]` of float64 side by side, each number by the steps of `attend`, in its order.
+    """Compute many float64 problems `[n 1 h t d]` in parallel, each number by the steps of `attend`, in the same order.
 
-    No rule may bend logits or pair queries and keys.
+    Rules that bend logits or replace the product of queries and keys are not supported.
     """
     heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     scores = np.ascontiguousarray(np.vecdot(q[..., :, None, :], repeat_heads(k, heads)[..., None, :, :]))
@@ -124,7 +122,7 @@ def stacked(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def added(weights: Array, v: Array) -> Array:
-    """Return `sum_j weights_ij v_j`, a key after the other."""
+    """Return `sum_j weights_ij v_j`, added key by key."""
     context = np.zeros((*weights.shape[:-1], v.shape[-1]))
     for key in range(v.shape[-2]):
         weight = weights[..., key, None]

@@ -1,4 +1,4 @@
-"""Attention as the textbook writes it: one expression over the whole matrix of logits."""
+"""Attention as in textbooks: one expression over the whole matrix of logits."""
 
 from __future__ import annotations
 

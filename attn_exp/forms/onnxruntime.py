@@ -1,4 +1,4 @@
-"""ONNX Runtime's operator `Attention` on the CPU, where it is installed: another row to compare with, in float32."""
+"""ONNX Runtime's operator `Attention` on the CPU, if installed: another row for comparison, in float32."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from attn_exp.forms.trace import Trace
 from attn_exp.rules.rules import Rules
 
 DTYPE = "float32"
-"""The widest type that the operator's own code computes in: wider inputs are rounded to it."""
+"""The widest type that the operator computes in; wider inputs are rounded to it."""
 
 OLDEST = (1, 28)
-"""Before, it gave a query that sees no key the mean of all values, and until 1.26 capped logits after masking them."""
+"""Older versions return the mean of all values for a query without keys; up to 1.26 they cap after masking."""
 
 OPSET, IR_VERSION = 24, 10
 
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
-    """Compute the context with a model of one operator; masks and biases go in as one array `[... h t s]`.
+    """Compute the context with a model of one operator; masks and biases are passed as one array `[... h t s]`.
 
-    Shapes as in `matrix`. The answer is rounded to the input's type, and no more exact than `DTYPE`. The operator wants
-    a scale above 0, a query and a key: a sign goes to the queries, and without keys the context is zero.
+    Shapes as in `matrix`. The output is rounded to the input's type, and no more exact than `DTYPE`. The operator
+    requires a scale above 0, a query and a key: a negative sign goes to the queries, and without keys the context is
+    zero.
 
     Source: ONNX, operator `Attention`, opset 24; onnxruntime, `core/providers/cpu/llm/attention.cc`.
     """
@@ -36,7 +37,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     kind = q.dtype if q.dtype == np.float16 else np.dtype(DTYPE)
     if 0 in (*q.shape[:-1], *v.shape):
         return Trace(q=q, k=k, v=v, context=np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype))
-    with np.errstate(over="ignore"):  # what is too large for the type is infinite in it
+    with np.errstate(over="ignore"):  # values too large for the type become infinite
         signed, keys, values = (array.astype(kind) for array in (q * np.sign(rules.scale), k, v))
     inputs = {"Q": filled(signed), "K": filled(keys), "V": values}
     added = change(inputs["Q"], keys, rules)
@@ -48,24 +49,23 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return what of these rules ONNX's operator has no argument for, or what is missing, in one line, or None."""
+    """Return which of these rules ONNX's operator cannot express, or which package is missing, or None."""
     if not find_spec("onnxruntime") or not find_spec("onnx"):
         return "ONNX Runtime is not installed: pip install onnxruntime onnx"
     import onnxruntime  # noqa: PLC0415 - only where this form is asked for
 
     version = onnxruntime.__version__
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        return f"ONNX Runtime {version} reads masks otherwise: pip install 'onnxruntime>={'.'.join(map(str, OLDEST))}'"
+        return f"ONNX Runtime {version} misreads masks: pip install 'onnxruntime>={'.'.join(map(str, OLDEST))}'"
     return beyond(rules, "ONNX's operator", caps=1, dtype=DTYPE)
 
 
 def filled(heads: Array) -> Array:
-    """Return heads of size 0, which the operator refuses, as heads of one 0: their logits are 0 as well."""
+    """Replace heads of size 0, which the operator rejects, by heads of one 0: their logits are 0 as well."""
     return heads if heads.shape[-1] else np.zeros((*heads.shape[:-1], 1), heads.dtype)
 
 
 def session(inputs: dict[str, Array], rules: Rules) -> Any:
-    """Return a session of ONNX Runtime for a model that holds one operator `Attention` with these inputs."""
     import onnxruntime  # noqa: PLC0415 - only where this form is asked for
     from onnx import helper  # noqa: PLC0415
 
@@ -78,8 +78,8 @@ def session(inputs: dict[str, Array], rules: Rules) -> Any:
     graph = helper.make_graph([node], "attention", values, [answer])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = default_threads()  # by itself it takes all cores, also those it may not use
-    options.log_severity_level = 4  # what goes wrong is raised, and need not be printed too
+    options.intra_op_num_threads = default_threads()  # its default is all cores, even those the process may not use
+    options.log_severity_level = 4  # errors are raised, so they need not be printed too
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 

@@ -1,8 +1,8 @@
-"""Attention as a list of steps on whole arrays `[... h t s]`, which can be exchanged one by one.
+"""Attention as a list of replaceable steps on whole arrays `[... h t s]`.
 
-The steps are plain functions in the fields of `Recipe`. The form `matrix` runs the list, for one problem, for a batch
-or for the seeds of a sweep at once, and so does each layer of a model; a mistake is the list with some steps
-exchanged, and several mistakes follow one another.
+The steps are plain functions in the fields of `Recipe`. The form `matrix` runs the list, for one problem, a batch or
+all seeds of a sweep at once, and so does each layer of a model; a mistake is the list with some steps replaced, and
+several mistakes can be chained.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ Step = Callable[..., Any]
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What attention starts from: heads `[b h t d]`, or x `[b t m]` with the matrices and biases of a layer.
+    """The input of attention: heads `[b h t d]`, or x `[b t m]` with the weight matrices and biases of a layer.
 
-    Keys and values of a layer are made of the `memory` `[b s n]` where there is one. Of the first `past` tokens of x
-    there are no queries; heads that are given have none of them. `apart`: the entries of the batch are copies of one
-    problem, and a mistake that takes a batch as a whole takes each of them alone. `around`: norms and residuals that
-    stand around attention in somebody's layer.
+    Keys and values of a layer are computed from the `memory` `[b s n]` if there is one. The first `past` tokens of x
+    have no queries; given heads have none of them. `apart`: the batch entries are copies of one problem, and a mistake
+    that mixes a batch treats each entry alone. `around`: norms and residuals around attention in the user's layer.
     """
 
     q: Array | None = None
@@ -47,30 +46,28 @@ class Given:
 
     @property
     def keys(self) -> int:
-        """How many keys there are."""
         made_of = next(one for one in (self.k, self.memory, self.x) if one is not None)
         return int(made_of.shape[-2])
 
     @cached_property
     def done(self) -> Done | None:
-        """What steps have made of it, for who computes many recipes; of large ones nothing is kept."""
+        """The cached results of steps, shared by many recipes; None for large inputs."""
         first = self.x if self.q is None else self.q
         assert first is not None
         return Done(MOST_STEPS) if first.size * self.keys <= SMALL else None
 
 
 MOST_STEPS, SMALL = 1000, 1 << 15
-"""So many steps are kept of an input, and of such whose numbers times its keys are no more: a few megabytes in all."""
+"""Cached steps per input, and the largest input (size times keys) that is cached: a few megabytes in all."""
 
 
 @dataclass(frozen=True)
 class At:
-    """Where a step stands: the rules, and how large everything is.
+    """The context of a step: the rules and all sizes.
 
-    `heads` query heads share `groups` key/value heads; `size` is d, the numbers of a head; `width` is that of x, or of
-    all query heads side by side. The first query stands after `past` tokens, where there are any. `apart` is as in
-    `Given`; `batched` says whether the arrays have an axis of the batch. `place` says which places of the logits are
-    computed where it is not all of them.
+    `heads` query heads share `groups` key/value heads; `size` is d, the head size; `width` is that of x, or of all
+    query heads side by side. The first query comes after `past` tokens. `apart` is as in `Given`; `batched` says
+    whether the arrays have a batch axis. `place` selects the logits to compute, if not all of them.
     """
 
     rules: Rules
@@ -88,9 +85,9 @@ class At:
 
     @classmethod
     def of_heads(cls, rules: Rules, q: Array, k: Array, place: Grid | None = None, given: Given | None = None) -> At:
-        """Return where the steps of a form stand, from its queries `[... h t d]` and keys `[... g s d]`.
+        """Return the context for queries `[... h t d]` and keys `[... g s d]`.
 
-        What is `given` says how much came before, and how wide x is.
+        `given` supplies the past and the width of x.
         """
         heads, rows, size = q.shape[-3:]
         batched = q.ndim == 4
@@ -109,10 +106,10 @@ class At:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is asked, `rules`, `positions` and heads, and the steps that compute it, in the order of the fields.
+    """The problem, `rules`, `positions` and head counts, and the steps that compute it, in the order of the fields.
 
-    `wide`: heads that are given lie side by side, `[b t h*d]`, and are cut and put together again, as those of a layer.
-    `remembers`: a step uses what another one was given, so that each is taken every time.
+    `wide`: given heads are side by side, `[b t h*d]`, and are split and merged like those of a layer. `remembers`: a
+    step uses the input of another, so steps must not be cached.
     """
 
     rules: Rules
@@ -142,21 +139,19 @@ class Recipe:
     finish: Step = steps.finish
 
     def with_rules(self, **changes: Any) -> Recipe:
-        """Return the same recipe with other rules."""
         return self.changed(rules=replace(self.rules, **changes))
 
     def changed(self, **fields: Any) -> Recipe:
-        """Return the same recipe with other fields, as `replace` does in ten times the time: thousands are made."""
+        """Return a copy with other fields; ten times faster than `replace`, because thousands are made."""
         made = object.__new__(Recipe)
         vars(made).update(vars(self) | fields)
         return made
 
 
 def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | None = None) -> Trace:
-    """Return every stage that a recipe makes of heads `[... h t d]`, `[... g s d]` and `[... g s e]`, as a form does.
+    """Return every stage that a recipe computes from heads `[... h t d]`, `[... g s d]` and `[... g s e]`.
 
-    `place` says which places of the logits these are, where they are a part of a whole. Without values there is no
-    context.
+    `place` gives the places of these logits if they are part of a larger problem. Without values there is no context.
     """
     at = At.of_heads(recipe.rules, q, k, place)
     keys, values = recipe.share(at, k), None if v is None else recipe.share(at, v)
@@ -168,19 +163,18 @@ def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | No
 
 
 class Done:
-    """What steps have made of one input, so that recipes which share steps need not take them again.
+    """Cached results of steps on one input, for recipes that share steps.
 
-    It is of the very same step and arrays, and holds these as long as it is there: the answer is the same number by
-    number.
+    A result is reused only for the same step and the same array objects, which the cache keeps alive, so it is
+    bit-identical.
     """
 
     def __init__(self, most: int) -> None:
-        """Keep what so many steps have made; then begin anew."""
+        """Keep up to `most` results; the cache is cleared when full."""
         self.most = most
         self.kept = dict[Any, tuple[Any, tuple[Any, ...]]]()
 
     def find(self, key: Any, step: Step, given: tuple[Any, ...]) -> Any:
-        """Return what a step made of what it was given, under its key, or take the step."""
         known = self.kept.get(key)
         if known is None:
             if len(self.kept) >= self.most:
@@ -189,16 +183,15 @@ class Done:
         return known[0]
 
     def place(self, rules: Rules, q: Array, k: Array, given: Given) -> At:
-        """Return where the steps stand: the same object for equal rules, so that their steps are the same too."""
+        """Return the context of the steps: the same object for equal rules, so that later steps are cached too."""
         try:
             at: At = self.find((rules, q.shape, k.shape), At.of_heads, (rules, q, k, None, given))
-        except TypeError:  # an offset for each entry of the batch cannot be looked up
+        except TypeError:  # per-entry offsets are not hashable
             return At.of_heads(rules, q, k, None, given)
         return at
 
 
 def take(done: Done | None, step: Step, *given: Any) -> Any:
-    """Return what a step makes, as it is done already where that is kept."""
     if done is None:
         return step(*given)
     key = (step, *map(id, given))
@@ -207,13 +200,13 @@ def take(done: Done | None, step: Step, *given: Any) -> Any:
 
 
 def compute(recipe: Recipe, given: Given, done: Done | None = None) -> dict[str, Array]:
-    """Return every stage by its name, `[b h t ...]`, the last one `output`.
+    """Return every stage by name, `[b h t ...]`, ending with `output`.
 
-    `output` is the context of all heads where heads were given, else the layer's answer `[b t m]`. `done` keeps what
-    steps make of this input for other recipes.
+    `output` is the context of all heads if heads were given, else the layer's output `[b t m]`. `done` caches the
+    results of steps on this input for other recipes.
 
     Raises:
-        ValueError: a step does not fit the shapes, as a transposed square matrix does not fit others.
+        ValueError: a step does not fit the shapes, as when a transposed matrix is not square.
     """
     done = None if recipe.remembers else done
     with np.errstate(all="ignore"):
@@ -226,7 +219,7 @@ def compute(recipe: Recipe, given: Given, done: Done | None = None) -> dict[str,
             q, k, v = done.find(of_sides, sides, (recipe, given))
             at = done.find((id(recipe.rules), q.shape, k.shape), done.place, (recipe.rules, q, k, given))
         if recipe.positions or recipe.place is not steps.place:
-            turning = done if recipe.positions else None  # what is not turned is passed on
+            turning = done if recipe.positions else None  # without positions nothing is computed
             q, k, v = (
                 take(turning, recipe.place, at, side, heads, recipe.positions)
                 for side, heads in zip("qkv", (q, k, v), strict=True)
@@ -273,12 +266,10 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
 
 
 def cut(recipe: Recipe, heads: Array) -> Array:
-    """Return heads `[b h t d]` as the recipe cuts them, where they lie side by side."""
     return np.asarray(recipe.split(steps.join_heads(heads), heads.shape[1]) if recipe.wide else heads)
 
 
 def embedded(recipe: Recipe, x: Array) -> Array:
-    """Return the vectors of sequences `[b t m]` with the places of their tokens marked."""
     for position in recipe.positions:
         x = np.stack([position.embed(entry) for entry in x])
     return x
@@ -287,11 +278,11 @@ def embedded(recipe: Recipe, x: Array) -> Array:
 def masked_logits(
     recipe: Recipe, at: At, q: Array, k: Array, done: Done | None = None
 ) -> tuple[dict[str, Array], Array]:
-    """Return the stages from q and k, one k for each query head, up to the masked logits, and which places are allowed.
+    """Return the stages from q and k, one k per query head, up to the masked logits, and which places are allowed.
 
-    What masked keys hold may be anything, and comes to nothing: who calls this ignores what NumPy says of it.
+    Masked keys may hold any value without effect; callers suppress NumPy's floating-point warnings.
     """
-    bending = done if at.rules.scores else None  # what no rule bends is passed on
+    bending = done if at.rules.scores else None  # without score rules nothing is computed
     scores = take(done, recipe.score, at, q, k)
     logits = capped = take(done, recipe.scaled, at, scores)
     if not at.rules.bend_last and (at.rules.scores or recipe.bent is not steps.bent):
@@ -306,11 +297,9 @@ def masked_logits(
 
 
 def weighed(recipe: Recipe, at: At, masked: Array, allowed: Array, done: Done | None = None) -> Array:
-    """Return the weights of masked logits."""
     weights: Array = take(done, recipe.normalize, at, masked)
     return weights if recipe.after is steps.after else take(done, recipe.after, at, weights, allowed)
 
 
 def mixed(recipe: Recipe, at: At, weights: Array, v: Array, k: Array, done: Done | None = None) -> Array:
-    """Return the context: the values mixed by their weights."""
     return np.asarray(recipe.gather(at, take(done, recipe.mix, at, weights, v, k)))

@@ -1,7 +1,7 @@
-"""The steps of attention, done right: what `Recipe` starts from and a mistake does otherwise.
+"""The correct steps of attention: the defaults of `Recipe`, which mistakes replace.
 
-Each step takes where it stands (`At` of `pipeline.py`: rules and sizes) and the arrays of the stage before, and rounds
-to their type. Arrays have the axes `[... h t s]`, whatever stands before the heads.
+Each step takes its context (`At` of `pipeline.py`: rules and sizes) and the arrays of the previous stage, and rounds to
+their type. Arrays have the axes `[... h t s]`, with any leading axes.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 
 def order(q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
-    """Return the heads that are given as q, k and v, in this order."""
+    """Return the given heads as q, k and v, in this order."""
     return q, k, v
 
 
 def source(side: str, x: Array, memory: Array) -> Array:
-    """Return what one side is made of: queries of x, keys and values of the memory, which is x where there is none."""
+    """Return the input of one projection: x for queries, the memory (or x) for keys and values."""
     return x if side == "q" else memory
 
 
 def project(side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
-    """Return `x W + b` of one side, `q`, `k`, `v` or `o`, `[... t n]`, or `x W` where there is no b."""
+    """Return `x W + b` of `q`, `k`, `v` or `o`, `[... t n]`, or `x W` if there is no b."""
     flat = (x @ arrays[f"W_{side}"]).astype(x.dtype, copy=False)
     return np.asarray(flat + arrays[f"b_{side}"][..., None, :] if f"b_{side}" in arrays else flat)
 
 
 def split(flat: Array, count: int) -> Array:
-    """Cut `[... t h*d]` into heads `[... h t d]`: head i owns the numbers from `i d` to `(i + 1) d`."""
+    """Split `[... t h*d]` into heads `[... h t d]`: head i owns the columns from `i d` to `(i + 1) d`."""
     *many, length, width = flat.shape
     return flat.reshape(*many, length, count, width // count).swapaxes(-3, -2)
 
 
 def place(at: Any, side: str, heads: Array, positions: Sequence[Position]) -> Array:
-    """Mark the positions of queries, which stand after the past or `offset` keys later, and of keys; not of values."""
+    """Apply position rules to queries, which start after the past or at `offset`, and to keys; not to values."""
     if side == "v":
         return heads
     for position in positions:
@@ -50,7 +50,6 @@ def place(at: Any, side: str, heads: Array, positions: Sequence[Position]) -> Ar
 
 
 def turned(position: Position, heads: Array, start: Any) -> Array:
-    """Return heads `[b h t d]` with the positions from `start` on marked."""
     return position.turn(heads, np.arange(heads.shape[2]) + start)
 
 
@@ -67,37 +66,37 @@ def share_in_turns(at: Any, heads: Array) -> Array:
 
 
 def repeat_heads(shared: Array, heads: int) -> Array:
-    """Give each query head its own copy of the key/value head that it reads, `[... g s d]` to `[... h s d]`."""
+    """Copy each key/value head for the query heads that read it, `[... g s d]` to `[... h s d]`."""
     groups = shared.shape[-3]
     return shared if groups == heads else np.repeat(shared, heads // groups, axis=-3)
 
 
 def score(at: Any, q: Array, k: Array) -> Array:
-    """Return `q k^T`, `[... h t s]`, unless a score rule says otherwise."""
+    """Return `q k^T`, `[... h t s]`, unless a score rule replaces it."""
     if at.rules.pairing is not None:
         return np.asarray(at.rules.pairing.pair(q, k, at.grid.head))
     return product(q, k.swapaxes(-1, -2))
 
 
 def product(left: Array, right: Array) -> Array:
-    """Return the matrix product; of half-precision numbers it is summed in float32 and rounded once."""
+    """Return the matrix product; half precision is summed in float32 and rounded once."""
     return np.asarray(widen(left) @ widen(right)).astype(np.result_type(left, right), copy=False)
 
 
 def scaled(at: Any, scores: Array) -> Array:
-    """Return the scores times the scale, `1 / sqrt(d)` unless another was asked for."""
+    """Return the scores times the scale, by default `1 / sqrt(d)`."""
     return np.asarray(scores * scores.dtype.type(at.rules.scale))
 
 
 def bent(at: Any, logits: Array) -> Array:
-    """Bend each logit as score rules say, such as a soft-cap."""
+    """Apply elementwise score rules, such as a soft-cap, to each logit."""
     for rule in at.rules.scores:
         logits = rule.bend(logits)
     return logits
 
 
 def biased(at: Any, capped: Array) -> Array:
-    """Add what score rules add, such as ALiBi."""
+    """Add the biases of score rules, such as ALiBi."""
     for rule in at.rules.scores:
         bias = rule.bias(at.grid)
         capped = capped if bias is None else capped + np.asarray(bias).astype(capped.dtype)
@@ -113,31 +112,29 @@ def allowed(at: Any) -> Array:
 
 
 def forbid(at: Any, logits: Array, allowed: Array) -> Array:
-    """Return the logits with -inf where nobody may attend."""
     whole = allowed.all() and np.broadcast_shapes(allowed.shape, logits.shape) == logits.shape  # others do not fit
     return logits if whole else np.where(allowed, logits, logits.dtype.type(-np.inf))
 
 
 def normalize(at: Any, masked: Array) -> Array:
-    """Return the weights of each row, worked out in the type that the rules say; of a row without keys, zeros."""
+    """Return the weights of each row, computed in the rules' softmax dtype; zeros for a row without keys."""
     wide = masked if at.rules.softmax_dtype is None else masked.astype(at.rules.softmax_dtype)
     return np.asarray(at.rules.normalizer.weigh(wide, extra(at, wide))).astype(masked.dtype, copy=False)
 
 
 def softmax(logits: Array, axis: int) -> Array:
-    """Return the softmax over one axis."""
     powers = np.exp(logits - logits.max(axis=axis, keepdims=True))
     return np.asarray(powers / add_up(powers, axis))
 
 
 def extra(at: Any, masked: Array) -> Array | None:
-    """Return the logits per head that belong to no key, `[h 1 n]`, in the type of the others, or None."""
+    """Return the logits per head that belong to no key, `[h 1 n]`, in the dtype of the others, or None."""
     extras = [logit for rule in at.rules.scores if (logit := rule.extra(at.grid.head)) is not None]
     return np.concatenate(extras, axis=-1).astype(masked.dtype) if extras else None
 
 
 def after(at: Any, weights: Array, allowed: Array) -> Array:
-    """Leave the weights as they are."""
+    """Return the weights unchanged; mistakes replace this step."""
     return weights
 
 
@@ -147,9 +144,9 @@ def mix(at: Any, weights: Array, v: Array, k: Array) -> Array:
 
 
 def weighted_sums(weights: Array, v: Array) -> Array:
-    """Return `sum_j w_ij v_j`, `[... h t e]`, of values `[... h s e]`.
+    """Return `sum_j w_ij v_j`, `[... h t e]`, for values `[... h s e]`.
 
-    A key of weight zero adds nothing, even where its value is NaN or infinite: `0 * NaN` would be NaN.
+    A key of weight zero adds nothing, even if its value is NaN or infinite: `0 * NaN` would be NaN.
     """
     finite = np.isfinite(v)
     if finite.all():
@@ -162,7 +159,7 @@ def weighted_sums(weights: Array, v: Array) -> Array:
 
 
 def add_context(stages: Trace) -> Trace:
-    """Return the trace of a form with `context = weights v` added; without values there is no context."""
+    """Return the trace with `context = weights v` added; without values there is no context."""
     if stages.v is None or stages.weights is None:
         return stages
     v = repeat_heads(stages.v, stages.weights.shape[-3])
@@ -170,7 +167,7 @@ def add_context(stages: Trace) -> Trace:
 
 
 def gather(at: Any, context: Array) -> Array:
-    """Leave the contexts of the heads as they are."""
+    """Return the contexts of the heads unchanged; mistakes replace this step."""
     return context
 
 
@@ -178,7 +175,7 @@ def merge(at: Any, context: Array) -> Array:
     """Put the heads side by side, `[b h t e]` to `[b t h*e]`.
 
     Raises:
-        ValueError: a mistake has dropped the axis of heads, and another would be taken for it.
+        ValueError: a mistake has dropped the head axis, so that another axis would be taken for it.
     """
     if context.ndim != 4:
         raise ValueError(f"expected heads [b h t e], got {context.shape}")
@@ -186,12 +183,12 @@ def merge(at: Any, context: Array) -> Array:
 
 
 def join_heads(apart: Array) -> Array:
-    """Turn heads `[... h t e]` into `[... t h*e]`, side by side."""
+    """Merge heads `[... h t e]` into `[... t h*e]`, side by side."""
     *many, count, length, width = apart.shape
     return apart.swapaxes(-3, -2).reshape(*many, length, count * width)
 
 
 def finish(at: Any, merged: Array, weight: Array | None, bias: Array | None) -> Array:
-    """Return `merged W_o + b_o`, as far as there is any."""
+    """Return `merged W_o + b_o`, without the parts that are None."""
     answer = merged if weight is None else merged @ weight
     return np.asarray(answer if bias is None else answer + bias)

@@ -1,4 +1,4 @@
-"""PyTorch's `scaled_dot_product_attention`, where it is installed: another row to compare with, not our computation."""
+"""PyTorch's `scaled_dot_product_attention`, if installed: another row for comparison, not our computation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DTYPE = "float64"
 
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
-    """Compute the context with PyTorch; masks and biases go in as one array `[... h t s]`.
+    """Compute the context with PyTorch; masks and biases are passed as one array `[... h t s]`.
 
     Shapes as in `matrix`.
 
@@ -40,16 +40,16 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return what of these rules PyTorch's function has no argument for, in one line, or None."""
+    """Return which of these rules PyTorch's function cannot express, in one line, or None."""
     if not find_spec("torch"):
         return "PyTorch is not installed: pip install torch"
     return beyond(rules, "PyTorch's function")
 
 
 def tensor(torch: Any, array: Array) -> Any:
-    """Return an array as a tensor; what PyTorch does not take from NumPy as it lies is copied.
+    """Return an array as a tensor, copied if PyTorch cannot share its memory.
 
-    bfloat16 goes by way of float32, and types wider than `DTYPE` are rounded to it.
+    bfloat16 is converted through float32, and types wider than `DTYPE` are rounded to it.
     """
     if array.dtype.name == "bfloat16":
         return torch.tensor(array.astype(np.float32)).bfloat16()

@@ -1,4 +1,4 @@
-"""The named stages of one attention computation, or of many that stand on a first axis: a stack."""
+"""The named stages of one attention computation, or of a stack of them along a first axis."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class ApartError(Exception):
-    """These problems do not go together; each is computed alone."""
+    """These problems cannot be stacked; each is computed alone."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What the weights look like, from a form that never has them whole.
+    """A summary of the weights, from a form that never holds all of them.
 
-    Of each row `[h t]`: the `entropy` in nats, `effective_keys` = exp(entropy), the `largest_weight`, and the
-    `sink_mass`, which is the weight of key 0. `heat` `[h a c]` holds the mean weight of every cell of a coarse grid
-    whose runs of queries and keys begin and end at `row_edges` `[a+1]` and `key_edges` `[c+1]`.
+    Per row `[h t]`: the `entropy` in nats, `effective_keys` = exp(entropy), the `largest_weight`, and the `sink_mass`,
+    which is the weight of key 0. `heat` `[h a c]` holds the mean weight of every cell of a coarse grid whose runs of
+    queries and keys are bounded by `row_edges` `[a+1]` and `key_edges` `[c+1]`.
     """
 
     entropy: Array
@@ -49,20 +49,20 @@ def entropy(weights: Array) -> Array:
 
 @dataclass(frozen=True)
 class Trace:
-    """Every stage of one computation, in order; None where a form never forms it.
+    """Every stage of one computation, in order; a stage that a form never computes is None.
 
     | stage | shape | meaning |
     | --- | --- | --- |
     | `q`, `k`, `v` | `[h t d]`, `[g s d]`, `[g s e]` | queries, keys, values, split into heads |
     | `scores` | `[h t s]` | `q k^T` |
     | `logits` | `[h t s]` | scores times the scale |
-    | `capped` | `[h t s]` | logits after rules that bend each logit by itself, such as a soft-cap |
+    | `capped` | `[h t s]` | logits after elementwise score rules, such as a soft-cap |
     | `masked` | `[h t s]` | capped plus biases, -inf where no query may look |
     | `weights` | `[h t s]` | the normalized logits; a row sums to 1, or to 0 where all is masked |
-    | `lse` | `[h t]` | `log(sum_j exp(masked_j))`: what merges parts of an answer |
+    | `lse` | `[h t]` | `log(sum_j exp(masked_j))`, needed to merge partial results |
     | `context` | `[h t e]` | `weights v`, per head |
     | `output` | `[t m]` | the heads side by side, times W_o where the variant has one |
-    | `summary` | | what the weights look like, where a form was asked for that instead of them |
+    | `summary` | | a summary of the weights, if computed instead of them |
 
     A leading batch axis is allowed on all of them.
     """
@@ -81,11 +81,10 @@ class Trace:
     summary: Summary | None = None
 
     def replace(self, **stages: Any) -> Trace:
-        """Return this trace with some stages exchanged."""
         return replace(self, **stages)
 
     def stages(self) -> Iterator[tuple[str, Array]]:
-        """Yield the name and array of each stage that was formed, in order."""
+        """Yield the name and array of each stage that is present, in order."""
         for stage in fields(self):
             array = getattr(self, stage.name)
             if array is not None and stage.name != "summary":
@@ -101,7 +100,6 @@ class Trace:
 
 
 def pile_traces(traces: Sequence[Trace]) -> Trace:
-    """Return traces of one problem each as a stack."""
     names = {name for trace in traces for name, _ in trace.stages()}
     trace = Trace(**{name: pile([getattr(trace, name) for trace in traces]) for name in names})
     summaries = [trace.summary for trace in traces if trace.summary is not None]
@@ -112,12 +110,12 @@ def pile_traces(traces: Sequence[Trace]) -> Trace:
 
 
 def pile(arrays: Sequence[Array | None]) -> Any:
-    """Return arrays of one shape one above the other, each as it lies in memory; None where there are none.
+    """Stack arrays of one shape, each keeping its memory order; return None if there are none.
 
-    Sums over an array go in the order of its memory.
+    NumPy sums an array in memory order, so the order affects rounding.
 
     Raises:
-        ApartError: they have several shapes or types, or lie there in several ways.
+        ApartError: the arrays differ in shape, dtype or strides.
     """
     there = [array for array in arrays if array is not None]
     if not there:
@@ -129,10 +127,9 @@ def pile(arrays: Sequence[Array | None]) -> Any:
 
 
 def as_they_lie(arrays: Array) -> Array:
-    """Return the numbers of each of many arrays `[n ...] -> [n k]`, in the order in which they lie in memory."""
+    """Flatten each of many arrays `[n ...] -> [n k]` in memory order."""
     return arrays.transpose(0, *(1 + axis for axis in order_in_memory(arrays[0]))).reshape(len(arrays), -1)
 
 
 def order_in_memory(array: Array) -> list[int]:
-    """Return the axes of an array from the one of the largest steps in memory to that of the smallest."""
     return sorted(range(array.ndim), key=lambda axis: -array.strides[axis])

@@ -32,7 +32,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"past_key": K}, "past_key and past_value go together: past_value is missing"),
     ({"past_value": V}, "past_key and past_value go together: past_key is missing"),
     ({"past_key": K[..., :3], "past_value": V}, "past_key of shape [2, 2, 5, 3]"),
-    ({"past_key": K, "past_value": V, "nonpad_kv_seqlen": [1, 1]}, "two ways to say where the keys end"),
+    ({"past_key": K, "past_value": V, "nonpad_kv_seqlen": [1, 1]}, "both say where the keys end"),
     ({"nonpad_kv_seqlen": [5]}, "expected one whole number for each of 2 sequences"),
     ({"nonpad_kv_seqlen": [5, 6]}, "expected lengths from 0 to 5, the number of keys"),
     ({"window": (-2, 0)}, "window left=-2: expected a whole number of keys, or -1"),
@@ -54,7 +54,7 @@ def test_a_mistake_is_one_clear_sentence(change: dict[str, Any], said: str) -> N
 @pytest.mark.parametrize(
     ("name", "place", "said"),
     [
-        ("query", (1, 2, 1, 3), "query holds nan at batch 1, head 2, token 1, entry 3, mask it or mend it"),
+        ("query", (1, 2, 1, 3), "query holds nan at batch 1, head 2, token 1, entry 3, mask it or fix it"),
         ("key", (0, 1, 4, 0), "key holds nan at batch 0, head 1, token 4, entry 0, which query 0 may see"),
         ("value", (1, 0, 2, 5), "value holds nan at batch 1, head 0, token 2, entry 5, which query 0 may see"),
     ],

@@ -129,10 +129,10 @@ def test_nothing_to_attend_to_gives_zeros(shape: tuple[int, ...], expected_shape
 @pytest.mark.parametrize(
     ("rules", "why"),
     [
-        (Rules(scores=(Sink(0.0),)), "takes numbers to add to the logits, a soft-cap, and no other change of them"),
+        (Rules(scores=(Sink(0.0),)), "takes numbers to add to the logits, a soft-cap, and no other score rule"),
         (Rules(scores=(Softcap(1.0), Softcap(2.0))), "ONNX's operator takes numbers to add to the logits, a soft-cap"),
         *(
-            (Rules(normalizer=all_rules.normalizer(name)), f"the softmax alone, not {name}")
+            (Rules(normalizer=all_rules.normalizer(name)), f"supports only softmax, not {name}")
             for name in ("sigmoid", "sparsemax")
         ),
     ],
@@ -153,7 +153,7 @@ def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch, missing:
 def test_an_old_release_is_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     """1.24 to 1.27 give a row without keys the mean of all values; measured, where the operator says 0."""
     monkeypatch.setattr("onnxruntime.__version__", version)
-    refusal = f"ONNX Runtime {version} reads masks otherwise: pip install 'onnxruntime>=1.28'"
+    refusal = f"ONNX Runtime {version} misreads masks: pip install 'onnxruntime>=1.28'"
     assert forms.refuses("onnxruntime", Rules()) == refusal
     monkeypatch.setattr("onnxruntime.__version__", "2.0.0")
     assert forms.refuses("onnxruntime", Rules()) is None

@@ -1,9 +1,9 @@
-"""One block of the answer: the logits of some queries against runs of keys, exponentiated, summed, and mixed.
+"""One block of the output: the logits of some queries against runs of keys, exponentiated, summed, and mixed.
 
-Tiles of logits lie with the keys first, `[b g r s t]`: the BLAS forms `k q^T` faster than `q k^T` where the
-head size is small, and sums and maxima over keys run along whole rows of memory.
+Tiles of logits are stored keys first, `[b g r s t]`: the BLAS computes `k q^T` faster than `q k^T` where the
+head size is small, and sums and maxima over keys run along contiguous rows of memory.
 
-What every normalizer but softmax needs, and rounding to a type of its own, are blocks of whole rows.
+Normalizers other than softmax, and a softmax rounded to its own dtype, need blocks of whole rows.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from attn_exp.rules.masks.mask import Span
 from attn_exp.rules.scores.score import Score
 
 PIECE = 1 << 17
-"""Logits bent at a time: few enough for the temporaries of a rule to stay in the cache."""
+"""Number of logits transformed at a time, so that a rule's temporaries stay in the cache."""
 
 
 class Sums(NamedTuple):
-    """What a block has come to: `sum_j p_ij v_j` `[b g r t e]` and `sum_j p_ij` `[b g r t]`, with the powers
-    `p_ij = exp(logit_ij - anchor_i)` and the anchors `[b g r t]`; None where all are 0 and no total is.
+    """Running sums of a block: `sum_j p_ij v_j` `[b g r t e]` and `sum_j p_ij` `[b g r t]`.
 
-    `extra` `[g r 1]` is the logit without a key, which the sums do not hold; None where there is none."""
+    The powers are `p_ij = exp(logit_ij - anchor_i)`, with anchors `[b g r t]`; `anchor` is None if all anchors are 0
+    and no total is 0. `extra` `[g r 1]` is the logit without a key, which the sums exclude; None if there is none.
+    """
 
     context: Array
     total: Array
@@ -51,7 +52,7 @@ class Sums(NamedTuple):
 
 
 def cut(whole: Operands, task: Task, scratch: Scratch, keys: slice | None = None) -> Block:
-    """Take a task's part of the operands, and of its keys."""
+    """Return a task's block of the operands, restricted to `keys` if given."""
     some = whole.q[task]
     joined = some.shape[2] > 1 and some.shape[3] == whole.shape.rows <= LEAST
     q = scaled(some, whole.rules.scale, joined, scratch)
@@ -61,7 +62,7 @@ def cut(whole: Operands, task: Task, scratch: Scratch, keys: slice | None = None
 
 
 def scaled(some: Array, scale: float, joined: bool, scratch: Scratch) -> Array:
-    """Return scaled queries `[b g r d t]`; where they are few, they lie so that the BLAS takes them in order."""
+    """Return scaled queries `[b g r d t]`; a few queries are stored in the memory order that the BLAS reads best."""
     order = (0, 1, 4, 2, 3) if joined else (0, 1, 2, 4, 3) if some.shape[3] <= LEAST else (0, 1, 2, 3, 4)
     laid = some.transpose(order)
     q = scratch.memory.array(laid.shape, some.dtype)
@@ -70,9 +71,9 @@ def scaled(some: Array, scale: float, joined: bool, scratch: Scratch) -> Array:
 
 
 def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
-    """Return the scaled, bent and biased logits of a run of keys `[b g r s t]`, in the scratch.
+    """Return the scaled logits of a run of keys `[b g r s t]`, after score rules, in the scratch tile.
 
-    `after` is a last step for each of them; where logits are bent, it follows while a piece is still in the cache.
+    `after` is a last elementwise step; with bending rules it is applied while a piece is still in the cache.
     """
     shape = (*block.q.shape[:-2], run.stop - run.start, block.q.shape[-1])
     flat, keys = block.scratch.tile[: prod(shape)], block.k[..., run.start : run.stop, :]
@@ -93,7 +94,7 @@ def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) ->
 
 
 def bend(flat: Array, bends: Sequence[Callable[[Any], Any]], after: Callable[..., Array] | None) -> None:
-    """Bend logits in place, piece by piece."""
+    """Apply elementwise score rules to logits in place, piece by piece."""
     for start in range(0, flat.size, PIECE):
         piece = bent = flat[start : start + PIECE]
         for rule in bends:
@@ -112,14 +113,14 @@ def forbid(block: Block, run: Run, tile: Array) -> None:
 
 
 def cancel(block: Block, run: Run, powers: Array) -> None:
-    """Multiply a tile of powers by 0 wherever a mask forbids; NaN and infinity leave a trace that `trusted` finds."""
+    """Multiply a tile of powers by 0 wherever a mask forbids; NaN and infinity become NaN, which `trusted` detects."""
     for start, stop in run.masked:
         inside = powers[..., start - run.start : stop - run.start, :]
         inside *= pattern(block, start, stop)
 
 
 def quick(block: Block, context: Array) -> Sums:
-    """Return the sums with an anchor of 0, the context in place: right where nothing overflows or underflows."""
+    """Return the sums with an anchor of 0, writing the context in place; correct if nothing overflows or underflows."""
     total, further = None, None
     columns, (members, rows) = block.q.shape[-1], context.shape[2:4]
     out = context
@@ -144,12 +145,10 @@ def quick(block: Block, context: Array) -> Sums:
 
 
 def trusted(sums: Sums) -> bool:
-    """Say whether sums with an anchor of 0 lost nothing, and hold nothing but numbers."""
     return kept(sums.total) and finite(sums.context)
 
 
 def nothing(block: Block) -> Sums:
-    """Return the sums over no keys."""
     queries = (*block.q.shape[:-2], block.q.shape[-1])
     return Sums(
         np.zeros((*queries, block.v.shape[-1]), block.q.dtype),
@@ -160,15 +159,15 @@ def nothing(block: Block) -> Sums:
 
 
 def safe(block: Block) -> Sums:
-    """Return sums in which no power overflows, and no value either."""
+    """Return sums computed so that neither powers nor values overflow."""
     sums = online(block)
     return sums if np.isfinite(sums.context).all() else divided(block)
 
 
 def divided(block: Block) -> Sums:
-    """Return sums that are divided by their total already, from values made so small that no sum of them overflows.
+    """Return sums already divided by their total, computed from values scaled down so that no sum overflows.
 
-    An answer lies between its values, and can be finite where a sum of them is not.
+    A context lies between its values, so it can be finite where their sum is not.
     """
     share = block.v.dtype.type(2.0 ** -block.whole.shape.keys.bit_length())
     sums = online(replace(block, v=block.v * share))
@@ -178,7 +177,7 @@ def divided(block: Block) -> Sums:
 
 
 def online(block: Block) -> Sums:
-    """Return the sums anchored at each row's largest logit, rescaled as larger ones are met (online softmax).
+    """Return the sums anchored at each row's largest logit, rescaled whenever a larger one appears (online softmax).
 
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
     """
@@ -194,7 +193,7 @@ def online(block: Block) -> Sums:
 
 
 def anchored(anchor: Array, tile: Array) -> tuple[Array, Array]:
-    """Subtract the largest logit so far from a tile; return it, and what sums with the old anchor are worth."""
+    """Subtract the running maximum from a tile; return the maximum and the factor that rescales earlier sums."""
     largest = np.maximum(anchor, tile.max(axis=-2))
     finite = np.where(np.isneginf(largest), 0, largest)
     tile -= finite[..., None, :]
@@ -202,7 +201,7 @@ def anchored(anchor: Array, tile: Array) -> tuple[Array, Array]:
 
 
 def mix(powers: Array, v: Array) -> Array:
-    """Return `sum_j p_ij v_j`; a key of power zero adds nothing, even where its value is NaN or infinite."""
+    """Return `sum_j p_ij v_j`; a key with power 0 adds nothing, even if its value is NaN or infinite."""
     finite = np.isfinite(v)
     if finite.all():
         return np.asarray(powers.mT @ v)
@@ -214,18 +213,17 @@ def mix(powers: Array, v: Array) -> Array:
 
 
 def solve(block: Block, context: Array) -> Sums:
-    """Return the sums of a block, by the quick way where the outcome can be trusted."""
     sums = quick(block, context)
     return sums if trusted(sums) else safe(block)
 
 
 def weigh(block: Block) -> Array:
-    """Return the weights of whole rows `[b g r t s]`, by any normalizer, in the type that the rules ask for."""
+    """Return the weights of whole rows `[b g r t s]`, for any normalizer, in the dtype that the rules set."""
     return weighed(block, whole_logits(block))
 
 
 def whole_logits(block: Block) -> Array:
-    """Return the masked logits of whole rows `[b g r t s]`, in the type that the rules ask for."""
+    """Return the masked logits of whole rows `[b g r t s]`, in the dtype that the rules set."""
     keys = block.whole.shape.keys
     run = Run(0, keys, ((0, keys),))
     tile = logits(block, run)
@@ -234,20 +232,18 @@ def whole_logits(block: Block) -> Array:
 
 
 def weighed(block: Block, masked: Array) -> Array:
-    """Return the weights of masked logits `[b g r t s]`."""
     given = extras(block)
     shared = None if given is None else given.astype(masked.dtype)
     return block.whole.rules.normalizer.weigh(masked, shared).astype(block.q.dtype, copy=False)
 
 
 def whole_rows(block: Block) -> Sums:
-    """Return the sums of whole rows of weights."""
     masked = whole_logits(block)
     return summed(block, masked, mix(weighed(block, masked).mT, block.v))
 
 
 def summed(block: Block, masked: Array, context: Array) -> Sums:
-    """Return a finished context as sums, with a total of 1; under softmax the anchor is the whole log-sum-exp."""
+    """Return a finished context as sums with a total of 1; for softmax the anchor is the log-sum-exp."""
     total = np.ones(context.shape[:-1], context.dtype)
     if not block.whole.rules.normalizer.exponential:
         return Sums(context, total, None)

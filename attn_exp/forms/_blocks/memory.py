@@ -1,13 +1,13 @@
 """Working memory that each thread keeps from call to call.
 
-What a call frees, the C library may give back to the system, and the next call waits while the system hands out the
-same pages again, cleared: among 64 tokens that took two thirds of the time. So arrays that live no longer than a call
-are cut from bytes that stay with the thread. Answers never are: they are allocated.
+The C library may return freed memory to the system, and the next call then waits while the system hands out the same
+pages again, cleared: with 64 tokens that took two thirds of the time. Arrays that live no longer than a call are
+therefore cut from bytes that stay with the thread. Results are always freshly allocated.
 
-This is the one place of the engine that remembers anything of a call. Bytes come with the first call of a thread that
-wants them, and belong to one call at a time; a call within a call, from a rule or from `tell`, gets others. They come
-back when the call ends, however it ends, and stay until the thread ends or `keep_memory` allows fewer. No thread sees
-those of another, and a forked child has copies of those of the thread that forked.
+This is the only state that the engine keeps between calls. A thread's first call allocates the bytes, and they belong
+to one call at a time; a nested call, from a rule or from `tell`, gets other bytes. They are returned when the call
+ends, even by an exception, and stay until the thread ends or `keep_memory` lowers the limit. No thread sees another
+thread's bytes, and a forked child has copies of those of the thread that forked.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from attn_exp.arrays import Array
 from attn_exp.errors import UserError, given
 
 MOST = 8 << 20
-"""Bytes that a thread keeps, unless `keep_memory` says another number: tiles, and what is laid out beside them."""
+"""Default number of bytes that a thread keeps, for tiles and smaller arrays; `keep_memory` changes it."""
 
 LINE = 64
-"""Bytes of a cache line: every array begins with one."""
+"""Size of a cache line in bytes; every array is aligned to it."""
 
 
 class Memory:
-    """The working memory of one call, given out from front to back."""
+    """The working memory of one call, allocated from front to back."""
 
     def __init__(self) -> None:
-        self.bytes = lines(0)
+        self.bytes = aligned_bytes(0)
         self.used = self.wanted = 0
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Return an array that holds anything: of the bytes kept, or allocated where it does not fit, or not yet."""
+        """Return an uninitialized array from the kept bytes, or a newly allocated one if it does not fit."""
         start, size = self.used, -(-prod(shape) * dtype.itemsize // LINE) * LINE
         if start + size > STORE.most:
             return np.empty(shape, dtype)
@@ -55,21 +55,21 @@ class Memory:
             free.append(self)
 
     def begin(self) -> None:
-        """Take back all arrays, and make room for as many as were wanted before."""
+        """Release all arrays, and grow to the size that earlier calls wanted."""
         self.used = 0
         if self.wanted > len(self.bytes):
-            self.bytes = lines(self.wanted)
+            self.bytes = aligned_bytes(self.wanted)
 
 
 class Shelf:
-    """Where a thread puts memory between calls."""
+    """The memory that a thread keeps between calls."""
 
     def __init__(self) -> None:
         self.free: list[Memory] = []
 
 
 class Store(threading.local):
-    """The shelf of the thread that asks; `most` bytes lie on each, and `shelves` knows those of all threads."""
+    """The shelf of the calling thread; `most` limits the bytes per shelf, and `shelves` lists those of all threads."""
 
     most: ClassVar[int] = MOST
     shelves: ClassVar[list[ref[Shelf]]] = []
@@ -83,27 +83,26 @@ STORE = Store()
 
 
 def lent() -> Memory:
-    """Return memory for one call, to be used with `with`, which puts it back on the shelf of its thread."""
+    """Return memory for one call; as a context manager it goes back to its thread on exit."""
     try:
         return STORE.shelf.free.pop()
     except IndexError:
         return Memory()
 
 
-def lines(size: int) -> Array:
-    """Return so many bytes, from the beginning of a cache line on."""
+def aligned_bytes(size: int) -> Array:
     spare = np.empty(size + LINE, np.uint8)
     start = -spare.ctypes.data % LINE
     return spare[start : start + size]
 
 
 def keep_memory(most: int) -> int:
-    """Let each thread keep at most so many bytes of working memory between calls of `attention`; return the old bound.
+    """Set how many bytes of working memory each thread keeps between calls of `attention`, and return the old limit.
 
-    With fewer than before, all threads give back at once what lies idle; 0 keeps nothing. The default is 8 MiB.
+    Lowering the limit frees the idle memory of all threads at once; 0 keeps nothing. The default is 8 MiB.
 
     Raises:
-        UserError: no whole number, or less than nothing.
+        UserError: `most` is not a whole number, or is negative.
     """
     if isinstance(most, bool) or not isinstance(most, (int, np.integer)):
         raise UserError(f"most is {given(most)}; expected a whole number of bytes, 0 or more")

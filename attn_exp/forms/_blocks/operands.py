@@ -1,6 +1,6 @@
-"""What a thread works on: a whole problem cut into heads, a task's part of it, and what the rules say about that part.
+"""The arrays that a thread works on: a problem cut into heads, one task's part of it, and the rules evaluated there.
 
-The rules say which keys a block may see, what is added to its logits, and which places are forbidden.
+The rules determine which keys a block sees, what is added to its logits, and which places are masked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Job = TypeVar("Job")
 
 @dataclass(frozen=True)
 class Scratch:
-    """What one thread works with: room for a tile of logits, ones to sum with, masks that come again, and more room."""
+    """One thread's buffers: a tile of logits, ones to sum with, further memory, and cached mask patterns."""
 
     tile: Array
     ones: Array
@@ -34,7 +34,7 @@ class Scratch:
     patterns: dict[tuple[int, int, int], Array] = field(default_factory=dict)
 
     def afresh(self, jobs: Iterator[Job]) -> Iterator[Job]:
-        """Yield jobs; what one took of the memory is free for the next."""
+        """Yield jobs; they reuse one buffer."""
         begin = self.memory.used
         for job in jobs:
             yield job
@@ -53,22 +53,22 @@ class Operands:
 
     @property
     def entire(self) -> bool:
-        """Say whether whole rows of logits are needed: by every normalizer but softmax, and to round as asked for."""
+        """Whether whole rows of logits are needed: for normalizers other than softmax, or to round the softmax."""
         return not self.rules.normalizer.exponential or self.softmax_dtype != self.q.dtype
 
     @property
     def softmax_dtype(self) -> np.dtype[Any]:
-        """The type that logits are rounded to before they are normalized, where that is coarser than their own."""
+        """The dtype to which logits are rounded before normalization, if coarser than their own."""
         asked = self.rules.softmax_dtype
         return self.q.dtype if asked is None or np.dtype(asked).itemsize >= self.q.dtype.itemsize else np.dtype(asked)
 
 
 @dataclass(frozen=True)
 class Block:
-    """One task's part of the operands, with `q` scaled and turned, `[b g r d t]`.
+    """One task's part of the operands, with `q` scaled and transposed, `[b g r d t]`.
 
-    Where queries are few, those of all heads that share a key/value head are `joined`: they lie beside each other, and
-    are multiplied with it as one.
+    If queries are few, those of all heads that share a key/value head are `joined`: stacked side by side and multiplied
+    with that head in a single product.
     """
 
     whole: Operands
@@ -82,33 +82,32 @@ class Block:
 
 
 def side_by_side(array: Array) -> Array:
-    """Show `[b g r s t]` as `[b g 1 s r*t]`, heads beside each other."""
+    """Reshape `[b g r s t]` to `[b g 1 s r*t]`, with the heads side by side."""
     b, g, r, s, t = array.shape
     return array.swapaxes(2, 3).reshape(b, g, 1, s, r * t)
 
 
 def apart(array: Array, members: int) -> Array:
-    """Show `[b g 1 s r*t]` as `[b g r s t]`."""
+    """Reshape `[b g 1 s r*t]` to `[b g r s t]`."""
     b, g, _, s, columns = array.shape
     return array.reshape(b, g, s, members, columns // members).swapaxes(2, 3)
 
 
 def room(whole: Operands, memory: Memory, entire: bool = False) -> Scratch:
-    """Lay out what one thread works with; `entire` where whole rows of logits must fit whatever is computed."""
+    """Allocate one thread's buffers; with `entire`, the tile has room for whole rows of logits."""
     shape, dtype = whole.shape, whole.q.dtype
     places = min(shape.places, max(shape.tile_places, shape.keys if entire or whole.entire else 0))
     return Scratch(memory.array((places,), dtype), np.ones(min(shape.keys, shape.tile_keys), dtype), memory)
 
 
 WORTH = 1 << 16
-"""Places from which on a relative rule is asked once per difference."""
+"""Number of logits from which a relative rule is evaluated once per difference."""
 
 KEPT = 4
-"""Patterns of masks that a thread keeps, each no larger than a tile."""
+"""Number of mask patterns that a thread caches, each no larger than a tile."""
 
 
 def reach(whole: Operands, task: Task) -> Span:
-    """Bound the keys that a task's queries see."""
     keys, masks, offset = whole.shape.keys, whole.rules.masks, np.asarray(whole.rules.offset)
     if not masks or not whole.shape.batches:
         return Span(0, keys, 0, keys)
@@ -121,7 +120,7 @@ def reach(whole: Operands, task: Task) -> Span:
 
 
 def rows_per_task(whole: Operands) -> int:
-    """Return how many queries a task takes: fewer where masks let some queries see other keys than others do."""
+    """Return the number of queries per task; it is smaller if masks show different keys to different queries."""
     rows, every = whole.shape.rows, slice(0, whole.shape.batches)
     halves = slice(0, rows // 2), slice(rows // 2, rows)
     if not whole.rules.masks or rows <= LEAST:
@@ -131,7 +130,7 @@ def rows_per_task(whole: Operands) -> int:
 
 
 def answered(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
-    """Ask a rule about a run of keys; a relative rule is asked once per difference `key - query` where that pays."""
+    """Evaluate a rule on a run of keys; a relative rule is evaluated once per `key - query` where that pays."""
     offset, queries = np.asarray(block.whole.rules.offset), block.q.shape[-1]
     rows = block.task.rows
     if not rule.relative or offset.ndim or queries * (run.stop - run.start) < WORTH:
@@ -145,7 +144,7 @@ def answered(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: 
 
 
 def grid(block: Block, key: Array, row: Array, query: int | None = None) -> Grid:
-    """Return the places of a task's batch entries and heads at these keys and rows."""
+    """Return the grid of a task's batch entries and heads at these keys and rows."""
     whole, task = block.whole, block.task
     shape, offset = whole.shape, np.asarray(whole.rules.offset)
     heads = np.arange(shape.groups * shape.members).reshape(shape.groups, shape.members, 1, 1)
@@ -163,8 +162,6 @@ def grid(block: Block, key: Array, row: Array, query: int | None = None) -> Grid
 
 
 def added(rule: Score, block: Block, run: Run) -> Array | None:
-    """Return what a rule adds to a run of keys, or None for nothing."""
-
     def ask(grid: Grid) -> Array | None:
         bias = rule.bias(grid)
         return None if bias is None else np.asarray(bias).astype(block.q.dtype, copy=False)
@@ -173,26 +170,26 @@ def added(rule: Score, block: Block, run: Run) -> Array | None:
 
 
 def extras(block: Block) -> Array | None:
-    """Return the extra logits of all score rules side by side `[g r 1 n]`."""
+    """Return the extra logits of all score rules, concatenated, `[g r 1 n]`."""
     heads = grid(block, np.zeros(1, int), np.zeros(1, int)).head
     given = [extra for rule in block.whole.rules.scores if (extra := rule.extra(heads)) is not None]
     return np.concatenate(given, axis=-1) if given else None
 
 
 def sink(block: Block) -> Array | None:
-    """Return the one extra logit that has the share of all of them under softmax `[g r 1]`."""
+    """Return the log-sum-exp of the extra logits `[g r 1]`: one logit with the same softmax share."""
     given = extras(block)
     return None if given is None else np.logaddexp.reduce(given, axis=-1)
 
 
 def allowed(block: Block, run: Run) -> Array:
-    """Return what all masks together allow of a run of keys; it broadcasts to `[b g r s t]`."""
+    """Return which places of a run of keys all masks allow; it broadcasts to `[b g r s t]`."""
     answers = [answered(mask.allows, mask, block, run) for mask in block.whole.rules.masks]
     return np.asarray(functools.reduce(np.logical_and, answers)) if answers else np.ones((1, 1), bool)
 
 
 def pattern(block: Block, start: int, stop: int) -> Array:
-    """Return ones where all masks allow and zeros elsewhere; for relative masks, the same for equal differences."""
+    """Return 1 where all masks allow and 0 elsewhere; relative masks reuse the array of equal differences."""
     rules, queries = block.whole.rules, block.q.shape[-1]
     if np.ndim(rules.offset) or not all(mask.relative for mask in rules.masks):
         return allowed(block, Run(start, stop)).astype(block.q.dtype)

@@ -1,4 +1,4 @@
-"""Plain attention of few tokens: the expression of notebooks, whole heads at a time."""
+"""Plain attention for few tokens: the textbook expression, whole heads at a time."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from attn_exp.forms._blocks.memory import Memory, lent
 KINDS = (np.dtype(np.float32), np.dtype(np.float64))
 
 FEW = 1 << 13
-"""Up to so many logits, one expression over the whole matrix is done before blocks are cut."""
+"""Up to this many logits, one expression over the whole matrix is faster than cutting blocks."""
 
 ALONE = 1 << 16
-"""Up to so many logits, waking a thread takes longer than it saves."""
+"""Up to this many logits, waking a thread takes longer than it saves."""
 
 READING = 12
-"""Logits that take as long as a key and its value take to come from memory."""
+"""Number of logits computed in the time it takes to read a key and its value from memory."""
 
 COPIED = 1 << 14
-"""Up to so many multiplications, a copy of the keys for each query head, as `matrix` makes it, takes no time."""
+"""Up to this many multiplications, copying the keys for each query head, as `matrix` does, costs nothing."""
 
 UNHELD = 1 << 18
-"""Up to so many multiplications, a product does not wake the BLAS's own threads."""
+"""Up to this many multiplications, a product does not wake the BLAS's own threads."""
 
 TILE = 1 << 22
-"""Bytes of logits at a time, in each thread: a head whose logits take more is better cut into blocks."""
+"""Bytes of logits per thread at a time; a head with more is better cut into blocks."""
 
 SKIPPED = 1 << 21
-"""Bytes of all logits from which on blocks that skip what a causal mask forbids are quicker."""
+"""Bytes of logits from which blocks that skip masked keys are faster under a causal mask."""
 
 
 def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bool = False) -> Array | None:
-    """Return plain attention `[... t d]`, or None where anything at all is out of the ordinary.
+    """Return plain attention `[... t d]`, or None if the problem is not ordinary.
 
-    Cutting blocks costs about as much as attention among a hundred tokens. The largest logit is not subtracted: where
-    sums overflow, or underflow as `kept` has it, the answer is None as well.
+    Cutting blocks costs about as much as attention among a hundred tokens. The largest logit is not subtracted: if sums
+    overflow, or underflow according to `kept`, the function also returns None.
     """
     if not ordinary(query, key, value):
         return grouped(query, key, value, scale) if not is_causal else None
@@ -60,7 +60,7 @@ def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bo
 
 
 def ordinary(query: Any, key: Any, value: Any) -> bool:
-    """Say whether these are arrays of one type and as many heads each, `[... t d]`, `[... s d]`, `[... s e]`."""
+    """Return whether the inputs are arrays of one dtype and head count: `[... t d]`, `[... s d]`, `[... s e]`."""
     if not (type(query) is type(key) is type(value) is np.ndarray and query.ndim == key.ndim == value.ndim in (2, 4)):
         return False
     if query.dtype not in KINDS or not query.dtype is key.dtype is value.dtype:
@@ -71,7 +71,7 @@ def ordinary(query: Any, key: Any, value: Any) -> bool:
 
 
 def grouped(query: Any, key: Any, value: Any, scale: float | None) -> Array | None:
-    """Return the same of few tokens where query heads share key/value heads: their rows are those of one head."""
+    """Return plain attention for shared key/value heads; the rows of all query heads of a group become one head."""
     if not (type(query) is type(key) is np.ndarray and query.ndim == key.ndim == 4 and key.size):
         return None
     batches, heads, rows, size = query.shape
@@ -86,9 +86,9 @@ def grouped(query: Any, key: Any, value: Any, scale: float | None) -> Array | No
 
 
 def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal: bool, context: Array) -> bool:
-    """Mix heads on several threads, a tile of them at a time, and say whether all can be trusted.
+    """Compute heads on several threads, a tile of heads at a time, and return whether all results can be trusted.
 
-    Where there are fewer heads than threads, blocks of queries do better: nothing is done, and nothing to be trusted.
+    Return False without computing anything if there are fewer heads than threads: blocks of queries are faster then.
     """
     from attn_exp.forms._blocks.threads import (  # noqa: PLC0415 - three tokens need none of it
         default_threads,
@@ -116,9 +116,9 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
 
 
 def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, memory: Memory | None, context: Array) -> bool:
-    """Write `softmax(factor q k^T) v` into the context, and say whether it can be trusted.
+    """Write `softmax(factor q k^T) v` into the context, and return whether it can be trusted.
 
-    Few bytes are allocated sooner than cut from a memory.
+    Small arrays are allocated faster than they are cut from a memory.
     """
     if memory is None:
         tile = np.matmul(q * factor, k.mT)
@@ -138,7 +138,7 @@ def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, memory: Me
 
 
 def finite(array: Array) -> bool:
-    """Say whether all are numbers and none is infinite; nothing is as large as NaN."""
+    """Return whether all numbers are finite; minimum and maximum propagate NaN."""
     if array.size <= FEW:
         return bool(np.isfinite(array).all())
     least, most = np.minimum.reduce(array, axis=None, initial=0), np.maximum.reduce(array, axis=None, initial=0)
@@ -146,17 +146,17 @@ def finite(array: Array) -> bool:
 
 
 def kept(total: Array) -> bool:
-    """Say whether sums of powers lost nothing although no largest logit was subtracted.
+    """Return whether sums of powers kept full precision although the largest logit was not subtracted.
 
-    All must be finite, and each at least eps: what has underflowed then adds up to less than the smallest normal
-    number times the number of keys.
+    All must be finite and at least eps: underflowed powers then add up to less than the smallest normal number times
+    the number of keys.
     """
     least, most = np.minimum.reduce(total, axis=None, initial=np.inf), np.maximum.reduce(total, axis=None, initial=0)
     return bool(np.finfo(total.dtype).eps <= least and most < np.inf)
 
 
 def multiply(q: Array, k: Array, factor: Any, memory: Memory, tile: Array) -> None:
-    """Write `factor q k^T` into a tile; where the BLAS takes keys as they lie, being few, they are turned first."""
+    """Write `factor q k^T` into a tile; few keys, which the BLAS reads without copying, are transposed first."""
     turned = k.mT
     if UNHELD // 4 < q.shape[-2] * turned.shape[-1] * turned.shape[-2] <= UNHELD:
         np.matmul(q, np.multiply(turned, factor, out=memory.array(turned.shape, k.dtype)), out=tile)

@@ -1,4 +1,4 @@
-"""What the weights of a block look like, found while they pass by; the matrix is never whole."""
+"""Summaries of the weights of a block, accumulated while they are computed; the full matrix is never formed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from attn_exp.forms._blocks.tasks import Run, Shape, Task, runs
 from attn_exp.forms.trace import Summary, entropy
 
 CELLS = 128
-"""Rows and columns of a heat map: what a picture of a page's width can show."""
+"""Rows and columns of a heat map: the resolution of a page-wide figure."""
 
 
 class Portrait(NamedTuple):
-    """Numbers of each row `[b g r t]`, and `cells` `[b g r t c]`: its weights summed over runs of keys."""
+    """Statistics of each row `[b g r t]`, and `cells` `[b g r t c]`: its weights summed over runs of keys."""
 
     entropy: Array
     largest: Array
@@ -26,7 +26,7 @@ class Portrait(NamedTuple):
 
 
 def summary_of(weights: Array, most: int) -> Summary:
-    """Return the summary of weights `[... h t s]` that are there as a whole."""
+    """Return the summary of a full array of weights `[... h t s]`."""
     rows, keys = (edges(size, most) for size in weights.shape[-2:])
     sums = np.add.reduceat(np.add.reduceat(weights, rows[:-1], axis=-2), keys[:-1], axis=-1)
     entropies = entropy(np.where(weights > 0, weights, 0))
@@ -42,16 +42,16 @@ def summary_of(weights: Array, most: int) -> Summary:
 
 
 def edges(size: int, most: int) -> Array:
-    """Return the edges of at most `most` runs, as equal as whole numbers allow."""
+    """Return the edges of at most `most` runs of nearly equal length."""
     count = min(size, most)
     return np.arange(count + 1) * size // max(1, count)
 
 
 def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
-    """Return the sums of a block as `block.safe` does, and what its weights look like.
+    """Return the sums of a block, as `block.safe` does, and the portrait of its weights.
 
     With `x_j = logit_j - anchor` the entropy is `log(total) - sum_j p_j x_j / total`, so that besides the sums only
-    `sum_j p_j x_j` is carried along, and faded with them as the anchor grows.
+    `sum_j p_j x_j` is accumulated, and rescaled with them as the anchor grows.
     """
     context, total, anchor, extra = nothing(block)
     moment, first = total, total
@@ -77,7 +77,7 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
 
 
 def shared_out(sums: Sums, moment: Array, first: Array, coarse: Array) -> Portrait:
-    """Divide what was summed up by the total, of which a logit without a key has its share."""
+    """Divide the accumulated sums by the total, which includes the logit without a key."""
     level = np.where(np.isneginf(sums.anchor), 0, sums.anchor)
     top = level if sums.extra is None else np.maximum(sums.anchor, sums.extra)
     step = np.maximum(sums.anchor - top, np.finfo(moment.dtype).min)
@@ -99,7 +99,6 @@ def binned(powers: Array, run: Run, marks: Array) -> Array:
 
 
 def portray_whole(block: Block, marks: Array) -> tuple[Sums, Portrait]:
-    """Return the same where whole rows are needed."""
     masked = whole_logits(block)
     weights = weighed(block, masked)
     context = mix(weights.mT, block.v)
@@ -113,12 +112,11 @@ def portray_whole(block: Block, marks: Array) -> tuple[Sums, Portrait]:
 
 
 def portrait_of(block: Block, marks: Array) -> tuple[Sums, Portrait]:
-    """Return a block's sums and what its weights look like."""
     return (portray_whole if block.whole.entire else portray)(block, marks)
 
 
 class Gallery:
-    """What all blocks' weights look like; threads write disjoint parts of it."""
+    """The portraits of all blocks; threads write disjoint parts."""
 
     def __init__(self, shape: Shape, most: int, dtype: np.dtype[Any]) -> None:
         self.heads = (shape.batches, shape.groups, shape.members)
@@ -127,20 +125,18 @@ class Gallery:
         self.parts: list[tuple[Task, Array]] = []
 
     def hang(self, task: Task, portrait: Portrait) -> None:
-        """Take in one block's portrait."""
         self.entropy[task], self.largest[task], self.sink[task] = portrait[:3]
         starts = np.maximum(self.rows[self.touched(task)] - task.rows.start, 0)
         self.parts.append((task, np.add.reduceat(portrait.cells.astype(np.float64), starts, axis=-2)))
 
     def touched(self, task: Task) -> slice:
-        """Return which runs of queries a task has some of."""
         rows = task.rows
         return slice(np.searchsorted(self.rows, rows.start, "right") - 1, np.searchsorted(self.rows, rows.stop))
 
     def heat(self) -> Array:
         """Return the mean weight of every cell `[b g r a c]`.
 
-        Parts are added in the order of their rows: the answer does not depend on which thread was first.
+        Parts are added in row order, so the result does not depend on thread timing.
         """
         heat = np.zeros((*self.heads, len(self.rows) - 1, len(self.keys) - 1))
         for task, part in sorted(self.parts, key=lambda pair: pair[0].rows.start):
@@ -148,7 +144,7 @@ class Gallery:
         return np.asarray(heat / (np.diff(self.rows)[:, None] * np.diff(self.keys)))
 
     def summary(self, heads: tuple[int, ...]) -> Summary:
-        """Return all of it with the heads as the caller has them, `[... h]`."""
+        """Return the summary with the caller's head axes, `[... h]`."""
         entropy, largest, sink = (
             array.reshape(*heads, array.shape[-1]) for array in (self.entropy, self.largest, self.sink)
         )

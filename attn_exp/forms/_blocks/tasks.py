@@ -1,4 +1,4 @@
-"""How a problem is cut: tasks of some heads and some queries, and runs of keys that fit a cache of the processor."""
+"""How a problem is cut: tasks of some heads and queries, and runs of keys that fit the processor cache."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import NamedTuple
 from attn_exp.rules.masks.mask import Span
 
 CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2")
-"""What Linux tells of the second-level cache of a core."""
+"""Where Linux describes the second-level cache of a core."""
 
 
 def second_level(folder: Path = CACHE) -> int | None:
-    """Return the bytes of second-level cache that a core has to itself, or None where the system does not tell."""
+    """Return the bytes of second-level cache per core, or None if the system does not report it."""
     try:
         size, sharing = ((folder / name).read_text(encoding="ascii").strip() for name in ("size", "shared_cpu_map"))
         return int(size.removesuffix("K")) * 1024 // int(sharing.replace(",", ""), 16).bit_count()
-    except (OSError, ValueError):  # containers hide it, and other systems tell it otherwise
+    except (OSError, ValueError):  # containers hide it, and other systems have no such folder
         return None
 
 
@@ -27,33 +27,33 @@ ROWS = 256
 """Queries per task: enough for the matrix product to run at full speed, few enough for causal masks to skip much."""
 
 LEAST = 64
-"""Queries per task where more would only compute what a mask forbids."""
+"""Queries per task where more would only compute masked logits."""
 
 LARGE = 2048
 """The most keys per tile in float32: with `ROWS` queries a tile of logits takes 2 MiB."""
 
 
 def keys_per_tile(cache: int | None) -> int:
-    """Return the keys of a tile that takes half of a second-level cache.
+    """Return the number of keys in a tile that takes half of a second-level cache.
 
-    A cache that holds no half of the largest tile is left out of account, being too small: a tile in it would be cut so
-    often that its products and its overhead cost more than the way to the next level.
+    A cache that cannot hold half of the largest tile is ignored: its tiles would be so small that products and overhead
+    cost more than reading from the next cache level.
     """
     keys = LARGE if cache is None else cache // 2 // (4 * ROWS)
     return LARGE if keys < LARGE // 2 else min(LARGE, 1 << keys.bit_length() - 1)
 
 
 KEYS = keys_per_tile(second_level())
-"""Keys per tile in float32, half as many in float64."""
+"""Keys per tile in float32; half as many in float64."""
 
 PLACES = ROWS * KEYS
-"""Logits per tile in float32: short sequences put several heads into one."""
+"""Logits per tile in float32; short sequences put several heads into one tile."""
 
 UNPACKED = 10**6
-"""Up to so many multiplications, OpenBLAS makes no copies: decoding takes a fifth less time."""
+"""Up to this many multiplications, OpenBLAS makes no copies: decoding takes a fifth less time."""
 
 LEAST_KEYS = 512
-"""Fewer keys at once cost more than a copy."""
+"""Smallest number of keys per product for which avoiding the copy pays."""
 
 SLIVER = 64
 """A run of keys that needs no mask and is shorter than this is masked along with its neighbour."""
@@ -61,7 +61,7 @@ SLIVER = 64
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a problem: batch entries, key/value heads, query heads that share one, queries, keys, bytes each."""
+    """The sizes of a problem: batch size, key/value heads, query heads per key/value head, queries, keys, itemsize."""
 
     batches: int
     groups: int
@@ -72,27 +72,26 @@ class Shape:
 
     @property
     def tile_keys(self) -> int:
-        """The most keys in a tile."""
+        """The maximum number of keys in a tile."""
         return max(1, KEYS * 4 // self.itemsize)
 
     @property
     def tile_places(self) -> int:
-        """The most logits in a tile."""
+        """The maximum number of logits in a tile."""
         return max(1, PLACES * 4 // self.itemsize)
 
     def keys_at_once(self, columns: int, size: int) -> int:
-        """Return the most keys of products with so few queries, `columns`, that the BLAS takes keys as they lie."""
+        """Return the most keys per product for which the BLAS does not copy them, given `columns` queries."""
         few = UNPACKED // max(1, columns * size)
         return few if columns > 1 and LEAST_KEYS <= few < self.tile_keys else self.tile_keys
 
     @property
     def places(self) -> int:
-        """The number of logits of all heads together."""
         return self.batches * self.groups * self.members * self.rows * self.keys
 
 
 class Task(NamedTuple):
-    """A block of the answer: some batch entries, some key/value heads, some of their query heads, some queries."""
+    """A block of the output: slices of batch entries, key/value heads, their query heads, and queries."""
 
     batches: slice
     groups: slice
@@ -101,7 +100,7 @@ class Task(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Neighbouring keys, and the stretches of them to which masks must be applied."""
+    """A range of keys, and the subranges that need masking."""
 
     start: int
     stop: int
@@ -109,9 +108,9 @@ class Run(NamedTuple):
 
 
 def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> list[Task]:
-    """Cut the problem so that each task fills one tile, or less where there would be fewer than `parts`.
+    """Cut the problem into tasks that fill one tile each, or smaller ones if there would be fewer than `parts`.
 
-    A tile holds a run of keys, or all of them where `entire` rows are needed at once.
+    A tile holds a run of keys, or all keys if `entire` rows are needed at once.
     """
     keys = max(1, shape.keys if entire else min(shape.keys, shape.tile_keys))
     rows = even(shape.rows, max(1, min(block, shape.tile_places // keys)))
@@ -122,7 +121,7 @@ def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> 
             cuts(shape.batches, sizes[0]),
             cuts(shape.groups, sizes[1]),
             cuts(shape.members, sizes[2]),
-            reversed(cuts(shape.rows, rows)),  # under a causal mask the last rows have most to do
+            reversed(cuts(shape.rows, rows)),  # under a causal mask the last rows have the most work
         )
     ]
 
@@ -133,7 +132,7 @@ def even(length: int, most: int) -> int:
 
 
 def packed(shape: Shape, rows: int, fit: int, parts: int) -> tuple[int, int, int]:
-    """Return how many batch entries, key/value heads and their query heads share a tile that has room for `fit`."""
+    """Return how many batch entries, key/value heads and query heads share a tile that has room for `fit`."""
     blocks = shape.batches * shape.groups * shape.members * -(-shape.rows // max(1, rows))
     fit = min(fit, -(-blocks // parts))
     members = max(1, min(shape.members, fit))
@@ -143,12 +142,11 @@ def packed(shape: Shape, rows: int, fit: int, parts: int) -> tuple[int, int, int
 
 
 def cuts(length: int, size: int) -> list[slice]:
-    """Cut `length` things into runs of `size`."""
     return [slice(start, min(start + size, length)) for start in range(0, length, max(1, size))]
 
 
 def runs(span: Span, most: int) -> Iterator[Run]:
-    """Yield the keys that anybody sees, at most so many in a run; masks are for those that not everybody sees."""
+    """Yield runs of at most `most` keys that some query sees; those that every query sees need no mask."""
     start, stop, every_start, every_stop = span
     if every_stop - every_start < SLIVER:
         every_start = every_stop = stop
@@ -159,13 +157,13 @@ def runs(span: Span, most: int) -> Iterator[Run]:
 
 
 def union(spans: Sequence[Span]) -> Span:
-    """Bound what several batch entries see together."""
+    """Return bounds on the keys that several batch entries see together."""
     some_start, some_stop, every_start, every_stop = zip(*spans, strict=True)
     return Span(min(some_start), max(some_stop), max(every_start), min(every_stop))
 
 
 def intersection(spans: Sequence[Span], keys: int) -> Span:
-    """Bound what passes several masks at once, as ranges within the keys."""
+    """Return bounds on the keys that several masks allow together, clipped to the number of keys."""
     some_start, some_stop, every_start, every_stop = zip(Span(0, keys, 0, keys), *spans, strict=True)
     start, stop = max(some_start), min(some_stop)
     every = max(start, *every_start), min(stop, *every_stop)

@@ -1,6 +1,6 @@
-"""Tasks worked on side by side, by the caller's thread and those of a pool.
+"""Tasks run in parallel by the caller's thread and those of a pool.
 
-The BLAS is held to one thread per call as long as threads of our own call it side by side.
+The BLAS is limited to one thread per call while several of our threads call it in parallel.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ from attn_exp.system import usable_cores
 
 Task = TypeVar("Task")
 MOST = 64
-"""Threads of the pool; each is started when it is first needed."""
+"""Maximum number of threads in the pool; each is started on demand."""
 CPU = system.processor_asker()
-"""Tells on which processor the calling thread runs, where the system's library can."""
+"""Returns the processor that the calling thread runs on; None if the system cannot tell."""
 
 
 def default_threads() -> int:
-    """Return the usable cores, or 1 inside a worker of a process pool, whose siblings keep the other cores busy."""
+    """Return the number of usable cores, or 1 in a worker process, whose siblings use the other cores."""
     return 1 if multiprocessing.parent_process() is not None else usable_cores()
 
 
 class Holder:
-    """Who holds the BLAS to one thread.
+    """The process-wide limit of one BLAS thread.
 
-    A BLAS has one thread count for the whole process, so calls that overlap must share one hold: the first sets
-    it, the last restores it. `busy` counts the threads at work in all calls, so that calls made from several
-    threads at once share the cores.
+    A BLAS has one thread count for the whole process, so overlapping calls share one limit: the first sets it, the last
+    restores it. `busy` counts the threads at work in all calls, so that concurrent calls share the cores.
     """
 
     def __init__(self) -> None:
@@ -45,7 +44,7 @@ class Holder:
         self.calls = self.busy = 0
 
     def enter(self, wanted: int, insist: bool) -> int:
-        """Hold the BLAS and return how many threads this call gets: `wanted`, or fewer where others are at work."""
+        """Limit the BLAS and return how many threads this call gets: `wanted`, or fewer if others are busy."""
         with self.lock:
             if self.calls == 0:
                 self.blas = self.blas or ThreadpoolController().select(user_api="blas")
@@ -56,7 +55,6 @@ class Holder:
             return granted
 
     def leave(self, granted: int) -> None:
-        """Give the threads back; the last call restores the BLAS."""
         with self.lock:
             self.calls -= 1
             self.busy -= granted
@@ -64,7 +62,7 @@ class Holder:
                 self.hold.restore_original_limits()
 
     def forked(self) -> None:
-        """Start anew in a forked child, where the threads that held the BLAS do not exist."""
+        """Reset in a forked child, where the threads that limited the BLAS do not exist."""
         self.lock = threading.Lock()
         if self.calls:
             self.hold.restore_original_limits()
@@ -72,16 +70,16 @@ class Holder:
 
 
 HOLDER = Holder()
-"""It mirrors a setting that the BLAS itself keeps per process, and so is one per process."""
+"""One per process, because it mirrors a setting that the BLAS keeps per process."""
 
 system.at_fork(after=HOLDER.forked)
 
 
 @contextmanager
 def one_blas_thread(wanted: int, insist: bool = False) -> Iterator[int]:
-    """Hold every BLAS to one thread per call and yield how many threads may call it at once.
+    """Limit every BLAS to one thread per call and yield how many threads may call it in parallel.
 
-    That is `wanted`, or, where the caller does not insist, what other calls leave of the cores, but at least one.
+    That is `wanted`, or, unless the caller insists, the cores that other calls leave free, but at least one.
     """
     granted = HOLDER.enter(wanted, insist)
     try:
@@ -91,13 +89,13 @@ def one_blas_thread(wanted: int, insist: bool = False) -> Iterator[int]:
 
 
 class Pool:
-    """The threads of this process, which sleep between calls."""
+    """The worker threads of this process, which sleep between calls."""
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
-        """Begin with no thread, as a forked child has to."""
+        """Start without threads, as a forked child must."""
         self.threads: list[int] = []
         self.executor = ThreadPoolExecutor(MOST, initializer=self.note)
         self.shunned: int | None = None
@@ -106,39 +104,39 @@ class Pool:
         self.threads.append(threading.get_native_id())
 
     def keep_away(self) -> None:
-        """Keep its threads off the processor that the caller runs on.
+        """Keep the pool's threads off the processor that the caller runs on.
 
-        Linux wakes a thread beside the one that wakes it while other processors look busy, and those of a virtual
-        machine look so when they sleep: both threads then share one processor for as long as they work.
+        Linux wakes a thread on the processor of the thread that wakes it while other processors look busy, as those of
+        a virtual machine do when they sleep: both threads then share one processor for as long as they work.
         """
         here = CPU() if CPU else None
         if here is not None and here != self.shunned and all(system.keep_off(here, one) for one in self.threads):
             self.shunned = here
 
     def end(self) -> None:
-        """End its threads unless they are at work, so that a process forks with none of ours."""
+        """Stop the threads unless they are at work, so that the process can fork safely."""
         if not HOLDER.calls:
             self.executor.shutdown()
             self.renew()
 
 
 POOL = Pool()
-"""Threads belong to the process, and so does what remembers them."""
+"""One per process, because threads belong to the process."""
 
 system.at_fork(before=POOL.end, after=POOL.renew)
 
 
 def together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], threads: int) -> None:
-    """Run `work` on `threads` threads, the caller's among them; each draws its next task from one queue.
+    """Run `work` on `threads` threads, including the caller's; each takes its next task from one queue.
 
-    Waits for all and raises the first exception; after one, no further task is drawn.
+    Wait for all and raise the first exception; after an exception no further task is started.
     """
     queue, failures = deque(tasks), list[BaseException]()
 
     def job() -> None:
         try:
-            work(drawn(queue, failures))
-        except BaseException as failure:  # the caller's thread raises it
+            work(draw_tasks(queue, failures))
+        except BaseException as failure:  # re-raised in the caller's thread
             failures.append(failure)
 
     helpers = min(threads, len(queue)) - 1
@@ -147,14 +145,13 @@ def together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], thre
     futures = [POOL.executor.submit(job) for _ in range(helpers)]
     job()
     for future in futures:
-        if not future.cancel():  # within a call within a call, all threads may be waiting
+        if not future.cancel():  # in a nested call all threads may be waiting
             future.result()
     if failures:
         raise failures[0]
 
 
-def drawn(queue: deque[Task], failures: list[BaseException]) -> Iterator[Task]:
-    """Yield tasks that no other thread has taken, until there are none, or one of them has failed."""
+def draw_tasks(queue: deque[Task], failures: list[BaseException]) -> Iterator[Task]:
     while queue and not failures:
         with suppress(IndexError):  # another thread may have taken the last one
             yield queue.popleft()

@@ -1,4 +1,4 @@
 """The ONNX operator Attention on arrays, computed by the forms: `attn_exp.attention` and `attn_exp.trace`.
 
-`functional` holds both; `inputs` reads what they are given.
+`functional` defines both; `inputs` reads their arguments.
 """

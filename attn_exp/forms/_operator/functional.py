@@ -1,4 +1,4 @@
-"""The public functions: attention on arrays, with the meaning of the ONNX operator `Attention`."""
+"""The public functions: attention on arrays, with the semantics of the ONNX operator `Attention`."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ Answer = TypeVar("Answer")
 REAL = (int, float, np.integer, np.floating)
 WHOLE = (int, np.bool_, np.integer)
 AUTO = "auto"
-"""The word for "whichever form is fastest here"."""
+"""Selects the fastest form for the problem."""
 OPEN = (-1, -1)
-"""The window without sides."""
+"""An unlimited window."""
 
 
 class Traced(NamedTuple):
-    """Every stage of one call of `attention`; None where the form never forms it.
+    """Every stage of one call of `attention`; a stage that the form never computes is None.
 
     `logits` (scaled), `capped`, `masked`, `weights` `[b h t s]` are ONNX's `qk_matmul_output` in modes 0, 1, 2 and 3.
-    `present_key`, `present_value` `[b g s d]` are the past and new keys and values together: the next call's past.
+    `present_key`, `present_value` `[b g s d]` concatenate past and new keys and values: the past of the next call.
     """
 
     logits: Array | None
@@ -83,7 +83,7 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     """
     given = arrange(query, key, value, past_key, past_value, q_num_heads, kv_num_heads)
     if nonpad_kv_seqlen is not None and given.past:
-        raise ValueError("nonpad_kv_seqlen and past_key are two ways to say where the keys end; give one of them")
+        raise ValueError("nonpad_kv_seqlen and past_key both say where the keys end; give only one")
     lengths = None if nonpad_kv_seqlen is None else read_lengths(nonpad_kv_seqlen, given)
     allowed, added = read_attn_mask(attn_mask, given)
     rules = Rules(
@@ -93,8 +93,8 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
         offset=np.asarray(lengths) - given.query.shape[2] if lengths else given.past,
         softmax_dtype=None if softmax_precision is None else read_precision(softmax_precision),
     )
-    computed = able(form, given, rules)
-    with np.errstate(over="ignore", invalid="ignore"):  # `blame` finds what was wrong, and says where
+    computed = find_form(form, given, rules)
+    with np.errstate(over="ignore", invalid="ignore"):  # `blame` locates the cause
         stages = attend(computed, given, rules)
     assert stages.context is not None
     blame(stages.context, given, rules, computed.leaks)
@@ -110,7 +110,7 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
 
 
 def like(other: Callable[Arguments, Any], form: str) -> Callable[[Callable[..., Answer]], Callable[Arguments, Answer]]:
-    """Show a function as one with the arguments of another, and with another default of `form`."""
+    """Give a function the signature of another, with a different default of `form`."""
     arguments = dict(inspect.signature(other).parameters)
     arguments["form"] = arguments["form"].replace(default=form)
 
@@ -137,39 +137,40 @@ def attention(
 
     `query` `[b h t d]`, `key` `[b g s d]`, `value` `[b g s e]` give `[b h t e]`; query head i reads key/value head
     `i // (h / g)`. With `q_num_heads` and `kv_num_heads` they are `[b t h*d]`, `[b s g*d]`, `[b s g*e]`, heads side by
-    side, and give `[b t h*e]`. `[t d]`, `[s d]`, `[s e]` are one head of one sequence, as notebooks have it.
+    side, and give `[b t h*e]`. `[t d]`, `[s d]`, `[s e]` are one head of one sequence, as in notebooks.
 
     - `attn_mask`: booleans, True = may attend, or numbers added to the logits. It broadcasts to `[b h t s]` from the
       right; a shorter last axis forbids the keys past its end (one of length 1 serves every key).
-    - `is_causal`: query i sees key j iff `j <= i + offset`. Every mask given must allow a place.
-    - `scale`: what scores are multiplied by, `1 / sqrt(d)` where None.
-    - `softcap`: c bends each logit to `c tanh(logit / c)`, before any mask; 0 is off.
+    - `is_causal`: query i sees key j iff `j <= i + offset`. A place must be allowed by every mask given.
+    - `scale`: the factor of the scores, `1 / sqrt(d)` if None.
+    - `softcap`: c replaces each logit by `c tanh(logit / c)`, before any mask; 0 is off.
     - `window`: `(left, right)`, `i + offset - left <= j <= i + offset + right`; -1 leaves a side open.
-    - `past_key`, `past_value` `[b g p d]`, `[b g p e]`: keys and values before these; offset is p.
-    - `nonpad_kv_seqlen` `[b]`: how many keys are no filler; offset is that less t. Without past or lengths it is 0.
-    - `softmax_precision`: the type of the softmax, as a NumPy type or ONNX's number; the input's where None.
-    - `form`: how it is computed, a name in `attn_exp/forms/`; `auto` takes the fastest, on as many threads as there are
-      cores where the problem is worth it. It is safe to call from several threads and in process pools.
+    - `past_key`, `past_value` `[b g p d]`, `[b g p e]`: earlier keys and values (the KV cache); offset is p.
+    - `nonpad_kv_seqlen` `[b]`: keys that are not padding; offset is that minus t. Without past or lengths it is 0.
+    - `softmax_precision`: the type of the softmax, as a NumPy dtype or ONNX's number; the input's if None.
+    - `form`: the implementation, a name in `attn_exp/forms/`; `auto` takes the fastest, and uses all cores for large
+      problems. The function is safe to call from several threads and in process pools.
 
     float16 and bfloat16 are rounded after every stage, and the square root of the scale goes to queries and keys before
     their product, as the operator defines it. Their sums are formed in float32.
 
-    For people who know `torch.nn.functional.scaled_dot_product_attention`:
+    Compared with `torch.nn.functional.scaled_dot_product_attention`:
 
     | | PyTorch | here |
     | --- | --- | --- |
     | shared key/value heads | `enable_gqa=True` | always |
-    | `attn_mask` and `is_causal` together | an error | both hold |
-    | a float mask of -inf over a NaN key or value | NaN | that key counts for nothing |
+    | `attn_mask` and `is_causal` together | an error | both apply |
+    | a float mask of -inf over a NaN key or value | NaN | that key is ignored |
     | a query that sees no key | 0 (NaN before 2.5) | 0 |
-    | NaN where a query looks | NaN | `ValueError` that names the place |
-    | past keys, windows, soft-cap, padding lengths | other functions | settings |
+    | NaN in a key or value that a query attends to | NaN | `ValueError` that names the place |
+    | past keys, windows, soft-cap, padding lengths | other functions | arguments |
     | dropout, gradients, devices | yes | no |
 
-    Source: ONNX, operator `Attention`, opsets 23 to 25; where its text and its reference code differ, the text.
+    Source: ONNX, operator `Attention`, opsets 23 to 25; where its text and its reference code differ, we follow the
+    text.
 
     Raises:
-        ValueError: inputs that do not fit (which axis, expected, got), a window below -1, NaN that a query can see.
+        ValueError: shapes that do not match (which axis, expected, got), a window below -1, NaN that a query can see.
     """
     if type(form) is str and form == AUTO and is_plain(scale, is_causal, settings):
         answer = at_once(query, key, value, scale, is_causal)
@@ -180,7 +181,6 @@ def attention(
 
 
 def is_plain(scale: Any, is_causal: Any, settings: dict[str, Any]) -> bool:
-    """Say whether nothing is asked that needs a closer look: settings of `trace` are at their defaults."""
     plain = scale is None or (isinstance(scale, REAL) and not isinstance(scale, bool))
     off = (
         value is None
@@ -192,16 +192,15 @@ def is_plain(scale: Any, is_causal: Any, settings: dict[str, Any]) -> bool:
 
 
 def fastest(logits: tuple[int, ...], dtype: np.dtype[Any], rules: Rules) -> str:
-    """Return the form for logits of that shape: `matrix` for few of them, `blockwise` for many.
+    """Return the fastest form for logits of that shape: `matrix` for few of them, `blockwise` for many.
 
-    Half precision is rounded stage by stage, and so is a softmax in a type of its own: only `matrix` has the stages.
+    Half precision is rounded stage by stage, as is a softmax with its own dtype: only `matrix` has the stages.
     """
     staged = dtype.itemsize <= 2 or rules.softmax_dtype is not None
     return "matrix" if staged or math.prod(logits) <= FEW else "blockwise"
 
 
-def able(name: str, given: Arranged, rules: Rules) -> forms.Form:
-    """Return the form of that name, if it can compute this."""
+def find_form(name: str, given: Arranged, rules: Rules) -> forms.Form:
     name = chosen(name, (AUTO, *forms.names()), "form")
     name = fastest(given.logits_shape, given.query.dtype, rules) if name == AUTO else name
     refusal = forms.refuses(name, rules)
@@ -211,7 +210,7 @@ def able(name: str, given: Arranged, rules: Rules) -> forms.Form:
 
 
 def attend(form: forms.Form, given: Arranged, rules: Rules) -> Trace:
-    """Compute the form; half precision has the root of the scale on both sides of the product."""
+    """Compute the form; in half precision the square root of the scale goes to both factors of the product."""
     q, k = given.query, given.key
     if q.dtype.itemsize > 2:
         return form.attend(q, k, given.value, rules)
@@ -224,16 +223,16 @@ PLACE = ("batch", "head", "token", "entry")
 
 
 def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = None) -> None:
-    """Name the NaN or infinity in the input that made the output NaN; pass where every output is a number.
+    """Raise an error for the NaN or infinity in the input that made the output NaN; do nothing if no output is NaN.
 
-    Two cases are warnings. A form may say that what masked keys hold `leaks`, and why. Where finite inputs made NaN,
-    something overflowed on the way, and the operator defines it so.
+    Two cases are warnings. With `leaks`, a form declares that values at masked keys can reach its output, and why. If
+    finite inputs gave NaN, an intermediate result overflowed, as the operator defines it.
 
     Raises:
-        ValueError: the input holds it where a query looks.
+        ValueError: a query attends to the NaN or infinity.
     """
     wide = context.astype(np.float32, copy=False) if context.dtype.itemsize < 4 else context
-    if not np.isnan(wide.min(initial=0)):  # the smallest of numbers and a NaN is NaN
+    if not np.isnan(wide.min(initial=0)):  # min propagates NaN
         return
     batch, head, row, _ = np.argwhere(np.isnan(wide))[0].tolist()
     _, heads, rows, keys = given.logits_shape
@@ -243,11 +242,11 @@ def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = Non
     )
     seen = np.broadcast_to(AllOf(rules.masks).allows(grid), keys)
     if culprit := strange("query", given.query, (batch, head), [row]):
-        raise ValueError(f"{culprit}, mask it or mend it")
+        raise ValueError(f"{culprit}, mask it or fix it")
     memory = {"key": given.key, "value": given.value}
     for name, array in memory.items():
         if culprit := strange(name, array, (batch, group), np.flatnonzero(seen)):
-            raise ValueError(f"{culprit}, which query {row} may see; mask it or mend it")
+            raise ValueError(f"{culprit}, which query {row} may see; mask it or fix it")
     found = (strange(name, array, (batch, group), np.flatnonzero(~seen)) for name, array in memory.items() if leaks)
     hidden = next(filter(None, found), None)
     reason = f"{hidden}, which query {row} may not see; {leaks}" if hidden else f"logits overflow {context.dtype}"
@@ -255,7 +254,6 @@ def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = Non
 
 
 def strange(name: str, array: Array, place: tuple[int, int], tokens: Iterable[int]) -> str | None:
-    """Say where one of these tokens holds a number that is not finite, and which, or None where all are."""
     for token in tokens:
         bad = np.flatnonzero(~np.isfinite(array[(*place, token)]))
         if len(bad):

@@ -1,4 +1,4 @@
-"""The arguments of the public functions: arrays laid out as `[b h t d]`, settings as rules."""
+"""The arguments of the public functions: arrays arranged as `[b h t d]`, settings read as rules."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from attn_exp.rules.scores.softcap import Softcap
 AXES = ("batch", "heads", "tokens", "size")
 FINITE = np.finfo(np.float64).max
 ONNX_TYPES = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
-"""The numbers that ONNX gives to types, as its attribute `softmax_precision` holds them."""
+"""ONNX's numbers for data types, as in its attribute `softmax_precision`."""
 
 
 @dataclass(frozen=True)
 class Arranged:
-    """Queries `[b h t d]`, keys `[b g s d]` and values `[b g s e]`, past ones included, and how they came."""
+    """Queries `[b h t d]`, keys `[b g s d]` and values `[b g s e]`, with the past, and the layout they came in."""
 
     query: Array
     key: Array
@@ -44,12 +44,11 @@ class Arranged:
         return *self.query.shape[:3], self.key.shape[2]
 
     def output(self, context: Array) -> Array:
-        """Lay a context `[b h t e]` out as the inputs came."""
         context = join_heads(context) if self.side_by_side else context
         return context if context.ndim == self.given_axes else context.reshape(context.shape[-2:])
 
     def laid(self, array: Any) -> Any:
-        """Give an array `[b h ...]`, if there is one, the axes of a single head where the inputs were those of one."""
+        """Drop the batch and head axes of an array `[b h ...]` if the inputs had none; None stays None."""
         one_head = self.given_axes == 2 and not self.side_by_side
         return array.reshape(array.shape[-2:]) if one_head and array is not None else array
 
@@ -63,10 +62,10 @@ def arrange(
     q_num_heads: int | None = None,
     kv_num_heads: int | None = None,
 ) -> Arranged:
-    """Check the inputs of attention against each other and lay them out.
+    """Check the inputs of attention against each other and bring them to one layout.
 
     Raises:
-        ValueError: an axis that does not fit, named with what was expected and what was there.
+        ValueError: an axis that does not match, named with the expected and the actual length.
     """
     q, k, v = read_numbers(query, "query"), read_numbers(key, "key"), read_numbers(value, "value")
     axes, past = q.ndim, 0
@@ -101,10 +100,10 @@ def arrange(
 
 
 def read_array(value: Any, name: str) -> Array:
-    """Return what was given as an array.
+    """Return an argument as an array.
 
     Raises:
-        ValueError: lists of other lengths than their neighbours.
+        ValueError: rows of different lengths.
     """
     try:
         return np.asarray(value)
@@ -113,7 +112,7 @@ def read_array(value: Any, name: str) -> Array:
 
 
 def read_numbers(value: ArrayLike, name: str) -> Array:
-    """Return an array of floats; whole numbers become float64."""
+    """Return an array of floats; integers and booleans become float64."""
     array = read_array(value, name)
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise ValueError(f"{name} holds {array.dtype}; expected real numbers")
@@ -121,7 +120,7 @@ def read_numbers(value: ArrayLike, name: str) -> Array:
 
 
 def are_side_by_side(axes: int, q_num_heads: int | None, kv_num_heads: int | None) -> bool:
-    """Return whether heads lie side by side in the last axis."""
+    """Return whether the heads are side by side in the last axis."""
     said = q_num_heads is not None, kv_num_heads is not None
     if axes == 4 and any(said):
         raise ValueError("q_num_heads and kv_num_heads are for 3-D inputs; 4-D inputs have an axis for their heads")
@@ -143,7 +142,6 @@ def split_heads(array: Array, name: str, setting: str, count: int | None) -> Arr
 
 
 def join_past(past_given: ArrayLike, new: Array, name: str) -> Array:
-    """Put past keys or values before the new ones."""
     past = read_numbers(past_given, f"past_{name}")
     past = past.reshape((1,) * (4 - past.ndim) + past.shape)
     for axis in (0, 1, 3):
@@ -152,7 +150,6 @@ def join_past(past_given: ArrayLike, new: Array, name: str) -> Array:
 
 
 def check_axis(name: str, array: Array, axis: int, expected: int, as_in: str) -> None:
-    """Refuse an array with another length of one axis than expected."""
     if array.shape[axis] != expected:
         raise ValueError(
             f"{name} of shape {list(array.shape)} [batch, heads, tokens, size] has {array.shape[axis]} in axis {axis} "
@@ -161,7 +158,7 @@ def check_axis(name: str, array: Array, axis: int, expected: int, as_in: str) ->
 
 
 def read_masks(is_causal: Any, window: Any, lengths: tuple[int, ...] | None) -> list[Mask]:
-    """Return the masks that settings ask for; a batch without entries has no lengths, and needs no mask for them."""
+    """Return the masks that the settings describe; an empty batch has no lengths and needs no padding mask."""
     if not isinstance(window, tuple | list | np.ndarray) or len(window) != 2:
         raise ValueError(f"window={given(window)}: expected (left, right)")
     if not isinstance(is_causal, int | np.bool_ | np.integer) or is_causal not in (0, 1):
@@ -173,7 +170,6 @@ def read_masks(is_causal: Any, window: Any, lengths: tuple[int, ...] | None) -> 
 
 
 def read_softcap(softcap: float) -> list[Score]:
-    """Return the rule for a soft-cap, none where it is off."""
     if read_number(softcap, "softcap") < 0:
         raise ValueError(f"softcap={softcap}: expected a number of at least 0, where 0 is off")
     return [Softcap(softcap)] if softcap else []
@@ -183,7 +179,7 @@ def read_number(value: Any, name: str) -> float:
     """Return an argument as a finite number.
 
     Raises:
-        ValueError: it is none.
+        ValueError: not a finite number.
     """
     alone = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
     if not alone and (isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating)):
@@ -194,7 +190,6 @@ def read_number(value: Any, name: str) -> float:
 
 
 def read_lengths(lengths_given: ArrayLike, arranged: Arranged) -> tuple[int, ...]:
-    """Read how many keys of each sequence are no filler."""
     lengths = read_array(lengths_given, "nonpad_kv_seqlen").reshape(-1)
     batches, _, _, keys = arranged.logits_shape
     said = f"nonpad_kv_seqlen={lengths.tolist()}"
@@ -206,7 +201,7 @@ def read_lengths(lengths_given: ArrayLike, arranged: Arranged) -> tuple[int, ...
 
 
 def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[list[Mask], list[Score]]:
-    """Return what an attention mask forbids and what it adds; -inf forbids, so that nothing behind it can leak."""
+    """Return the mask and the bias of an `attn_mask`; -inf becomes a mask, so that masked values cannot leak."""
     if attn_mask is None:
         return [], []
     mask = np.atleast_1d(read_array(attn_mask, "attn_mask"))
@@ -229,7 +224,7 @@ def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[lis
 
 
 def read_precision(asked: Any) -> Any:
-    """Return the NumPy type that a name, a type or ONNX's number means."""
+    """Return the NumPy dtype for a name, a type or an ONNX number."""
     name: Any = ONNX_TYPES.get(asked, asked) if isinstance(asked, int) else asked
     name = np.sctypeDict.get(name, name) if isinstance(name, str) else name
     if isinstance(name, str) and name == "bfloat16":
