@@ -1,4 +1,4 @@
-"""Which choices each group of settings has: files of YAML, and members from outside with their fields as settings."""
+"""The choices of each group of settings: YAML files, and members from outside with their fields as settings."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 from attn_exp import registry
 
 ONE_CHOICE = ("embeddings", "projections", "model", "experiment", "report")
-"""Groups of which a run takes one choice; of the others it takes several."""
+"""Groups of which a run takes a single choice; the others accept several."""
 RULES = ("mask", "score", "position")
 OUTSIDE_GROUPS = (*RULES, "variant", "embeddings")
-"""Groups whose choices may come from outside."""
+"""Groups that accept choices from outside the package."""
 OPEN = "???"
-"""What Hydra writes for a value that must be given."""
+"""Hydra's marker for a mandatory value."""
 
 
 def conf_dir() -> Path:
-    """Return the folder of the shipped YAML: beside pyproject.toml in a checkout, inside the package once installed."""
+    """Return the shipped YAML folder: next to pyproject.toml in a checkout, else inside the package."""
     here = Path(__file__).resolve().parent.parent
     checkout = here.parent / "conf"
     in_checkout = (here.parent / "pyproject.toml").is_file() and (checkout / "config.yaml").is_file()
@@ -27,33 +27,31 @@ def conf_dir() -> Path:
 
 
 def choices(group: str, folders: Sequence[str] = ()) -> list[str]:
-    """Return the names of a group's choices, those of users' own folders and from outside the package among them."""
+    """Return the names of a group's choices, including those of users' own folders and from outside the package."""
     return sorted({*yaml_choices(group, folders), *outside_choices(group)})
 
 
 def yaml_choices(group: str, folders: Sequence[str] = ()) -> list[str]:
-    """Return the names of a group's choices that have YAML."""
     return sorted(
         {path.stem for folder in (conf_dir(), *map(Path, folders)) for path in (folder / group).glob("*.yaml")}
     )
 
 
 def groups(folders: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Return the choices of every group, by its name."""
     all_choices = {name: choices(name, folders) for name in sorted(group_names(folders))}
     return {name: several for name, several in all_choices.items() if several}
 
 
 def group_names(folders: Sequence[str] = ()) -> set[str]:
-    """Return the names of all groups; a folder without YAML, which is none, may be among them."""
+    """Return the names of all groups, perhaps with folders that contain no YAML."""
     names = {path.name for folder in (conf_dir(), *map(Path, folders)) for path in folder.iterdir() if path.is_dir()}
     return names - {"hydra"}
 
 
 def outside_choices(group: str) -> dict[str, dict[str, Any]]:
-    """Return what the YAML of each member from outside would hold, by its name, for the members of one group.
+    """Return the settings that YAML would hold for each member from outside of a group, by name.
 
-    Members whose code is not at hand are left out.
+    Members whose code is not available are left out.
     """
     kind = {"variant": "form", "embeddings": "source"}.get(group, group)
     package = registry.PACKAGES[kind] if group in OUTSIDE_GROUPS else ""
@@ -70,32 +68,29 @@ def outside_choices(group: str) -> dict[str, dict[str, Any]]:
 
 
 def default_settings(schema: Any) -> dict[str, Any]:
-    """Return the settings of a class with their defaults, as plain values; those that must be given are left open."""
+    """Return the settings of a class with their defaults as plain values; mandatory ones are `OPEN`."""
     return {field.name: default_of(field) for field in fields(schema)} if is_dataclass(schema) else {}
 
 
 def default_of(field: Field[Any]) -> Any:
-    """Return the default of a setting as YAML would hold it."""
     if field.default is not MISSING:
         return as_yaml_value(field.default)
     return OPEN if field.default_factory is MISSING else as_yaml_value(field.default_factory())
 
 
 def as_yaml_value(value: Any) -> Any:
-    """Return a default as plain lists and mappings, which Hydra holds."""
     if isinstance(value, Mapping):
         return {str(key): as_yaml_value(item) for key, item in value.items()}
     return [as_yaml_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def drop_open_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return composed settings without those of rules that nobody gave: the reader then says that they are missing."""
-    rules = {group: without_open(settings[group]) for group in RULES if isinstance(settings.get(group), Mapping)}
+    """Remove mandatory settings of rules without a value; the reader then reports them as missing."""
+    rules = {group: drop_open(settings[group]) for group in RULES if isinstance(settings.get(group), Mapping)}
     return settings | rules
 
 
-def without_open(values: Any) -> Any:
-    """Return mappings, at any depth, without what was left open."""
+def drop_open(values: Any) -> Any:
     if not isinstance(values, Mapping):
         return values
-    return {key: without_open(value) for key, value in values.items() if value != OPEN or not isinstance(value, str)}
+    return {key: drop_open(value) for key, value in values.items() if value != OPEN or not isinstance(value, str)}

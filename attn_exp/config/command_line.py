@@ -1,4 +1,4 @@
-"""What a command line asks for, read once, with whatever options stand among its settings; and the page of --help."""
+"""The command line, parsed once, with options anywhere among its settings; and the page of --help."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--multirun", "-m"), {"action": "store_true"}),
     (("--config-dir", "-cd"), {}),
 )
-"""The options of Hydra's that are obeyed, as its own parser has them."""
+"""The supported options of Hydra, as in its own parser."""
 
-ONE_MAIN = "the shipped YAML is the only main one; your own comes in with --config-dir FOLDER"
+ONE_MAIN = "the shipped YAML is the only primary config; add your own with --config-dir FOLDER"
 NOT_OURS = {
     "--config-path": ONE_MAIN,
     "--config-name": ONE_MAIN,
-    "--experimental-rerun": "it would run what a file says; attn-exp rerun DIR repeats a run",
+    "--experimental-rerun": "it would run what a file says; use attn-exp rerun DIR to repeat a run",
     "--info": "--cfg job shows the settings, and --help the choices of each group",
     "--package": "--cfg job shows all settings",
 }
-"""Options of Hydra's that are refused, and what to use instead."""
+"""Rejected options of Hydra, and what to use instead."""
 
 
 class Once(NamedTuple):
@@ -63,7 +63,7 @@ class Many(NamedTuple):
 
 
 class Help(NamedTuple):
-    """The page of `--help`, with the choices of users' own folders of YAML."""
+    """The page of `--help`, with the choices in users' own folders of YAML."""
 
     folders: tuple[str, ...]
 
@@ -78,13 +78,13 @@ Asked = Once | Many | Help | Said
 
 
 def understood(words: Sequence[str]) -> Asked:
-    """Return what the words of a command line ask for.
+    """Parse the words of a command line.
 
     Raises:
-        UserError: an option that does not exist or stands wrong, words that cannot be read, or wrong settings.
+        UserError: an unknown or misplaced option, words that cannot be parsed, or invalid settings.
     """
     check_hydra_words(words)
-    if not any(word.startswith("-") for word in words):  # settings alone, as mostly: making a parser costs 4 ms
+    if not any(word.startswith("-") for word in words):  # the common case; creating a parser takes 4 ms
         return Once(composed(words, ()), repeat_command(words, ()))
     given = parsed(words)
     folders = () if given.config_dir is None else (given.config_dir,)
@@ -95,19 +95,19 @@ def understood(words: Sequence[str]) -> Asked:
         check_choices(given.overrides, folders)
         return Many(tuple(given.overrides), folders)
     if given.cfg:
-        return Said(configuration(given.overrides, folders, given.resolve))
+        return Said(format_settings(given.overrides, folders, given.resolve))
     return Once(composed(given.overrides, folders), repeat_command(given.overrides, folders))
 
 
 def parsed(words: Sequence[str]) -> Namespace:
-    """Return the options and settings of a command line, wherever among the settings an option stands.
+    """Parse the options and settings of a command line; options may stand anywhere among the settings.
 
     Raises:
-        UserError: an unknown option, one without its value, or one that does not go with another.
+        UserError: an unknown option, one without its value, or two that conflict.
     """
 
     def refuse(message: str) -> NoReturn:
-        raise UserError(f"{message}; --help shows what there is")
+        raise UserError(f"{message}; --help lists options and settings")
 
     parser = ArgumentParser(add_help=False)
     parser.error = refuse  # type: ignore[method-assign] # argparse prints its usage on errors and leaves no other way
@@ -125,7 +125,7 @@ def parsed(words: Sequence[str]) -> Namespace:
 
 
 def unknown_option(word: str) -> str:
-    """Say what to write instead of an option that there is not; a setting with dashes is the usual cause."""
+    """Return the message for an unknown option, usually a setting written with dashes."""
     name, bare = word.split("=", maxsplit=1)[0], word.lstrip("-")
     if name in NOT_OURS:
         return f"{name}: {NOT_OURS[name]}"
@@ -134,8 +134,7 @@ def unknown_option(word: str) -> str:
     return f"unknown option {word}; settings take no dashes: write {bare if '=' in bare else f'{bare}=...'}"
 
 
-def configuration(words: Sequence[str], folders: Sequence[str], resolve: bool) -> str:
-    """Return the composed settings as YAML."""
+def format_settings(words: Sequence[str], folders: Sequence[str], resolve: bool) -> str:
     register_schema()
     with what_hydra_stumbles_over(), opened(folders, words, whole=True) as hydra, environment(words):
         check_choices(words, folders)
@@ -147,7 +146,7 @@ def configuration(words: Sequence[str], folders: Sequence[str], resolve: bool) -
 
 # The page of --help
 
-PAGE = """attn_exp: attention, computed in several forms, each checked against a reference, and told apart.
+PAGE = """attn_exp: Run several variants of attention on one input, check each against a reference, and compare them.
 
 Examples
   python -m attn_exp
@@ -170,7 +169,7 @@ Look before you run: --cfg job. Your own YAML: --config-dir FOLDER. Several valu
 
 
 class Line(NamedTuple):
-    """A setting as a reader sees it: its name, what it means, and its default as it would be typed."""
+    """A setting in `--help`: its name, its meaning, and its default as it would be typed."""
 
     name: str
     meaning: str
@@ -178,34 +177,34 @@ class Line(NamedTuple):
 
 
 def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands: Sequence[str]) -> str:
-    """Return the whole page; `members` are the names that a setting may have, where they are files of the project."""
+    """Return the whole page; `members` are the choices of settings whose options are code of the project."""
     members = {**members, "preset": tuple(PRESETS)}
     settings = [line for line in lines(Config, members) if line.name not in groups()]
     figures = [*lines(Report, members, "report."), *lines(Figures, members, "figures.")]
     return PAGE.format(
         groups="\n".join(f"{group}: {', '.join(names)}" for group, names in groups(folders).items()),
-        settings=listed([*settings, *figures]),
-        sweep=listed(lines(Sweep, members, "sweep.")),
+        settings=align_lines([*settings, *figures]),
+        sweep=align_lines(lines(Sweep, members, "sweep.")),
         own=own(),
         commands="\n  ".join(commands),
     )
 
 
 def own() -> str:
-    """Return the members from outside the package, each with what it says of itself, and their settings; or nothing."""
+    """Return the lines of members from outside the package and of their settings, or an empty text."""
     several = [
         line for (package, name), member in registry.OUTSIDE.items() for line in member_lines(package, name, member)
     ]
-    return f"\nFrom outside: what --with brings\n{listed(several)}\n" if several else ""
+    return f"\nFrom outside: what --with brings\n{align_lines(several)}\n" if several else ""
 
 
 def member_lines(package: str, name: str, member: registry.Member) -> Iterator[Line]:
-    """Yield a line for a member from outside, and one for each of its settings; none for its second name."""
+    """Yield a line for a member from outside and one for each of its settings; nothing for an alias."""
     kind = next(kind for kind, home in registry.PACKAGES.items() if home == package)
     group = "variant" if kind == "form" else kind
     if not member.alias:
         line = ((member.value.__doc__ or "") if isinstance(member.value, type) else "").strip().partition("\n")[0]
-        own = "" if re.fullmatch(r"\w+\(.*\)", line) else line  # a dataclass makes that one of its fields
+        own = "" if re.fullmatch(r"\w+\(.*\)", line) else line  # generated by @dataclass
         yield Line(f"{group}={name}", own or f"from {member.origin.name}", "")
         for key, value in default_settings(member.value).items() if isinstance(member.value, type) else ():
             default = "" if value == OPEN else shown(value)
@@ -213,7 +212,7 @@ def member_lines(package: str, name: str, member: registry.Member) -> Iterator[L
 
 
 def lines(schema: type, members: Mapping[str, Sequence[str]], path: str = "") -> list[Line]:
-    """Return a line for each field of a schema that says what it means, and of those below it in a section."""
+    """Return a line for each documented field of a schema and of its sections."""
     hints = get_type_hints(schema, include_extras=True)
     spoken = {setting: " or ".join([", ".join(names[:-1]), names[-1]]) for setting, names in members.items()}
     found: list[Line] = []
@@ -226,7 +225,6 @@ def lines(schema: type, members: Mapping[str, Sequence[str]], path: str = "") ->
 
 
 def meanings(annotation: Any) -> Iterator[Says]:
-    """Yield what a field says of itself, wherever in its annotation."""
     if get_origin(annotation) is Annotated:
         yield from (extra for extra in annotation.__metadata__ if isinstance(extra, Says))
     else:
@@ -235,14 +233,13 @@ def meanings(annotation: Any) -> Iterator[Says]:
 
 
 def default(field: Field[Any], says: Says) -> str:
-    """Return the default as it is typed, or in words where it is nothing; empty where there is none to name."""
+    """Return the default as it is typed, or the text for an unset default; empty if there is none."""
     if says.unset or field.default is MISSING or is_dataclass(field.default):
         return says.unset
     return shown(field.default) if field.default not in (None, "", ()) else ""
 
 
-def listed(several: Sequence[Line]) -> str:
-    """Return the lines below each other, their names in one column."""
+def align_lines(several: Sequence[Line]) -> str:
     width = max(len(line.name) for line in several) + 2
     return "\n".join(
         f"  {line.name:{width}}{line.meaning}{f' ({line.default})' if line.default else ''}" for line in several

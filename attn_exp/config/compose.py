@@ -1,6 +1,6 @@
-"""Where Hydra ends: it composes `conf/`, and plain values leave.
+"""The boundary of Hydra: it composes `conf/`, and plain values leave.
 
-Hydra and OmegaConf are imported in this room alone; no DictConfig gets out of it but to the axes of a sweep.
+Only this package imports Hydra and OmegaConf; no DictConfig leaves it except for the axes of a sweep.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from attn_exp.errors import UserError, brief
 
 NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"
 SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
-"""Settings whose values are sentences, in which commas and marks mean nothing."""
+"""Settings whose values are sentences, in which commas and punctuation are literal."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
-"""What a user has quoted, a list of words, or another setting's value: no bare sentence."""
+"""A quoted text, a list of words, or an interpolation, as opposed to a bare sentence."""
 
 
 def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
-    """Return the configuration of these words of a command line, users' own folders of YAML searched as well.
+    """Return the configuration of these command-line words, also searching users' own folders of YAML.
 
-    Words that nobody has `typed` now, but that were read from disk, cannot read the environment and name no code.
+    Words that are not `typed` now but were read from disk cannot read the environment or name code.
 
     Raises:
-        UserError: words or files that cannot be read, or settings of the wrong kind.
+        UserError: words or files that cannot be read, or invalid settings.
     """
     return read_config(values(words, folders, typed=typed))
 
 
 def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> dict[str, Any]:
-    """Return the plain values of a configuration, before anything checks them."""
+    """Return the plain values of a configuration, before validation."""
     check_hydra_words(words)
     check_folders(folders)
     register_schema()
@@ -61,7 +61,7 @@ def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) 
 
 
 def composed_once(words: Sequence[str]) -> DictConfig:
-    """Return what Hydra, opened, composes of these words, its own settings included."""
+    """Return what the open Hydra composes from these words, including Hydra's own settings."""
     hydra: Hydra | None = GlobalHydra.instance().hydra
     assert hydra is not None
     spelled = [with_quotes(known_to_hydra(word)) for word in words]
@@ -70,17 +70,17 @@ def composed_once(words: Sequence[str]) -> DictConfig:
 
 
 def overrides(words: Sequence[str]) -> list[Any]:
-    """Return what Hydra reads in words: their keys, kinds and values.
+    """Parse words as Hydra overrides: their keys, kinds and values.
 
     Raises:
-        UserError: words that cannot be read.
+        UserError: words that cannot be parsed.
     """
     with what_hydra_stumbles_over():
         return OverridesParser.create().parse_overrides([with_quotes(known_to_hydra(word)) for word in words])
 
 
 def with_quotes(word: str) -> str:
-    """Return a word whose value is a sentence with quotes around it, whatever commas and marks stand in it."""
+    """Quote the value of a word if it is a bare sentence."""
     key, equals, value = word.partition("=")
     if key.lstrip("+") not in SENTENCES or not equals or re.fullmatch(READ_ALREADY, value):
         return word
@@ -88,29 +88,28 @@ def with_quotes(word: str) -> str:
 
 
 def check_folders(folders: Sequence[str]) -> None:
-    """Refuse a folder of YAML that is not there, or that may not be read."""
     for folder in folders:
-        if not os.path.isdir(folder):  # unlike Path.is_dir, it takes a name that no system can hold
+        if not os.path.isdir(folder):  # unlike Path.is_dir, it accepts invalid names
             raise UserError(f"--config-dir {brief(folder)}: no such folder")
         if not os.access(folder, os.R_OK | os.X_OK):
-            raise UserError(f"--config-dir {folder}: may not be read")
+            raise UserError(f"--config-dir {folder}: no permission to read it")
 
 
 def register_schema() -> None:
-    """Give Hydra every key with its default: it then refuses keys that do not exist, and `read` checks the values."""
+    """Give Hydra every key with its default: Hydra then rejects unknown keys, and `read_config` checks the values."""
     ConfigStore.instance().store(name="schema", node=untyped(Config))
 
 
 def untyped(schema: Any) -> Any:
-    """Return a dataclass with the keys and defaults of a schema that takes any value for them."""
+    """Return a dataclass with the keys and defaults of a schema, accepting any value."""
     kinds = get_type_hints(schema)
     keys = [(key.name, *untyped_key(kinds[key.name], key)) for key in fields(schema)]
-    spared = {"__doc__": schema.__doc__}  # else it is made of the signature, which takes as long as all the rest
+    spared = {"__doc__": schema.__doc__}  # otherwise generated from the signature, which takes as long as all the rest
     return make_dataclass(schema.__name__, keys, kw_only=True, repr=False, eq=False, namespace=spared)
 
 
 def untyped_key(kind: Any, described: Field[Any]) -> tuple[Any, Any]:
-    """Return the loose type and the default of one key: a group, a mapping of names to groups, or a plain value."""
+    """Return the loose type and the default of a key: a group, a mapping of names to groups, or a plain value."""
     if is_dataclass(kind):
         group = untyped(kind)
         return group, field(default_factory=group)
@@ -134,7 +133,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     with what_hydra_stumbles_over():
         settings = without_hydra(composed)
     if names_a_target(settings):
-        raise UserError(f"{TARGET} is not read here: names are looked up, and no setting runs code")
+        raise UserError(f"{TARGET} is not read here: settings only name things, and never run code")
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     arrays = getattr(hydra.config_loader, "arrays", {})
@@ -143,9 +142,9 @@ def plain(composed: DictConfig) -> dict[str, Any]:
 
 
 def without_hydra(composed: DictConfig) -> dict[Any, Any]:
-    """Return the composed values of which no interpolation sees Hydra's own.
+    """Return the resolved values without Hydra's own section, which no interpolation can read.
 
-    The values are lent to a second configuration, not copied for it, which would take as long as all the rest.
+    The values are lent to a second configuration, since copying them would take as long as all the rest.
     """
     ours: list[Any] = [key for key in composed if key != "hydra"]
     values = dict(composed.items_ex(resolve=False, keys=ours))
@@ -158,21 +157,20 @@ def without_hydra(composed: DictConfig) -> dict[Any, Any]:
 
 
 def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> Repeat:
-    """Return the command that repeats a run."""
     return Repeat(tuple(overrides), tuple(folders), own=registry.files())
 
 
 def check_short_forms(words: Sequence[str]) -> None:
-    """Refuse one short value for a part that other words say setting by setting: OmegaConf would drop it unsaid."""
+    """Refuse a short value for a section that other words also set: OmegaConf would drop it silently."""
     for word in words:
         key, _, value = word.partition("=")
         beside = next((other for other in words if other.lstrip("+").startswith(f"{MEMORY}.")), None)
         if key.lstrip("+") == MEMORY and beside is not None and not value.startswith(("{", "null")):
-            raise UserError(f"{word} beside {beside}: name what it holds, {MEMORY}.tokens, .text, .vectors or .file")
+            raise UserError(f"{word} conflicts with {beside}; write {MEMORY}.tokens, .text, .vectors or .file")
 
 
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
-    """Refuse choices of a group that Hydra fails on without naming them: no words, or several where there is one."""
+    """Refuse group choices on which Hydra fails without naming them: non-names, and lists where one is due."""
     known = group_names(folders)
     for name in own_code.variants_not_listed(words, choices("variant", folders)):
         raise UserError(f"variant.{name}.form: name it among the variants too, such as variant=[matrix,{name}]")

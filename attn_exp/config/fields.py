@@ -1,4 +1,4 @@
-"""The one reader of settings: what stands on the fields of a dataclass decides what each takes."""
+"""The reader of settings: the annotations on the fields of a dataclass define what each setting accepts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ PLAIN = {bool: FLAG, int: WHOLE, float: NUMBER, str: TEXT, tuple[str, ...]: TEXT
 
 
 def read_fields(schema: type, values: Any, path: str) -> dict[str, Any]:
-    """Read each value of a mapping as its field says; keys that the schema lacks are refused, as are missing ones."""
+    """Read each value of a mapping according to its field; refuse unknown and missing keys."""
     check_keys(schema, values, path)
     hints = get_type_hints(schema, include_extras=True)
     return {key: kind_of(hints[key]).read(value, f"{path}{key}") for key, value in values.items()}
 
 
 def check_keys(schema: type, values: Any, path: str) -> None:
-    """Refuse what is no mapping, keys that are no fields, and fields without a default that are missing."""
     if not isinstance(values, Mapping):
         raise UserError(f"{path.rstrip('.')}={brief(shown(values))}: expected settings, got a plain value")
     names = [field.name for field in fields(schema)]
@@ -39,7 +38,7 @@ def check_keys(schema: type, values: Any, path: str) -> None:
 
 
 def kind_of(annotation: Any) -> Kind:
-    """Return the kind of a field: the one that its annotation names, or that of its type."""
+    """Return the kind of a field: the one in its annotation, or the one of its type."""
     if get_origin(annotation) is Annotated:
         named = next((extra for extra in annotation.__metadata__ if isinstance(extra, Kind)), None)
         return named or kind_of(annotation.__origin__)
@@ -53,14 +52,14 @@ def kind_of(annotation: Any) -> Kind:
 
 
 def union_kind(parts: list[Any]) -> Kind:
-    """Return the kind of `int | None` and its like; of several types, any value is taken as it is."""
+    """Return the kind of `int | None` and the like; a union of several types accepts any value."""
     several = [part for part in parts if part is not NoneType]
     kind = kind_of(several[0]) if len(several) == 1 else AS_IS
     return optional(kind) if NoneType in parts else kind
 
 
 def container_kind(origin: Any, inside: tuple[Any, ...]) -> Kind:
-    """Return the kind of a mapping of names to sections, or of a list of them; anything else is taken as it is."""
+    """Return the kind of a list of sections or of a mapping from names to sections; others accept any value."""
     if origin is tuple and is_dataclass(inside[0]):
         return list_of(kind_of(inside[0]))
     if origin is Mapping and is_dataclass(inside[1]):
@@ -69,23 +68,18 @@ def container_kind(origin: Any, inside: tuple[Any, ...]) -> Kind:
 
 
 def optional(kind: Kind) -> Kind:
-    """Take None as well."""
     return kind._replace(read=lambda value, key: None if value is None else kind.read(value, key))
 
 
 def section(schema: type) -> Kind:
-    """Take the settings of one group."""
     return Kind(lambda value, key: schema(**read_fields(schema, value, f"{key}.")))
 
 
 def array_or(schema: type) -> Kind:
-    """Take numbers as they are, or a mapping as one of these."""
     return Kind(lambda value, key: section(schema).read(value, key) if isinstance(value, Mapping) else value)
 
 
 def by_name(kind: Kind) -> Kind:
-    """Take a mapping of names to the settings of one group."""
-
     def read(value: Any, key: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             refuse(value, key, "a name and its settings")
@@ -95,10 +89,10 @@ def by_name(kind: Kind) -> Kind:
 
 
 def make(schema: type[Schema], settings: Any, key: str) -> Schema:
-    """Return an object of the class with these settings, which are its dataclass fields.
+    """Return an instance of a dataclass with these settings.
 
     Raises:
-        UserError: a setting that the class lacks or that is missing, or a value that it refuses.
+        UserError: an unknown or missing setting, or an invalid value.
     """
     values = read_fields(schema, settings, f"{key}.")
     try:
@@ -108,16 +102,16 @@ def make(schema: type[Schema], settings: Any, key: str) -> Schema:
 
 
 def own_kinds(schema: type) -> dict[str, Kind]:
-    """Return what the fields of a class say of their values, where that is more than a type.
+    """Return the kinds of the fields of a class that restrict more than the type.
 
-    Finding that out takes ten times as long as making an object, so classes ask once, when they are defined.
+    Finding them takes ten times as long as creating an object, so classes do it once, on definition.
     """
     hints = get_type_hints(schema, include_extras=True)
     return {name: kind_of(hint) for name, hint in hints.items() if get_origin(hint) in (Annotated, Union)}
 
 
 def read_own(made: Any, kinds: Mapping[str, Kind]) -> None:
-    """Hold an object that was made in Python to what its fields say, and keep the values as they are read."""
+    """Validate an object created in Python against its fields, and store the converted values."""
     for field, kind in kinds.items():
         value = kind.read(getattr(made, field), f"{registry.name_of(made)} {field}")
         object.__setattr__(made, field, value)

@@ -1,6 +1,6 @@
-"""What Hydra and OmegaConf found wrong, said in the user's words, in one line, and what the user perhaps meant.
+"""Errors of Hydra and OmegaConf, reworded in one line for users, with what the user may have meant.
 
-A wrong setting may be the name of another library, a choice without its group, or a setting without its section.
+An unknown setting may be another library's name, a choice without its group, or a setting without its section.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, first_line, unknown
 
 BATCH = "a sweep, a point for each sequence: -m embeddings=words 'embeddings.text=one text,another'"
-"""What a batch is here: its sequences never meet, so each is a point with tokens, maps and checks of its own."""
+"""How to run a batch: its sequences are independent, so each is a sweep point with its own tokens and checks."""
 
 SAYS_OTHERWISE = {
     "batch": BATCH,
@@ -48,14 +48,14 @@ SAYS_OTHERWISE = {
         "embeddings.d_model",
     ),
 }
-"""What other libraries call a setting, and what it is called here."""
+"""Names that other libraries use for a setting, and its name here."""
 ARRAY = re.compile(r"[Wb]_[qkvo]")
 PLACE = re.compile(r"([\w.]+?)((?:\[\d+\])+)=(.*)", re.DOTALL)
 
 
 @contextmanager
 def in_users_words() -> Iterator[None]:
-    """Let what Hydra and OmegaConf find wrong be a `UserError` of one line."""
+    """Convert errors of Hydra and OmegaConf to a one-line `UserError`."""
     try:
         yield
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
@@ -65,9 +65,9 @@ def in_users_words() -> Iterator[None]:
 
 @contextmanager
 def what_hydra_stumbles_over() -> Iterator[None]:
-    """Let any error of Hydra's be a `UserError`: around its own work on a user's words and files, and nothing else.
+    """Convert any error to a `UserError`; use only around Hydra's own work on a user's words and files.
 
-    Hydra meets some words and some YAML with an assertion, an attribute that is missing or an OSError of its own.
+    On some words and YAML, Hydra raises an AssertionError, an AttributeError or an OSError.
     """
     with in_users_words():
         try:
@@ -81,7 +81,7 @@ def what_hydra_stumbles_over() -> Iterator[None]:
 
 
 def worded(error: Exception) -> str:
-    """Return one line that names the word that was wrong, and the words that would be right."""
+    """Return one line that names the invalid word, and valid ones."""
     for cause in causes(error):
         if isinstance(cause, MissingConfigException):
             return missing_choice(cause)
@@ -98,7 +98,7 @@ def worded(error: Exception) -> str:
 
 
 def name_setting(error: Exception) -> str:
-    """Return the first line of an error, after the setting whose interpolation cannot be resolved."""
+    """Return the first line of an error, prefixed by the setting whose interpolation cannot be resolved."""
     for cause in causes(error):
         if isinstance(cause, InterpolationResolutionError):
             return f"{cause.full_key}: {first_line(cause)}"
@@ -113,24 +113,22 @@ REWORDED = {
     r"Multiple values for (\w+)": "{0} has a choice already; write {0}=... without the +",
     r"(?s).*An item is already at '([^']*)'": "{0} has a value already; write {0}=... without the +",
 }
-"""Messages of Hydra's that quote one word, and what each means for its user."""
+"""Hydra's messages that quote one word, and their rewording."""
 
 
 def reworded(message: str) -> str:
-    """Return the message in the user's words, or an empty text if it is clear enough."""
+    """Return the reworded message, or an empty text if it is clear enough."""
     found = ((re.match(pattern, message), said) for pattern, said in REWORDED.items())
     return next((said.format(match[1]) for match, said in found if match), "")
 
 
 def missing_choice(error: MissingConfigException) -> str:
-    """Name the choices of a group, and the one that was perhaps meant."""
     group, _, word = str(error.missing_cfg_file or "").rpartition("/")
     known = sorted(error.options or choices(group))
     return unknown(word, known, group) if group and known else first_line(error)
 
 
 def unmerged(error: Exception) -> str:
-    """Name the word or the file that does not fit the settings, and say why, as the innermost error does."""
     head = first_line(error)
     what = head.split("'")[1] + ".yaml" if head.startswith("In '") else head.removeprefix("Error merging override ")
     reason = next(line for line in reversed([str(cause).partition("\n")[0] for cause in causes(error)]) if line)
@@ -138,7 +136,6 @@ def unmerged(error: Exception) -> str:
 
 
 def missing_key(key: str, parent: DictConfig) -> str:
-    """Name what was perhaps meant by a key that does not exist: a setting elsewhere, or one beside it."""
     prefix = key.rpartition(".")[0]
     beside = [f"{prefix}.{name!s}".lstrip(".") for name in parent if name != "hydra"]
     meant = intended(key)
@@ -146,7 +143,7 @@ def missing_key(key: str, parent: DictConfig) -> str:
 
 
 def intended(key: str) -> str:
-    """Return what a key that does not exist stands for elsewhere, or nothing."""
+    """Return the setting that an unknown key probably means, or an empty text."""
     section, _, name = key.rpartition(".")
     if section in ("projections", "projections.given") and ARRAY.fullmatch(name):
         return f"+projections.given.{name}=[[...]]"
@@ -157,14 +154,13 @@ def intended(key: str) -> str:
 
 
 def home(name: str) -> str:
-    """Return the whole name of a setting of the run or of one of its sections, or nothing."""
+    """Return the full name of a setting of the run or of one of its sections, or an empty text."""
     sections = {f"{key}.": kind for key, kind in get_type_hints(Config).items() if is_dataclass(kind)}
     places = {"": Config, **sections}
     return next((place + name for place, kind in places.items() if name in {one.name for one in fields(kind)}), "")
 
 
 def unread(word: str) -> str:
-    """Say how a word that Hydra's grammar does not read could be written."""
     place = PLACE.fullmatch(word)
     if place:
         key = place[1] if "." in place[1] else home(place[1]) or place[1]
@@ -175,11 +171,10 @@ def unread(word: str) -> str:
 
 
 def causes(error: BaseException | None) -> list[BaseException]:
-    """Return the error and all that caused it, outermost first."""
     return [] if error is None else [error, *causes(error.__cause__ or error.__context__)]
 
 
-# Settings of Hydra's own
+# Hydra's own settings
 
 ON_ENGINES = "sweeps run on sweep.engine, such as process or dask; --help lists them"
 FOLDERS = "runs and sweeps are written to output_dir; choose another with output_dir=FOLDER"
@@ -191,15 +186,15 @@ INSTEAD = {
     "hydra.run": FOLDERS,
     "hydra.sweep": FOLDERS,
     "hydra.job.chdir": "a run stays in the folder where it was started; paths of output_dir are relative to it",
-    "hydra.searchpath": "name a folder of your own YAML with --config-dir FOLDER",
-    "hydra.verbose": "there is no log to configure; progress goes to stderr",
+    "hydra.searchpath": "add a folder of your own YAML with --config-dir FOLDER",
+    "hydra.verbose": "there is no logging to configure; progress goes to stderr",
 }
-"""What to use here instead of a setting of Hydra's own."""
+"""What to use instead of Hydra's own settings."""
 NOTHING = "settings of hydra are not read here"
 
 
 def check_hydra_words(words: Sequence[str]) -> None:
-    """Refuse settings of Hydra's own, which would change nothing here, and say what does what they ask for.
+    """Refuse Hydra's own settings, which have no effect here, and name the replacement.
 
     Raises:
         UserError: the first such word.

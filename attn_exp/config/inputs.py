@@ -1,6 +1,6 @@
-"""Settings of the input: tokens and their vectors, arrays that are drawn, projections, and a trained model."""
+"""Settings of the input: tokens and their vectors, drawn arrays, projections, and a trained model."""
 
-# Annotations are read when the class is made, not kept as text: each would be compiled once more to be read.
+# No `from __future__ import annotations` here: text annotations would have to be compiled again to be read.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,30 +29,30 @@ LARGEST_LEGACY_SEED = 2**32 - 1
 PROJECTIONS = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
 DISTRIBUTIONS = ("normal", "uniform", "integers")
 STREAMS = "streams"
-"""The generator of every run that names no other: each array has a stream of its own."""
+"""The default generator: each array has its own stream."""
 
 LEFT = "model"
-"""What stands where a setting is left to the model that a run takes its arrays from."""
+"""The value of a setting that is taken from the run's model."""
 
 PLAIN = ("head", "scale", "bias")
-"""Settings of one value that may be left to it."""
+"""Scalar settings that can be taken from the model."""
 
 MEMORY = "embeddings.memory"
-"""The setting that describes another input, as the embeddings describe the first."""
+"""The section of a second input, for cross-attention."""
 FILES = (".csv", ".json", ".npy", ".npz", ".safetensors", ".tsv", ".txt")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
-"""Ends of words that name a file; a pickle is none that is read, and none that is a word."""
+"""Suffixes of file names; pickles are never read, but are not taken for words either."""
 EXPECTED = "how many tokens, words, vectors such as [[1,0],[0,1]], a file, or settings such as {tokens: 3}"
 
 
 @dataclass(frozen=True)
 class Draw:
-    """An array drawn as a notebook draws it: by the run's generator, or by one of its own with a `seed` of its own.
+    """An array drawn as in a notebook: by the run's generator, or by its own `generator` and `seed`.
 
-    `shape` may have axes before rows and columns; `entry` says which of those matrices is meant. `low` and `high` are
-    the bounds of uniform and whole numbers; `spread` and `mean` are multiplied with and added to any numbers. `rows`
-    are the places of the rows that are taken, as from a table of embeddings. With `by_row` each row is a call of its
-    own. `legacy_seed=0` is short for `generator=legacy seed=0`.
+    `shape` may have axes before rows and columns; `entry` selects one of those matrices. `low` and `high` are the
+    bounds of uniform numbers and integers; `spread` and `mean` scale and shift all numbers. `rows` selects rows, as
+    from an embedding table. With `by_row` each row is a separate call. `legacy_seed=0` is short for `generator=legacy
+    seed=0`.
     """
 
     distribution: Annotated[str, choice(*DISTRIBUTIONS)]
@@ -71,16 +71,15 @@ class Draw:
 
 Array = Annotated[Any, array_or(Draw)]
 DRAWS = by_name(section(Draw))
-"""Arrays by their names, in the order in which they are drawn."""
+"""Arrays by name, in drawing order."""
 
 
 def read_memory(value: Any, key: str) -> Any:
-    """Read the settings of another input, or what is short for them: how many tokens, words, vectors, or a file."""
+    """Read the settings of a second input, or a short form: a number of tokens, words, vectors, or a file."""
     return section(Embeddings).read(value if isinstance(value, Mapping) else spell_out_memory(value, key), key)
 
 
 def spell_out_memory(value: Any, key: str) -> dict[str, Any]:
-    """Return the settings that a short form stands for."""
     if is_whole(value):
         return {"tokens": value}
     if isinstance(value, str):
@@ -92,13 +91,13 @@ def spell_out_memory(value: Any, key: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Where the input comes from. Exactly one stage starts the problem: `vectors`, `q` and `k`, or `weights`.
+    """The input of a run. It starts at exactly one stage: `vectors`, `q` and `k`, or `weights`.
 
-    `tokens` are names, how many there are, or a file of them. `vectors` is x, `[t m]`, or `[m t]` with `columns`.
-    `distribution` draws x from the run's seed, or by a `generator` and `seed` of its own, between `low` and `high`;
-    `file` reads it from a file, its `array` where there are several; `text` draws a vector for each of its words;
-    `source` asks any other source by its name. `memory` is another input, of whose tokens the keys and values are made:
-    cross attention.
+    `tokens` are names, their number, or a file of them. `vectors` is x, `[t m]`, or `[m t]` with `columns`.
+    `distribution` draws x from the run's seed, or from its own `generator` and `seed`, between `low` and `high`; `file`
+    reads it from a file, the entry `array` if there are several; `text` draws a vector for each of its words; `source`
+    calls any other source by name. `memory` is a second input, from whose tokens keys and values are computed:
+    cross-attention.
     """
 
     tokens: Annotated[tuple[str, ...] | int | str, TOKEN_NAMES] | None = None
@@ -123,16 +122,16 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class Projections:
-    """Where W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]` and their biases come from.
+    """The weight matrices W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]` and their biases.
 
-    `source` names the rule for every array that nothing below names: `normal`, `uniform`, `integers`, `identity`, the
-    new layers `torch_linear` and `torch_mha`, `none` for problems that start at q, k and v, or `model` for those of the
+    `source` is the rule for every array that is not named below: `normal`, `uniform`, `integers`, `identity`, the new
+    layers `torch_linear` and `torch_mha`, `none` for problems that start at q, k and v, or `model` for those of the
     run's model. `given` holds a document's own arrays, `printed` the keys and values from which W_k and W_v are
-    recovered. `file` holds arrays by their names, of which `names` may say which is which, and `prefix` how those begin
-    that are meant; they and `given` are `turned` where they lie as `nn.Linear` keeps them. `order_per_head`, then
-    `order`, are drawn one after another by the `generator` of `seed`, or the run's. `width`, `key_width`, `value_width`
-    and `output_width` are the columns of W_q, W_k, W_v and W_o, where they are not those of x; each of the first three
-    follows the one before it.
+    recovered. `file` holds arrays by name; `names` maps ours to those in the file, and `prefix` selects those that
+    start with it; they and `given` are `turned` if they are stored as in `nn.Linear`. `order_per_head`, then `order`,
+    are drawn one after another by the `generator` with `seed`, or the run's. `width`, `key_width`, `value_width` and
+    `output_width` are the numbers of columns of W_q, W_k, W_v and W_o, if they differ from x; each of the first three
+    defaults to the one before it.
     """
 
     source: Annotated[str, choice(*DISTRIBUTIONS, "identity", "torch_linear", "torch_mha", "none", LEFT)] = "normal"
@@ -159,16 +158,16 @@ class Projections:
 
 
 def or_left(kind: Kind) -> Kind:
-    """Take what a kind takes, or the word `model`, which stands there until the model is read."""
+    """Accept what a kind accepts, or the word `model`, a placeholder until the model is read."""
     return Kind(lambda value, key: value if value == LEFT and isinstance(value, str) else kind.read(value, key))
 
 
 @dataclass(frozen=True)
 class Model:
-    """A trained model, and the layer whose attention is the run's; settings that say `model` are what it has.
+    """A trained model, and the layer whose attention is computed; settings with the value `model` are taken from it.
 
-    `family` names the file of its names and shapes; `path` is the folder of the checkpoint; `text`, or `tokens`, its
-    ids, or `patches`, a picture, go in. Layers count from 0, as checkpoints do.
+    `family` names the file of its names and shapes; `path` is the folder of the checkpoint; its input is `text`, token
+    ids in `tokens`, or a picture in `patches`. Layers count from 0, as in checkpoints.
     """
 
     family: str | None = None

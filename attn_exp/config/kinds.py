@@ -1,7 +1,7 @@
-"""Kinds of values, written on a field as `Annotated[int, at_least(1)]`: what a setting takes, and what is refused.
+"""Kinds of values, written on a field as `Annotated[int, at_least(1)]`: what a setting accepts and what it refuses.
 
-Each function here returns a `Kind`: first of one value, then of lists, words, tokens and mappings. A field without
-one has the kind of its type: `int`, `float`, `bool`, `str`, ...
+Each function here returns a `Kind`: first for single values, then for lists, words, tokens and mappings. A field
+without one has the kind of its type: `int`, `float`, `bool`, `str`, ...
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from attn_exp.errors import UserError, brief, shown, unknown
 
 
 class Kind(NamedTuple):
-    """What a setting takes: `read` turns a value under its key into what the program works with, or refuses it.
+    """What a setting accepts: `read` converts a value under its key, or raises an error.
 
-    `takes` says in words what is taken, with its bounds. `endless` is the value that stands for no limit, where there
-    is one: it is more than any other, whatever it is."""
+    `takes` describes the accepted values, with their bounds. `endless` is the value that stands for no limit, if there
+    is one; it compares greater than any other.
+    """
 
     read: Callable[[Any, str], Any]
     takes: str = "anything"
@@ -27,24 +28,22 @@ class Kind(NamedTuple):
 
 
 class Says(NamedTuple):
-    """What a setting means, in the words of `--help`; `unset` says what happens where its default is empty."""
+    """The meaning of a setting, as in `--help`; `unset` describes an empty default."""
 
     meaning: str
     unset: str = ""
 
 
 def refuse(value: Any, key: str, expected: str) -> NoReturn:
-    """Say what a setting was given, and what it takes."""
     raise UserError(f"{brief(key)}={brief(shown(value))}: expected {expected}")
 
 
 def is_whole(value: Any) -> bool:
-    """Say whether a value is a whole number; true and false are none."""
     return not isinstance(value, bool) and isinstance(value, Integral)
 
 
 def is_finite(value: Any) -> bool:
-    """Say whether a value is a number that a float can hold; true and false are none."""
+    """Return whether a value is a number that fits a float; booleans do not count."""
     try:
         return not isinstance(value, bool) and isinstance(value, Real) and isfinite(float(value))
     except OverflowError:
@@ -52,7 +51,7 @@ def is_finite(value: Any) -> bool:
 
 
 def accepting(fits: Callable[[Any], bool], expected: str, convert: Callable[[Any], Any] = lambda value: value) -> Kind:
-    """Take the values that fit, converted; refuse the others with what was expected."""
+    """Accept values that fit, converted; refuse others with what was expected."""
     return Kind(lambda value, key: convert(value) if fits(value) else refuse(value, key, expected), expected)
 
 
@@ -64,15 +63,15 @@ TEXT = accepting(lambda value: isinstance(value, str), "a word")
 
 
 ANY_TEXT = accepting(lambda value: isinstance(value, str | int | float), "a text, in quotes where it has commas", shown)
-"""A text, even one that looks like a number or a switch."""
+"""A text, even one that looks like a number or a boolean."""
 
 AT_LEAST_0 = "a whole number of at least 0"
 LARGEST = 2**63 - 1
-"""What an index of an array can hold."""
+"""The largest array index."""
 
 
 def at_least(least: int, expected: str = "", most: int | None = LARGEST, endless: int | None = None) -> Kind:
-    """Take whole numbers from `least` on, up to what an array can count, or any with `most=None`."""
+    """Accept integers from `least` up to the largest array index, or without limit if `most=None`."""
 
     takes = expected or f"a whole number of at least {least}"
 
@@ -85,11 +84,10 @@ def at_least(least: int, expected: str = "", most: int | None = LARGEST, endless
 
 
 ANY_SEED = accepting(is_whole, AT_LEAST_0)
-"""A whole number; those below 0 are refused later, if the generator takes none."""
+"""An integer; negative ones are refused later if the generator does not accept them."""
 
 
 def above(bound: float) -> Kind:
-    """Take finite numbers above a bound."""
     return accepting(lambda value: is_finite(value) and value > bound, f"a number above {bound:g}", float)
 
 
@@ -97,14 +95,11 @@ FROM_ZERO = accepting(lambda value: is_finite(value) and value >= 0, "a number o
 
 
 def between(least: float, most: float) -> Kind:
-    """Take numbers from `least` to `most`."""
     takes = f"a number from {least:g} to {most:g}"
     return accepting(lambda value: is_finite(value) and least <= value <= most, takes, float)
 
 
 def choice(*choices: str) -> Kind:
-    """Take one of these words."""
-
     def read(value: Any, key: str) -> str:
         if value not in choices:
             raise UserError(unknown(shown(value), choices, key))
@@ -122,7 +117,7 @@ FILE_NAME = accepting(
     lambda value: isinstance(value, str) and bool(re.fullmatch(r"(\w([\w. -]*[\w-])?)?", value)),
     "a folder's name of letters, digits, dots and dashes",
 )
-"""A name that a folder may have on every system, or none."""
+"""A folder name that is valid on every system, or an empty text."""
 FOLDER = accepting(
     lambda value: isinstance(value, str) and bool(value.strip()), "a folder, such as outputs, or . for this one"
 )
@@ -130,7 +125,7 @@ ARRAYS = accepting(lambda value: isinstance(value, Mapping), "arrays by their na
 
 
 def words_of(*choices: str) -> Kind:
-    """Take one of these words, or a list of them; each counts once."""
+    """Accept one of these words or a list of them; duplicates are dropped."""
 
     def read(value: Any, key: str) -> tuple[str, ...]:
         words = [value] if isinstance(value, str) else TEXTS.read(value, key)
@@ -142,7 +137,6 @@ def words_of(*choices: str) -> Kind:
 
 
 def read_texts(value: Any, key: str) -> tuple[str, ...]:
-    """Read a list of words."""
     listed = isinstance(value, Sequence) and not isinstance(value, str)
     if not listed or any(word is None or isinstance(word, list | tuple | Mapping) for word in value):
         refuse(value, key, "a list of words, such as [a,b]")
@@ -153,7 +147,7 @@ TEXTS = Kind(read_texts, "a list of words")
 
 
 def read_words(value: Any, key: str) -> tuple[str, ...]:
-    """Read one word or several; `none` is no word at all."""
+    """Read one word or several; `none` and null are an empty list."""
     several = (value,) if isinstance(value, str) else () if value is None else read_texts(value, key)
     return tuple(word for word in several if word != "none")
 
@@ -164,7 +158,6 @@ TOKENS = "a list of names, how many, or a file of them"
 
 
 def read_tokens(value: Any, key: str) -> tuple[str, ...] | int | str:
-    """Read a list of names, how many there are, or a file of them."""
     if isinstance(value, str) and value.lower().endswith(TOKEN_FILES):
         return value
     if isinstance(value, bool | float):
@@ -176,12 +169,11 @@ def read_tokens(value: Any, key: str) -> tuple[str, ...] | int | str:
 
 TOKEN_NAMES = Kind(read_tokens, TOKENS)
 NESTED = re.compile(r"\s*\[.*(\[|,\s*)\[.*\]\s*")
-"""A list of lists, as somebody may write several sentences."""
+"""A list of lists, as a user may write several sentences."""
 SENTENCE = "a text, such as 'she likes hot coffee', or a list of words"
 
 
 def read_sentence(value: Any, key: str) -> str | tuple[str, ...]:
-    """Read a text, or a list of its words."""
     if isinstance(value, list | tuple):
         return read_texts(value, key)
     if isinstance(value, str) and NESTED.fullmatch(value):
@@ -193,7 +185,7 @@ TEXT_OR_WORDS = Kind(read_sentence, SENTENCE)
 
 
 def list_of(kind: Kind) -> Kind:
-    """Take a list, each item of that kind; None is an empty one."""
+    """Accept a list of items of that kind; None is an empty list."""
 
     def read(value: Any, key: str) -> tuple[Any, ...]:
         items = () if value is None else value
@@ -205,7 +197,7 @@ def list_of(kind: Kind) -> Kind:
 
 
 def read_shape(value: Any, key: str) -> tuple[int, ...]:
-    """Read how many rows and columns a matrix has; axes before them make several such matrices."""
+    """Read the shape of a matrix; leading axes make several matrices."""
     sizes: tuple[int, ...] = list_of(at_least(1)).read(value, key)
     return sizes if len(sizes) > 1 else refuse(value, key, SHAPE.takes)
 
@@ -214,7 +206,7 @@ SHAPE = Kind(read_shape, "rows and columns, such as [3,4]")
 
 
 def list_of_numbers(kind: Kind, expected: str) -> Kind:
-    """Take a list of at least one number, each of that kind; said of the list as a whole."""
+    """Accept a non-empty list of numbers of that kind; errors are about the whole list."""
 
     def read(value: Any, key: str) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple) or not value:
@@ -228,14 +220,11 @@ def list_of_numbers(kind: Kind, expected: str) -> Kind:
 
 
 def one_or_several(kind: Kind, expected: str) -> Kind:
-    """Take one number of that kind, or a list of them, and return a tuple."""
     several = list_of_numbers(kind, expected)
     return Kind(lambda value, key: several.read(value if isinstance(value, list | tuple) else (value,), key), expected)
 
 
 def mapping_of(kind: Kind, *names: str) -> Kind:
-    """Take a mapping that knows these keys only, each value of that kind."""
-
     def read(value: Any, key: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             refuse(value, key, f"a mapping of {', '.join(names)}")

@@ -1,10 +1,10 @@
-"""Hydra's loader of YAML, for files that may be large, and that somebody else may have written.
+"""Hydra's YAML loader, for files that may be large and that somebody else may have written.
 
-Large: OmegaConf makes a node of every number and copies all of them a dozen times. So libyaml reads a file where it is
-there, a name stands for a large array while Hydra composes, and the array itself is put back at the end.
+Large files: OmegaConf creates a node for every number and copies all of them a dozen times. So libyaml reads a file if
+it is available, a name stands for a large array while Hydra composes, and the array itself is put back at the end.
 
-Somebody else's: values come in, and nothing is run. A `hydra:` section could name callbacks, launchers and folders, and
-`_target_` any function at all; Hydra would call them. So files of users' own folders may hold neither, and no
+Untrusted files: values are read, and nothing is run. A `hydra:` section could name callbacks, launchers and folders,
+and `_target_` any function at all; Hydra would call them. So files in users' own folders may contain neither, and no
 interpolation in them reads the environment.
 """
 
@@ -39,16 +39,16 @@ from attn_exp.config.choices import OUTSIDE_GROUPS, conf_dir, outside_choices, y
 from attn_exp.errors import UserError, brief, first_line, shown
 
 MOST_BYTES = 256 * 2**20
-"""The largest file of YAML that is read."""
+"""Size limit of a YAML file."""
 
 DEEPEST = 500
-"""Levels of lists in lists that are read."""
+"""Maximum nesting depth."""
 
 MOST_VALUES = 10_000_000
-"""Values that anchors may make of a file."""
+"""Maximum number of values after anchors are expanded."""
 
 INSIDE = re.compile(r"\+{0,2}[^=]*[.\[]\d")
-"""The key of a word that changes one number of an array."""
+"""The key of a word that sets one number of an array."""
 
 REFERENCE = re.compile(r"\$\{[^}]*[.\[]\d")
 """An interpolation that reads one number of an array."""
@@ -61,7 +61,7 @@ FLOAT = re.compile(
     |\.(?:nan|NaN|NAN))$""",
     re.VERBOSE,
 )
-"""What Hydra reads as a float; YAML 1.1 itself takes 1e5 for a text."""
+"""Floats as Hydra parses them; YAML 1.1 itself parses 1e5 as a text."""
 WHOLE = re.compile(r"^[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)$")
 """Whole numbers, without two surprises of YAML 1.1: there `1:30` is 90 and `010` is 8."""
 
@@ -69,7 +69,7 @@ Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Reader(Safe):  # type: ignore[misc] # PyYAML comes without types
-    """Reads YAML as OmegaConf does: plain values alone, dates as texts, and no key twice."""
+    """A YAML loader with the rules of OmegaConf: plain values only, dates as texts, no duplicate keys."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own name and kind
         first: [(tag, form) for tag, form in forms if not tag.endswith((":timestamp", ":float", ":int"))]
@@ -92,14 +92,14 @@ Reader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+012345678
 
 
 class Arrays(dict[str, Any]):
-    """Large arrays by name; Hydra copies its sources, and all copies share these."""
+    """Large arrays by name; Hydra deep-copies its sources, and all copies share these."""
 
     def __deepcopy__(self, memo: Any) -> Arrays:
         return self
 
 
 class Source(FileConfigSource):
-    """A folder of YAML as Hydra sees it. `arrays` gets the large arrays of its files, unless it is None."""
+    """A YAML folder as a Hydra config source; large arrays of its files go to `arrays`, unless that is None."""
 
     def __init__(self, provider: str, path: str, arrays: Arrays | None) -> None:
         super().__init__(provider, path)
@@ -117,7 +117,7 @@ class Source(FileConfigSource):
         return ConfigResult(self.provider, f"file://{self.path}", OmegaConf.create(self.values(path, text)), header)
 
     def values(self, path: Path, text: str) -> Any:
-        """Return the plain values of a text, the names of large arrays in their place."""
+        """Return the plain values of a text, with large arrays replaced by their names."""
         values = parse_yaml(path, text)
         if not isinstance(values, dict | None):
             raise UserError(f"{path}: expected settings, such as head: 2; got {brief(shown(values), 40)}")
@@ -126,19 +126,17 @@ class Source(FileConfigSource):
 
 
 def parse_yaml(path: Path, text: str) -> Any:
-    """Return what a text of YAML holds; errors name its file and line."""
+    """Parse a YAML text; errors name its file and line."""
     try:
         check_depth(path, text)
         values = yaml.load(text, Loader=Reader)
         if "*" in text and (size := count_values(values, {})) > MOST_VALUES:
-            raise UserError(
-                f"{path}: its anchors repeat each other to {size:,} values; expected at most {MOST_VALUES:,}"
-            )
+            raise UserError(f"{path}: its anchors expand to {size:,} values; expected at most {MOST_VALUES:,}")
         return values
     except UserError:
         raise
     except yaml.MarkedYAMLError as error:
-        if "nesting depth" in (error.problem or ""):  # of libyaml, which has come to a limit of its own
+        if "nesting depth" in (error.problem or ""):  # libyaml has its own limit
             raise UserError(f"{path}: {TOO_DEEP}") from error
         line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
         raise UserError(f"{path}{line}: {error.problem or error.context}") from error
@@ -150,7 +148,7 @@ TOO_DEEP = "the settings nest too deeply to be read"
 
 
 def check_depth(path: Path, text: str) -> None:
-    """Refuse lists in lists beyond any sense: libyaml would end the whole program on them."""
+    """Refuse excessive nesting, on which libyaml would crash the process."""
     if sum(map(text.count, "[{-:?")) <= DEEPEST:
         return
     depth = 0
@@ -161,11 +159,11 @@ def check_depth(path: Path, text: str) -> None:
 
 
 def count_values(value: Any, known: dict[int, int]) -> int:
-    """Return how many values there are once every anchor is written out where it is named; `known` holds what is."""
+    """Return the number of values with all anchors expanded; `known` caches counts by id."""
     if not isinstance(value, list | dict):
         return 1
     if id(value) not in known:
-        known[id(value)] = 0  # what holds itself is refused later, as nested without end
+        known[id(value)] = 0  # a self-reference is refused later, as infinite nesting
         known[id(value)] = sum(
             count_values(item, known) for item in (value.values() if isinstance(value, dict) else value)
         )
@@ -173,20 +171,20 @@ def count_values(value: Any, known: dict[int, int]) -> int:
 
 
 def changes_part_of_an_array(words: Sequence[str]) -> bool:
-    """Say whether words change one number of an array, which has to be among the settings for that."""
+    """Return whether words set one number of an array, which must then stay among the settings."""
     return any(INSIDE.match(word.partition("=")[0]) for word in words)
 
 
 VERSION_BASE = "1.3"
 SHIPPED = ("hydra", "main", "schema")
-"""Who provides the YAML that is not users' own."""
+"""Providers of the shipped YAML."""
 TARGET, ENVIRONMENT = "_target_", "oc.env"
 
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's loader, which checks each file of users' own before anything of it is merged.
+    """Hydra's config loader, checking each user file before it is merged.
 
-    `arrays` holds the large arrays of what it has read, by the names that stand for them; `whole` leaves them in place.
+    `arrays` holds the large arrays of all files by name; `whole` leaves them in place.
     """
 
     def __init__(self, config_search_path: ConfigSearchPath, whole: bool) -> None:
@@ -208,35 +206,34 @@ class Loader(ConfigLoaderImpl):
         return loaded
 
     def check_passed_over(self, name: str) -> None:
-        """Refuse a file of users' own with the name of shipped YAML that is asked for, unless it is a copy of it.
+        """Refuse a user file with the name of a requested shipped file, unless it is an exact copy.
 
-        Hydra reads the first file of a name and says nothing of the second. Were the user's the first, then names that
-        everybody knows would mean something else in the reports and commands of some.
+        Hydra reads the first file of a name and ignores the second silently. If the user's file came first, well-known
+        names would mean something else in some reports and commands.
         """
         for source in self.repository.sources:
             if source.provider not in SHIPPED and source.is_config(name):
                 file, shipped = (Path(folder, f"{name}.yaml") for folder in (source.path, conf_dir()))
                 if not (shipped.is_file() and machine.read(file) == machine.read(shipped)):
-                    raise UserError(f"{file}: the shipped YAML has that name and would be read; give yours another")
+                    raise UserError(f"{file}: the shipped YAML of that name would be read instead; rename yours")
 
 
 def check_file(loaded: ConfigResult, name: str) -> None:
-    """Refuse what no file of users' own may hold, and an experiment that would land in the wrong place.
+    """Refuse a user file with forbidden contents, or an experiment that would be merged in the wrong place.
 
     Raises:
         UserError: the file, and what is wrong with it.
     """
     settings, file = loaded.config, f"{loaded.path.removeprefix('file://')}/{name}.yaml"
     if "hydra" in settings:
-        raise UserError(f"{file}: a hydra: section is not read here; leave it out, or write its settings as words")
+        raise UserError(f"{file}: a hydra: section is not allowed; remove it, or pass its settings on the command line")
     if names_a_target(OmegaConf.to_container(settings, resolve=False)):
-        raise UserError(f"{file}: {TARGET} is not read here: names are looked up, and no file runs code")
+        raise UserError(f"{file}: {TARGET} is not read here: files only name things, and never run code")
     if name.startswith("experiment/") and set(settings) == {"experiment"}:
         raise UserError(f"{file}: an experiment sets the whole run; write # @package _global_ as its first line")
 
 
 def names_a_target(values: Any) -> bool:
-    """Say whether plain values name something to call, at any depth."""
     if isinstance(values, Mapping):
         return TARGET in values or any(map(names_a_target, values.values()))
     return isinstance(values, list) and any(map(names_a_target, values))
@@ -244,8 +241,10 @@ def names_a_target(values: Any) -> bool:
 
 @contextmanager
 def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = False) -> Iterator[Hydra]:
-    """Let Hydra find the shipped YAML, that of users' own folders, and choices that have none, as long as it lasts;
-    with `whole` it sees large arrays, number by number."""
+    """Initialize Hydra for a block with the shipped YAML, users' own folders, and choices without YAML.
+
+    With `whole`, Hydra sees large arrays number by number.
+    """
     search_path = create_config_search_path(str(conf_dir()))
     schema = search_path.get_path().pop()
     for folder in folders:
@@ -264,14 +263,14 @@ def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = F
 
 @contextmanager
 def from_outside(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]:
-    """Let groups have choices without YAML: members from outside the package, and variants whose form the words say."""
+    """Register choices without YAML for a block: members from outside, and variants whose form is in the words."""
     store = ConfigStore.instance()
     nodes = {group: outside_choices(group) for group in OUTSIDE_GROUPS}
     nodes["variant"] |= {name: {name: {}} for name in own_code.variants_of_code(words)}
     new = [
         (group, name)
         for group, members in nodes.items()
-        for name in (members.keys() - set(yaml_choices(group, folders)) if members else ())  # mostly there are none
+        for name in (members.keys() - set(yaml_choices(group, folders)) if members else ())  # usually there are none
     ]
     for group, name in new:
         store.store(group=group, name=name, node=nodes[group][name])
@@ -284,7 +283,7 @@ def from_outside(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]
 
 @contextmanager
 def environment(words: Sequence[str]) -> Iterator[None]:
-    """Let `${oc.env:NAME}` be what it says only where words name it; a file of somebody else's must not read it."""
+    """Allow `${oc.env:NAME}` in a block only if the words contain it; files must not read the environment."""
 
     def refuse(*names: str) -> str:
         raise UserError(

@@ -1,4 +1,4 @@
-"""`attn-exp new`: a first YAML of one's own, with every array of a notebook in it, ready to edit and to run."""
+"""`attn-exp new`: write a first YAML file with every array of a notebook in it, ready to edit and run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USAGE = "new [DIR/]NAME [--config-dir DIR]"
 OPTION, FOLDER = "--config-dir", "mine"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 NO_NAMES = ("null", "true", "false", "none", "nan", "inf")
-"""What a command line reads as something else than a name."""
+"""Words that a command line does not read as names."""
 
 TEMPLATE = """\
 # @package _global_
@@ -66,10 +66,10 @@ published:                                   # what was printed, as it was: brac
 
 
 def write(words: Sequence[str]) -> str:
-    """Write the YAML that the words name, `[DIR/]NAME [--config-dir DIR]`, and say which command runs it.
+    """Write the YAML file that the words name, `[DIR/]NAME [--config-dir DIR]`, and return its path and how to run it.
 
     Raises:
-        UserError: other words, a name that Hydra could not choose, or a file that is there already.
+        UserError: unexpected words, an invalid name, or an existing file.
     """
     folder, name = read_place(words)
     command = f"python -m attn_exp {OPTION} {shlex.quote(str(folder))} experiment={name}"
@@ -89,10 +89,10 @@ def write(words: Sequence[str]) -> str:
 
 
 def read_place(words: Sequence[str]) -> tuple[Path, str]:
-    """Return the folder and the name that the words say.
+    """Parse the folder and the name.
 
     Raises:
-        UserError: words for something else, or a name that is none.
+        UserError: unexpected words, or an invalid name.
     """
     plain, folder = list(words), ""
     if OPTION in plain[:-1]:
@@ -107,7 +107,7 @@ def read_place(words: Sequence[str]) -> tuple[Path, str]:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that could not be chosen as `experiment=NAME`."""
+    """Refuse a name that cannot be chosen as `experiment=NAME`."""
     if not NAME.fullmatch(name) or name.lower() in NO_NAMES:
         raise UserError(f"attn-exp new {brief(name)!r}: expected a name of letters, digits and _, such as my_notebook")
     if name in choices("experiment"):

@@ -1,6 +1,6 @@
-"""Every setting of a run: what it takes, what it means, and its default, once, on the field of a frozen dataclass."""
+"""Every setting of a run: accepted values, meaning and default, defined once on the field of a frozen dataclass."""
 
-# Annotations are read when the class is made, not kept as text: each would be compiled once more to be read.
+# No `from __future__ import annotations` here: text annotations would have to be compiled again to be read.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ ALIGN, JOIN = ("top_left", "bottom_right", "before_filler"), ("and", "or")
 
 @dataclass(frozen=True)
 class Variant:
-    """A form under a name, with the settings it pins; None follows the run."""
+    """A named form with the settings that it pins; None follows the run."""
 
     form: str
     head: Annotated[int, at_least(1)] | None = None
@@ -53,14 +53,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class Published:
-    """One printed result of a document, and where a run finds the numbers to hold against it.
+    """A printed result of a document, and the stage of the run to compare it with.
 
-    `printed` holds the digits as the document shows them, in any brackets; `decimals` counts them where NumPy left
-    all trailing zeros off. `stage` is x, an array of the projections, or a stage of the trace of `variant`, else of
-    the first; of several heads, `head`. `columns` turns it; then `row` and the `first` columns are what is printed.
-    Heads and rows count from 1. `product` computes it as a plain product, written `@`, `matmul`, `dot`, or as a
-    `sum`. `inputs` q, k, v or weights, v stand in for the run's problem. `rounded` says how far x, W_q, b_q, ... or
-    q, k, v may lie from the truth, as the document rounded them.
+    `printed` holds the digits as in the document, in any brackets; `decimals` counts them if NumPy dropped trailing
+    zeros. `stage` is x, an array of the projections, or a stage of the trace of `variant`, by default the first; `head`
+    selects one of several heads. `columns` transposes it; then `row` and the `first` columns select what is printed.
+    Heads and rows count from 1. `product` computes it as a plain product, written `@`, `matmul`, `dot`, or as a `sum`.
+    `inputs` q, k, v or weights, v replace the run's problem. `rounded` is how far x, W_q, b_q, ... or q, k, v may be
+    off, as the document rounded them.
     """
 
     quantity: str
@@ -82,7 +82,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run writes besides its results."""
+    """The report that a run writes besides its results."""
 
     tables: bool = True
     figures: bool = True
@@ -94,7 +94,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Size:
-    """How large figures are, in inches; `font_size` is in points. Without a height, each is as high as it needs."""
+    """The size of figures in inches; `font_size` is in points. Without a height, each figure is as high as it needs."""
 
     width: float
     height: float | None = None
@@ -104,15 +104,15 @@ class Size:
 
 PRESETS = {
     "paper": Size(width=6.3),  # the text width of an A4 page
-    "slides": Size(width=13.333, height=7.5, font_size=21),  # 16:9, with the letters of a slide's own text
+    "slides": Size(width=13.333, height=7.5, font_size=21),  # 16:9, with the font size of slide text
     "poster": Size(width=18, font_size=26),  # half the width of A0 upright, read from two steps away
 }
-"""Where figures are shown, and how large that makes them: a preset is a line here."""
+"""Figure sizes by where they are shown; add a preset as a line here."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """How figures are written: in which formats, how large and which; what is left out, the preset says."""
+    """The format, size and selection of figures; unset sizes come from the preset."""
 
     format: Annotated[
         tuple[str, ...], words_of("png", "svg", "pdf"), Says("png, svg, pdf, or several as [svg,pdf]")
@@ -130,7 +130,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Matters:
-    """From how much on a difference of a metric matters: a sweep says from which value of a setting on it is larger."""
+    """The smallest differences of metrics that matter; a sweep reports from which setting on they are exceeded."""
 
     entropy: Annotated[float, FROM_ZERO, Says("a difference in the entropy below this, in nats, does not matter")] = 0.1
     largest_weight: Annotated[
@@ -142,10 +142,10 @@ class Matters:
 
 @dataclass(frozen=True)
 class Sweep:
-    """How `-m` runs its points; none of it changes a result.
+    """How `-m` runs its points; no result depends on it.
 
-    `zip` names keys whose values move together, `skip` leaves out the points for which it holds. `address` is a running
-    cluster of `engine`. `chunk` is how many points a worker takes at once; None chooses.
+    `zip` names keys whose values change together, `skip` is a condition for points to leave out. `address` is a running
+    cluster of `engine`. `chunk` is the number of points a worker takes at once; None chooses it.
     """
 
     name: Annotated[str, FILE_NAME, Says("name of its folder", "made from the settings")] = ""
@@ -166,9 +166,9 @@ class Sweep:
 class Config:
     """The validated settings of one run.
 
-    `kv_head`: key/value heads, None = as many as the input has; `align`: beside which key the first query stands;
+    `kv_head`: key/value heads, None = as many as the input has; `align`: the key with which the first query is aligned;
     `mask`, `score`, `position`: rules by name with their settings; `mask_join`: all masks must allow, or any may.
-    `weights`: what is kept of them, whole matrices, blocks (a summary and a coarse map), or what each form has anyway.
+    `weights`: what is kept of them: full matrices, blocks (a summary and a coarse map), or what each form has anyway.
     """
 
     embeddings: Annotated[
@@ -264,10 +264,10 @@ class Config:
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
-    """Return the configuration that the plain values describe.
+    """Return the configuration for plain values.
 
     Raises:
-        UserError: an unknown key, or a value of the wrong kind, named with what was expected.
+        UserError: an unknown key, or an invalid value, with what was expected.
     """
     config = Config(**read_fields(Config, values, ""))
     check_seed(config.seed, config.generator)
@@ -275,16 +275,16 @@ def read_config(values: Mapping[str, Any]) -> Config:
 
 
 def check_seed(seed: int, generator: str) -> None:
-    """Refuse a seed below 0 where each array has a stream of its own; what a library takes, its generator says."""
+    """Refuse a negative seed if each array has its own stream; other generators check their own seeds."""
     if generator == STREAMS and seed < 0:
         refuse(seed, "seed", AT_LEAST_0)
 
 
 def read_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Read some settings of a run alone, by name; what is no setting stays as it is.
+    """Validate some settings of a run by name; unknown names pass unchanged.
 
     Raises:
-        UserError: a value of the wrong kind.
+        UserError: an invalid value.
     """
     hints = get_type_hints(Config, include_extras=True)
     return {name: kind_of(hints.get(name, Any)).read(value, name) for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Values as a user types them on the command line, and the command that repeats a run or a sweep."""
+"""Values as typed on the command line, and the command that repeats a run or a sweep."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ NOT_TEXT = ("true", "false", "null", "nan", "inf")
 
 
 STRICT = re.compile(r"(\+{0,2})published\.strict=")
-"""`strict` as a user may say it: `published` itself is a list, which has no room for a setting."""
+"""`strict` as users may write it: `published` itself is a list and cannot hold a setting."""
 MEMORY = re.compile(r"\+{0,2}embeddings\.memory\.")
-"""A setting of the memory: that is one plain value, or none, until somebody says more of it."""
+"""A setting of the memory, which is a plain value or null until one is set."""
 
 
 WINDOWS_PATH = re.compile(r"([A-Za-z]:[\\/]|\\\\[^\\])[^,\"\[\]{}$]*(?<!\s)")
-"""The path of a file on a drive or on another machine, as Windows has it: it may hold spaces and brackets."""
+"""A Windows path with a drive letter or a UNC path; it may contain spaces and brackets."""
 
 
 def known_to_hydra(word: str) -> str:
-    """Return a word of the command line as it is, or so that Hydra knows it: settings of the memory are added."""
+    """Return a word as Hydra can parse it: Windows paths are quoted, and settings of the memory are added."""
     word = with_path_quoted(word)
     if MEMORY.match(word):
         return f"++{word.lstrip('+')}"
@@ -29,18 +29,17 @@ def known_to_hydra(word: str) -> str:
 
 
 def with_path_quoted(word: str) -> str:
-    """Return a word whose value is a path of Windows with quotes around it: it may hold what Hydra reads as its own."""
+    """Quote a value that is a Windows path, which may contain Hydra syntax."""
     key, _, value = word.partition("=")
     return f"{key}={quoted(value)}" if WINDOWS_PATH.fullmatch(value) else word
 
 
 def key_of(word: str) -> str:
-    """Return the setting that a word of the command line is about."""
     return known_to_hydra(word).partition("=")[0].lstrip("+~")
 
 
 def spelled(value: Any) -> str:
-    """Write a value so that the command line reads it back as the same value of the same type."""
+    """Format a value so that the command line reads it back with the same type."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -53,9 +52,9 @@ def spelled(value: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    """Put quotes around a text that would otherwise be read as something else.
+    """Quote a text if it would otherwise be parsed as something else.
 
-    Within quotes Hydra keeps each backslash, but for those right before a quote: of these, two stand for one.
+    Inside quotes Hydra keeps backslashes, except that two directly before a quote stand for one.
     """
     if PLAIN.fullmatch(text) and text.lower() not in NOT_TEXT:
         return text
@@ -63,13 +62,14 @@ def quoted(text: str) -> str:
 
 
 def bare(value: Any) -> str:
-    """Write a value for a reader: texts without quotes."""
     return value if isinstance(value, str) else spelled(value)
 
 
 class Repeat(NamedTuple):
-    """The words that chose the settings, the users' folders of YAML searched first, whether it is a sweep, and the
-    files of code whose members the words may name."""
+    """How to repeat a command: its words, users' own folders of YAML, whether it is a sweep, and its member files.
+
+    The words may name members of the files in `own`.
+    """
 
     words: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Repeat(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The command as it is typed in a shell."""
+        """The shell command."""
         options = [option for file in self.own for option in ("--with", file)]
         options += [option for folder in self.folders for option in ("--config-dir", folder)]
         return shlex.join(["python", "-m", "attn_exp", *options, *["-m"] * self.many, *self.words])

@@ -14,8 +14,8 @@ from tests import ROOT
 
 SIDE_EFFECT = "_target_: shutil.copyfile\n    src: a_file\n    dst: copied\n"
 CALLBACK = f"hydra:\n  callbacks:\n   mine:\n    {SIDE_EFFECT}"
-SECTION = "a hydra: section is not read here; leave it out, or write its settings as words"
-TARGET = "_target_ is not read here: names are looked up, and no file runs code"
+SECTION = "a hydra: section is not allowed; remove it, or pass its settings on the command line"
+TARGET = "_target_ is not read here: files only name things, and never run code"
 
 WHOLE = "# @package _global_\n"
 ENVIRONMENT = "the environment is read where you write so yourself"
@@ -85,7 +85,7 @@ def test_a_file_that_shipped_yaml_would_hide_is_not_passed_over_in_silence(
     a_folder(tmp_path, "mine", mine if name == "experiment/mine" else {f"{name}.yaml": "seed: 3\n"})
     message = said(["--config-dir", "mine", word, *options], monkeypatch, capsys)
     hidden = "mask/window" if name == "experiment/mine" else name
-    assert f"mine/{hidden}.yaml: the shipped YAML has that name and would be read; give yours another" in message
+    assert f"mine/{hidden}.yaml: the shipped YAML of that name would be read instead; rename yours" in message
 
 
 def test_a_copy_of_shipped_yaml_and_a_file_that_nobody_asks_for_are_in_nobodys_way(
@@ -124,7 +124,7 @@ def test_a_file_that_reads_the_environment_is_refused(
 
 ACTING = [
     ("+hydra.callbacks.x._target_=os.getcwd", "settings of hydra are not read here"),
-    ("+mask.causal={_target_:os.getcwd}", "_target_ is not read here: names are looked up, and no setting runs code"),
+    ("+mask.causal={_target_:os.getcwd}", "_target_ is not read here: settings only name things, and never run code"),
     ("hydra.sweeper._target_=os.getcwd", "sweeps run on sweep.engine"),
 ]
 

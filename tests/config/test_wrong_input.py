@@ -33,7 +33,7 @@ MISTAKES = [
     ("figures.width=100", "figures.width=100: expected a number from 3 to 20"),
     (
         "embeddings=random embeddings.memory=[a,b] embeddings.memory.d_model=4",
-        "embeddings.memory=[a,b] beside embeddings.memory.d_model=4: name what it holds, embeddings.memory.tokens, ",
+        "embeddings.memory=[a,b] conflicts with embeddings.memory.d_model=4; write embeddings.memory.tokens, ",
     ),
     ("head=3", "head=3 does not divide d_model=4; choose one of 1, 2, 4"),
     ("head=two", "head=two: expected a whole number of at least 1"),
@@ -132,7 +132,7 @@ MISTAKES = [
     ("hydra.run.dir=here", "choose another with output_dir=FOLDER"),
     ("hydra.job.chdir=true", "a run stays in the folder where it was started"),
     ("hydra.searchpath=[file://x]", "--config-dir FOLDER"),
-    ("hydra.verbose=true", "there is no log to configure"),
+    ("hydra.verbose=true", "there is no logging to configure"),
     ("hydra.job.name=x", "settings of hydra are not read here"),
     ("+experiment=the_cat_sat", "experiment has a choice already; write experiment=... without the +"),
     ("-m published.strict=true,false seed=0", "published.strict belongs to the whole sweep and takes one value"),
@@ -141,7 +141,7 @@ MISTAKES = [
     ("status " + "x" * 2000, "xxx: no such folder (File name too long)"),
     ("status \0", ": no such folder ("),
     ("rerun " + "x" * 2000 + " 0", "xxx: no such folder (File name too long)"),
-    ("--config-name other", "--config-name: the shipped YAML is the only main one"),
+    ("--config-name other", "--config-name: the shipped YAML is the only primary config"),
     ("--experimental-rerun a_file", "--experimental-rerun: it would run what a file says"),
     ("a" * 300 + "=1", TOO_LONG),
     ("--resolve", "The --resolve flag can only be used"),
@@ -274,4 +274,4 @@ def test_settings_of_hydra_are_refused_by_every_command(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 2
-    assert "hydra.verbose=true: there is no log to configure" in capsys.readouterr().err
+    assert "hydra.verbose=true: there is no logging to configure" in capsys.readouterr().err
