@@ -1,9 +1,9 @@
-"""WHAT is computed: masks, scores, positions and normalizers, one to a file, and the `Grid` they speak about.
+"""The rules: masks, scores, positions and normalizers, one per file, and the `Grid` that they are evaluated on.
 
-A rule is a frozen dataclass; its fields are its settings. Asked about a `Grid` of places of the logits, a mask says
-which it `allows` and a score how it bends them or what it adds as a `bias`; a `span` lets forms skip blocks. No rule
-knows which form runs it. -inf is the word of masks alone: what an additive mask forbids becomes a boolean at the edge,
-so that NaN behind it cannot leak. `example` is the outcome that each file must draw by hand.
+A rule is a frozen dataclass; its fields are its settings. On a `Grid` of places of the logits, a mask returns which it
+`allows`, and a score transforms logits or returns a `bias`; a `span` lets forms skip blocks. No rule knows which form
+runs it. Only masks produce -inf: an additive mask is split at the boundary, and its -inf become booleans, so that NaN
+at masked places cannot leak. `example` is the expected result that each file must write out by hand.
 """
 
 from __future__ import annotations
@@ -20,33 +20,30 @@ from attn_exp.rules.positions.position import Position
 from attn_exp.rules.scores.score import Score
 
 KINDS: dict[str, type] = {"mask": Mask, "score": Score, "position": Position}
-"""What a rule of each group is."""
+"""The base class of each group."""
 
 
 def names(group: str) -> tuple[str, ...]:
-    """Return the names of every mask, score rule, position or normalizer."""
     home = package(group)
     return (*registry.names(registry.folder(home), without=(group,)), *registry.outside(home))
 
 
 def has(group: str, name: str) -> bool:
-    """Say whether there is a rule of that group and name."""
     home = package(group)
     return registry.is_known(home, name) or registry.has(home, name, without=(group,))
 
 
 def package(group: str) -> str:
-    """Return the package in which the rules of a group live, one to a file."""
     return f"{__name__}.{group}s"
 
 
 def kind(group: str, name: str) -> type:
-    """Return the class of the rule of that name; it is imported when it is first asked for."""
+    """Return the class of the rule of that name; its module is imported on first use."""
     return registry.member_class(package(group), name, KINDS[group])
 
 
 def endless(key: str) -> Any:
-    """Return the value of a rule's setting, such as `mask.window.left`, that stands for no limit; None without one."""
+    """Return the value of a rule's setting, such as `mask.window.left`, that stands for no limit, or None."""
     group, name, setting = (["", "", "", *key.split(".")])[-3:]
     if group not in KINDS or not has(group, name) or registry.is_absent(package(group), name):
         return None
@@ -57,7 +54,7 @@ def make(group: str, name: str, settings: Any) -> Any:
     """Return the rule of that group and name with its settings.
 
     Raises:
-        UserError: no such rule, a rule of another group, or settings that it does not take.
+        UserError: an unknown rule, a rule of another group, or invalid settings.
     """
     if not has(group, name):
         other = next((other for other in KINDS if name in names(other)), None)
@@ -71,14 +68,14 @@ def make(group: str, name: str, settings: Any) -> Any:
 
 
 def stand_in(group: str, name: str) -> Any:
-    """Return the placeholder of a rule whose code is not at hand."""
+    """Return the placeholder of a rule whose code is not available."""
     from attn_exp.rules import from_outside  # noqa: PLC0415 - only runs on disk lack the code of a rule
 
     return from_outside.ABSENT[group](name)
 
 
 def deciding(group: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a rule that are given, without those that others decide instead of."""
+    """Return the given settings of a rule, without those that other settings override."""
     given = {key: value for key, value in settings.items() if value not in (None, ())}
     instead = {} if registry.is_absent(package(group), name) else getattr(kind(group, name), "instead", {})
     return {key: value for key, value in given.items() if not any(other in given for other in instead.get(key, ()))}
@@ -88,7 +85,7 @@ def normalizer(name: str) -> Normalizer:
     """Return the normalizer of that name.
 
     Raises:
-        UserError: there is none.
+        UserError: unknown name.
     """
     if not has("normalizer", name):
         raise UserError(unknown(name, names("normalizer"), "normalizer"))
@@ -101,7 +98,7 @@ def normalizer(name: str) -> Normalizer:
 def masks(given: Mapping[str, Any], join: str, blocks: bool = False, tokens: Sequence[str] = ()) -> tuple[Mask, ...]:
     """Return the masks of a mapping from names to settings, joined by `and` (all must allow) or `or` (any may).
 
-    With `blocks`, booleans that a user wrote are read as True = blocked. `tokens` are the names of the keys.
+    With `blocks`, booleans that a user wrote are read as True = hidden. `tokens` are the names of the keys.
     """
     made: tuple[Mask, ...] = tuple(make("mask", name, settings) for name, settings in given.items())
     made = tuple((mask.turned() if blocks else mask).told(tokens) for mask in made)
@@ -109,10 +106,8 @@ def masks(given: Mapping[str, Any], join: str, blocks: bool = False, tokens: Seq
 
 
 def scores(given: Mapping[str, Any]) -> tuple[Score, ...]:
-    """Return the score rules of a mapping from names to settings, in its order."""
     return tuple(make("score", name, settings) for name, settings in given.items())
 
 
 def positions(given: Mapping[str, Any]) -> tuple[Position, ...]:
-    """Return the positions of a mapping from names to settings, in its order."""
     return tuple(make("position", name, settings) for name, settings in given.items())

@@ -1,4 +1,4 @@
-"""What a rule, a position or a normalizer must give: a picture of it, written by hand from its source."""
+"""The expected result of a rule, position or normalizer, written by hand from its source."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any, NamedTuple
 
 
 class Example(NamedTuple):
-    """One outcome of a member, known without its code; each file holds one as `EXAMPLE`, and a test holds it to that.
+    """An expected result, known without the code; each file defines one as `EXAMPLE`, and a test checks it.
 
-    Whoever checks a variant asks the same rule, so without this a wrong formula is right by definition.
+    Forms and the reference both call the same rule, so without an example a wrong formula would pass every check.
 
     Attributes:
-        settings: what a user would write.
+        settings: the settings as a user would write them.
         outcome: a mask: one string per query, `█` where it sees the key and `·` where it does not. A score rule: rows
-            of logits after it, the extra logit last where it has one. A position: rows of x, or of one head, after
+            of logits after it, followed by the extra logit if it has one. A position: rows of x, or of one head, after
             it. A normalizer: rows of weights.
-        given: rows of logits, or of x or a head, before it; zeros where nothing is said.
-        keys: rows of keys, where a score rule pairs them with the queries that are given, or a position marks keys.
-        keys_after: those keys after a position; a position that marks them otherwise than queries must show them.
-        heads: how many heads there are.
-        head: the head that is looked at.
+        given: rows of logits, or of x or a head, before it; zeros by default.
+        keys: rows of keys, if a score rule pairs them with the given queries, or a position rotates keys.
+        keys_after: those keys after a position; required if it treats keys and queries differently.
+        heads: the number of heads.
+        head: the head that is shown.
         offset: the position of the first query.
-        decimals: how many decimals of the outcome are written.
-        source: whose outcome it is, where it is not drawn by hand.
+        decimals: the number of decimals of the outcome.
+        source: the source of the outcome, if it is not drawn by hand.
         outside: the outcome of a paper or another implementation, or why there is none.
     """
 

@@ -1,9 +1,9 @@
-"""Rules from outside the package: checked against their example, guarded while they are asked, or stood in for.
+"""Rules from outside the package: checked against their example, guarded when called, or replaced by a placeholder.
 
-Forms, the reference and the pages ask rules in many places, and none of them expects that a mask raises, returns
-numbers instead of booleans, or another shape. So each method that a class from outside defines is wrapped in a guard,
-and what the guard refuses is a mistake of the user's, named by the rule. A run on disk may name a rule whose code is
-not at hand; a placeholder shows it without running any.
+Forms, the reference and the pages call rules in many places, and none of them expects a mask to raise, to return
+numbers instead of booleans, or to return another shape. So each method that an outside class defines is wrapped in a
+guard, which reports a violation as a user's mistake with the name of the rule. A stored run may name a rule whose code
+is not available; a placeholder shows it without running any.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEEN, UNSEEN = "█", "·"
 
 
 def difference(group: str, rule: Any, example: Example) -> str:
-    """Return how a rule differs from its example, in a few words; empty where it does not.
+    """Return how a rule differs from its example, in a few words, or an empty text.
 
     `rule` is a mask, score rule or position with the settings of the example, or a normalizer.
     """
@@ -44,7 +44,6 @@ def difference(group: str, rule: Any, example: Example) -> str:
 
 
 def mask_difference(rule: Mask, example: Example) -> str:
-    """Return the first query that sees other keys than are drawn."""
     drawn = list(example.outcome)
     if not drawn or any(set(row) - {SEEN, UNSEEN} or len(row) != len(drawn[0]) for row in drawn):
         return f"its rows must be of {SEEN} and {UNSEEN}, all of one length"
@@ -56,7 +55,7 @@ def mask_difference(rule: Mask, example: Example) -> str:
 
 
 def outcome(group: str, rule: Any, example: Example) -> Array:
-    """Return what a rule makes of its example: visible places, logits (an extra one last), rows of x, or weights."""
+    """Return the result of a rule on its example: visible places, logits (an extra one last), rows of x, or weights."""
     given = np.array(example.given, float)
     if group == "normalizer":
         return np.asarray(rule.weigh(given, None))
@@ -75,7 +74,6 @@ def outcome(group: str, rule: Any, example: Example) -> Array:
 
 
 def numbers_difference(numbers: Array, written: Sequence[Any], decimals: int) -> str:
-    """Return the first number that is not the one written."""
     got, expected = np.asarray(numbers, float), np.asarray(written, float)
     if got.shape != expected.shape:
         return f"its shape is {list(got.shape)}, written is {list(expected.shape)}"
@@ -87,19 +85,18 @@ def numbers_difference(numbers: Array, written: Sequence[Any], decimals: int) ->
 
 
 Misfit = Callable[[tuple[Any, ...], Any], str]
-"""Says what is wrong with an answer to some arguments, or nothing."""
+"""Describes what is wrong with a result for some arguments; empty if nothing is."""
 GUARD = "__guarded__"
 
 
 def nothing(given: tuple[Any, ...], said: Any) -> str:
-    """Find nothing wrong."""
     return ""
 
 
 def hold_methods(kind: type, name: str, group: str) -> None:
-    """Wrap every public method that a class from outside defines in a guard, once.
+    """Wrap every public method that an outside class defines in a guard, once.
 
-    `name` and `group` are what a user calls the rule and its kind, such as `wide` and `mask`.
+    `name` and `group` are the setting names of the rule and its kind, such as `wide` and `mask`.
     """
     for place in kind.__mro__:
         if place.__module__.partition(".")[0] in (THIS_PACKAGE, "builtins", "abc", "typing"):
@@ -120,9 +117,9 @@ def guarded(
     kind: type[UserError] = UserError,
     passes: type[Exception] = UserError,
 ) -> Callable[..., Any]:
-    """Return a function that raises UserError alone, of this kind for what went wrong in it, and gives no misfit.
+    """Wrap a function so that errors and results with a misfit raise `kind`, a UserError.
 
-    `passes` is an error of its contract, which stays what it is.
+    Exceptions of type `passes`, which its contract allows, are not converted.
     """
     if hasattr(function, GUARD):
         return function
@@ -146,7 +143,7 @@ def guarded(
 
 
 def wrong_type(said: Any, kinds: str = "fiub", expected: str = "real numbers") -> str:
-    """Say that an answer holds no numbers of these kinds; other libraries' arrays pass."""
+    """Describe a result that is not of these dtype kinds; other libraries' arrays pass."""
     if not isinstance(said, np.ndarray | np.generic | float | int):
         return "" if hasattr(said, "shape") else f"{type(said).__name__}; expected {expected}"
     dtype = np.asarray(said).dtype
@@ -154,7 +151,6 @@ def wrong_type(said: Any, kinds: str = "fiub", expected: str = "real numbers") -
 
 
 def places_misfit(given: tuple[Any, ...], said: Any, kinds: str = "biu", expected: str = "booleans") -> str:
-    """Say what is wrong with an answer for the places of a grid."""
     wrong = wrong_type(said, kinds, expected)
     if wrong or not isinstance(said, np.ndarray | float):
         return wrong
@@ -170,12 +166,11 @@ def places_misfit(given: tuple[Any, ...], said: Any, kinds: str = "biu", expecte
 
 
 def bias_misfit(given: tuple[Any, ...], said: Any) -> str:
-    """Say what is wrong with what a score rule adds."""
     return "" if said is None else places_misfit(given, said, "fiub", "real numbers")
 
 
 def values_misfit(given: tuple[Any, ...], said: Any) -> str:
-    """Say what is wrong with numbers that should have the shape of those that were given, and no new NaN."""
+    """Describe a result that differs in shape from the array argument, or introduces NaN."""
     numbers = next((one for one in given if isinstance(one, np.ndarray)), None)
     wrong = "" if numbers is None else wrong_type(np.asarray(said))
     if numbers is None or wrong:
@@ -193,12 +188,12 @@ MISFITS: dict[str, Misfit] = {
     "turn": values_misfit,
     "turn_key": values_misfit,
 }
-"""What may be wrong with the answer of a method of a mask, score rule or position."""
+"""The check of each method's result, for masks, score rules and positions."""
 
 
 @dataclass(frozen=True)
 class Absent:
-    """A rule that is known by its name alone; it refuses to compute."""
+    """A placeholder for a rule known only by name; it refuses to compute."""
 
     stands_for: str
 
@@ -221,8 +216,6 @@ class AbsentPosition(Absent, Position):
 
 
 def absent_normalizer(name: str) -> Normalizer:
-    """Return the placeholder of a normalizer of that name."""
-
     def weigh(logits: Array, extra: Array | None) -> Array:
         return np.asarray(Absent(name).refuse())
 

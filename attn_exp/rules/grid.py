@@ -1,8 +1,7 @@
-"""Places of the logits, as index arrays that broadcast, and what the masks and score rules that speak of them share.
+"""Places of the logits, as index arrays that broadcast, and the base class of masks and score rules.
 
-A rule is a frozen dataclass; its fields are its settings. It speaks about a `Grid`: index arrays that
-broadcast against each other, so the same lines serve one scalar of a loop, a whole matrix, and one block of
-a long sequence.
+A rule is a frozen dataclass; its fields are its settings. It is evaluated on a `Grid`: index arrays that broadcast
+against each other, so the same code serves one place in a loop, a whole matrix, and one block of a long sequence.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ class Grid:
     """The places of a region of the logits `[b h t s]`, as indices that broadcast to it.
 
     `batch` `[b 1 1 1]`, `head` `[h 1 1]`, `row` `[t 1]` and `key` `[s]` count from 0; plain integers for one
-    place. Forms may put the axes in another order, so rules combine these arrays by broadcasting alone.
-    `query` is the position of a row among the keys, `row + offset`: it is what causal masks,
-    windows and ALiBi compare with `key`. The offset is 0 when the first query stands beside the first key
-    (top-left alignment), the number of past keys when decoding with a cache, and `keys - rows` when the last
-    query stands beside the last key (bottom-right alignment).
+    place. Forms may order the axes differently, so rules combine these arrays only by broadcasting.
+    `query` is the position of a row among the keys, `row + offset`: causal masks, windows and ALiBi compare it with
+    `key`. The offset is 0 when the first query is aligned with the first key (top-left alignment), the number of past
+    keys when decoding with a cache, and `keys - rows` when the last query is aligned with the last key (bottom-right
+    alignment).
 
     `heads`, `rows` and `keys` are the sizes of the whole problem, not of the region.
     """
@@ -43,7 +42,7 @@ class Grid:
 
 
 def at(values: Array, grid: Grid) -> Array:
-    """Return the values of an array `[b h t s]` at the grid's places; missing and single axes serve every index."""
+    """Return the values of an array `[b h t s]` at the grid's places; missing axes and axes of length 1 broadcast."""
     whole = values.reshape((1,) * (4 - values.ndim) + values.shape)
     indices = (grid.batch, grid.head, grid.row, grid.key)
     taken = tuple(0 if size == 1 else index for size, index in zip(whole.shape, indices, strict=True))
@@ -51,7 +50,7 @@ def at(values: Array, grid: Grid) -> Array:
 
 
 class Held:
-    """What all rules have in common: a rule made in Python is held to the bounds on its fields, as a typed one is."""
+    """The base of all rules: one created in Python is validated against its fields like one from the command line."""
 
     kinds: ClassVar[Mapping[str, Kind]]
 
@@ -63,12 +62,11 @@ class Held:
 
 
 class Rule(Held):
-    """What masks and score rules have in common.
+    """The base of masks and score rules.
 
-    `relative` says that the answer, a mask's `allows` or a score rule's `bias`, depends on the head and `key - query`
-    alone; forms that work by blocks then ask once per difference instead of once per place. `one_sequence` says that it
-    knows tokens by number, so that queries and keys must be tokens of one sequence. `instead` names settings and the
-    others that, where they are given, decide instead.
+    `relative`: the result, a mask's `allows` or a score rule's `bias`, depends only on the head and `key - query`;
+    blockwise forms then evaluate it once per difference. `one_sequence`: the rule identifies tokens by index, so
+    queries and keys must be tokens of one sequence. `instead` maps a setting to those that override it when given.
     """
 
     relative: ClassVar[bool] = False
@@ -76,7 +74,7 @@ class Rule(Held):
     instead: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
-        """Say why the rule does not fit logits `[heads rows keys]`, in the user's words, or None where it does."""
+        """Return why the rule does not fit logits `[heads rows keys]`, for users, or None."""
         return None
 
 
@@ -84,7 +82,7 @@ def grid_of(values: Any, name: str) -> Array:
     """Return nested lists as an array.
 
     Raises:
-        ValueError: rows of different lengths, or what are no numbers.
+        ValueError: rows of different lengths, or values that are not numbers.
     """
     try:
         array = np.asarray(values)
@@ -100,7 +98,7 @@ AXES = ("batch", "heads", "queries", "keys")
 
 
 def broadcast_misfit(name: str, shape: Sequence[int], *sizes: int) -> str | None:
-    """Say why an array does not broadcast to logits `[heads queries keys]`, or `[batch ...]`, or return None."""
+    """Return why an array does not broadcast to logits `[heads queries keys]`, or `[batch ...]`, or None."""
     if len(shape) > 4:
         return f"{name} of shape {list(shape)} has {len(shape)} axes; expected at most 4"
     for axis, size, expected in zip(range(-1, -5, -1), shape[::-1], sizes[::-1], strict=False):

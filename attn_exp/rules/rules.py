@@ -1,4 +1,4 @@
-"""All that decides what attention computes; the grid of a whole problem, and the places that its masks allow."""
+"""Everything that determines what attention computes; the grid of a whole problem, and the places its masks allow."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
 from attn_exp.rules.scores.score import Score
 
 MOST_PLACES = 1 << 28
-"""The most places of a mask that are looked at one by one, a byte each."""
+"""Maximum number of places of a mask that is stored in full, one byte each."""
 AT_ONCE, KEYS_AT_ONCE = 1 << 24, 256
-"""Places of a mask, and keys of each query, that are looked at together where only rows count."""
+"""Places and keys per block when only the visibility of rows is needed."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """All that decides WHAT attention computes, whatever form computes it.
+    """Everything that determines WHAT attention computes, whichever form computes it.
 
-    `logits = scale * q k^T`, or times what a score rule pairs queries and keys to; `capped` = each score rule's `bend`,
-    in order; `masked` = capped + every `bias`, and -inf where any mask forbids; `weights = normalizer.weigh(masked)`.
+    `logits = scale * q k^T`, or times the scores of a pairing rule; `capped` = each score rule's `bend`, in order;
+    `masked` = capped + every `bias`, and -inf where any mask forbids; `weights = normalizer.weigh(masked)`.
     `offset` is an integer, or `[b]` integers.
-    `softmax_dtype` is the type the normalizer works in where a form rounds stage by stage; None keeps the input's.
-    `bend_last` bends after biases and masks instead of before, as old code did: a bent -inf is finite, and leaks.
+    `softmax_dtype` is the dtype of the normalizer in forms that round stage by stage; None keeps the input's.
+    `bend_last` applies `bend` after biases and masks, as old code did: a bent -inf is finite, and leaks.
     """
 
     scale: float = 1.0
@@ -43,7 +43,7 @@ class Rules:
 
     @property
     def pairing(self) -> Score | None:
-        """The score rule that says what the scores are, or None where they are `q k^T`."""
+        """The score rule that replaces `q k^T`, or None."""
         return next((rule for rule in self.scores if rule.pairs), None)
 
     @property
@@ -54,7 +54,7 @@ class Rules:
 
 
 def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | None = None) -> Grid:
-    """Return the grid of every place of the logits `[h t s]`, or `[b h t s]` where `batches` is given."""
+    """Return the grid of every place of the logits `[h t s]`, or `[b h t s]` with `batches`."""
     row = np.arange(rows)[:, None]
     offset = np.asarray(rules.offset)
     return Grid(
@@ -73,7 +73,7 @@ def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: 
     """Return which places masks allow together, `[h t s]`.
 
     Raises:
-        UserError: more places than a picture is worth.
+        UserError: too many places to draw.
     """
     if heads * rows * keys > MOST_PLACES:
         raise UserError(f"a mask of {heads} x {rows} x {keys} places is too large to draw; use fewer tokens")
@@ -82,9 +82,9 @@ def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: 
 
 
 def visible(rules: Rules, heads: int, rows: int, keys: int) -> Array:
-    """Return whether the masks let each query see a key, `[h t]`.
+    """Return whether the masks let each query see any key, `[h t]`.
 
-    Keys are looked at in blocks, and in each of them only for the queries that have seen none yet.
+    Keys are evaluated in blocks, each only for the queries that have seen none yet.
     """
     whole, seen = whole_grid(rules, heads, rows, keys), np.full((heads, rows), not rules.masks)
     block = max(1, min(KEYS_AT_ONCE, AT_ONCE // max(1, heads * rows)))

@@ -286,7 +286,7 @@ def test_one_that_knows_filler_at_the_end_alone_does_not(words: str) -> None:
 
 
 def test_filler_that_no_token_is_called() -> None:
-    with pytest.raises(attn_exp.UserError, match=r"no key is called so; there are she, likes, coffee"):
+    with pytest.raises(attn_exp.UserError, match=r"no key has that name; the keys are she, likes, coffee"):
         attn_exp.check(of_filler, "mask=padding", "mask.padding.tokens=[PAD]")
 
 

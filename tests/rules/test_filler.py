@@ -69,8 +69,8 @@ def test_it_joins_other_masks() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("mask.padding.tokens=[pad]", "mask.padding.tokens=[pad]: no key is called so; there are [CLS], she, [PAD]"),
-        ("mask.padding.keys=[true,false]", "mask.padding.keys says true or false of 2 keys; there are 7"),
+        ("mask.padding.tokens=[pad]", "padding.tokens=[pad]: no key has that name; the keys are [CLS], she, [PAD]"),
+        ("mask.padding.keys=[true,false]", "mask.padding.keys has 2 entries, but there are 7 keys"),
         ("mask.padding.keys=[1,0,1,1,1,1,1]", "mask.padding.keys[0]=1: expected true or false"),
         ("mask.padding.keys=3", "mask.padding.keys=3: expected a list"),
         ("align=middle", "unknown align 'middle'; choose one of top_left, bottom_right, before_filler"),

@@ -1,1 +1,1 @@
-"""Which places may attend: one mask to a file, found by its name."""
+"""The masks, one per file, found by file name: which places may attend."""

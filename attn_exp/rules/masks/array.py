@@ -1,4 +1,4 @@
-"""Any mask at all, as an array of booleans."""
+"""An arbitrary mask, given as an array of booleans."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from attn_exp.rules.masks.mask import Mask
 
 @dataclass(frozen=True, eq=False)
 class Allowed(Mask):
-    """A place may attend iff `values` says True there; `values` broadcasts to `[b h t s]` from the right.
+    """A place may attend iff `values` is True there; `values` broadcasts to `[b h t s]` from the right.
 
     True = may attend, as in PyTorch's `scaled_dot_product_attention`, ONNX and JAX; PyTorch's `nn.MultiheadAttention`
-    says the opposite. Numbers to add are the score rule `added`.
+    uses the opposite polarity. For an additive mask use the score rule `added`.
     """
 
     values: Any
@@ -26,7 +26,7 @@ class Allowed(Mask):
     def __post_init__(self) -> None:
         values = grid_of(self.values, "mask values")
         if values.dtype != np.bool_ and not np.isin(values, (0, 1)).all():
-            raise ValueError("mask values must be true or false; numbers to add are score=added")
+            raise ValueError("mask values must be true or false; for an additive mask use score=added")
         object.__setattr__(self, "values", values.astype(np.bool_))
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
@@ -40,7 +40,7 @@ class Allowed(Mask):
 
     def looks_ahead(self, offset: Array | int) -> bool:
         if self.values.ndim < 2 or 1 in self.values.shape[-2:]:
-            return bool(self.values.any())  # one answer for every query, or for every key
+            return bool(self.values.any())  # the same for every query, or for every key
         ahead = np.arange(self.values.shape[-1]) > np.arange(self.values.shape[-2])[:, None] + np.min(offset)
         return bool((self.values & ahead).any())
 

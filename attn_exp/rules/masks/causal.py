@@ -14,7 +14,7 @@ from attn_exp.rules.masks.mask import Mask, Span
 class Causal(Mask):
     """Query `i` sees key `j` iff `j <= i`, both as positions.
 
-    Where queries and keys differ in number, libraries disagree on which query stands beside which key: PyTorch,
+    If the numbers of queries and keys differ, libraries disagree on which query is aligned with which key: PyTorch,
     JAX and ONNX align the first ones, FlashAttention 2.1 and later the last ones. That choice is the grid's
     offset, so this rule has no setting.
 

@@ -17,7 +17,7 @@ from attn_exp.rules.masks.mask import Mask, Span
 
 @dataclass(frozen=True)
 class Document(Mask):
-    """Query `i` sees key `j` iff `ids[i] == ids[j]`, as positions: one number per key says whose document it is.
+    """Query `i` sees key `j` iff `ids[i] == ids[j]`, as positions: `ids` holds the document number of each key.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.4 (packing); the mask as in
     Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination".

@@ -1,4 +1,4 @@
-"""What a mask is: a rule that says which places may attend."""
+"""The contract of a mask: a rule that says which places may attend."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from attn_exp.rules.grid import Grid, Rule
 
 
 class Span(NamedTuple):
-    """Which keys a run of neighbouring queries may see: nobody beyond `some`, everybody within `every`.
+    """The keys that a run of consecutive queries may see: no query sees keys outside `some`, every query sees `every`.
 
-    Both are half-open ranges of key indices. Forms that work by blocks skip what lies outside `some` and need no
-    mask inside `every`; a rule that cannot tell gives `Span(0, keys, 0, 0)`.
+    Both are half-open ranges of key indices. Blockwise forms skip keys outside `some` and need no mask inside `every`;
+    a rule without bounds returns `Span(0, keys, 0, 0)`.
     """
 
     some_start: int
@@ -39,26 +39,26 @@ class Mask(Rule):
         raise NotImplementedError
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
-        """Bound the keys of one batch entry's queries at positions `first` to `last`, both included."""
+        """Return bounds on the keys that queries of one batch entry see, at positions `first` to `last` inclusive."""
         return Span(0, keys, 0, 0)
 
     def looks_ahead(self, offset: Array | int) -> bool:
-        """Say whether some query may see a key after its own position, where the first query stands at `offset`.
+        """Return whether some query may see a key after its own position, if the first query is at position `offset`.
 
-        `offset` is an integer, or `[b]`, one for each batch entry. A mask that cannot tell says yes.
+        `offset` is an integer, or `[b]`, one per batch entry. The default is True.
         """
         return True
 
     def unpadded(self, keys: int) -> int:
-        """Return how many of so many keys are tokens of the sequence; those after them are filler."""
+        """Return how many of the keys are tokens of the sequence; the rest are padding."""
         return keys
 
     def turned(self) -> Mask:
-        """Return what the mask means where True blocks; only masks that a user writes as booleans have two readings."""
+        """Return the mask read with True = hidden; only masks that users write as booleans change."""
         return self
 
     def told(self, tokens: Sequence[str]) -> Mask:
-        """Return what the mask means for keys of these names; most masks do not look at names."""
+        """Return the mask for keys of these names; most masks ignore names."""
         return self
 
     def __and__(self, other: Mask) -> Mask:
@@ -70,8 +70,6 @@ class Mask(Rule):
 
 @dataclass(frozen=True)
 class Several(Mask):
-    """Masks that are joined."""
-
     masks: tuple[Mask, ...]
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
@@ -79,7 +77,7 @@ class Several(Mask):
 
 
 class AllOf(Several):
-    """Allows a place iff every one of its masks does."""
+    """Allows a place iff all of its masks do."""
 
     def unpadded(self, keys: int) -> int:
         return min((mask.unpadded(keys) for mask in self.masks), default=keys)
@@ -115,7 +113,7 @@ class AnyOf(Several):
 
 @dataclass(frozen=True)
 class Holes(Mask):
-    """Every query sees key `j` iff `kept[j]`: what a padding mask becomes once it knows which keys are filler."""
+    """Every query sees key `j` iff `kept[j]`: a padding mask, once it is known which keys are padding."""
 
     kept: tuple[bool, ...]
 
@@ -124,7 +122,7 @@ class Holes(Mask):
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         count = len(self.kept)
-        return None if count == keys else f"mask.padding.keys says true or false of {count} keys; there are {keys}"
+        return None if count == keys else f"mask.padding.keys has {count} entries, but there are {keys} keys"
 
     def allows(self, grid: Grid) -> Array | bool:
         return np.asarray(self.kept)[grid.key]
@@ -141,10 +139,9 @@ class Holes(Mask):
 
 
 def bounds(some: tuple[int, int], every: tuple[int, int]) -> Span:
-    """Return the span of two ranges, each empty as `0, 0` where it holds nothing."""
+    """Return the span of two ranges; an empty one becomes `0, 0`."""
     return Span(*(some if some[0] < some[1] else (0, 0)), *(every if every[0] < every[1] else (0, 0)))
 
 
 def widest(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the longest of some ranges."""
     return max(ranges, key=lambda ends: ends[1] - ends[0], default=(0, 0))

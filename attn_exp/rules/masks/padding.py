@@ -1,4 +1,4 @@
-"""The padding mask: keys past a sequence's own length are filler, or those that are named so."""
+"""The padding mask: keys past the sequence's length are padding, or those named as such."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from attn_exp.rules.masks.mask import Holes, Mask, Span
 
 @dataclass(frozen=True)
 class Padding(Mask):
-    """Every query of sequence `b` sees key `j` iff `j < lengths[b]`; one number serves every sequence.
+    """Every query of sequence `b` sees key `j` iff `j < lengths[b]`; a single number applies to every sequence.
 
-    Where `tokens` names the filler, such as [PAD], or `keys` says of each key whether it is none, that decides instead
-    of `lengths`: filler may then stand before the sequence, or inside.
+    If `tokens` names the padding tokens, such as [PAD], or `keys` is a boolean per key (false = padding), these replace
+    `lengths`: padding may then be before or inside the sequence.
 
-    Source: ONNX operator `Attention`, input `nonpad_kv_seqlen`; PyTorch's `key_padding_mask` says the same with the
-    opposite polarity (True = filler).
+    Source: ONNX operator `Attention`, input `nonpad_kv_seqlen`; PyTorch's `key_padding_mask` is the same with the
+    opposite polarity (True = padding).
     """
 
     lengths: Annotated[Sequence[int] | int, one_or_several(at_least(0), "whole numbers of at least 0")]
@@ -35,14 +35,13 @@ class Padding(Mask):
     instead: ClassVar[Mapping[str, tuple[str, ...]]] = {"lengths": ("tokens", "keys")}
 
     def told(self, tokens: Sequence[str]) -> Mask:
-        """Return what the mask means for keys of these names."""
         if self.keys is not None:
             return Holes(self.keys)
         strange = [token for token in self.tokens if token not in tokens]
         if strange:
             choices = ", ".join(dict.fromkeys(tokens)) or "keys without names"
             raise UserError(
-                f"mask.padding.tokens={brief(shown(strange))}: no key is called so; there are {brief(choices)}"
+                f"mask.padding.tokens={brief(shown(strange))}: no key has that name; the keys are {brief(choices)}"
             )
         return Holes(tuple(token not in self.tokens for token in tokens)) if self.tokens else self
 

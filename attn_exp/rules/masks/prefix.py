@@ -18,8 +18,8 @@ from attn_exp.rules.masks.mask import Mask, Span
 class Prefix(Mask):
     """Every query sees key `j` iff `j < length`.
 
-    Joined to the causal mask by `or` it is the prefix language model: the prompt is read in both directions, the rest
-    from left to right.
+    Joined to the causal mask by `or` it gives the prefix language model: attention is bidirectional within the prompt
+    and causal after it.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 3.2.1.
     """

@@ -1,4 +1,4 @@
-"""The sliding window: a query sees its neighbourhood."""
+"""The sliding window: a query sees the keys near its position."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SIDE = "a whole number of keys, or -1 for an open side"
 class Window(Mask):
     """Query `i` sees key `j` iff `i - left <= j <= i + right`, as positions; -1 leaves a side open.
 
-    Mistral's window of `w` tokens, as figure 1 of its paper draws it, holds the query itself: `left = w - 1, right = 0`
-    (section 2 there says `i - w` to `i`, which is one more). Keras counts as the figure does, on both sides;
+    Mistral's window of `w` tokens, as in figure 1 of its paper, includes the query itself: `left = w - 1, right = 0`
+    (section 2 there says `i - w` to `i`, which is one more). Keras counts like the figure, on both sides;
     FlashAttention, ONNX and JAX count `left` and `right` as here.
 
     Source: Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1.

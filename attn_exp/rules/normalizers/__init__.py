@@ -1,1 +1,1 @@
-"""What turns a row of masked logits into weights: one normalizer to a file, found by its name."""
+"""The normalizers, one per file, found by file name: they turn a row of masked logits into weights."""

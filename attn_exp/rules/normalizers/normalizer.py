@@ -1,4 +1,4 @@
-"""What a normalizer is: two ways to compute the same weights, and what is known of them."""
+"""The contract of a normalizer: two implementations of the same weights, and their properties."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ Vector = Sequence[float]
 
 @dataclass(frozen=True)
 class Normalizer:
-    """What turns masked logits into weights, and what forms, checks and reports may know of it.
+    """A function from masked logits to weights, and the properties that forms, checks and reports rely on.
 
-    A file holds one, as `NORMALIZER`; users write the name of the file. What is not said is taken not to hold.
+    A file defines one as `NORMALIZER`; its setting name is the file name. Properties default to False.
 
     Attributes:
         weigh: weights `[... s]` of logits `[... s]`, with extra logits of each row `[... n]`, or None; the function
-            has the name of its file.
-        twin: the same for one row of floats and a list of extra ones, in pure `math`, derived in another way. Without
-            one nothing can be checked, and the run says so.
-        slope: how weights change along a change of the logits, `(weights, change) -> change of the weights`, all
-            `[... s]`; None where the derivative has corners, or nobody wrote it.
-        takes_extra: an extra logit takes its share of the weights.
-        sums_to_one: the weights of a row that sees any key sum to 1, up to what an extra logit takes.
-        signed: weights can be below zero, so that a row of them may be no shares of 1 even where it sums to 1.
-        ignores_shift: a constant added to every logit of a row changes nothing.
+            is named after its file.
+        twin: the same for one row of floats and a list of extra ones, in pure `math`, derived independently. Without
+            it nothing can be checked, and the run says so.
+        slope: the directional derivative, `(weights, change of the logits) -> change of the weights`, all `[... s]`;
+            None if it is not differentiable everywhere or not implemented.
+        takes_extra: an extra logit takes a share of the weights.
+        sums_to_one: the weights of a row that sees any key sum to 1, minus the share of an extra logit.
+        signed: weights can be negative, so they may not be shares of 1 even if they sum to 1.
+        ignores_shift: adding a constant to every logit of a row changes nothing.
         exponential: the weights are `exp(l_j) / sum_j exp(l_j)`. They can be computed by running sums over blocks of
-            keys, their log-sum-exp means something, and they are those of every other library.
+            keys, their log-sum-exp is meaningful, and every other library computes the same.
     """
 
     weigh: Callable[[Array, Array | None], Array]
@@ -42,5 +42,5 @@ class Normalizer:
 
     @property
     def name(self) -> str:
-        """What a user calls it."""
+        """The setting name."""
         return self.weigh.__name__

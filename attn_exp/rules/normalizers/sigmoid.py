@@ -1,4 +1,4 @@
-"""Sigmoid: each key has a weight of its own, whatever the others have."""
+"""Sigmoid: the weight of each key is independent of the others."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 
 
 def sigmoid(masked: Array, extra: Array | None = None) -> Array:
-    """Return `1 / (1 + exp(-l_j))` of each logit by itself; a row sums to anything from 0 to its number of keys.
+    """Return `1 / (1 + exp(-l_j))` of each logit; a row sums to anything from 0 to its number of keys.
 
-    The paper adds a bias of `-ln s` to every logit; here that is a rule of its own, `score=added`. No key takes from
-    another, so an extra logit has nothing to share.
+    The paper adds a bias of `-ln s` to every logit; here that is a separate rule, `score=added`. Keys do not compete,
+    so an extra logit has no effect.
 
     Source: Ramapuram et al. 2024, "Theory, Analysis, and Best Practices for Sigmoid Self-Attention", section 2.
     """
@@ -25,7 +25,7 @@ def sigmoid(masked: Array, extra: Array | None = None) -> Array:
 
 
 def twin(logits: Vector, extras: Vector = ()) -> list[float]:
-    """Return `1 / (1 + exp(-l_j))`, written so that no power overflows."""
+    """Return `1 / (1 + exp(-l_j))`, computed without overflow."""
     return [(1 + math.tanh(logit / 2)) / 2 if logit > -30 else math.exp(logit) for logit in logits]
 
 

@@ -1,4 +1,4 @@
-"""Softmax: weights are powers of the logits over their sum."""
+"""Softmax: weights are exponentials of the logits divided by their sum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def softmax(masked: Array, extra: Array | None = None) -> Array:
     """Return `exp(l_j) / sum_j exp(l_j)` along the last axis.
 
     The largest logit of each row is subtracted first, so no logit overflows. `extra` `[h 1 n]` are n more logits
-    per head that take their share of the sum and get no weight. A row of -inf alone gives zeros.
+    per head that count in the sum and get no weight. A row of -inf gives zeros.
     """
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
     if extra is not None:
@@ -29,7 +29,7 @@ def softmax(masked: Array, extra: Array | None = None) -> Array:
 
 
 def twin(logits: Vector, extras: Vector = ()) -> list[float]:
-    """Return `exp(l_j) / (sum_j exp(l_j) + sum exp(extra))`; zeros where every logit is -inf."""
+    """Return `exp(l_j) / (sum_j exp(l_j) + sum exp(extra))`; zeros if every logit is -inf."""
     largest = max((*logits, *extras))
     if largest == -math.inf:
         return [0.0] * len(logits)

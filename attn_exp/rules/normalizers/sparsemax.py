@@ -1,4 +1,4 @@
-"""Sparsemax: like softmax, but keys that hardly count get no weight at all."""
+"""Sparsemax: like softmax, but keys with low logits get a weight of exactly 0."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 
 
 def sparsemax(masked: Array, extra: Array | None = None) -> Array:
-    """Return the point of the simplex that is nearest to the row: `max(0, l_j - tau)` with tau so that it sums to 1.
+    """Return the Euclidean projection of the row onto the simplex: `max(0, l_j - tau)`, where tau makes it sum to 1.
 
-    Logits far below the largest get exactly 0. `extra` `[h 1 n]` takes part like n more keys and gets no weight here.
+    Logits far below the largest get exactly 0. `extra` `[h 1 n]` counts like n more keys, whose weights are dropped.
 
     Source: Martins and Astudillo 2016, "From Softmax to Sparsemax", algorithm 1.
     """
@@ -25,7 +25,7 @@ def sparsemax(masked: Array, extra: Array | None = None) -> Array:
         return masked
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
     shifted = widen(masked - np.where(np.isneginf(largest), largest.dtype.type(0), largest))
-    finite = np.maximum(shifted, shifted.dtype.type(-2))  # below -1 nothing is ever kept
+    finite = np.maximum(shifted, shifted.dtype.type(-2))  # logits below -1 are never kept
     sorted_down = -np.sort(-finite, axis=-1)
     count = np.arange(1, masked.shape[-1] + 1, dtype=shifted.dtype)
     sums = np.cumsum(sorted_down, axis=-1)
@@ -35,7 +35,7 @@ def sparsemax(masked: Array, extra: Array | None = None) -> Array:
 
 
 def twin(logits: Vector, extras: Vector = ()) -> list[float]:
-    """Return `max(0, l_j - tau)` that sums to 1: drop what falls below the threshold of the rest until nothing does."""
+    """Return `max(0, l_j - tau)` that sums to 1, found by dropping logits below tau until none is."""
     support = [logit for logit in (*logits, *extras) if logit > -math.inf]
     while support:
         tau = (math.fsum(support) - 1) / len(support)

@@ -1,4 +1,4 @@
-"""Sum: each score over the sum of all, without any powers, as first examples of attention divide them."""
+"""Sum: each score divided by the sum of all, without exponentials, as in introductory examples of attention."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 
 
 def sum(masked: Array, extra: Array | None = None) -> Array:  # noqa: A001 - a normalizer has the name of its file
-    """Return `l_j / sum_j l_j` along the last axis; a masked key gives 0 and adds 0.
+    """Return `l_j / sum_j l_j` along the last axis; a masked key gets 0 and adds 0.
 
-    Scores below zero give weights below zero, or above 1. A row whose scores sum to exactly 0 has no such weights: it
-    gives zeros, as one that sees no key. `extra` `[h 1 n]` are n more scores that add to the sum.
+    Negative scores give weights below 0 or above 1. A row whose scores sum to exactly 0 gives zeros, like a row without
+    keys. `extra` `[h 1 n]` are n more scores that count in the sum.
 
     Source: Raschka 2024, "Build a Large Language Model (From Scratch)", section 3.3.1, the first normalization there.
     """
@@ -27,7 +27,7 @@ def sum(masked: Array, extra: Array | None = None) -> Array:  # noqa: A001 - a n
 
 
 def twin(logits: Vector, extras: Vector = ()) -> list[float]:
-    """Return `l_j / (sum_j l_j + sum extra)`, the sums rounded once; zeros where that is 0, or beyond all numbers."""
+    """Return `l_j / (sum_j l_j + sum extra)`, the sum rounded once; zeros if it is 0 or overflows."""
     scores = [0.0 if logit == -math.inf else logit for logit in logits]
     try:
         total = math.fsum((*scores, *extras))

@@ -1,1 +1,1 @@
-"""How a model knows where a token stands: one way to a file, found by its name."""
+"""The position rules, one per file, found by file name: how a model encodes token positions."""

@@ -1,4 +1,4 @@
-"""What a way to mark positions is: a change of x before the projections, or of q and k after them."""
+"""The contract of a position rule: it changes x before the projections, or q and k after them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ Vector = Sequence[float]
 
 
 def unchanged(numbers: Vector, position: int) -> list[float]:
-    """Return the numbers as they came."""
     return list(numbers)
 
 
 @dataclass(frozen=True)
 class Twin:
-    """The same way once more, for one vector of floats at one position: pure `math`, derived in another way.
+    """An independent implementation for one vector of floats at one position, in pure `math`.
 
-    `embed` marks a row of x, `turn` one head of a query, `turn_key` one head of a key; each is
+    `embed` changes a row of x, `turn` one head of a query, `turn_key` one head of a key; each is
     `(numbers, position) -> numbers`.
     """
 
@@ -31,35 +30,35 @@ class Twin:
 
 
 class Position(Held):
-    """Marks where tokens stand; what a way does not change it returns as it came.
+    """Encodes token positions; methods that a rule does not override return their input.
 
-    `changes_x` says that it marks x; `relative` that a product of a marked query and a marked key depends on the
-    distance of the two alone.
+    `changes_x`: it changes x; `relative`: the dot product of an encoded query and an encoded key depends only on their
+    distance.
     """
 
     changes_x: ClassVar[bool] = False
     relative: ClassVar[bool] = False
 
     def embed(self, x: Array) -> Array:
-        """Return x `[t m]` with the positions of its rows marked."""
+        """Return x `[t m]` with the positions of its rows encoded."""
         return x
 
     def turn(self, heads: Array, positions: Array) -> Array:
-        """Return queries `[... t d]` with `positions` `[t]` marked; keys too, where `turn_key` says nothing else."""
+        """Return queries `[... t d]` at `positions` `[t]`; keys too, unless `turn_key` is overridden."""
         return heads
 
     def turn_key(self, heads: Array, positions: Array) -> Array:
-        """Return keys `[... s d]` with `positions` `[s]` marked."""
+        """Return keys `[... s d]` at `positions` `[s]`."""
         return self.turn(heads, positions)
 
     def twin(self) -> Twin | None:
-        """Return what checks the answer, or None where nobody wrote it: the run then says that nothing was checked."""
+        """Return the independent implementation, or None: the run then says that nothing was checked."""
         return None
 
     def other_pairs(self) -> Position | None:
-        """Return the same with numbers paired the other way, or None where it turns no pairs."""
+        """Return the same rule with the other pairing of numbers, or None if it rotates no pairs."""
         return None
 
     def misfit(self, size: int) -> str | None:
-        """Say why heads of that size do not fit, in the user's words, or None where they do."""
+        """Return why heads of that size do not fit, for users, or None."""
         return None

@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys are turned by angles that grow with their place."""
+"""Rotary positions: queries and keys are rotated by angles proportional to their position."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from attn_exp.rules.positions.position import Position, Twin, Vector
 
 @dataclass(frozen=True)
 class Rope(Position):
-    """Pair i of the numbers of a head is turned by `position / stretch / base^(2i / d)`.
+    """Pair i of the numbers of a head is rotated by `position / stretch / base^(2i / d)`.
 
-    The product of a turned query and a turned key depends on their distance alone. `interleaved` pairs the numbers
-    `2i, 2i+1`, as the paper and Llama's own code do; without it number i pairs with `i + d/2`, as GPT-NeoX and
-    Hugging Face do: weights trained for one give nonsense under the other. `size` turns the first numbers of a head
-    alone; `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional Interpolation").
+    The dot product of a rotated query and a rotated key depends only on their distance. `interleaved` pairs the numbers
+    `2i, 2i+1`, as in the paper and Llama's own code; without it number i pairs with `i + d/2`, as in GPT-NeoX and
+    Hugging Face: weights trained for one are useless with the other. `size` rotates only the first numbers of a head;
+    `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional Interpolation").
 
     Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.
     """
@@ -38,7 +38,7 @@ class Rope(Position):
         turned = size if self.size is None else self.size
         if turned % 2 or not 0 < turned <= size:
             count = f"{brief(str(turned))} of the {size} numbers of a head"
-            return f"rope turns pairs, but {count} are to be turned; expected 2, 4, ..."
+            return f"rope rotates pairs, but {count} are to be rotated; expected 2, 4, ..."
         return None
 
     def other_pairs(self) -> Rope:
@@ -52,14 +52,14 @@ class Rope(Position):
         return rotated(heads, np.cos(angles), np.sin(angles), self.interleaved)
 
     def angles(self, positions: Array, size: int) -> Array:
-        """Return by how much each pair is turned at each position `[t pairs]`."""
+        """Return the angle of each pair at each position `[t pairs]`."""
         return np.asarray(positions[:, None] / self.stretch / self.base ** (np.arange(0, size, 2) / size))
 
     def twin(self) -> Twin:
         return Twin(turn=self.turned, turn_key=self.turned)
 
     def turned(self, numbers: Vector, position: int) -> list[float]:
-        """Return a head with pair p, `(a, b)`, as the complex number `(a + bi) e^(i angle)`."""
+        """Return a head with each pair `(a, b)` rotated as the complex number `(a + bi) e^(i angle)`."""
         result, size = list(numbers), len(numbers) if self.size is None else self.size
         for pair in range(size // 2):
             angle = self.angle(position, pair, size)
@@ -69,12 +69,12 @@ class Rope(Position):
         return result
 
     def angle(self, position: int, pair: int, size: int) -> float:
-        """Return by how much one pair is turned at one position: `position / stretch / base^(2 pair / size)`."""
+        """Return the angle of one pair at one position: `position / stretch / base^(2 pair / size)`."""
         return position / self.stretch * math.pow(self.base, -2 * pair / size)
 
 
 def rotated(heads: Array, cosines: Array, sines: Array, interleaved: bool = False) -> Array:
-    """Turn each pair `(a, b)` to `(a cos - b sin, a sin + b cos)`; numbers past `2 * pairs` stay.
+    """Rotate each pair `(a, b)` to `(a cos - b sin, a sin + b cos)`; numbers past `2 * pairs` are unchanged.
 
     `heads` `[... t d]`; `cosines`, `sines` `[... t pairs]`. Every step is rounded to the type of `heads`.
 
@@ -100,13 +100,13 @@ def rotary_embedding(
     rotary_embedding_dim: int = 0,
     num_heads: int | None = None,
 ) -> Array:
-    """Return x with its pairs turned by given cosines and sines, as the ONNX operator `RotaryEmbedding` does.
+    """Return x with its pairs rotated by the given cosines and sines, as the ONNX operator `RotaryEmbedding` does.
 
     `x` `[b h t d]`, or `[b t h*d]` with `num_heads`; caches `[b t pairs]`, or `[positions pairs]` with `position_ids`
-    `[b t]`. `rotary_embedding_dim` is how many numbers of a head are turned; 0 = all.
+    `[b t]`. `rotary_embedding_dim` is the number of rotated numbers of a head; 0 = all.
 
     Raises:
-        ValueError: a cache whose pairs are not half the numbers to turn, or heads that do not divide the last axis.
+        ValueError: a cache whose pairs are not half the rotated numbers, or heads that do not divide the last axis.
     """
     if x.ndim == 3:
         batches, length, width = x.shape

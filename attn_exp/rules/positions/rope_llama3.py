@@ -1,4 +1,4 @@
-"""Rotary positions as Llama 3 stretches them: slow pairs turn slower still, fast ones as they did."""
+"""Rotary positions with the scaling of Llama 3: slow pairs are slowed down further, fast ones are unchanged."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from attn_exp.rules.positions.rope import Rope
 
 @dataclass(frozen=True)
 class RopeLlama3(Rope):
-    """Pair i turns by `position * speed (share + (1 - share) / stretch)`, where `speed = 1 / base^(2i / d)`.
+    """Pair i is rotated by `position * speed (share + (1 - share) / stretch)`, where `speed = 1 / base^(2i / d)`.
 
-    A pair makes `context * speed / 2 pi` turns over the context of the training before. `share` is 1 where these are
-    `high` or more, 0 where they are `low` or fewer, and grows evenly between. The rest is as in `rope`.
+    A pair makes `context * speed / 2 pi` turns over the original training context. `share` is 1 for `high` or more
+    turns, 0 for `low` or fewer, and linear between. The rest is as in `rope`.
 
     Source: the Llama 3 Herd of Models, section 3.4.3 on long contexts, with the numbers of Meta's own code for 3.1.
     """
@@ -40,7 +40,7 @@ class RopeLlama3(Rope):
         return np.asarray(positions[:, None] * (speeds * (share + (1 - share) / self.stretch)))
 
     def angle(self, position: int, pair: int, size: int) -> float:
-        """Return the angle of one pair by its wavelength, as the tokens that it takes for one turn."""
+        """Return the angle of one pair from its wavelength, the tokens per turn."""
         wavelength = 2 * math.pi * math.pow(self.base, 2 * pair / size)
         longest, shortest = self.context / self.low, self.context / self.high
         slow = wavelength * self.stretch

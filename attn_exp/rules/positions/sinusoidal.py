@@ -1,4 +1,4 @@
-"""Sinusoids of growing wavelength, added to x."""
+"""Sinusoids of increasing wavelength, added to x."""
 
 from __future__ import annotations
 

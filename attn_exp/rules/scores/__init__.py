@@ -1,1 +1,1 @@
-"""What is done to logits: one score rule to a file, found by its name."""
+"""The score rules, one per file, found by file name: they change logits."""

@@ -1,4 +1,4 @@
-"""Any numbers at all, added to the logits."""
+"""Arbitrary numbers, added to the logits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attn_exp.rules.scores.score import Score
 class Added(Score):
     """`logit += values` at each place; `values` broadcasts to `[b h t s]` from the right.
 
-    A place to be forbidden belongs in a mask, not here as -inf: 0 times NaN is NaN.
+    To mask a place, use a mask, not -inf here: 0 times NaN is NaN.
     """
 
     values: Any
@@ -25,7 +25,7 @@ class Added(Score):
     def __post_init__(self) -> None:
         values = grid_of(self.values, "values to add")
         if not np.isfinite(values.astype(np.float64)).all():
-            raise ValueError("values to add must be finite; places to forbid are mask=array")
+            raise ValueError("values to add must be finite; to mask places use mask=array")
         object.__setattr__(self, "values", values)
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:

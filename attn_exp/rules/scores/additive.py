@@ -1,4 +1,4 @@
-"""Additive scores: a query and a key are added, not multiplied, and a vector weighs what comes of it."""
+"""Additive scores: query and key are added, not multiplied, and a vector reduces the sum to a score."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from attn_exp.rules.scores.score import Score
 class Additive(Score):
     """`score_ij = v . tanh(q_i + k_j)` in place of `q_i . k_j`; W_q and W_k are the projections.
 
-    `vector` is v `[d]`, or `[h d]` with one for each head; without one it is drawn, N(0, 1) / sqrt(d), from the stream
-    `additive` of `seed`. The authors do not scale: write `scale=false` to compute what they compute.
+    `vector` is v `[d]`, or `[h d]` with one per head; by default it is drawn, N(0, 1) / sqrt(d), from the stream
+    `additive` of `seed`. The authors do not scale: use `scale=false` to reproduce them.
 
     Source: Bahdanau, Cho, Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
     appendix A.1.2.
@@ -58,7 +58,7 @@ class Additive(Score):
     def pair(self, q: Array, k: Array, head: Array | int) -> Array:
         vector = self.weights(q.shape[-1], head).astype(q.dtype)
         total = np.zeros((*q.shape[:-1], k.shape[-2]), widen(vector).dtype)
-        for place in range(q.shape[-1]):  # a number of the head at a time, so that no array is larger than the scores
+        for place in range(q.shape[-1]):  # one dimension at a time, so that no array is larger than the scores
             total += vector[..., place] * np.tanh(q[..., :, None, place] + k[..., None, :, place])
         return total.astype(q.dtype, copy=False)
 

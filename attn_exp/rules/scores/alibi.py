@@ -1,4 +1,4 @@
-"""ALiBi: the farther a key, the less it counts, at a rate of each head's own."""
+"""ALiBi: the logit decreases linearly with the distance of the key, with a slope per head."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from attn_exp.rules.scores.score import Score
 
 @dataclass(frozen=True)
 class Alibi(Score):
-    """`logit_ij -= slope_h |i - j|`, as positions; where it is signed, `logit_ij += slope_h (j - i)`.
+    """`logit_ij -= slope_h |i - j|`, as positions; with `signed`, `logit_ij += slope_h (j - i)`.
 
-    Under the causal mask the two are one. Without it libraries differ: the authors' encoder takes the distance, others
-    keep the sign (`signed=true`), which favours later keys: their mask hides these.
+    Under the causal mask the two are equal. Without it libraries differ: the authors' encoder uses the distance, others
+    keep the sign (`signed=true`), which favours later keys: in their models the mask hides these.
 
     Source: Press, Smith, Lewis 2022, "Train Short, Test Long: Attention with Linear Biases", section 3.
     """
@@ -31,12 +31,11 @@ class Alibi(Score):
         return np.asarray(-self.rates(grid.heads)[grid.head] * (away if self.signed else np.abs(away)))
 
     def rates(self, heads: int) -> Array:
-        """Return the slope of each head."""
         return np.array(slopes(heads))
 
 
 def slopes(heads: int) -> list[float]:
-    """Return one slope per head: `2^(-8 i / heads)` for i from 1 where `heads` is a power of two.
+    """Return one slope per head: `2^(-8 i / heads)` for i from 1 if `heads` is a power of two.
 
     Any other count takes the slopes of the power of two below it, then every second slope of twice that power. Many
     libraries use the closed formula for every count, and differ from the authors there.
@@ -48,7 +47,7 @@ def slopes(heads: int) -> list[float]:
 
 
 def geometric(count: int) -> list[float]:
-    """Return the slopes of a number of heads that is a power of 2: `2^(-8 i / n)` for i from 1."""
+    """Return the slopes for a power of two: `2^(-8 i / n)` for i from 1."""
     return [2 ** (-8 * (place + 1) / count) for place in range(count)]
 
 

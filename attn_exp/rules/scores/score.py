@@ -1,4 +1,4 @@
-"""What a score rule is: a rule that changes logits."""
+"""The contract of a score rule: a rule that changes logits."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from attn_exp.rules.grid import Grid, Rule
 
 
 class Score(Rule):
-    """A rule that changes logits. They run in this order: `bend`, then `bias`; masks come after both.
+    """A rule that changes logits. The order is `bend`, then `bias`, then masks.
 
-    A rule that `pairs` says what the scores are in the first place, where they are no products of queries and keys.
+    A rule with `pairs` computes the scores themselves, replacing the products of queries and keys.
     """
 
     pairs: ClassVar[bool] = False
 
     def pair(self, q: Array, k: Array, head: Array | int) -> Array:
-        """Return the scores `[... t s]` of queries `[... t d]` and keys `[... s d]`; forms ask it where `pairs`."""
+        """Return the scores `[... t s]` of queries `[... t d]` and keys `[... s d]`; called if `pairs`."""
         raise NotImplementedError
 
     def pair_twin(self, query: Sequence[float], key: Sequence[float], head: int) -> float:
-        """Return the score of one query and one key in pure `math`, derived another way: what the reference asks."""
+        """Return the score of one query and one key in pure `math`, derived independently for the reference."""
         raise NotImplementedError
 
     def misfit_size(self, size: int) -> str | None:
-        """Say why the rule does not fit heads of that size, in the user's words, or None where it does."""
+        """Return why the rule does not fit heads of that size, for users, or None."""
         return None
 
     def bend(self, logits: Any) -> Any:
-        """Change each scaled logit, in an array or alone, by its own value, such as a soft-cap."""
+        """Transform scaled logits elementwise, such as by a soft-cap; the argument is an array or a number."""
         return logits
 
     def bound(self) -> float | None:
-        """Return c where `bend` is `c tanh(logit / c)`, which other libraries know by that number, or None."""
+        """Return c if `bend` is `c tanh(logit / c)`, the soft-cap of other libraries, or None."""
         return None
 
     def bends_as_known(self) -> bool:
-        """Say whether the rule leaves each logit as it is, or caps it by a tanh."""
+        """Return whether `bend` is the identity or a tanh soft-cap."""
         return type(self).bend is Score.bend or self.bound() is not None
 
     def bias(self, grid: Grid) -> Array | float | None:
-        """Return what is added to the logits at these places, or None for nothing."""
+        """Return what is added to the logits at these places, or None."""
         return None
 
     def extra(self, head: Array | int) -> Any:
-        """Return one more logit per head that takes part in the normalizer and has no value, or None."""
+        """Return one more logit per head that counts in the normalizer but has no value, or None."""
         return None

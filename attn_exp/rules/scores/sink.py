@@ -1,4 +1,4 @@
-"""The attention sink: a logit that belongs to no key, where weight can go that no key deserves."""
+"""The attention sink: a logit without a key, which absorbs weight that no key should get."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attn_exp.rules.scores.score import Score
 
 @dataclass(frozen=True)
 class Sink(Score):
-    """The normalizer sees one more logit per head, without a value: weights of a row then sum to less than 1.
+    """The normalizer gets one more logit per head, without a value: the weights of a row then sum to less than 1.
 
     `logit` is one number, or one per head. 0 is "softmax plus one", `exp(l_j) / (1 + sum exp(l))`.
 

@@ -1,4 +1,4 @@
-"""The soft-cap: no logit passes a bound, and small ones hardly change."""
+"""The soft-cap: logits are bounded, and small ones hardly change."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from attn_exp.rules.scores.score import Score
 class T5(Score):
     """`logit_ij += table[bucket(j - i), h]`, as positions.
 
-    `table` `[buckets h]` holds the learned numbers; without one they are drawn, N(0, 1), from the stream `t5` of
-    `seed`. T5 itself does not scale its logits: pin `scale: false` to compute what it computes.
+    `table` `[buckets h]` holds the learned numbers; by default they are drawn, N(0, 1), from the stream `t5` of
+    `seed`. T5 itself does not scale its logits: set `scale: false` to reproduce it.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.1, and the authors'
     `mesh_tensorflow/transformer/transformer_layers.py`, `_relative_position_bucket`.
@@ -58,17 +58,17 @@ class T5(Score):
 
 
 def bucket(ahead: Array, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> Array:
-    """Return the bucket of each relative position `j - i`: near distances have their own, far ones share by logarithm.
+    """Return the bucket of each relative position `j - i`: exact for short distances, logarithmic for long ones.
 
     Half of the buckets of one direction are exact; distance n beyond them falls into
-    `exact + floor(ln(n / exact) / ln(max_distance / exact) * (buckets - exact))`, and all past the last into the last.
+    `exact + floor(ln(n / exact) / ln(max_distance / exact) * (buckets - exact))`, limited to the last bucket.
     """
     buckets = buckets // 2 if bidirectional else buckets
     later = np.where(ahead > 0, buckets, 0) if bidirectional else 0
     distance = np.abs(ahead) if bidirectional else np.maximum(-ahead, 0)
     exact = buckets // 2
     share = np.log(np.maximum(distance, exact) / exact) / math.log(max_distance / exact)
-    # A power of two lands on the border of two buckets, where rounding must not decide.
+    # A power of two lies on the boundary of two buckets, where rounding must not decide.
     far = exact + np.floor(share * (buckets - exact) + 1e-9).astype(np.int64)
     return np.asarray(later + np.where(distance < exact, distance, np.minimum(far, buckets - 1)))
 
