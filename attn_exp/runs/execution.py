@@ -1,4 +1,4 @@
-"""One run, from its configuration to the text for the terminal, or to a `Result` in Python; and its report again."""
+"""One run, from its configuration to the text for the terminal or a `Result` in Python, and rendering it again."""
 
 from __future__ import annotations
 
@@ -76,7 +76,6 @@ def check(config: Config) -> None:
 
 
 def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, tuple[Timing, ...]]:
-    """Compute and compare every variant, and time each."""
     wanted = checks.wanted(config)
     rendering.check_figures(config.figures)
     with staying_here(), blas_asleep(config):
@@ -86,8 +85,7 @@ def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, 
 
 
 def blas_asleep(config: Config) -> AbstractContextManager[object]:
-    """Limit the BLAS to one thread for a run of a few hundred tokens; threads of the variants themselves are
-    unaffected.
+    """Limit the BLAS to one thread for a run of a few hundred tokens; the variants' own threads are unaffected.
 
     A product of a hundred rows takes less time than waking a thread and waiting for it, and a hundred times less on a
     busy machine, where the caller waits until the system schedules the thread.
@@ -213,8 +211,7 @@ class Result:
         return tables.published(self.comparison)
 
     def steps(self, variant: str = "", against: str = "") -> pd.DataFrame:
-        """Explain the difference between a row and the baseline, one setting at a time; without a variant, for all
-        rows.
+        """Explain the difference between a row and the baseline, one setting at a time; by default for all rows.
 
         `against` starts from another row. `moved` is how far a step moves the output from the one before, `least` and
         `most` the range of that over the `orders` of the settings. Steps that a stored run lacks, such as one of an

@@ -74,12 +74,10 @@ def described(folder: Path) -> Listed | None:
 
 
 def settings(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the words that set the settings, without the output folder."""
     return tuple(word for word in about["words"] if not word.startswith("output_dir="))
 
 
 def named_output_dir(words: Sequence[str]) -> Path:
-    """Return the output folder that the words of a command name, or the default."""
     return machine.folder(words[0] if words else OUTPUTS)
 
 

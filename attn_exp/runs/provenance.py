@@ -1,4 +1,4 @@
-"""What a run was made of: input files, code of the user's own, versions, git state and processor.
+"""The provenance of a run: input files, user code, versions, git state and processor.
 
 Files and code are recorded by name and hash. Stored runs execute nothing: a report is made from names alone, and
 `rerun` requires `--own-code`. Input files that have changed are replaced by the arrays that the run stored.
@@ -42,7 +42,7 @@ SHAPES = {
     "with?": [{"name": str, "file": str, "sha256": str, "members": [str]}],
     "inputs?": [{"setting": str, "file": str, "sha256": str}],
 }
-"""What a description holds of functions, of files of members, and of input files."""
+"""The records of functions, member files and input files in a description."""
 
 About = Mapping[str, Any]
 """The stored description of a run or a sweep."""
@@ -73,7 +73,6 @@ def git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
 
 
 def cpu() -> str:
-    """Return the processor's name, as far as the system reports it."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -190,7 +189,6 @@ def listed(names: Iterable[str]) -> str:
 
 
 def change_of_file(name: str, recorded: str, now: str) -> str:
-    """Say whether the hash of code is the recorded one."""
     if not recorded:
         return f"running {name}, of which no hash was recorded"
     if now == recorded:
@@ -231,7 +229,6 @@ def members_left_out() -> str:
 
 
 def changed_inputs(config: Config, about: About) -> list[str]:
-    """Return a sentence for each input file that is not as it was recorded."""
     known = {(record["setting"], record["file"]): record["sha256"] for record in about.get("inputs", ())}
     states = []
     for key, file in input_files.of(config).items():

@@ -61,7 +61,6 @@ def opens_first(folder: Path, config: Config) -> Path:
 
 
 def render(run: Run, folder: Path) -> None:
-    """Write the parts of the report that the configuration enables."""
     wanted = run.comparison.config.report
     if not (wanted.tables or wanted.figures or wanted.pages):
         return

@@ -112,7 +112,6 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
 
 
 def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
-    """Restore a comparison from the tables and arrays of a run."""
     problem, rows = stored_arrays.problem_from(stored), table(folder, "comparison.csv", Row)
     if [row.variant for row in rows] != list(config.variant):
         raise trust.DamagedError("comparison.csv is about other variants")
@@ -169,7 +168,6 @@ def problem_of(folder: Path) -> Problem:
 
 
 def write_data(run: Run, folder: Path) -> list[str]:
-    """Write the tables and arrays of a run and return their file names."""
     comparison = run.comparison
     tables: dict[str, tuple[type, tuple[Any, ...]]] = {
         "comparison.csv": (Row, comparison.rows),
@@ -220,7 +218,6 @@ def read_verdicts(folder: Path) -> dict[str, Verdict]:
 
 
 def as_tuples(value: Any) -> Any:
-    """Convert the lists in plain data to tuples."""
     if isinstance(value, dict):
         return {key: as_tuples(item) for key, item in value.items()}
     return tuple(map(as_tuples, value)) if isinstance(value, list) else value

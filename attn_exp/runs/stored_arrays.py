@@ -36,13 +36,11 @@ BESIDE = {"tokens", "memory"}
 
 
 def split_arrays(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split the arrays of the input from those of the projections, as plain lists."""
     inputs = {key: as_plain(value) for key, value in settings.items() if key in INPUTS}
     return inputs, {key: as_plain(value) for key, value in settings.items() if key in (*MATRICES, *BIASES)}
 
 
 def as_plain(value: Any) -> Any:
-    """Convert a value to lists and Python numbers."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, Mapping):
@@ -60,7 +58,6 @@ def words_to_start(inputs: Mapping[str, Any]) -> list[str]:
 def with_arrays(
     composed: Mapping[str, Any], inputs: Mapping[str, Any], projections: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Insert the arrays into the composed settings."""
     settings = dict(composed)
     if inputs:
         kept = composed["embeddings"] if inputs.keys() <= BESIDE else {}
@@ -161,7 +158,7 @@ def problem_from(results: Mapping[str, Array]) -> Problem:
 
 
 def place_of_step(variant: str, step: int) -> str:
-    """Return where the stages after one step of a variant's comparison with the baseline stand."""
+    """Return the prefix of the stages after one step of a variant's comparison with the baseline."""
     return f"{variant}/step {step}"
 
 
@@ -174,7 +171,6 @@ def are_texts(array: Array) -> bool:
 
 
 def trace_from(results: Mapping[str, Array], place: str) -> Trace:
-    """Restore the trace of a variant, or that after a step, from the arrays of a run."""
     stages: dict[str, Any] = {field.name: results.get(f"{place}/{field.name}") for field in fields(Trace)}
     parts: dict[str, Any] = {field.name: results.get(f"{place}/summary/{field.name}") for field in fields(Summary)}
     whole = all(part is not None for part in parts.values())
@@ -204,7 +200,6 @@ def check_problem(problem: Problem) -> None:
 
 
 def check_shapes(arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: dict[str, int]) -> None:
-    """Check that arrays hold real numbers, and that their axes have the sizes of their letters."""
     for name, array in arrays.items():
         letters = shapes.get(name, "")
         if array is not None and (

@@ -1,8 +1,9 @@
 """Untrusted files: check JSON against a schema, files against their hashes, and words of commands against settings.
 
-Files of others are never replaced: a page is ours by its generator, a table by its first line, a sweep by its files.
+Files of other origin are never replaced: a page is ours by its generator, a table by its first line, a sweep by its
+files.
 
-A file from somebody else may hold anything. A folder's contents decide which settings a run has when it is repeated,
+A file from somebody else may contain anything. A folder's contents decide which settings a run has when it is repeated,
 but neither where it writes nor what it reads from the machine.
 """
 
@@ -114,7 +115,7 @@ def is_of_kind(value: Any, kind: type) -> bool:
 
 @contextmanager
 def refuse_misfit(place: str) -> Iterator[None]:
-    """Report in one line that the files of a run do not fit each other, as somebody may have changed them.
+    """Report in one line that the files of a run do not fit each other, for example after an edit.
 
     Raises:
         UserError: the block raised an error.
@@ -139,7 +140,6 @@ def seal_of_file(path: Path) -> dict[str, Any]:
 
 
 def seal_of_description(about: Mapping[str, Any]) -> str:
-    """Return the hash of a description, without its seal."""
     rest = {key: value for key, value in about.items() if key != SEAL}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 

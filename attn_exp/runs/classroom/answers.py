@@ -92,7 +92,6 @@ def read_filled(path: Path, paper: Paper) -> Filled:
 
 
 def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Filled:
-    """Return the numbers in the blocks of a table."""
     cells, is_turned = cells_of_blocks(lines, paper, name)
     numbers, crosses, texts = dict[str, Array](), worksheet.crossed(paper), list[str]()
     unreadable, decimals = dict[str, Array](), dict[str, Array]()
@@ -170,7 +169,6 @@ def places(given: Sequence[str], names: Sequence[str]) -> list[int]:
 
 
 def with_occurrence(names: Sequence[str]) -> list[tuple[str, int]]:
-    """Return each name with how often it has occurred before: a token may occur twice."""
     return [(name, names[:place].count(name)) for place, name in enumerate(names)]
 
 
@@ -195,5 +193,4 @@ def read_number(cell: str) -> tuple[float, int]:
 
 
 def counted(numbers: Mapping[str, Array]) -> int:
-    """Count the cells that are filled in."""
     return sum(int((~np.isnan(array)).sum()) for array in numbers.values())

@@ -27,9 +27,9 @@ FILE = "answers.csv"
 
 @dataclass(frozen=True, eq=False)
 class Exercise:
-    """A worksheet. A notebook shows it: the given numbers, and cells that are checked as numbers are typed into them.
+    """A worksheet. A notebook shows the given numbers, and cells that check numbers as they are typed in.
 
-    `check` grades numbers computed in Python; `blank` gives a table of the right shape for them.
+    `check` grades numbers computed in Python; `blank` returns a table of the right shape for them.
     """
 
     paper: Paper

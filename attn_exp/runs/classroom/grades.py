@@ -62,13 +62,11 @@ class Handed:
 
     @property
     def line(self) -> tuple[str, ...]:
-        """The same row, with "-" for missing cells."""
         return tuple("-" if cell is None else cell for cell in self.cells)
 
 
 def grade_answers(asked: Sequence[str]) -> str:
-    """Grade a file or a folder of answers with a key or a folder of keys; write the table, the class page and the
-    marked pages for the students.
+    """Grade a file or folder of answers with a key or folder of keys; write the table, the class page and marked pages.
 
     `points=scores:6,weights:9` sets the points of a box; a box that is not named has a point for each number.
 
@@ -137,8 +135,7 @@ def worth_of(values: Sequence[str]) -> dict[str, float]:
 
 
 def by_box(handed: Sequence[Handed]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield for each box its mean points, its maximum, and the number of students with a wrong, empty or unreadable
-    cell in it."""
+    """Yield for each box its mean points, its maximum, and how many students have a bad cell in it."""
     pairs = [pair for one in handed if one.grade for pair in zip(one.scored, one.grade.boxes, strict=True)]
     for stage in dict.fromkeys(score.stage for score, _ in pairs):
         points, most, bad = zip(
@@ -157,7 +154,6 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
 
 
 def grade_file(path: Path, name: str | None, keys: Mapping[str, Key], paper_of: Callable[[str], Paper]) -> Handed:
-    """Grade a file with the key of that name."""
     try:
         if name is None:
             raise UserError(f"{path.name}: no key {path.stem}.json")
@@ -195,7 +191,7 @@ def alike(numbers: Mapping[str, Array], others: Mapping[str, Array], half: float
 
 
 def common(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
-    """Return each mistake or other setting, how many students made it, and what it is, the most frequent first."""
+    """Return each mistake or other setting, how many students made it, and its description, most frequent first."""
     grades = [one.grade for one in handed if one.grade]
     counts = Counter(name for grade in grades for name in grade.mistakes)
     remarks = [remark for grade in grades for remark in grade.remarks]

@@ -191,7 +191,6 @@ def seeds_of_names(names: Sequence[str]) -> tuple[int, ...]:
 
 
 def number_repeated(names: Sequence[str], pattern: str, ignore_case: bool = False) -> list[str]:
-    """Return the names, numbering repeated ones with `pattern`."""
     made, taken = list[str](), set[str]()
     for name in names:
         numbered = itertools.chain([name], (pattern.format(name, number) for number in itertools.count(2)))
