@@ -1,8 +1,8 @@
-"""Attention, computed in several forms, each checked against an independent reference, and told apart."""
+"""Run several variants of attention on one input, check each against a reference, and compare them."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # nothing is imported here: `python -m attn_exp` hears Ctrl-C from its first line on
+TYPE_CHECKING = False  # nothing is imported here, so that `python -m attn_exp` handles Ctrl-C from its first line
 if TYPE_CHECKING:
     from typing import Any
 

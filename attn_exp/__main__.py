@@ -1,6 +1,6 @@
 import sys
 
-if __name__ == "__main__":  # a worker that is spawned imports this file
+if __name__ == "__main__":  # a spawned worker imports this file
     try:
         from attn_exp.cli import main
 

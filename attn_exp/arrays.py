@@ -16,8 +16,8 @@ def draw(
 ) -> Array:
     """Draw an array from its own stream, so that adding or reshaping another array cannot change it.
 
-    `normal` is N(0, 1), `uniform` is U(-1, 1), or between other bounds; `integers` are whole numbers from the lower
-    bound up to the upper. The stream is `SeedSequence([seed, *name])`, the name as bytes.
+    `normal` is N(0, 1), `uniform` is U(-1, 1) or between other bounds, `integers` are integers from the lower bound up
+    to, but not including, the upper. The stream is `SeedSequence([seed, *name])`, with the name as bytes.
     """
     return draw_from(np.random.default_rng(np.random.SeedSequence([seed, *name.encode()])), distribution, shape, bounds)
 
@@ -25,7 +25,6 @@ def draw(
 def draw_from(
     stream: np.random.Generator, distribution: str, shape: tuple[int, ...], bounds: tuple[float, float]
 ) -> Array:
-    """Draw the next array of a stream."""
     if distribution == "normal":
         return stream.standard_normal(shape)
     if distribution == "integers":

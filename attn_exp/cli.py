@@ -31,7 +31,7 @@ LONGEST_MESSAGE = 280
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 2 a user's mistake, 128 + n after signal n; other errors are raised."""
+    """Run the command line and exit: 0 success, 2 a user's mistake, 128 + n after signal n; other errors propagate."""
     try:
         signal.signal(signal.SIGTERM, patience.stop)
         if Path(sys.argv[0]).name == "__main__.py":
@@ -77,7 +77,6 @@ def obey(words: Sequence[str]) -> int:
 
 
 def members_known(files: Sequence[str]) -> AbstractContextManager[None]:
-    """Register the members of files for a block; most commands name none."""
     return find("plugins:members_known")(files) if files else nullcontext()
 
 
@@ -99,7 +98,6 @@ def find(place: str) -> Any:
 
 
 def obeyed(words: Sequence[str]) -> int:
-    """Run a command or settings, and return the exit code."""
     if words and words[0] in COMMANDS:
         return command(COMMANDS[words[0]], words)
     if words and not set(words[0]) & set("=~-+"):
@@ -117,7 +115,6 @@ def version() -> str:
 
 
 def answer(words: Sequence[str]) -> int:
-    """Run what the settings and options describe, and return the exit code."""
     from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
 
     match command_line.understood(words):
@@ -168,7 +165,7 @@ def say(text: str) -> int:
         raise
     except OSError as error:
         print_nowhere()
-        raise UserError(f"what it has to say cannot be printed ({error.strerror})") from error
+        raise UserError(f"the output cannot be printed ({error.strerror})") from error
     return DONE
 
 
@@ -258,4 +255,4 @@ COMMANDS = {
         "sweeps.rerun:rerun", 1, 3, "rerun DIR [POINT] [--own-code]", "a run again, or a sweep's point as a run"
     ),
 }  # fmt: skip
-"""The subcommands of `attn-exp`. A new one is a function in its room, and an entry here."""
+"""The subcommands of `attn-exp`. To add one, write a function in its package and an entry here."""

@@ -37,7 +37,6 @@ def write_text(path: Path, text: str, *, sync: bool = False) -> None:
 
 
 def as_bytes(text: str) -> bytes:
-    """Encode a text as UTF-8, escaping unpaired surrogates."""
     return text.encode("utf-8", "backslashreplace")
 
 

@@ -58,7 +58,6 @@ def fault_line(error: BaseException) -> str:
 
 
 def way_of(error: BaseException) -> list[tuple[Path, int]]:
-    """Return the file and line of each traceback frame, innermost last."""
     return [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
 
 
@@ -141,13 +140,11 @@ def worded(words: Sequence[Any]) -> tuple[str, ...]:
 
 
 def given(value: object) -> str:
-    """Describe in a few words the value that was passed."""
     name = type(value).__name__
     return brief(" ".join(repr(value).split())) if value is None or name in PLAIN else f"of type {name}"
 
 
 def some(names: Sequence[str], most: int = 150) -> str:
-    """Join as many of the names as fit into a line."""
     lengths = accumulate(len(name) + 2 for name in names)
     count = sum(length <= most for length in lengths)
     return ", ".join(names) if count == len(names) else ", ".join([*names[: max(1, count)], "..."])
@@ -183,7 +180,6 @@ def refuse(what: str, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """Return in a few words why something failed: the system's message, or the first line of the error."""
     return error.strerror or first_line(error) if isinstance(error, OSError) else first_line(error)
 
 

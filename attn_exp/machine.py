@@ -1,8 +1,8 @@
-"""Files of others: regular ones, opened up to a size limit, and read as text, JSON or a table; folders.
+"""Files from others: only regular ones, opened up to a size limit, and read as text, JSON or a table; folders.
 
 Three bytes of text, such as `[],`, can take a hundred bytes of memory. So the memory of JSON and tables is estimated
-before they are parsed, and a text that needs more than `SWOLLEN` times its size limit is refused. Anything wrong is a
-ValueError of one line.
+before they are parsed, and a text that needs more than `SWOLLEN` times its size limit is refused. Every violation is a
+one-line ValueError.
 """
 
 from __future__ import annotations
@@ -147,10 +147,9 @@ def decoded(data: bytes) -> str:
 
 
 def check_memory(text: str, needed: int, most: int) -> None:
-    """Refuse a text that would need far more memory than its size limit."""
     if (takes := sys.getsizeof(text) + needed) > SWOLLEN * most:
         allowed = SWOLLEN * most // 2**20
-        raise ValueError(f"it would take {takes / 2**20:,.0f} MiB of memory, and {allowed:,} are allowed")
+        raise ValueError(f"it would take {takes / 2**20:,.0f} MiB of memory; the limit is {allowed:,}")
 
 
 def own_folder(path: Path) -> Path:
@@ -161,7 +160,7 @@ def own_folder(path: Path) -> Path:
     """
     path.mkdir(exist_ok=True)
     if path.is_symlink():
-        raise OSError(errno.ELOOP, "is a link, and what it leads to may be somebody else's", str(path))
+        raise OSError(errno.ELOOP, "is a link, and its target may belong to somebody else", str(path))
     return path
 
 

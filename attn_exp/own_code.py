@@ -87,7 +87,6 @@ def any_named(forms: Iterable[str]) -> bool:
 
 
 def variants_of_code(words: Iterable[str]) -> list[str]:
-    """Return the variants whose form these words set to code."""
     matches = [FORM.fullmatch(word) for word in words]
     return [match[1] for match in matches if match and is_code(match[2])]
 
@@ -152,7 +151,6 @@ def with_other_joined(words: Sequence[str]) -> list[str]:
 
 
 def other_of(words: Sequence[str]) -> str:
-    """Return the name of the implementation to compare with, or an empty text."""
     return next((word.partition("=")[2] for word in words if word.startswith(f"{AGAINST}=")), "")
 
 
@@ -293,7 +291,6 @@ def unreadable(place: str, verb: str = "read") -> Iterator[None]:
 
 
 def function_at_hand(function: Any) -> OwnFunction:
-    """Return a function object with its name and, if known, its file."""
     kind = type(function).__name__
     with unreadable(f"a {kind}"):
         name, file = getattr(function, "__name__", kind), getattr(function, "__code__", None)

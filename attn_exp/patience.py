@@ -1,4 +1,4 @@
-"""Commands that take long: a line on stderr now and then, and SIGTERM, which ends a command as Ctrl-C does."""
+"""Long-running commands: progress lines on stderr, and SIGTERM, which ends a command like Ctrl-C."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ def spoken() -> None:
 
 
 def spoken_time(seconds: float) -> str:
-    """Format a duration for people."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:
@@ -57,7 +56,6 @@ def spoken_time(seconds: float) -> str:
 
 @contextmanager
 def saying_so() -> Iterator[None]:
-    """Print progress lines while the command in the block takes long."""
     over, started = threading.Event(), monotonic()
 
     def speak() -> None:

@@ -233,7 +233,6 @@ def names_of(kind: Kind, stem: str, own: str, value: Any, *, alone: bool) -> lis
 
 
 def snake(name: str) -> str:
-    """Convert a class name to snake case."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
@@ -311,7 +310,6 @@ def check_class(kind: Kind, value: Any) -> None:
 
 
 def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:
-    """Refuse a rule that does not reproduce its hand-made example."""
     if not isinstance(example, Example):
         raise UserError(f"{kind.name}={name}: its EXAMPLE is a {type(example).__name__}; expected Example")
     outside = [example.outside] if isinstance(example.outside, Example) else []

@@ -122,7 +122,6 @@ class Child:
         raise NoAnswerError(f"it did not end within {limit:g} second{'s' * (limit != 1)}", late=True)
 
     def kill(self) -> None:
-        """Kill the subprocess and everything it started."""
         system.kill_group(self.process)
 
     def close(self) -> None:
@@ -143,7 +142,6 @@ class Child:
 
 
 def receive(lines: BinaryIO, messages: queue.SimpleQueue[Any]) -> None:
-    """Queue each line of JSON, and None at the end."""
     with lines, suppress(ValueError):  # truncated when the other side died
         for line in lines:
             messages.put(json.loads(line))

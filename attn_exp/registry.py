@@ -57,7 +57,6 @@ OUTSIDE: dict[tuple[str, str], Member] = {}
 
 
 def outside(package: str) -> tuple[str, ...]:
-    """Return the names of the members from outside of a package."""
     return tuple(name for (home, name), member in OUTSIDE.items() if home == package and not member.alias)
 
 
@@ -77,7 +76,6 @@ def is_absent(package: str, name: str) -> bool:
 
 
 def add(package: str, name: str, value: Any, origin: Origin, *, alias: bool = False) -> None:
-    """Register a member from outside; its name must be free."""
     OUTSIDE[package, name] = Member(value, origin, alias)
 
 
@@ -101,7 +99,6 @@ def origins() -> dict[Origin, list[str]]:
 
 
 def files() -> tuple[str, ...]:
-    """Return the files of members from outside, as the user named them."""
     return tuple(dict.fromkeys(origin.name for origin in origins() if origin.name))
 
 
