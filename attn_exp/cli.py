@@ -68,7 +68,6 @@ def print_nowhere() -> None:
 
 
 def obey(words: Sequence[str]) -> int:
-    """Run the command with the members of any `--with` files registered, and return the exit code."""
     files, rest = split_files(words)
     if rest[:1] == ["check"]:  # `check` imports no user code into this process
         return obeyed([*rest, *(f"--with={file}" for file in files)])
@@ -102,11 +101,10 @@ def obeyed(words: Sequence[str]) -> int:
         return command(COMMANDS[words[0]], words)
     if words and not set(words[0]) & set("=~-+"):
         raise UserError(f"{unknown(words[0], list(COMMANDS), 'command')}; settings are written key=value")
-    return say(f"attn-exp {version()}") if "--version" in words else answer(words)
+    return say(f"attn-exp {version()}") if "--version" in words else run_settings(words)
 
 
 def version() -> str:
-    """Return the version number, or say that this is a checkout that is not installed."""
     metadata = import_module("importlib.metadata")
     try:
         return str(metadata.version("attn-exp"))
@@ -114,7 +112,7 @@ def version() -> str:
         return "from a checkout that is not installed"
 
 
-def answer(words: Sequence[str]) -> int:
+def run_settings(words: Sequence[str]) -> int:
     from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
 
     match command_line.understood(words):

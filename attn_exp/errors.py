@@ -151,7 +151,6 @@ def some(names: Sequence[str], most: int = 150) -> str:
 
 
 def count_of(count: int, one: str, several: str = "") -> str:
-    """Return a count with its noun, such as `1 token` or `3 tokens`."""
     return f"{count} {one if count == 1 else several or one + 's'}"
 
 

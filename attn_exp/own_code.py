@@ -112,7 +112,6 @@ def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, A
 
 
 def texts_about_variants(words: Sequence[str]) -> set[str]:
-    """Return every text in the words about variants that may be a form."""
     about = [word for word in words if re.match(r"\+*variant[.=]", word)]
     return {part.strip().removeprefix("form:").strip() for word in about for part in BETWEEN.split(word)}
 
@@ -299,7 +298,6 @@ def function_at_hand(function: Any) -> OwnFunction:
 
 
 def function_from(function: Any, name: str, file: Any) -> OwnFunction:
-    """Return the function with the hash of its file, if it has one."""
     place = file if isinstance(file, str) and os.path.isfile(file) else ""
     return OwnFunction(function, name, place, fingerprint(place) if place else "")
 
@@ -422,7 +420,6 @@ def find_above(path: Path, root: str) -> bool:
 
 
 def add_to_path(folder: Path, first: bool = False) -> bool:
-    """Add a folder to `sys.path`, as the last or the first; return whether it was new."""
     if str(folder) in sys.path:
         return False
     sys.path.insert(0 if first else len(sys.path), str(folder))

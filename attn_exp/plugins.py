@@ -293,7 +293,6 @@ def no_trace(given: tuple[Any, ...], said: Any) -> str:
 
 
 def check_class(kind: Kind, value: Any) -> None:
-    """Refuse a class that is no frozen dataclass, defines no method, or has unreadable settings."""
     name = value.__name__
     parameters = vars(value).get("__dataclass_params__")
     if parameters is None or not parameters.frozen:

@@ -71,7 +71,6 @@ def is_known(package: str, name: str) -> bool:
 
 
 def is_absent(package: str, name: str) -> bool:
-    """Return whether a name is known but its code is not available."""
     return (package, name) in OUTSIDE and OUTSIDE[package, name].value is ABSENT
 
 
@@ -121,7 +120,6 @@ def folder(package: str) -> Sequence[str]:
 
 
 def module(package: str, name: str) -> ModuleType:
-    """Import one module of a package on demand."""
     full = f"{package}.{name}"
     return sys.modules[full] if full in sys.modules else importlib.import_module(full)
 

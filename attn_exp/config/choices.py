@@ -69,10 +69,10 @@ def outside_choices(group: str) -> dict[str, dict[str, Any]]:
 
 def default_settings(schema: Any) -> dict[str, Any]:
     """Return the settings of a class with their defaults as plain values; mandatory ones are `OPEN`."""
-    return {field.name: default_of(field) for field in fields(schema)} if is_dataclass(schema) else {}
+    return {field.name: read_default(field) for field in fields(schema)} if is_dataclass(schema) else {}
 
 
-def default_of(field: Field[Any]) -> Any:
+def read_default(field: Field[Any]) -> Any:
     if field.default is not MISSING:
         return as_yaml_value(field.default)
     return OPEN if field.default_factory is MISSING else as_yaml_value(field.default_factory())

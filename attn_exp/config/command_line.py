@@ -86,7 +86,7 @@ def understood(words: Sequence[str]) -> Asked:
     check_hydra_words(words)
     if not any(word.startswith("-") for word in words):  # the common case; creating a parser takes 4 ms
         return Once(composed(words, ()), repeat_command(words, ()))
-    given = parsed(words)
+    given = parse_words(words)
     folders = () if given.config_dir is None else (given.config_dir,)
     check_folders(folders)
     if given.help:
@@ -99,7 +99,7 @@ def understood(words: Sequence[str]) -> Asked:
     return Once(composed(given.overrides, folders), repeat_command(given.overrides, folders))
 
 
-def parsed(words: Sequence[str]) -> Namespace:
+def parse_words(words: Sequence[str]) -> Namespace:
     """Parse the options and settings of a command line; options may stand anywhere among the settings.
 
     Raises:
@@ -185,13 +185,12 @@ def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands:
         groups="\n".join(f"{group}: {', '.join(names)}" for group, names in groups(folders).items()),
         settings=align_lines([*settings, *figures]),
         sweep=align_lines(lines(Sweep, members, "sweep.")),
-        own=own(),
+        own=format_outside(),
         commands="\n  ".join(commands),
     )
 
 
-def own() -> str:
-    """Return the lines of members from outside the package and of their settings, or an empty text."""
+def format_outside() -> str:
     several = [
         line for (package, name), member in registry.OUTSIDE.items() for line in member_lines(package, name, member)
     ]
@@ -218,22 +217,23 @@ def lines(schema: type, members: Mapping[str, Sequence[str]], path: str = "") ->
     found: list[Line] = []
     for field in fields(schema):
         hint, name = hints[field.name], path + field.name
-        found += [Line(name, says.meaning.format(**spoken), default(field, says)) for says in meanings(hint)]
+        found += [
+            Line(name, says.meaning.format(**spoken), format_default(field, says)) for says in find_meanings(hint)
+        ]
         if path and is_dataclass(hint):
             found += lines(cast("type", hint), members, f"{name}.")
     return found
 
 
-def meanings(annotation: Any) -> Iterator[Says]:
+def find_meanings(annotation: Any) -> Iterator[Says]:
     if get_origin(annotation) is Annotated:
         yield from (extra for extra in annotation.__metadata__ if isinstance(extra, Says))
     else:
         for part in get_args(annotation):
-            yield from meanings(part)
+            yield from find_meanings(part)
 
 
-def default(field: Field[Any], says: Says) -> str:
-    """Return the default as it is typed, or the text for an unset default; empty if there is none."""
+def format_default(field: Field[Any], says: Says) -> str:
     if says.unset or field.default is MISSING or is_dataclass(field.default):
         return says.unset
     return shown(field.default) if field.default not in (None, "", ()) else ""

@@ -97,25 +97,25 @@ def check_folders(folders: Sequence[str]) -> None:
 
 def register_schema() -> None:
     """Give Hydra every key with its default: Hydra then rejects unknown keys, and `read_config` checks the values."""
-    ConfigStore.instance().store(name="schema", node=untyped(Config))
+    ConfigStore.instance().store(name="schema", node=make_untyped(Config))
 
 
-def untyped(schema: Any) -> Any:
+def make_untyped(schema: Any) -> Any:
     """Return a dataclass with the keys and defaults of a schema, accepting any value."""
     kinds = get_type_hints(schema)
-    keys = [(key.name, *untyped_key(kinds[key.name], key)) for key in fields(schema)]
+    keys = [(key.name, *make_untyped_key(kinds[key.name], key)) for key in fields(schema)]
     spared = {"__doc__": schema.__doc__}  # otherwise generated from the signature, which takes as long as all the rest
     return make_dataclass(schema.__name__, keys, kw_only=True, repr=False, eq=False, namespace=spared)
 
 
-def untyped_key(kind: Any, described: Field[Any]) -> tuple[Any, Any]:
+def make_untyped_key(kind: Any, described: Field[Any]) -> tuple[Any, Any]:
     """Return the loose type and the default of a key: a group, a mapping of names to groups, or a plain value."""
     if is_dataclass(kind):
-        group = untyped(kind)
+        group = make_untyped(kind)
         return group, field(default_factory=group)
     if get_origin(kind) is Mapping and is_dataclass(get_args(kind)[1]):
         names: Any = dict
-        return names[str, untyped(get_args(kind)[1])], field(default_factory=dict)
+        return names[str, make_untyped(get_args(kind)[1])], field(default_factory=dict)
     if described.default_factory is not dataclasses.MISSING:
         return Any, field(default_factory=described.default_factory)
     if isinstance(described.default, tuple):

@@ -59,8 +59,8 @@ def in_users_words() -> Iterator[None]:
     try:
         yield
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
-        ours = next((cause for cause in causes(error) if isinstance(cause, UserError)), None)
-        raise (ours or UserError(worded(error))) from error
+        ours = next((cause for cause in error_chain(error) if isinstance(cause, UserError)), None)
+        raise (ours or UserError(describe_error(error))) from error
 
 
 @contextmanager
@@ -80,26 +80,24 @@ def what_hydra_stumbles_over() -> Iterator[None]:
             raise UserError(f"cannot read the settings: {first_line(error)}") from error
 
 
-def worded(error: Exception) -> str:
-    """Return one line that names the invalid word, and valid ones."""
-    for cause in causes(error):
+def describe_error(error: Exception) -> str:
+    for cause in error_chain(error):
         if isinstance(cause, MissingConfigException):
-            return missing_choice(cause)
+            return describe_missing_choice(cause)
         if isinstance(cause, OverrideParseException):
-            return unread(str(cause.override))
+            return describe_unparsed(str(cause.override))
         if isinstance(cause, MarkedYAMLError) and cause.problem_mark:
             return f"{cause.problem_mark.name}, line {cause.problem_mark.line + 1}: {cause.problem}"
-        if isinstance(cause, HydraException) and (message := reworded(str(cause))):
+        if isinstance(cause, HydraException) and (message := reword(str(cause))):
             return message
         if isinstance(cause, ConfigKeyError | ConfigAttributeError) and isinstance(cause.parent_node, DictConfig):
-            return missing_key(str(cause.full_key), cause.parent_node)
+            return describe_missing_key(str(cause.full_key), cause.parent_node)
     merging = isinstance(error, HydraException) and re.match("Error merging override|In '", str(error))
-    return unmerged(error) if merging else name_setting(error)
+    return describe_merge_error(error) if merging else name_setting(error)
 
 
 def name_setting(error: Exception) -> str:
-    """Return the first line of an error, prefixed by the setting whose interpolation cannot be resolved."""
-    for cause in causes(error):
+    for cause in error_chain(error):
         if isinstance(cause, InterpolationResolutionError):
             return f"{cause.full_key}: {first_line(cause)}"
         if isinstance(cause, GrammarParseError):
@@ -116,62 +114,61 @@ REWORDED = {
 """Hydra's messages that quote one word, and their rewording."""
 
 
-def reworded(message: str) -> str:
+def reword(message: str) -> str:
     """Return the reworded message, or an empty text if it is clear enough."""
     found = ((re.match(pattern, message), said) for pattern, said in REWORDED.items())
     return next((said.format(match[1]) for match, said in found if match), "")
 
 
-def missing_choice(error: MissingConfigException) -> str:
+def describe_missing_choice(error: MissingConfigException) -> str:
     group, _, word = str(error.missing_cfg_file or "").rpartition("/")
     known = sorted(error.options or choices(group))
     return unknown(word, known, group) if group and known else first_line(error)
 
 
-def unmerged(error: Exception) -> str:
+def describe_merge_error(error: Exception) -> str:
     head = first_line(error)
     what = head.split("'")[1] + ".yaml" if head.startswith("In '") else head.removeprefix("Error merging override ")
-    reason = next(line for line in reversed([str(cause).partition("\n")[0] for cause in causes(error)]) if line)
+    reason = next(line for line in reversed([str(cause).partition("\n")[0] for cause in error_chain(error)]) if line)
     return f"{what} does not fit the settings: {reason}"
 
 
-def missing_key(key: str, parent: DictConfig) -> str:
+def describe_missing_key(key: str, parent: DictConfig) -> str:
     prefix = key.rpartition(".")[0]
     beside = [f"{prefix}.{name!s}".lstrip(".") for name in parent if name != "hydra"]
-    meant = intended(key)
+    meant = guess_setting(key)
     return f"unknown setting {key!r}; did you mean {meant}?" if meant else unknown(key, beside, "setting")
 
 
-def intended(key: str) -> str:
-    """Return the setting that an unknown key probably means, or an empty text."""
+def guess_setting(key: str) -> str:
     section, _, name = key.rpartition(".")
     if section in ("projections", "projections.given") and ARRAY.fullmatch(name):
         return f"+projections.given.{name}=[[...]]"
     if section not in ("", "embeddings"):
         return ""
     choice = next((f"{group}={name}" for group, names in groups().items() if name in names and name != "none"), "")
-    return SAYS_OTHERWISE.get(name) or choice or home(name)
+    return SAYS_OTHERWISE.get(name) or choice or find_setting(name)
 
 
-def home(name: str) -> str:
+def find_setting(name: str) -> str:
     """Return the full name of a setting of the run or of one of its sections, or an empty text."""
     sections = {f"{key}.": kind for key, kind in get_type_hints(Config).items() if is_dataclass(kind)}
     places = {"": Config, **sections}
     return next((place + name for place, kind in places.items() if name in {one.name for one in fields(kind)}), "")
 
 
-def unread(word: str) -> str:
+def describe_unparsed(word: str) -> str:
     place = PLACE.fullmatch(word)
     if place:
-        key = place[1] if "." in place[1] else home(place[1]) or place[1]
+        key = place[1] if "." in place[1] else find_setting(place[1]) or place[1]
         numbers = place[2].replace("[", ".").replace("]", "")
         return f"cannot read {word!r}; one number of an array is {key}{numbers}={place[3]}"
     letters = "key=[a,'välue']" if "=[" in word else "key='välue'"
     return f"cannot read {word!r}; write key=value, without spaces, other letters as {letters}"
 
 
-def causes(error: BaseException | None) -> list[BaseException]:
-    return [] if error is None else [error, *causes(error.__cause__ or error.__context__)]
+def error_chain(error: BaseException | None) -> list[BaseException]:
+    return [] if error is None else [error, *error_chain(error.__cause__ or error.__context__)]
 
 
 # Hydra's own settings

@@ -117,7 +117,6 @@ class Source(FileConfigSource):
         return ConfigResult(self.provider, f"file://{self.path}", OmegaConf.create(self.values(path, text)), header)
 
     def values(self, path: Path, text: str) -> Any:
-        """Return the plain values of a text, with large arrays replaced by their names."""
         values = parse_yaml(path, text)
         if not isinstance(values, dict | None):
             raise UserError(f"{path}: expected settings, such as head: 2; got {brief(shown(values), 40)}")

@@ -78,7 +78,6 @@ class Repeat(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The shell command."""
         options = [option for file in self.own for option in ("--with", file)]
         options += [option for folder in self.folders for option in ("--config-dir", folder)]
         return shlex.join(["python", "-m", "attn_exp", *options, *["-m"] * self.many, *self.words])

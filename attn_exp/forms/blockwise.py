@@ -56,7 +56,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
     context = np.empty((*whole.q.shape[:-1], values.shape[-1]), whole.q.dtype)
     lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
     gallery = None if cells is None else Gallery(whole.shape, cells, lse.dtype)
-    keys = pieces(whole) if gallery is None else (None,)
+    keys = key_runs(whole) if gallery is None else (None,)
     parts: dict[int, Sums] = {}
 
     def work(jobs: Iterator[Job]) -> None:
@@ -72,12 +72,12 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
                 else:
                     sums = block.solve(part, answer if job.keys is None else np.empty_like(answer))
                 if job.keys is None:
-                    finish(sums, answer, lse[job.task])
+                    write_output(sums, answer, lse[job.task])
                 else:
                     parts[job.number] = sums
 
-    cut = shared(whole.shape, threads, rows_per_task(whole) if rows is None else rows, whole.entire, len(keys))
-    spread(work, jobs(cut, keys), whole.shape, threads, tell)
+    cut = cut_tasks(whole.shape, threads, rows_per_task(whole) if rows is None else rows, whole.entire, len(keys))
+    run_jobs(work, make_jobs(cut, keys), whole.shape, threads, tell)
     if parts:
         gather(whole, cut, [parts[number] for number in range(len(parts))], context, lse)
     dtype = np.result_type(q, k, values)
@@ -107,7 +107,7 @@ def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = Non
             for job in scratch.afresh(jobs):
                 weights[job.task] = weigh(block.cut(whole, job.task, scratch))
 
-    spread(work, jobs(shared(whole.shape, None, tasks.ROWS, entire=True)), whole.shape, None, tell)
+    run_jobs(work, make_jobs(cut_tasks(whole.shape, None, tasks.ROWS, entire=True)), whole.shape, None, tell)
     kept = weights.reshape(*q.shape[:-1], k.shape[-2]).astype(np.result_type(q, k), copy=False)
     return attend(q, k, v, rules).replace(weights=kept)
 
@@ -124,20 +124,20 @@ def operands(q: Array, k: Array, v: Array, rules: Rules) -> Operands:
     )
 
 
-def wanted(shape: tasks.Shape, threads: int | None) -> int:
+def count_threads(shape: tasks.Shape, threads: int | None) -> int:
     """Return how many threads a problem is worth by default; with few queries, reading the keys dominates."""
     worth = shape.places + READING * shape.batches * shape.groups * shape.keys
     return min(default_threads(), max(1, worth // WORTH)) if threads is None else threads
 
 
-def shared(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, pieces: int = 1) -> list[Task]:
+def cut_tasks(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, pieces: int = 1) -> list[Task]:
     """Cut a problem into tasks, so that they, times `pieces` runs of keys each, occupy all threads."""
-    count = wanted(shape, threads)
+    count = count_threads(shape, threads)
     parts = count if rows >= tasks.ROWS or count == 1 else 2 * count  # blocks that skip keys have unequal work
     return tasks.tasks(shape, -(-parts // pieces), rows, entire)
 
 
-def spread(
+def run_jobs(
     work: Callable[[Iterator[Job]], None],
     jobs: Sequence[Job],
     shape: tasks.Shape,
@@ -156,7 +156,7 @@ def spread(
             if tell is not None:
                 tell(next(finished) / len(jobs))
 
-    with one_blas_thread(wanted(shape, threads), insist=threads is not None) as granted:
+    with one_blas_thread(count_threads(shape, threads), insist=threads is not None) as granted:
         return together(quietly, jobs, granted)
 
 
@@ -177,12 +177,12 @@ class Job(NamedTuple):
     keys: slice | None
 
 
-def jobs(tasks: Sequence[Task], pieces: Sequence[slice | None] = (None,)) -> list[Job]:
+def make_jobs(tasks: Sequence[Task], pieces: Sequence[slice | None] = (None,)) -> list[Job]:
     pairs = [(task, keys) for task in tasks for keys in pieces]
     return [Job(number, *pair) for number, pair in enumerate(pairs)]
 
 
-def pieces(whole: Operands) -> Sequence[slice | None]:
+def key_runs(whole: Operands) -> Sequence[slice | None]:
     """Return the runs of keys that are worth a job each, or a single None if cutting heads and queries is enough."""
     shape, heads = whole.shape, max(1, whole.shape.batches * whole.shape.groups)
     if heads >= PIECES or not 0 < shape.rows <= LEAST or shape.keys * heads < 2 * LONG or whole.entire:
@@ -197,7 +197,7 @@ def pieces(whole: Operands) -> Sequence[slice | None]:
     return [slice(seen.some_start + cut.start, seen.some_start + cut.stop) for cut in cuts(length, size)]
 
 
-def merged(parts: Sequence[Sums]) -> Sums:
+def merge_sums(parts: Sequence[Sums]) -> Sums:
     """Return the sums over all keys from sums over some of them, `sum_i exp(anchor_i - top) sums_i`."""
     if all(part.anchor is None for part in parts):
         context, total = (np.add.reduce(arrays) for arrays in zip(*(part[:2] for part in parts), strict=True))
@@ -212,21 +212,21 @@ def merged(parts: Sequence[Sums]) -> Sums:
 
 
 def gather(whole: Operands, tasks: Sequence[Task], parts: Sequence[Sums], context: Array, lse: Array) -> None:
-    """Write the output of tasks whose keys were processed in pieces; `parts` are in the order of `jobs`.
+    """Write the output of tasks whose keys were processed in pieces; `parts` are in the order of `make_jobs`.
 
     If finite parts add up to a sum that is not finite, the task is recomputed as one.
     """
     count = len(parts) // len(tasks)
     with np.errstate(all="ignore"):
         for number, task in enumerate(tasks):
-            sums = merged(parts[number * count : (number + 1) * count])
+            sums = merge_sums(parts[number * count : (number + 1) * count])
             if not finite(sums.context):
                 with lent() as memory:
                     sums = block.safe(block.cut(whole, task, room(whole, memory)))
-            finish(sums, context[task], lse[task])
+            write_output(sums, context[task], lse[task])
 
 
-def finish(sums: Sums, context: Array, lse: Array) -> None:
+def write_output(sums: Sums, context: Array, lse: Array) -> None:
     """Write a block's part of the output: `context / total` and `anchor + log(total)`.
 
     A logit without a key counts in the total, but not in the log-sum-exp.

@@ -31,11 +31,11 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         for key in range(keys):
             shared = k[(*batch, head * k.shape[-3] // heads, key)]
             with np.errstate(over="ignore", invalid="ignore"):  # masked keys may hold any value
-                scores[line][key] = paired(q[line], shared, head, rules)
+                scores[line][key] = compute_score(q[line], shared, head, rules)
                 logits[line][key] = scores[line][key] * q.dtype.type(rules.scale)
-                capped[line][key] = logits[line][key] if rules.bend_last else bent(logits[line][key], rules)
-            masked[line][key] = judged(capped[line][key], place(line, key, heads, rows, keys, rules), rules)
-            masked[line][key] = bent(masked[line][key], rules) if rules.bend_last else masked[line][key]
+                capped[line][key] = logits[line][key] if rules.bend_last else bend_logit(logits[line][key], rules)
+            masked[line][key] = mask_and_bias(capped[line][key], place(line, key, heads, rows, keys, rules), rules)
+            masked[line][key] = bend_logit(masked[line][key], rules) if rules.bend_last else masked[line][key]
         logit = masked[line] if rules.softmax_dtype is None else masked[line].astype(rules.softmax_dtype)
         weights[line] = rules.normalizer.weigh(logit, extra_logits(head, rules, logit))
     return mix(Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
@@ -58,8 +58,7 @@ def mix(stages: Trace) -> Trace:
     return stages.replace(context=context.astype(v.dtype, copy=False))
 
 
-def paired(query: Array, key: Array, head: int, rules: Rules) -> Any:
-    """Return the score of one query and one key: their dot product, unless a score rule replaces it."""
+def compute_score(query: Array, key: Array, head: int, rules: Rules) -> Any:
     if rules.pairing is not None:
         return rules.pairing.pair(query[None], key[None], head)[0, 0]
     return dot(query, key)
@@ -78,14 +77,13 @@ def place(line: Sequence[int], key: int, heads: int, rows: int, keys: int, rules
     return Grid(batch=sample, head=head, row=row, query=query, key=key, heads=heads, rows=rows, keys=keys)
 
 
-def bent(logit: Any, rules: Rules) -> Any:
+def bend_logit(logit: Any, rules: Rules) -> Any:
     for rule in rules.scores:
         logit = rule.bend(logit)
     return logit
 
 
-def judged(logit: Any, grid: Grid, rules: Rules) -> Any:
-    """Return the logit plus every bias, or -inf if a mask forbids the place."""
+def mask_and_bias(logit: Any, grid: Grid, rules: Rules) -> Any:
     if not all(mask.allows(grid) for mask in rules.masks):
         return -np.inf
     for rule in rules.scores:
@@ -118,10 +116,10 @@ def stacked(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     extras = [extra for head in range(heads) if (extra := extra_logits(head, rules, masked)) is not None]
     weights = rules.normalizer.weigh(masked, np.stack(extras)[:, None] if extras else None)
     stages = Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=logits, masked=masked, weights=weights)
-    return stages if v is None else stages.replace(context=added(weights, repeat_heads(v, heads)))
+    return stages if v is None else stages.replace(context=add_values(weights, repeat_heads(v, heads)))
 
 
-def added(weights: Array, v: Array) -> Array:
+def add_values(weights: Array, v: Array) -> Array:
     """Return `sum_j weights_ij v_j`, added key by key."""
     context = np.zeros((*weights.shape[:-1], v.shape[-1]))
     for key in range(v.shape[-2]):

@@ -39,11 +39,11 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         return Trace(q=q, k=k, v=v, context=np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype))
     with np.errstate(over="ignore"):  # values too large for the type become infinite
         signed, keys, values = (array.astype(kind) for array in (q * np.sign(rules.scale), k, v))
-    inputs = {"Q": filled(signed), "K": filled(keys), "V": values}
+    inputs = {"Q": fill_empty_heads(signed), "K": fill_empty_heads(keys), "V": values}
     added = change(inputs["Q"], keys, rules)
     inputs |= {} if added is None else {"attn_mask": added}
     batched = {name: array if array.ndim == 4 else array[None] for name, array in inputs.items()}
-    (answer,) = session(batched, rules).run(None, batched)
+    (answer,) = make_session(batched, rules).run(None, batched)
     context = answer.reshape(*q.shape[:-1], v.shape[-1])
     return Trace(q=q, k=k, v=v, context=context.astype(q.dtype, copy=False))
 
@@ -60,12 +60,12 @@ def refuses(rules: Rules) -> str | None:
     return beyond(rules, "ONNX's operator", caps=1, dtype=DTYPE)
 
 
-def filled(heads: Array) -> Array:
+def fill_empty_heads(heads: Array) -> Array:
     """Replace heads of size 0, which the operator rejects, by heads of one 0: their logits are 0 as well."""
     return heads if heads.shape[-1] else np.zeros((*heads.shape[:-1], 1), heads.dtype)
 
 
-def session(inputs: dict[str, Array], rules: Rules) -> Any:
+def make_session(inputs: dict[str, Array], rules: Rules) -> Any:
     import onnxruntime  # noqa: PLC0415 - only where this form is asked for
     from onnx import helper  # noqa: PLC0415
 

@@ -157,8 +157,8 @@ def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | No
     keys, values = recipe.share(at, k), None if v is None else recipe.share(at, v)
     with np.errstate(over="ignore", invalid="ignore"):
         stages, allowed = masked_logits(recipe, at, q, keys)
-    weights = weighed(recipe, at, stages["masked"], allowed)
-    context = None if values is None else mixed(recipe, at, weights, values, keys)
+    weights = compute_weights(recipe, at, stages["masked"], allowed)
+    context = None if values is None else compute_context(recipe, at, weights, values, keys)
     return Trace(q=q, k=k, v=v).replace(**stages, weights=weights, context=context)
 
 
@@ -228,8 +228,8 @@ def compute(recipe: Recipe, given: Given, done: Done | None = None) -> dict[str,
             sharing = done if at.groups != at.heads else None
             k, v = take(sharing, recipe.share, at, k), take(sharing, recipe.share, at, v)
         stages, allowed = masked_logits(recipe, at, q, k, done)
-        weights = weighed(recipe, at, stages["masked"], allowed, done)
-        context = mixed(recipe, at, weights, v, k, done)
+        weights = compute_weights(recipe, at, stages["masked"], allowed, done)
+        context = compute_context(recipe, at, weights, v, k, done)
         stages |= {"q": q, "k": k, "v": v, "weights": weights, "context": context}
         if given.x is None and not recipe.wide:
             return stages | {"output": context}
@@ -249,11 +249,11 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
         assert given.q is not None and given.k is not None and given.v is not None
         q, k, v = recipe.order(given.q, given.k, given.v)
         k, v = (recipe.source(side, q, heads) for side, heads in (("k", k), ("v", v)))
-        return cut(recipe, q), cut(recipe, k), cut(recipe, v)
+        return recut_heads(recipe, q), recut_heads(recipe, k), recut_heads(recipe, v)
     around = given.around
-    x = embedded(recipe, given.x if around is None else around.x(given.x))
+    x = embed_positions(recipe, given.x if around is None else around.x(given.x))
     if given.memory is not None:
-        keys = embedded(recipe, given.memory if around is None else around.memory(given.memory))
+        keys = embed_positions(recipe, given.memory if around is None else around.memory(given.memory))
     else:
         keys = x
     queries = x[:, given.past :]
@@ -265,11 +265,11 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
     return q, k, v
 
 
-def cut(recipe: Recipe, heads: Array) -> Array:
+def recut_heads(recipe: Recipe, heads: Array) -> Array:
     return np.asarray(recipe.split(steps.join_heads(heads), heads.shape[1]) if recipe.wide else heads)
 
 
-def embedded(recipe: Recipe, x: Array) -> Array:
+def embed_positions(recipe: Recipe, x: Array) -> Array:
     for position in recipe.positions:
         x = np.stack([position.embed(entry) for entry in x])
     return x
@@ -296,10 +296,10 @@ def masked_logits(
     return {"scores": scores, "logits": logits, "capped": capped, "masked": masked}, allowed
 
 
-def weighed(recipe: Recipe, at: At, masked: Array, allowed: Array, done: Done | None = None) -> Array:
+def compute_weights(recipe: Recipe, at: At, masked: Array, allowed: Array, done: Done | None = None) -> Array:
     weights: Array = take(done, recipe.normalize, at, masked)
     return weights if recipe.after is steps.after else take(done, recipe.after, at, weights, allowed)
 
 
-def mixed(recipe: Recipe, at: At, weights: Array, v: Array, k: Array, done: Done | None = None) -> Array:
+def compute_context(recipe: Recipe, at: At, weights: Array, v: Array, k: Array, done: Done | None = None) -> Array:
     return np.asarray(recipe.gather(at, take(done, recipe.mix, at, weights, v, k)))

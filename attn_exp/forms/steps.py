@@ -96,7 +96,6 @@ def bent(at: Any, logits: Array) -> Array:
 
 
 def biased(at: Any, capped: Array) -> Array:
-    """Add the biases of score rules, such as ALiBi."""
     for rule in at.rules.scores:
         bias = rule.bias(at.grid)
         capped = capped if bias is None else capped + np.asarray(bias).astype(capped.dtype)
@@ -119,7 +118,7 @@ def forbid(at: Any, logits: Array, allowed: Array) -> Array:
 def normalize(at: Any, masked: Array) -> Array:
     """Return the weights of each row, computed in the rules' softmax dtype; zeros for a row without keys."""
     wide = masked if at.rules.softmax_dtype is None else masked.astype(at.rules.softmax_dtype)
-    return np.asarray(at.rules.normalizer.weigh(wide, extra(at, wide))).astype(masked.dtype, copy=False)
+    return np.asarray(at.rules.normalizer.weigh(wide, extra_logits(at, wide))).astype(masked.dtype, copy=False)
 
 
 def softmax(logits: Array, axis: int) -> Array:
@@ -127,7 +126,7 @@ def softmax(logits: Array, axis: int) -> Array:
     return np.asarray(powers / add_up(powers, axis))
 
 
-def extra(at: Any, masked: Array) -> Array | None:
+def extra_logits(at: Any, masked: Array) -> Array | None:
     """Return the logits per head that belong to no key, `[h 1 n]`, in the dtype of the others, or None."""
     extras = [logit for rule in at.rules.scores if (logit := rule.extra(at.grid.head)) is not None]
     return np.concatenate(extras, axis=-1).astype(masked.dtype) if extras else None

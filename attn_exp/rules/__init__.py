@@ -68,7 +68,6 @@ def make(group: str, name: str, settings: Any) -> Any:
 
 
 def stand_in(group: str, name: str) -> Any:
-    """Return the placeholder of a rule whose code is not available."""
     from attn_exp.rules import from_outside  # noqa: PLC0415 - only runs on disk lack the code of a rule
 
     return from_outside.ABSENT[group](name)

@@ -49,11 +49,11 @@ def read_entries(output_dir: Path) -> list[Listed]:
     with refuse(f"{output_dir}: cannot be read", OSError):
         kinds = sorted(path for path in output_dir.iterdir() if path.name in KINDS and path.is_dir())
         folders = (path for kind in kinds for path in kind.iterdir() if path.name[0] != "." and path.is_dir())
-        found = list(filter(None, map(described, folders)))
+        found = list(filter(None, map(read_entry, folders)))
     return sorted(found, key=lambda entry: (entry.when, entry.name), reverse=True)
 
 
-def described(folder: Path) -> Listed | None:
+def read_entry(folder: Path) -> Listed | None:
     """Return the entry of a folder; None if it has no description."""
     kind, file = KINDS[folder.parent.name]
     entry = Listed(folder.name, kind, f"{folder.parent.name}/{folder.name}/", when="")
@@ -99,7 +99,6 @@ def format_entries(output_dir: Path, listed: Sequence[Listed]) -> str:
 
 
 def rebuild_named_index(words: Sequence[str]) -> str:
-    """Rebuild the page of all runs and sweeps, and return its path: `attn-exp index [DIR]`."""
     return str(rebuild_index(named_output_dir(words)))
 
 

@@ -119,7 +119,6 @@ def binder(config: Config) -> Bind | None:
 
 
 def functions_in(config: Config) -> list[str]:
-    """Return the functions that settings name as forms, without importing any."""
     return list(dict.fromkeys(variant.form for variant in config.variant.values() if is_code(variant.form)))
 
 
@@ -141,7 +140,7 @@ def code_allowed(about: About, forms: Sequence[str], folder: Path, own: bool) ->
     lost = [member.partition(":")[2] for record in members if not record["name"] for member in record["members"]]
     if lost:
         raise UserError(
-            f"{folder}: it used {listed(lost)}, registered in Python; register it there and call attn_exp.run"
+            f"{folder}: it used {format_names(lost)}, registered in Python; register it there and call attn_exp.run"
         )
     files = files_of_members(about)
     refuse_code([*files, *forms], folder, own)
@@ -149,7 +148,7 @@ def code_allowed(about: About, forms: Sequence[str], folder: Path, own: bool) ->
     known |= {record["form"]: record["sha256"] for record in about.get("code", ())}
     for name in dict.fromkeys((*files, *forms)):
         now = fingerprint(name) if name in files else fingerprint_of_function(name)
-        print(f"attn_exp: {printable(change_of_file(name, known.get(name, ''), now))}", file=sys.stderr)
+        print(f"attn_exp: {printable(describe_change(name, known.get(name, ''), now))}", file=sys.stderr)
     if not files:
         yield files
         return
@@ -165,7 +164,7 @@ def refuse_code(names: Iterable[str], folder: Path, own: bool) -> None:
     Raises:
         UserError: there is some, and `own` is not set.
     """
-    if not own and (code := listed(dict.fromkeys(names))):
+    if not own and (code := format_names(dict.fromkeys(names))):
         raise UserError(f"{folder}: it runs code, {code}; look at it, then add {OPTION} to run it")
 
 
@@ -183,12 +182,12 @@ def allow_functions(config: Config, folder: Path, own: bool) -> Config:
     return replace(config, variant=variants)
 
 
-def listed(names: Iterable[str]) -> str:
+def format_names(names: Iterable[str]) -> str:
     """Format names from disk as a line that is safe for a terminal."""
     return ", ".join(plain(brief(name)) for name in names)
 
 
-def change_of_file(name: str, recorded: str, now: str) -> str:
+def describe_change(name: str, recorded: str, now: str) -> str:
     if not recorded:
         return f"running {name}, of which no hash was recorded"
     if now == recorded:

@@ -87,7 +87,6 @@ def parsed(schema: type, text: str) -> tuple[Any, ...]:
 
 
 def value(text: str, kind: Any) -> Any:
-    """Parse a cell as the first of its types that matches."""
     kinds: Sequence[Any] = get_args(kind) or (kind,)
     if text == "" and NoneType in kinds:
         return None

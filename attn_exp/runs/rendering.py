@@ -34,7 +34,6 @@ def check_figures(figures: Figures) -> None:
 
 
 def not_drawn(folder: Path, config: Config) -> str:
-    """Say which figures named in `figures.only` are empty for this run; nothing if there are none."""
     if not config.report.figures:
         return ""
     figures = config.figures

@@ -97,7 +97,7 @@ def load(folder: Path) -> Run:
     with refuse(f"{folder}: not a finished run that can be read", *trust.UNREADABLE):
         about, config, stored = read_settings(folder, sealed=True)
         with provenance.members_without_code(about):
-            run = Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
+            run = Run(restore_comparison(folder, config, stored), read_table(folder, "timings.csv", Timing), about)
             terminal.summary(run.comparison)  # which fails on tables that do not fit each other
     return run
 
@@ -111,12 +111,12 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
     return about, read_config(stored_arrays.put_back(about["config"], stored)), stored
 
 
-def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
-    problem, rows = stored_arrays.problem_from(stored), table(folder, "comparison.csv", Row)
+def restore_comparison(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
+    problem, rows = stored_arrays.problem_from(stored), read_table(folder, "comparison.csv", Row)
     if [row.variant for row in rows] != list(config.variant):
         raise trust.DamagedError("comparison.csv is about other variants")
     is_apart = (folder / STEPS).is_file()
-    steps = table(folder, STEPS, Step) if is_apart else ()
+    steps = read_table(folder, STEPS, Step) if is_apart else ()
     places = {(step.variant, step.step): stored_arrays.place_of_step(step.variant, step.step) for step in steps}
     rungs = {step: stored_arrays.trace_from(stored, place) for step, place in places.items()}
     return Comparison(
@@ -124,12 +124,12 @@ def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Compa
         problem=problem,
         variants=variants_from(config, problem, rows),
         rows=rows,
-        distances=table(folder, "distances.csv", Distance),
+        distances=read_table(folder, "distances.csv", Distance),
         traces={name: stored_arrays.trace_from(stored, name) for name in config.variant},
-        published=table(folder, "published.csv", Agreement) if config.published else (),
+        published=read_table(folder, "published.csv", Agreement) if config.published else (),
         verdicts=read_verdicts(folder),
         checks=tuple(
-            checks.restored(name, table(folder, f"{name}.csv", checks.load(name).record))
+            checks.restored(name, read_table(folder, f"{name}.csv", checks.load(name).record))
             for name in checks.wanted(config)
             if not registry.is_absent(checks.__name__, name)
         ),
@@ -186,7 +186,7 @@ def write_data(run: Run, folder: Path) -> list[str]:
     return [*tables, stored_arrays.FILE, VERDICTS]
 
 
-def table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:
+def read_table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:
     return records.parsed(schema, machine.read_text(folder / name))
 
 
@@ -214,10 +214,10 @@ def read_verdicts(folder: Path) -> dict[str, Verdict]:
     from attn_exp.experiment.verdict import Verdict  # noqa: PLC0415 - it loads all mistakes, and most runs have none
 
     verdicts = trust.read_json(folder / VERDICTS, {"verdicts": [{"variant": str}]})["verdicts"]
-    return {verdict.pop("variant"): make(Verdict, as_tuples(verdict), VERDICTS) for verdict in verdicts}
+    return {verdict.pop("variant"): make(Verdict, to_tuples(verdict), VERDICTS) for verdict in verdicts}
 
 
-def as_tuples(value: Any) -> Any:
+def to_tuples(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: as_tuples(item) for key, item in value.items()}
-    return tuple(map(as_tuples, value)) if isinstance(value, list) else value
+        return {key: to_tuples(item) for key, item in value.items()}
+    return tuple(map(to_tuples, value)) if isinstance(value, list) else value

@@ -69,7 +69,6 @@ def with_arrays(
 
 
 def named_or_spelled(value: Any) -> str:
-    """Return a value as it is typed, or the name of an array too large to type."""
     array = as_numbers(value)
     return spelled(value) if array is None else stored(name_of(array))
 

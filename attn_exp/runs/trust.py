@@ -145,7 +145,6 @@ def seal_of_description(about: Mapping[str, Any]) -> str:
 
 
 def sealed(about: Mapping[str, Any], folder: Path, files: Sequence[str]) -> dict[str, Any]:
-    """Return a description with the hashes of a folder's files and of itself."""
     whole = {**about, "files": {name: seal_of_file(folder / name) for name in files}}
     return whole | {SEAL: seal_of_description(whole)}
 

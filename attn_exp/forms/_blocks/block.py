@@ -55,13 +55,13 @@ def cut(whole: Operands, task: Task, scratch: Scratch, keys: slice | None = None
     """Return a task's block of the operands, restricted to `keys` if given."""
     some = whole.q[task]
     joined = some.shape[2] > 1 and some.shape[3] == whole.shape.rows <= LEAST
-    q = scaled(some, whole.rules.scale, joined, scratch)
+    q = scale_queries(some, whole.rules.scale, joined, scratch)
     span = reach(whole, task)
     span = span if keys is None else intersection([span, Span(keys.start, keys.stop, keys.start, keys.stop)], keys.stop)
     return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], span, scratch, joined)
 
 
-def scaled(some: Array, scale: float, joined: bool, scratch: Scratch) -> Array:
+def scale_queries(some: Array, scale: float, joined: bool, scratch: Scratch) -> Array:
     """Return scaled queries `[b g r d t]`; a few queries are stored in the memory order that the BLAS reads best."""
     order = (0, 1, 4, 2, 3) if joined else (0, 1, 2, 4, 3) if some.shape[3] <= LEAST else (0, 1, 2, 3, 4)
     laid = some.transpose(order)
@@ -94,7 +94,6 @@ def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) ->
 
 
 def bend(flat: Array, bends: Sequence[Callable[[Any], Any]], after: Callable[..., Array] | None) -> None:
-    """Apply elementwise score rules to logits in place, piece by piece."""
     for start in range(0, flat.size, PIECE):
         piece = bent = flat[start : start + PIECE]
         for rule in bends:
@@ -185,14 +184,14 @@ def online(block: Block) -> Sums:
     for run in runs(block.span, block.whole.shape.tile_keys):
         tile = logits(block, run)
         forbid(block, run, tile)
-        anchor, faded = anchored(anchor, tile)
+        anchor, faded = subtract_anchor(anchor, tile)
         np.exp(tile, out=tile)
         total = total * faded + tile.sum(axis=-2)
         context = context * faded[..., None] + mix(tile, block.v[..., run.start : run.stop, :])
     return Sums(context, total, anchor, extra)
 
 
-def anchored(anchor: Array, tile: Array) -> tuple[Array, Array]:
+def subtract_anchor(anchor: Array, tile: Array) -> tuple[Array, Array]:
     """Subtract the running maximum from a tile; return the maximum and the factor that rescales earlier sums."""
     largest = np.maximum(anchor, tile.max(axis=-2))
     finite = np.where(np.isneginf(largest), 0, largest)

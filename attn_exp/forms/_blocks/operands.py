@@ -129,7 +129,7 @@ def rows_per_task(whole: Operands) -> int:
     return ROWS if first == second else min(ROWS // 2, max(LEAST, rows // 4))
 
 
-def answered(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
+def evaluate_rule(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
     """Evaluate a rule on a run of keys; a relative rule is evaluated once per `key - query` where that pays."""
     offset, queries = np.asarray(block.whole.rules.offset), block.q.shape[-1]
     rows = block.task.rows
@@ -166,7 +166,7 @@ def added(rule: Score, block: Block, run: Run) -> Array | None:
         bias = rule.bias(grid)
         return None if bias is None else np.asarray(bias).astype(block.q.dtype, copy=False)
 
-    return None if type(rule).bias is Score.bias else answered(ask, rule, block, run)
+    return None if type(rule).bias is Score.bias else evaluate_rule(ask, rule, block, run)
 
 
 def extras(block: Block) -> Array | None:
@@ -184,7 +184,7 @@ def sink(block: Block) -> Array | None:
 
 def allowed(block: Block, run: Run) -> Array:
     """Return which places of a run of keys all masks allow; it broadcasts to `[b g r s t]`."""
-    answers = [answered(mask.allows, mask, block, run) for mask in block.whole.rules.masks]
+    answers = [evaluate_rule(mask.allows, mask, block, run) for mask in block.whole.rules.masks]
     return np.asarray(functools.reduce(np.logical_and, answers)) if answers else np.ones((1, 1), bool)
 
 

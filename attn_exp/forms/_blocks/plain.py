@@ -41,8 +41,8 @@ def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bo
     Cutting blocks costs about as much as attention among a hundred tokens. The largest logit is not subtracted: if sums
     overflow, or underflow according to `kept`, the function also returns None.
     """
-    if not ordinary(query, key, value):
-        return grouped(query, key, value, scale) if not is_causal else None
+    if not is_ordinary(query, key, value):
+        return join_groups(query, key, value, scale) if not is_causal else None
     *heads, rows, size = query.shape
     keys, count = key.shape[-2], math.prod(heads)
     room, places = rows * keys * query.itemsize, count * rows * keys
@@ -59,7 +59,7 @@ def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bo
     return context if side_by_side(query, key, value, factor, is_causal, context) else None
 
 
-def ordinary(query: Any, key: Any, value: Any) -> bool:
+def is_ordinary(query: Any, key: Any, value: Any) -> bool:
     """Return whether the inputs are arrays of one dtype and head count: `[... t d]`, `[... s d]`, `[... s e]`."""
     if not (type(query) is type(key) is type(value) is np.ndarray and query.ndim == key.ndim == value.ndim in (2, 4)):
         return False
@@ -70,7 +70,7 @@ def ordinary(query: Any, key: Any, value: Any) -> bool:
     return fit and bool(query.size and keys and value.size)
 
 
-def grouped(query: Any, key: Any, value: Any, scale: float | None) -> Array | None:
+def join_groups(query: Any, key: Any, value: Any, scale: float | None) -> Array | None:
     """Return plain attention for shared key/value heads; the rows of all query heads of a group become one head."""
     if not (type(query) is type(key) is np.ndarray and query.ndim == key.ndim == 4 and key.size):
         return None

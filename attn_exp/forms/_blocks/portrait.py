@@ -70,13 +70,13 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         total = total * faded + powers.sum(axis=-2)
         context = context * faded[..., None] + mix(powers, block.v[..., run.start : run.stop, :])
         first = first * faded + (powers[..., 0, :] if run.start == 0 else 0)
-        coarse = coarse * faded[..., None] + binned(powers, run, marks)
+        coarse = coarse * faded[..., None] + bin_powers(powers, run, marks)
     sums = Sums(context, total, anchor, extra)
-    portrait = shared_out(sums, moment, first, coarse)
+    portrait = divide_by_total(sums, moment, first, coarse)
     return sums if np.isfinite(context).all() else divided(block), portrait
 
 
-def shared_out(sums: Sums, moment: Array, first: Array, coarse: Array) -> Portrait:
+def divide_by_total(sums: Sums, moment: Array, first: Array, coarse: Array) -> Portrait:
     """Divide the accumulated sums by the total, which includes the logit without a key."""
     level = np.where(np.isneginf(sums.anchor), 0, sums.anchor)
     top = level if sums.extra is None else np.maximum(sums.anchor, sums.extra)
@@ -89,7 +89,7 @@ def shared_out(sums: Sums, moment: Array, first: Array, coarse: Array) -> Portra
     return Portrait(entropy, largest, first * faded / whole, coarse * faded[..., None] / whole[..., None])
 
 
-def binned(powers: Array, run: Run, marks: Array) -> Array:
+def bin_powers(powers: Array, run: Run, marks: Array) -> Array:
     """Sum powers `[b g r s t]` over each run of keys between edges, `[b g r t c]`."""
     coarse = np.zeros((*powers.shape[:-2], powers.shape[-1], len(marks) - 1), powers.dtype)
     for cell in range(np.searchsorted(marks, run.start, "right") - 1, np.searchsorted(marks, run.stop)):
@@ -106,7 +106,7 @@ def portray_whole(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         entropy=entropy(weights),
         largest=weights.max(axis=-1, initial=0),
         sink=weights[..., :1].sum(axis=-1),
-        cells=binned(weights.mT, Run(0, block.whole.shape.keys), marks),
+        cells=bin_powers(weights.mT, Run(0, block.whole.shape.keys), marks),
     )
     return summed(block, masked, context), portrait
 

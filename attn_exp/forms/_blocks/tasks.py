@@ -72,12 +72,10 @@ class Shape:
 
     @property
     def tile_keys(self) -> int:
-        """The maximum number of keys in a tile."""
         return max(1, KEYS * 4 // self.itemsize)
 
     @property
     def tile_places(self) -> int:
-        """The maximum number of logits in a tile."""
         return max(1, PLACES * 4 // self.itemsize)
 
     def keys_at_once(self, columns: int, size: int) -> int:
@@ -113,8 +111,8 @@ def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> 
     A tile holds a run of keys, or all keys if `entire` rows are needed at once.
     """
     keys = max(1, shape.keys if entire else min(shape.keys, shape.tile_keys))
-    rows = even(shape.rows, max(1, min(block, shape.tile_places // keys)))
-    sizes = packed(shape, rows, max(1, shape.tile_places // (max(1, rows) * keys)), parts)
+    rows = equal_size(shape.rows, max(1, min(block, shape.tile_places // keys)))
+    sizes = pack_heads(shape, rows, max(1, shape.tile_places // (max(1, rows) * keys)), parts)
     return [
         Task(*cut)
         for cut in product(
@@ -126,12 +124,12 @@ def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> 
     ]
 
 
-def even(length: int, most: int) -> int:
+def equal_size(length: int, most: int) -> int:
     """Return the size of the fewest equal runs of at most `most`."""
     return -(-length // max(1, -(-length // most)))
 
 
-def packed(shape: Shape, rows: int, fit: int, parts: int) -> tuple[int, int, int]:
+def pack_heads(shape: Shape, rows: int, fit: int, parts: int) -> tuple[int, int, int]:
     """Return how many batch entries, key/value heads and query heads share a tile that has room for `fit`."""
     blocks = shape.batches * shape.groups * shape.members * -(-shape.rows // max(1, rows))
     fit = min(fit, -(-blocks // parts))

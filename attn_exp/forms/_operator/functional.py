@@ -241,19 +241,21 @@ def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = Non
         batch, head, row, row + int(offset[batch] if offset.ndim else offset), np.arange(keys), heads, rows, keys
     )
     seen = np.broadcast_to(AllOf(rules.masks).allows(grid), keys)
-    if culprit := strange("query", given.query, (batch, head), [row]):
+    if culprit := find_nonfinite("query", given.query, (batch, head), [row]):
         raise ValueError(f"{culprit}, mask it or fix it")
     memory = {"key": given.key, "value": given.value}
     for name, array in memory.items():
-        if culprit := strange(name, array, (batch, group), np.flatnonzero(seen)):
+        if culprit := find_nonfinite(name, array, (batch, group), np.flatnonzero(seen)):
             raise ValueError(f"{culprit}, which query {row} may see; mask it or fix it")
-    found = (strange(name, array, (batch, group), np.flatnonzero(~seen)) for name, array in memory.items() if leaks)
+    found = (
+        find_nonfinite(name, array, (batch, group), np.flatnonzero(~seen)) for name, array in memory.items() if leaks
+    )
     hidden = next(filter(None, found), None)
     reason = f"{hidden}, which query {row} may not see; {leaks}" if hidden else f"logits overflow {context.dtype}"
     warnings.warn(f"{reason}: the output holds NaN", RuntimeWarning, stacklevel=4)
 
 
-def strange(name: str, array: Array, place: tuple[int, int], tokens: Iterable[int]) -> str | None:
+def find_nonfinite(name: str, array: Array, place: tuple[int, int], tokens: Iterable[int]) -> str | None:
     for token in tokens:
         bad = np.flatnonzero(~np.isfinite(array[(*place, token)]))
         if len(bad):

@@ -40,7 +40,6 @@ class Arranged:
 
     @property
     def logits_shape(self) -> tuple[int, int, int, int]:
-        """The shape of the logits, `[b h t s]`."""
         return *self.query.shape[:3], self.key.shape[2]
 
     def output(self, context: Array) -> Array:
@@ -120,7 +119,6 @@ def read_numbers(value: ArrayLike, name: str) -> Array:
 
 
 def are_side_by_side(axes: int, q_num_heads: int | None, kv_num_heads: int | None) -> bool:
-    """Return whether the heads are side by side in the last axis."""
     said = q_num_heads is not None, kv_num_heads is not None
     if axes == 4 and any(said):
         raise ValueError("q_num_heads and kv_num_heads are for 3-D inputs; 4-D inputs have an axis for their heads")

@@ -132,7 +132,7 @@ def cells_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> 
         blank, head, rows, columns = known[corner]
         is_turned = corner in turned or (bool(turned) and tuple(rows) == tuple(columns))
         rows, columns = (columns, rows) if is_turned else (rows, columns)
-        body = [*itertools.takewhile(within(known, rows), lines[start : start + len(rows)])]
+        body = [*itertools.takewhile(is_within(known, rows), lines[start : start + len(rows)])]
         start, count = start + len(body), count + 1
         box = cells[blank.stage][head].T if is_turned != paper.turned else cells[blank.stage][head]
         across = places(first[1 : len(columns) + 1], columns)
@@ -156,7 +156,7 @@ def turned_blocks(lines: Sequence[Sequence[str]], known: Mapping[str, Any]) -> f
     return frozenset(corner for corner, (rows, columns) in shown.items() if rows != columns and (corner, rows) in found)
 
 
-def within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[str]], bool]:
+def is_within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[str]], bool]:
     """Return a predicate for lines that still belong to a block with these rows; a token may be called `k`."""
     return lambda line: any(line) and (line[0] in rows or line[0].lower() not in known)
 

@@ -85,7 +85,7 @@ def grade_answers(asked: Sequence[str]) -> str:
         handed = [
             replace(one, scored=scores(one.grade, worth)) if one.grade else one for one in grade_files(files, keys)
         ]
-        often = common(handed)
+        often = count_mistakes(handed)
         write_grades(handed, often, target)
     lines = [[plain(cell, MOST_SAID) for cell in one.line] for one in handed]
     wrapped = TextWrapper(WIDTH, subsequent_indent="  ", break_on_hyphens=False)
@@ -150,7 +150,7 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
     composed, only = composer(typed=False), next(iter(keys)) if len(keys) == 1 else None
     paper_of = cache(lambda name: keys[name].paper(composed))
     handed = [grade_file(path, path.stem if path.stem in keys else only, keys, paper_of) for path in files]
-    return [not_own(one, handed, keys, paper_of) if len(keys) > 1 else one for one in handed]
+    return [void_copied(one, handed, keys, paper_of) if len(keys) > 1 else one for one in handed]
 
 
 def grade_file(path: Path, name: str | None, keys: Mapping[str, Key], paper_of: Callable[[str], Paper]) -> Handed:
@@ -165,23 +165,25 @@ def grade_file(path: Path, name: str | None, keys: Mapping[str, Key], paper_of: 
     return Handed(student, path.stem, "", paper, filled.numbers, filled.grade(paper))
 
 
-def not_own(one: Handed, handed: Sequence[Handed], keys: Mapping[str, Key], paper_of: Callable[[str], Paper]) -> Handed:
+def void_copied(
+    one: Handed, handed: Sequence[Handed], keys: Mapping[str, Key], paper_of: Callable[[str], Paper]
+) -> Handed:
     """Take the points from a poor file that matches another student's sheet, or better answers of another student."""
     given, count = one.grade, answers.counted(one.numbers)
     if given is None or count < ENOUGH or given.points >= OWN_SHARE * count:
         return one
     for other in handed:
         is_better = other is not one and other.grade and other.grade.points > given.points
-        if is_better and alike(one.numbers, other.numbers, 1e-9) >= ALIKE:
+        if is_better and share_alike(one.numbers, other.numbers, 1e-9) >= ALIKE:
             return replace(one, grade=not_their_own(given, other.student))
     for name, key in keys.items():
         right = {blank.stage: blank.right for blank in paper_of(name).blanks} if name != one.file else {}
-        if alike(one.numbers, right, 0.5 * 10.0**-key.digits) >= ALIKE:
+        if share_alike(one.numbers, right, 0.5 * 10.0**-key.digits) >= ALIKE:
             return replace(one, grade=not_their_own(given, key.student))
     return one
 
 
-def alike(numbers: Mapping[str, Array], others: Mapping[str, Array], half: float) -> float:
+def share_alike(numbers: Mapping[str, Array], others: Mapping[str, Array], half: float) -> float:
     """Return the share of the given numbers that equal the others within `half`."""
     if not numbers or any(stage not in others or others[stage].shape != numbers[stage].shape for stage in numbers):
         return 0.0
@@ -190,7 +192,7 @@ def alike(numbers: Mapping[str, Array], others: Mapping[str, Array], half: float
     return float(np.isclose(mine, theirs, rtol=0, atol=half * (1 + 1e-9))[there].mean()) if there.any() else 0.0
 
 
-def common(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
+def count_mistakes(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
     """Return each mistake or other setting, how many students made it, and its description, most frequent first."""
     grades = [one.grade for one in handed if one.grade]
     counts = Counter(name for grade in grades for name in grade.mistakes)
