@@ -141,7 +141,7 @@ def undone_unless_named(place: Path) -> Iterator[Path]:
 
 def check_free(place: Path) -> None:
     if os.path.lexists(place):
-        raise FileExistsError(errno.EEXIST, "is there already", str(place))
+        raise FileExistsError(errno.EEXIST, "already exists", str(place))
 
 
 def sweep_up(folder: Path, older: float = OLD) -> None:

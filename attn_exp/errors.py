@@ -54,7 +54,7 @@ def fault_line(error: BaseException) -> str:
     places = [(path.relative_to(HERE).as_posix(), line) for path, line in way_of(error) if path.is_relative_to(HERE)]
     place = "".join(f", attn_exp/{name} line {line}" for name, line in places[-1:])
     said = words_of_error(error).strip() and f": {brief(first_line(error), 120)}"
-    return f"an error of attn_exp itself: {type(error).__name__}{said}{place}"
+    return f"internal error of attn_exp: {type(error).__name__}{said}{place}"
 
 
 def way_of(error: BaseException) -> list[tuple[Path, int]]:

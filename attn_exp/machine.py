@@ -43,7 +43,7 @@ def opened(path: Path) -> BufferedReader:
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | system.NO_WAIT))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "no regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return file
 
 
@@ -92,7 +92,7 @@ def parse_json(data: bytes, most: int = MOST_BYTES, *, once: bool = False) -> An
     except RecursionError as error:
         raise ValueError("it nests too deeply") from error
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {first_line(error)}") from error
+        raise ValueError(f"it is not JSON: {first_line(error)}") from error
 
 
 def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def parse_csv(text: str, delimiter: str = ",", most: int = MOST_BYTES, *, no_bla
     try:
         return list(csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=no_blanks))
     except csv.Error as error:
-        raise ValueError(f"it is no table: {first_line(error)}") from error
+        raise ValueError(f"it is not a table: {first_line(error)}") from error
 
 
 def csv_lines(path: Path) -> Iterator[list[str]]:
@@ -130,7 +130,7 @@ def csv_lines(path: Path) -> Iterator[list[str]]:
         try:
             yield from csv.reader(text)
         except csv.Error as error:
-            raise ValueError(f"{path.name} is no table: {first_line(error)}") from error
+            raise ValueError(f"{path.name} is not a table: {first_line(error)}") from error
 
 
 def decoded(data: bytes) -> str:
@@ -143,7 +143,7 @@ def decoded(data: bytes) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise ValueError(f"it is no {encoding.upper()} text: {error.reason} at byte {error.start}") from error
+        raise ValueError(f"it is not {encoding.upper()} text: {error.reason} at byte {error.start}") from error
 
 
 def check_memory(text: str, needed: int, most: int) -> None:

@@ -57,7 +57,7 @@ class Kind:
 
     @property
     def contract(self) -> Any:
-        """The class of the members, or None if it has not been imported: then there is no member either."""
+        """The class of the members, or None if it has not been imported: then it has no members either."""
         return getattr(sys.modules.get(f"{self.package}.{self.name}"), self.name.capitalize(), None)
 
     def is_kind_of(self, value: Any) -> bool:
@@ -135,7 +135,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
     name replaces the earlier member.
 
     Raises:
-        UserError: it is no member, its name is taken, or it violates its contract or its example.
+        UserError: it is not a member, its name is taken, or it violates its contract or its example.
     """
     if isinstance(member, str | Path):
         add_file(str(member))
@@ -144,7 +144,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
     if kind is None:
         is_named = inspect.isclass(member) or inspect.isfunction(member)
         given = getattr(member, "__name__", "") if is_named else f"a {type(member).__name__}"
-        raise UserError(f"{given} is no member; expected {EXPECTED}, or a file of them")
+        raise UserError(f"{given} is not a member; expected {EXPECTED}, or a file of them")
     value: Any = member
     own = value.name if kind.name in ("metric", "normalizer") else "" if kind.constant else snake(value.__name__)
     if not (name := name or own):
@@ -175,7 +175,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     members, examples = members_of(module), getattr(module, "EXAMPLE", None)
     drawn = [kind for kind, _, _ in members if kind.drawn]
     if len(drawn) > 1 and examples is not None and not isinstance(examples, Mapping):
-        raise UserError(f"EXAMPLE is of one rule and there are {len(drawn)}; write EXAMPLE = {{name: Example(...)}}")
+        raise UserError(f"there is one EXAMPLE for {len(drawn)} rules; write EXAMPLE = {{name: Example(...)}}")
     checked, notes = list[tuple[Kind, list[str], Any]](), list[str]()
     for kind, own, given in members:
         names = names_of(kind, stem, own, given, alone=[other for other, _, _ in members].count(kind) == 1)
@@ -216,7 +216,7 @@ def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
     bases = {base for _, _, value in members if inspect.isclass(value) for base in value.__mro__[1:]}
     kept = [member for member in members if not (inspect.isclass(member[2]) and member[2] in bases)]
     if not kept:
-        raise UserError(f"it brings no member; expected {EXPECTED}")
+        raise UserError(f"it has no member; expected {EXPECTED}")
     return kept
 
 
@@ -296,10 +296,10 @@ def check_class(kind: Kind, value: Any) -> None:
     name = value.__name__
     parameters = vars(value).get("__dataclass_params__")
     if parameters is None or not parameters.frozen:
-        raise UserError(f"{name} is no frozen dataclass; write @dataclass(frozen=True) above it")
+        raise UserError(f"{name} is not a frozen dataclass; write @dataclass(frozen=True) above it")
     if not any(getattr(value, method) is not getattr(kind.contract, method) for method in kind.one_of):
         methods = " or ".join(f"{method}()" for method in kind.one_of)
-        raise UserError(f"{name}({kind.name.capitalize()}) says nothing: it has no {methods}")
+        raise UserError(f"{name}({kind.name.capitalize()}) must define {methods}")
     try:
         hints = get_type_hints(value, include_extras=True)
         for field in fields(value):
@@ -322,4 +322,4 @@ def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:
         except Exception as error:
             said = f"{type(error).__name__}: {first_line(error)}"
         if said:
-            raise UserError(f"{kind.name}={name} does not give its EXAMPLE: {said}")
+            raise UserError(f"{kind.name}={name} does not reproduce its EXAMPLE: {said}")

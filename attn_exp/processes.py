@@ -42,13 +42,13 @@ LAST_WORDS = 1.0
 ASIDE = 200
 """File descriptor of the request pipe, which user code hardly opens by mistake; replies use the next one."""
 MEANINGS = {
-    "SIGSEGV": "a crash: it touched memory that is not its own",
-    "SIGBUS": "a crash: it touched memory that is not there",
-    "SIGABRT": "a library gave up",
-    "SIGFPE": "a crash in arithmetic",
-    "SIGILL": "an instruction that this processor does not know",
-    "SIGKILL": "it was killed, perhaps as memory ran out",
-    "SIGTERM": "it was asked to end",
+    "SIGSEGV": "a crash: it accessed invalid memory",
+    "SIGBUS": "a crash: it accessed memory that does not exist",
+    "SIGABRT": "a library aborted it",
+    "SIGFPE": "an arithmetic error",
+    "SIGILL": "an instruction that this processor does not support",
+    "SIGKILL": "it was killed, perhaps because memory ran out",
+    "SIGTERM": "it was terminated",
 }
 
 
@@ -256,7 +256,7 @@ class Pool:
         worker.process.join()
         worker.pipe.close()
         code = worker.process.exitcode
-        return f"its worker {'was ended by' if code < 0 else 'ended with'} {system.describe_exit(code)}"
+        return f"its worker {'was killed by' if code < 0 else 'ended with'} {system.describe_exit(code)}"
 
     def close(self) -> None:
         for worker in self.workers:

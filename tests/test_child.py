@@ -65,7 +65,7 @@ def test_a_refusal_is_a_refusal_here() -> None:
 
 def test_an_error_of_ours_there_is_one_here_and_says_its_place() -> None:
     with Child(BEHAVE) as child:
-        said = r"an error of attn_exp itself: KeyError: 'no such deed', attn_exp/processes\.py line \d+"
+        said = r"internal error of attn_exp: KeyError: 'no such deed', attn_exp/processes\.py line \d+"
         with pytest.raises(FaultError, match=said):
             child.ask("no such deed", 20)
         with pytest.raises(FaultError, match="TypeError: Object of type object is not JSON"):

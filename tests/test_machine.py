@@ -15,10 +15,10 @@ def test_only_regular_files_up_to_a_limit_are_read(tmp_path: Path) -> None:
     path.write_bytes(b"12345")
     os.mkfifo(fifo)
     assert machine.read(path, 5) == b"12345"
-    for place, reason in ((path, "larger than 4 bytes"), (fifo, "no regular file"), (tmp_path, "directory")):
+    for place, reason in ((path, "larger than 4 bytes"), (fifo, "not a regular file"), (tmp_path, "directory")):
         with pytest.raises(OSError, match=reason):
             machine.read(place, 4)
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         machine.read(Path("/dev/zero"))
 
 

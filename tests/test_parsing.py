@@ -142,6 +142,6 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path: Path) -> None:
     assert input_files.fingerprint(str(pipe)) == ""
     for given in (pipe, Path("/dev/zero")):
         for reader in (models.picture, lambda path: boxes.read_cells(path, "answer.weights")):
-            with pytest.raises(UserError, match="no regular file"):
+            with pytest.raises(UserError, match="not a regular file"):
                 reader(str(given))
         assert own_code.fingerprint(given) == ""

@@ -142,17 +142,26 @@ def test_options_are_found_wherever_they_stand() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("x = 1\n", "wrong.py: it brings no member; expected a subclass of Mask, "),
+        ("x = 1\n", "wrong.py: it has no member; expected a subclass of Mask, "),
         ("def f(:\n", "wrong.py cannot be imported: SyntaxError: invalid syntax (wrong.py, line 1)"),
         ("import nowhere_at_all\n", "wrong.py cannot be imported: ModuleNotFoundError: No module named"),
         ("raise SystemExit(0)\n", "wrong.py ended without an answer (SystemExit: 0), as it was imported"),
-        (HEAD + EVEN + DRAWN.replace("███", "██·"), "wrong.py: mask=wrong does not give its EXAMPLE: query 1 sees ███"),
+        (
+            HEAD + EVEN + DRAWN.replace("███", "██·"),
+            "wrong.py: mask=wrong does not reproduce its EXAMPLE: query 1 sees",
+        ),
         (HEAD + EVEN + DRAWN.replace("{}", "{'stp': 2}"), "wrong.py: unknown setting 'mask.wrong.stp'; did you mean"),
         (HEAD + EVEN + "EXAMPLE = 3\n", "wrong.py: mask=wrong: its EXAMPLE is a int; expected Example"),
-        (HEAD + EVEN.replace("(frozen=True)", ""), "wrong.py: EvenKeys is no frozen dataclass; write @dataclass(froz"),
-        (HEAD + EVEN.replace("allows", "allow"), "wrong.py: EvenKeys(Mask) says nothing: it has no allows()"),
+        (
+            HEAD + EVEN.replace("(frozen=True)", ""),
+            "wrong.py: EvenKeys is not a frozen dataclass; write @dataclass",
+        ),
+        (HEAD + EVEN.replace("allows", "allow"), "wrong.py: EvenKeys(Mask) must define allows()"),
         (HEAD + EVEN.replace(": int", ": 'Nothing'"), "wrong.py cannot be imported: NameError: name 'Nothing'"),
-        (HEAD + EVEN.replace("self.step", "self.st") + DRAWN, "wrong.py: mask=wrong does not give its EXAMPLE: Attrib"),
+        (
+            HEAD + EVEN.replace("self.step", "self.st") + DRAWN,
+            "wrong.py: mask=wrong does not reproduce its EXAMPLE: At",
+        ),
         ("FORM = 3\n", "wrong.py: FORM is a int; expected Form"),
         ("METRICS = (3,)\n", "wrong.py: METRICS is a int; expected Metric"),
     ],
@@ -247,12 +256,12 @@ class Bare(Mask):
 def test_register_refuses_in_one_sentence() -> None:
     wrong = Example({"reach": 1}, ("██·", "███", "·█·"))
     cases: list[tuple[Any, dict[str, Any], str]] = [
-        (Bare, {}, "Bare is no frozen dataclass"),
-        (3, {}, "a int is no member; expected a subclass of Mask"),
-        (package, {}, "package is no member"),
+        (Bare, {}, "Bare is not a frozen dataclass"),
+        (3, {}, "a int is not a member; expected a subclass of Mask"),
+        (package, {}, "package is not a member"),
         (Near, {"name": "causal"}, "mask=causal is taken"),
         (Near, {"name": "two words"}, "expected a name of letters, digits and _"),
-        (Near, {"example": wrong}, r"mask=near does not give its EXAMPLE: query 2 sees ·██, drawn is ·█·"),
+        (Near, {"example": wrong}, r"mask=near does not reproduce its EXAMPLE: query 2 sees ·██, expected ·█·"),
         (Form(form("matrix").attend), {}, r"a form has no name of its own: attn_exp\.register\(FORM, name=\"mine\"\)"),
         (Metric("all", lambda subject: 1.0, meaning=""), {}, "metric=all is taken"),
     ]

@@ -32,4 +32,4 @@ def done(jobs: list[int], count: int = 2) -> dict[int, processes.Ended]:
 def test_every_job_comes_back_and_a_death_costs_its_own_alone() -> None:
     ended = done([3, -1, 0, 5])
     assert {job: one.answer for job, one in ended.items()} == {3: 6, -1: None, 0: 0, 5: 10}
-    assert {job: one.reason for job, one in ended.items() if one.reason} == {-1: "its worker was ended by SIGKILL"}
+    assert {job: one.reason for job, one in ended.items() if one.reason} == {-1: "its worker was killed by SIGKILL"}

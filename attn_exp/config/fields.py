@@ -45,7 +45,7 @@ def kind_of(annotation: Any) -> Kind:
     if isinstance(annotation, UnionType) or get_origin(annotation) is Union:
         return union_kind(list(get_args(annotation)))
     if is_dataclass(annotation):
-        return section(annotation)  # type: ignore[arg-type] # a class: annotations are no instances
+        return section(annotation)  # type: ignore[arg-type] # a class: annotations are not instances
     if annotation in PLAIN:
         return PLAIN[annotation]
     return container_kind(get_origin(annotation), get_args(annotation))

@@ -82,7 +82,7 @@ def write(words: Sequence[str]) -> str:
     except OSError as error:
         is_taken = os.path.lexists(place)
         said = (
-            "is there already; choose another name, or edit it" if is_taken else f"cannot be written ({error.strerror})"
+            "already exists; choose another name, or edit it" if is_taken else f"cannot be written ({error.strerror})"
         )
         raise UserError(f"{place}: {said}") from error
     return f"{place}\n\n{command}"

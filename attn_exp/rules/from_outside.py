@@ -50,7 +50,7 @@ def mask_difference(rule: Mask, example: Example) -> str:
     for place, (row, expected) in enumerate(zip(outcome("mask", rule, example), drawn, strict=True)):
         seen = "".join(SEEN if key else UNSEEN for key in row)
         if seen != expected:
-            return f"query {place} sees {seen}, drawn is {expected}"
+            return f"query {place} sees {seen}, expected {expected}"
     return ""
 
 
@@ -76,12 +76,12 @@ def outcome(group: str, rule: Any, example: Example) -> Array:
 def numbers_difference(numbers: Array, written: Sequence[Any], decimals: int) -> str:
     got, expected = np.asarray(numbers, float), np.asarray(written, float)
     if got.shape != expected.shape:
-        return f"its shape is {list(got.shape)}, written is {list(expected.shape)}"
+        return f"its shape is {list(got.shape)}, expected {list(expected.shape)}"
     wrong = np.argwhere(~np.isclose(got, expected, rtol=0, atol=0.51 * 10.0**-decimals, equal_nan=True))
     if not len(wrong):
         return ""
     place = tuple(wrong[0])
-    return f"row {place[0]}, column {place[-1]} is {got[place]:.{decimals}g}, written is {expected[place]:.12g}"
+    return f"row {place[0]}, column {place[-1]} is {got[place]:.{decimals}g}, expected {expected[place]:.12g}"
 
 
 Misfit = Callable[[tuple[Any, ...], Any], str]
@@ -135,7 +135,7 @@ def guarded(
         except Exception as error:
             raise kind(f"{name}: {error_line(error)}") from error
         if wrong:
-            raise kind(f"{name}: {function.__name__} gives {wrong}")
+            raise kind(f"{name}: {function.__name__} returns {wrong}")
         return said
 
     setattr(asked, GUARD, True)

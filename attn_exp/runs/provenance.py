@@ -60,7 +60,7 @@ def origin() -> dict[str, Any]:
 
 
 def git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
-    """Return the commit and whether the checkout is dirty; None if this is no git checkout."""
+    """Return the commit and whether the checkout is dirty; None if this is not a git checkout."""
     command = ["git", "-C", str(checkout), "status", "--porcelain=v2", "--branch"]
     if not (checkout / "pyproject.toml").is_file():
         return None
@@ -189,7 +189,7 @@ def format_names(names: Iterable[str]) -> str:
 
 def describe_change(name: str, recorded: str, now: str) -> str:
     if not recorded:
-        return f"running {name}, of which no hash was recorded"
+        return f"running {name}; no hash of it was recorded"
     if now == recorded:
         return f"running {name}, unchanged"
     return f"running {name}, whose file has changed since: sha256 {now[:12] or 'none'}, recorded {recorded[:12]}"
@@ -221,7 +221,7 @@ def members_left_out() -> str:
         return ""
     files = dict.fromkeys(brief(plain(registry.OUTSIDE[key].origin.name)) for key in lacking)
     shown = ", ".join(f"{kinds[package]}={brief(plain(name))}" for package, name in lacking)
-    return f"left out, as no file brings it: {shown}; add {' '.join(f'--with {file}' for file in files)}"
+    return f"omitted because no file provides it: {shown}; add {' '.join(f'--with {file}' for file in files)}"
 
 
 # Input files

@@ -194,12 +194,12 @@ def check_writable(output_dir: Path) -> None:
     """Refuse an output folder that cannot be written to, before anything is computed.
 
     Raises:
-        UserError: its nearest existing parent is no folder, or is not writable.
+        UserError: its nearest existing parent is not a folder, or is not writable.
     """
     place = output_dir.absolute()
     nearest = next(folder for folder in (place, *place.parents) if os.path.exists(folder))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        reason = "may not be written to" if nearest.is_dir() else "is no folder"
+        reason = "is not writable" if nearest.is_dir() else "is not a folder"
         raise UserError(f"output_dir={output_dir}: cannot be written to ({nearest} {reason})")
 
 

@@ -124,7 +124,7 @@ def load_arrays(folder: Path) -> dict[str, Array]:
     """Load the arrays of a run.
 
     Raises:
-        OSError: there is no such file, or no regular one.
+        OSError: there is no such file, or not a regular one.
         DamagedError: it is invalid, or claims sizes that its bytes do not have.
     """
     from attn_exp.problem.files.numpy_files import load_archive  # noqa: PLC0415 - a run that is written needs none
@@ -145,12 +145,12 @@ def problem_from(results: Mapping[str, Array]) -> Problem:
     projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
     named = results["tokens"], results["key_tokens"]
     if not all(map(are_texts, named)):
-        raise DamagedError("tokens are no list of texts")
+        raise DamagedError("tokens are not a list of texts")
     tokens, key_tokens = (tuple(map(str, texts)) for texts in named)
     stages: dict[str, Any] = {name: results.get(name) for name in names}
     past = results.get("past", np.array(0))
     if past.ndim or past.dtype.kind not in "iu":
-        raise DamagedError("past is no count of tokens")
+        raise DamagedError("past is not a count of tokens")
     problem = Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=int(past), **stages)
     check_problem(problem)
     return problem
@@ -188,7 +188,7 @@ def check_problem(problem: Problem) -> None:
     is_input = {"q", "k"} <= given or "weights" in given
     is_projected = ("x" in given) == ({"W_q", "W_k", "W_v"} <= given) and ("x" in given or not problem.projections)
     if not queries or not keys or past < 0 or (past and keys != past + queries) or not (is_input and is_projected):
-        raise DamagedError(f"{', '.join(sorted(given)) or 'nothing'} is no input of {queries} queries and {keys} keys")
+        raise DamagedError(f"{', '.join(sorted(given)) or 'nothing'} does not fit {queries} queries and {keys} keys")
     sizes = {"t": queries, "s": keys, "p": past + queries}
     if problem.memory is None and problem.x is not None and problem.x.ndim == 2:
         sizes["n"] = problem.x.shape[1]

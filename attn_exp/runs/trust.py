@@ -68,7 +68,7 @@ def read_json(path: Path, shape: Shape, most: int = machine.MOST_BYTES) -> dict[
     """Read and check the JSON object in a file.
 
     Raises:
-        OSError: there is no such file, or it is too large or no regular one.
+        OSError: there is no such file, or it is too large or not a regular one.
         DamagedError: it does not match the schema.
     """
     try:
@@ -95,7 +95,7 @@ def check_shape(value: Any, shape: Shape, where: str) -> None:
                 raise DamagedError(f"{where}: {key} is missing")
     elif isinstance(shape, list):
         if not isinstance(value, list):
-            raise DamagedError(f"{where} is no list")
+            raise DamagedError(f"{where} is not a list")
         for item in value:
             check_shape(item, shape[0], f"an item of {where}")
     else:
@@ -132,7 +132,7 @@ def seal_of_file(path: Path) -> dict[str, Any]:
     """Return the size and hash of a regular file.
 
     Raises:
-        OSError: there is no such file, or no regular one.
+        OSError: there is no such file, or not a regular one.
     """
     with machine.opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -179,9 +179,9 @@ def allowed_words(command: Iterable[str], folder: Path) -> list[str]:
     checked = list(command)
     for word in checked:
         if word.lstrip().startswith("-") or HYDRAS_OWN.match(word.lstrip()):
-            raise UserError(f"{folder}: {plain(word)} is no setting of a run; it is not followed")
+            raise UserError(f"{folder}: {plain(word)} is not a setting of a run, so it is refused")
         if "${" in PLAIN_INTERPOLATION.sub("", word):
-            raise UserError(f"{folder}: {plain(word)} could read more than settings; it is not followed")
+            raise UserError(f"{folder}: {plain(word)} could read more than settings, so it is refused")
     return checked
 
 
@@ -216,7 +216,7 @@ def check_grades(folder: Path, head: str) -> None:
     if page.is_file() and table.is_file():
         seal = SEAL_OF_TABLE.search(machine.read(page))
         if seal and hashlib.sha256(machine.read(table)).hexdigest() != seal[1].decode():
-            raise UserError(f"{table}: has been changed since it was written, so it stays; rename it or remove it")
+            raise UserError(f"{table}: has been changed since it was written, so it is kept; rename or remove it")
 
 
 def check_sweep(folder: Path) -> None:
@@ -236,4 +236,4 @@ def refuse_foreign(path: Path) -> None:
     Raises:
         UserError: always.
     """
-    raise UserError(f"{path}: is there already and was not written by attn-exp, so it stays; rename it or remove it")
+    raise UserError(f"{path}: already exists and was not written by attn-exp, so it is kept; rename or remove it")

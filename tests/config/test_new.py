@@ -67,10 +67,10 @@ def test_a_number_that_is_changed_is_noticed(capsys: pytest.CaptureFixture[str])
         ("nan", "expected a name of letters"),
         ("café", "expected a name of letters"),
         ("the_cat_sat", "this name is a preset of the project's own; choose another"),
-        ("there", "mine/experiment/there.yaml: is there already; choose another name, or edit it"),
+        ("there", "mine/experiment/there.yaml: already exists; choose another name, or edit it"),
         ("a_file/x", "a_file/experiment/x.yaml: cannot be written"),
         ("linked/x", "linked/experiment/x.yaml: cannot be written (is a link"),
-        ("dangling", "mine/experiment/dangling.yaml: is there already"),
+        ("dangling", "mine/experiment/dangling.yaml: already exists"),
     ],
 )
 def test_what_it_refuses_is_one_line_and_leaves_nothing(

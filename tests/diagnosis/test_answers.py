@@ -117,7 +117,7 @@ def test_an_error_of_ours_is_raised_in_python(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("attn_exp.diagnosis.judging.check.check_function", falls)
     own = replace(function_at_hand(attend), file=str(Path("elsewhere", "mine.py").absolute()))
-    with pytest.raises(FaultError, match="an error of attn_exp itself: KeyError: 'gone'"):
+    with pytest.raises(FaultError, match="internal error of attn_exp: KeyError: 'gone'"):
         check(own, understood([]))
 
 

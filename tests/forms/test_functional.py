@@ -54,7 +54,7 @@ def test_a_mistake_is_one_clear_sentence(change: dict[str, Any], said: str) -> N
 @pytest.mark.parametrize(
     ("name", "place", "said"),
     [
-        ("query", (1, 2, 1, 3), "query holds nan at batch 1, head 2, token 1, entry 3, mask it or fix it"),
+        ("query", (1, 2, 1, 3), "query holds nan at batch 1, head 2, token 1, entry 3; mask it or fix it"),
         ("key", (0, 1, 4, 0), "key holds nan at batch 0, head 1, token 4, entry 0, which query 0 may see"),
         ("value", (1, 0, 2, 5), "value holds nan at batch 1, head 0, token 2, entry 5, which query 0 may see"),
     ],

@@ -178,7 +178,7 @@ def test_a_mistake_of_the_teacher_is_one_line(words: Sequence[str], message: str
 def test_a_key_that_is_none_is_refused(content: bytes, home: Path) -> None:
     Path("key.json").write_bytes(content)
     Path("mine.csv").write_text("q,1\n")
-    with pytest.raises(UserError, match="no key of a sheet"):
+    with pytest.raises(UserError, match="not the key of a sheet"):
         grade_answers(["mine.csv", "key.json"])
 
 

@@ -87,12 +87,12 @@ def test_what_is_gone_or_half_written_is_left_out(tmp_path: Path) -> None:
 ABOUT: dict[str, object] = {"command": "python -m attn_exp", "words": [], "started": "2026", "status": "complete"}
 DEEP = "[" * 100_000
 WRONG = {
-    "": "run.json is no JSON: Expecting value: line 1 column 1 (char 0)",
-    "{": "run.json is no JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+    "": "run.json is not JSON: Expecting value: line 1 column 1 (char 0)",
+    "{": "run.json is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
     "[]": "run.json is not an object",
     DEEP: "run.json nests too deeply",
     json.dumps(ABOUT | {"started": None}): "run.json: started is not a text",
-    json.dumps(ABOUT | {"words": "head=2"}): "run.json: words is no list",
+    json.dumps(ABOUT | {"words": "head=2"}): "run.json: words is not a list",
     json.dumps(ABOUT | {"words": [1]}): "an item of run.json: words is not a text",
     json.dumps(ABOUT | {"config": [1]}): "run.json: config is not an object",
     json.dumps(ABOUT | {"config": {"title": {"a": 1}}}): "run.json: title is not a text",
@@ -124,8 +124,8 @@ def test_nothing_but_regular_files_of_some_size_is_opened(tmp_path: Path) -> Non
                 file.truncate(10**12)
     lines = table(page(tmp_path))
     assert {line[0].split()[0]: line[1] for line in lines[1:]} == {
-        "endless": "run.json: no regular file",
-        "fifo": "run.json: no regular file",
+        "endless": "run.json: not a regular file",
+        "fifo": "run.json: not a regular file",
         "large": "run.json: larger than 25,165,824 bytes",
     }
 

@@ -18,7 +18,7 @@ from tests.sweeps.command import quickly
 __all__ = ["home"]
 MINE = "<!doctype html>\n<title>mine</title>\n"
 NONE = {"tables": False, "figures": False, "pages": False}
-STAYS = "is there already and was not written by attn-exp, so it stays; rename it or remove it"
+STAYS = "already exists and was not written by attn-exp, so it is kept; rename or remove it"
 
 
 def contents(folder: Path) -> dict[str, bytes]:

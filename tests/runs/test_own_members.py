@@ -120,7 +120,7 @@ def test_a_run_of_somebody_else_starts_nothing(here: Path, ran: Callable[[], boo
     changed = trust.sealed(about(here) | change, folder, list(about(here)["files"]))
     (folder / "run.json").write_text(json.dumps(changed))
     cli.obey(["report", str(folder)])
-    with pytest.raises(UserError, match=r"add --own-code|is no setting of a run"):
+    with pytest.raises(UserError, match=r"add --own-code|is not a setting of a run"):
         cli.obey(["rerun", str(folder)])
     assert not ran()
 

@@ -119,7 +119,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_an_output_folder_that_is_a_file_is_refused_before_computing(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(UserError, match=r"^output_dir=.*taken/runs: cannot be written to \(.*taken is no folder\)$"):
+    with pytest.raises(UserError, match=r"^output_dir=.*taken/runs: cannot be written to \(.*taken is not a folder\)$"):
         store.check_writable(tmp_path / "taken" / "runs")
 
 

@@ -155,7 +155,7 @@ def test_a_point_that_kills_its_worker_twice_is_found_and_recorded(tmp_path: Pat
     assert [int(line["point"]) for line in found] == list(range(20))
     crashed = [line for line in found if line["status"] == "crashed"]
     assert [line["seed"] for line in crashed] == ["5"]
-    assert crashed[0]["message"] == "its worker was ended by SIGKILL, twice"
+    assert crashed[0]["message"] == "its worker was killed by SIGKILL, twice"
     _, told = run(tmp_path, *words)
     assert "19 cached" in told
     assert {line["status"] for line in results(tmp_path)} == {"ok"}

@@ -242,7 +242,7 @@ def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = Non
     )
     seen = np.broadcast_to(AllOf(rules.masks).allows(grid), keys)
     if culprit := find_nonfinite("query", given.query, (batch, head), [row]):
-        raise ValueError(f"{culprit}, mask it or fix it")
+        raise ValueError(f"{culprit}; mask it or fix it")
     memory = {"key": given.key, "value": given.value}
     for name, array in memory.items():
         if culprit := find_nonfinite(name, array, (batch, group), np.flatnonzero(seen)):

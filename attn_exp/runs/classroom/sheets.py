@@ -88,7 +88,7 @@ def write_sheets(asked_words: Sequence[str]) -> str:
     options, words = read_options(asked_words)
     to, sheets = machine.folder(options.to), list(every_sheet(options, words))
     if os.path.lexists(to):
-        raise UserError(f"to={to}: is there already; name another folder, or remove it")
+        raise UserError(f"to={to}: already exists; name another folder, or remove it")
     alone = len(sheets) == 1
     with refuse(f"to={to}: cannot be written to", OSError), drafts.new_folder(to) as draft:
         for name, key, made in sheets:
@@ -236,9 +236,9 @@ def read_key(path: Path) -> Key:
     Raises:
         UserError: it cannot be read, or is not a key.
     """
-    with refuse(f"{path}: no key of a sheet", OSError, ValueError, TypeError):
+    with refuse(f"{path}: not the key of a sheet", OSError, ValueError, TypeError):
         record = read_json(path, KEY_SHAPE)
         key = Key(**record | {name: tuple(record[name]) for name in ("words", "stages")})
     if not 0 <= key.digits <= MOST_DIGITS:
-        raise UserError(f"{path}: no key of a sheet (digits={key.digits})")
+        raise UserError(f"{path}: not the key of a sheet (digits={key.digits})")
     return key

@@ -118,7 +118,7 @@ FILES = {
     "no config": (lambda folder: (folder / "config.json").unlink(), "config.json is not there"),
     "a config of no JSON": (
         lambda folder: (folder / "config.json").write_text("{"),
-        "config.json: cannot be read (it is no JSON",
+        "config.json: cannot be read (it is not JSON",
     ),
     "a config that says it twice": (
         lambda folder: (folder / "config.json").write_text('{"model_type": "bert", "model_type": "gpt2"}'),
