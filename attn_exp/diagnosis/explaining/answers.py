@@ -1,4 +1,4 @@
-"""A function's outputs as evidence: which candidate mistakes reproduce them, and what is known if none does."""
+"""The outputs of a function as evidence, and the mistakes that reproduce them."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ from attn_exp.mistakes.behaviour import first_keys
 SINGLE = DIGITS["float32"]
 LARGE = "large inputs"
 FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole numbers", "one token")
-"""Cases with few tokens, where sums in half precision stay close to the expected ones."""
+"""Cases with few tokens, whose sums stay accurate in half precision."""
 TELLS = 0.2
-"""Fraction of the largest output: if rounding may exceed it, the output is inconclusive."""
+"""An output is inconclusive if rounding may exceed this fraction of its largest number."""
 FEW_BASES = 3
-"""How many explanations of the unmasked cases are tried on the masked ones."""
+"""How many explanations of the unmasked cases are combined with mask mistakes."""
 HALF = 0.5
-"""If a smaller fraction of an output is finite, the output says little."""
+"""An output is inconclusive if a smaller fraction of it is finite."""
 NEARER = 32.0
-"""A candidate this many times farther away than the nearest one is not explained by rounding."""
+"""A candidate this many times farther away than the nearest one is ruled out."""
 OVERFLOWS = ("no_max_subtraction",)
 SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
-"""Mistakes that NaN alone may prove; others need wrong numbers, because many of them produce the same NaN."""
+"""Mistakes that NaN alone may prove; for others it is not enough, because too many produce the same NaN."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Answers:
     kind = "function"
 
     def views(self, first: bool) -> Iterator[Answers]:
-        """Yield the answers compared to their own bits and, if `first`, to the bits of float32 and of a half type too.
+        """Yield the answers at their own precision and, if `first`, at that of float32 and of a half type too.
 
         A view in which every answer is right is skipped: two mistakes that cancel each other would "explain" it.
         """
@@ -100,17 +100,16 @@ class Answers:
 
     @property
     def is_whole(self) -> bool:
-        """Whether to try rare explanations: compared to the bits of float32, only the plainest are tried."""
+        """Whether to try rare explanations; at float32 precision only the plainest are tried."""
         return self.bits != "float32"
 
     @cached_property
     def half(self) -> str:
-        """The half type to which the answers are rounded, or an empty string."""
         return representable([answer for _, answer in self.seen[:4]])
 
     @cached_property
     def single(self) -> list[Candidate]:
-        """Every variant of every mistake that can show, and fills and numbers fitted to the answers."""
+        """Every variant of every mistake that these cases can show, and fills and numbers fitted to the answers."""
         return [
             *every_mistake([case for case, _ in self.seen]),
             *fitted_fills(self.seen),
@@ -120,7 +119,7 @@ class Answers:
 
     @cached_property
     def has_known_shape(self) -> bool:
-        """Whether the first answer has the expected shape or that of one mistake; pairs produce no other shapes."""
+        """Whether the first answer has the expected shape or that of one mistake; pairs produce no other shape."""
         case, answer = self.seen[0]
         recipes = (case.recipe, *(one.change(case) for one in self.single))
         made = (predicted(recipe, case.given) for recipe in recipes)
@@ -129,7 +128,7 @@ class Answers:
         )
 
     def gives(self, candidate: Candidate) -> bool:
-        """Return whether a candidate reproduces every answer, the fresh ones included, and at least one wrong one."""
+        """Return whether a candidate reproduces every answer, fresh ones included, and at least one wrong answer."""
         case, answer = self.seen[0]
         stages = predicted(candidate.change(case), case.given)
         if answer.output is not None and stages is not None and is_far(answer.output, stages):
@@ -146,9 +145,9 @@ class Answers:
 
     @cached_property
     def parts(self) -> list[tuple[Seen, bool]]:
-        """The first answer, the other wrong answers and the right ones, each with whether it is wrong.
+        """The first answer, the other wrong ones and the right ones, each with whether it is wrong.
 
-        Most candidates already fail on one of the earlier parts.
+        Most candidates fail on an early part.
         """
         lost = {case for case, _ in self.wrong}
         first, rest = self.seen[:1], self.seen[1:]
@@ -191,29 +190,25 @@ class Answers:
         return int(tells and not is_blind(stages))
 
     def as_given(self, case: Case) -> Given:
-        """Return a case's inputs, in float32 if that was the dtype and they are large: exp overflows earlier there."""
+        """Return a case's inputs, in float32 if that was the dtype and they are large: its exp overflows earlier."""
         if case.rung != LARGE or self.kept != SINGLE or case.given.q is None:
             return case.given
         return case.in_float32
 
     def is_right_but_for_nan(self, case: Case, output: Array) -> bool:
-        """Return whether an answer holds NaN and is right everywhere else."""
         stages, holes = expected(case), np.isnan(output)
         filled_up = np.where(holes, stages["output"], output) if output.shape == stages["output"].shape else output
         return bool(holes.any()) and not differs(filled_up, stages, self.digits)
 
     @cached_property
     def wrong(self) -> Seen:
-        """The cases answered wrongly, to the bits of this view."""
         return failing(self.seen, self.digits)
 
     @cached_property
     def fresh(self) -> Seen:
-        """Fresh cases with their answers: other sizes, other numbers, and the smallest input."""
         return self.ask()
 
     def single_that_fit(self) -> list[Candidate]:
-        """Return the mistakes that reproduce all answers on their own."""
         return self.closest([candidate for candidate in self.single if self.gives(candidate)])
 
     def closest(self, fits: list[Candidate]) -> list[Candidate]:
@@ -225,7 +220,7 @@ class Answers:
         return [one for one, gap in zip(fits, gaps, strict=True) if gap <= NEARER * min(gaps) + 2.0**-50]
 
     def gap(self, candidate: Candidate, case: Case, answer: Answer) -> float:
-        """Return the maximum difference between answer and candidate over the answer's maximum; 0 if not comparable."""
+        """Return `max |candidate - answer| / max |answer|`, or 0 if they are not comparable."""
         stages = predicted(candidate.change(case), case.given)
         if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
             return 0.0
@@ -234,14 +229,13 @@ class Answers:
         return gap if np.isfinite(gap) else 0.0
 
     def pairs_that_fit(self) -> list[Candidate]:
-        """Return the pairs of mistakes that reproduce all answers."""
         if self.says_little:
             return []
         pairs = while_there_is_time(pairs_of(self.single, self.seen), EXPLAINING, SEVERAL)
         return [pair for pair in pairs if self.gives(pair) and not self.is_mean(pair)]
 
     def is_mean(self, candidate: Candidate) -> bool:
-        """Return whether a candidate gives all keys the same weight in the first case, as several mistakes do."""
+        """Return whether a candidate weights all keys equally in the first case, as several mistakes do."""
         case = self.seen[0][0]
         stages = predicted(candidate.change(case), case.given)
         return stages is not None and stages["weights"].shape[-1] > 1 and not np.ptp(stages["weights"], axis=-1).any()
@@ -253,7 +247,7 @@ class Answers:
         return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
     def mistake_beside_masks(self) -> Explained | None:
-        """Return one mistake that shows without additional masks, combined with a mask mistake if needed."""
+        """Return one mistake that shows without additional masks, with a mask mistake if needed."""
         plain, masked = self.by_masks(self.seen)
         if not masked or not failing(plain, self.digits):
             return None
@@ -261,7 +255,7 @@ class Answers:
         return self.with_masks([one for one in self.single if unmasked.gives(one)], masked)
 
     def several_mistakes(self) -> Explained | None:
-        """Return several mistakes, at most one per part: those that show without extra masks, then one of masks."""
+        """Return at most one mistake per part of attention, found without additional masks, then one of masks."""
         plain, masked = self.by_masks(self.seen)
         wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW)
         if not wrong or self.says_little:
@@ -302,13 +296,11 @@ class Answers:
         return None
 
     def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
-        """Split cases into those with only the requested masks and those with additional ones."""
         asked = next((case for case, _ in self.seen if case.rung == "values"), self.seen[0][0]).recipe.rules.masks
         plain = [pair for pair in seen if pair[0].recipe.rules.masks == asked]
         return plain, [pair for pair in seen if pair[0].recipe.rules.masks != asked]
 
     def setting_that_fits(self) -> Explained | None:
-        """Return the first other setting that reproduces every answer, or None."""
         others = [(word, everywhere(change)) for word, change in other_settings(self.seen[0][0].recipe)]
         for word, change in (*others, ("scale=true", scaled_as_usual)):
             if self.gives(Candidate((word,), change)):
@@ -317,16 +309,15 @@ class Answers:
         return None
 
     def between_calls(self) -> Explained | None:
-        """Return what changes from call to call; comparing numbers cannot explain that."""
+        """Return the mistake that makes answers change from call to call; comparing numbers cannot find it."""
         unsteady = [name for name in self.broken if name in ("dropout_on", "not_deterministic", "mask_stale")]
         return Explained((unsteady[0],)) if unsteady else None
 
     def batch_mixed(self) -> Explained | None:
-        """Return the mistake "batch_mixed" if the checker saw batch entries affect each other."""
         return Explained(("batch_mixed",)) if "batch_mixed" in self.broken else None
 
     def under_condition(self) -> Explained | None:
-        """Return one mistake made only under a condition that all wrong answers share."""
+        """Return a mistake made only under a condition that all wrong answers share."""
         if not self.wrong:
             return None
         fits = [one for one in self.single if self.gives_of(one, self.wrong) > 0]
@@ -339,11 +330,10 @@ class Answers:
 
     @cached_property
     def fresh_right(self) -> Seen:
-        """Fresh cases of the kinds that were answered correctly."""
         return self.ask_right()
 
     def tail_dropped(self) -> Explained | None:
-        """Return "tail_dropped" if keys or queries after the last whole block, or the last one, are ignored."""
+        """Return "tail_dropped" if keys or queries after the last whole block, or just the last one, are ignored."""
         asked = [(case, one.output) for case, one in self.seen if case.rung != LARGE and one.output is not None]
         for count in (count_keys, count_queries):
             counts = [count(case, output, self.digits) for case, output in asked]
@@ -353,7 +343,6 @@ class Answers:
 
 
 def largest(output: Array) -> float:
-    """Return the maximum absolute value; infinities count as the largest float."""
     size = float(np.abs(output).max(initial=1e-30))
     return size if np.isfinite(size) else float(np.abs(np.nan_to_num(output)).max(initial=1e-30))
 
@@ -364,7 +353,7 @@ BLOCKS = range(2, 132)
 def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:
     """Return whether all whole blocks of one size are kept in each case, or all but the last key or query.
 
-    Short cases may have another block size, and what is shorter than a block may be kept or not.
+    Short cases may have another block size; an input shorter than a block may be kept or dropped.
     """
 
     def are_of_one_size(some: Sequence[tuple[int, int]]) -> bool:
@@ -379,7 +368,7 @@ def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:
 
 
 def count_keys(case: Case, output: Array, digits: int) -> tuple[int, int]:
-    """Return the number of keys, and how many leading ones give this output: none if it is 0, -1 if that is not it."""
+    """Return the number of keys, and how many leading ones give this output; -1 if no number does."""
     keys = expected(case)["masked"].shape[-1]
     if not np.nan_to_num(output).any():
         return keys, 0
@@ -405,7 +394,7 @@ def count_queries(case: Case, output: Array, digits: int) -> tuple[int, int]:
 def is_nearer(output: Array, stages: Mapping[str, Array], case: Case, digits: int) -> bool:
     """Return whether the candidate is nearer to a wrong output than the expected output is.
 
-    Logits of -50 in place of -inf allow more rounding, and could explain an output that is not quite right.
+    Logits of -50 in place of -inf widen the tolerance, and could "explain" an output that is not quite right.
     """
     right = expected(case)
     if right["output"].shape != output.shape or not differs(output, right, digits):

@@ -1,7 +1,7 @@
-"""All explanations of evidence in one ordered list, and the function that tries them.
+"""All explanations of evidence in order, and the function that tries them.
 
 Evidence is a function's answers (`Answers`) or numbers in boxes (`Numbers`): those passed to `explain`, which may be
-anything, or those of a worksheet, whose layout is known. Likelier and cheaper explanations are tried first; the first
+anything, or those of a worksheet, whose layout is known. Likelier and cheaper explanations come first; the first one
 that holds is the verdict.
 """
 
@@ -25,10 +25,10 @@ FIRST = 1
 class Explanation:
     """One way to explain evidence: `tried` returns what it finds, or None.
 
-    `function`, `numbers` and `sheet` are its priority for that kind of evidence; None means it is not tried.
-    Explanations of equal priority are all tried on one view before the next view. `rare` explanations are skipped if
-    answers are compared to the bits of float32 although their dtype has more. `dear` ones take thousands of tries, and
-    are skipped if the trace of a layer already shows all that is wrong.
+    `function`, `numbers` and `sheet` are its priorities for these kinds of evidence; None means that it is not tried.
+    All explanations of one priority are tried on one view before the next view. `rare` ones are skipped if answers are
+    compared to the bits of float32 although their dtype has more. `dear` ones take thousands of tries, and are skipped
+    if the trace of a layer already shows all that is wrong.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Explanation:
     dear: bool = False
 
     def turn(self, kind: str) -> int | None:
-        """Return the priority of this explanation."""
+        """Return the priority for a kind of evidence."""
         return {"function": self.function, "numbers": self.numbers, "sheet": self.sheet}[kind]
 
 
@@ -73,16 +73,16 @@ EXPLANATIONS = (
     Explanation("two mistakes", two_mistakes, function=1, rare=True, dear=True),
     Explanation("entries of a batch see each other", Answers.batch_mixed, function=3),
 )
-"""For a worksheet, slips come before other settings, because nobody grades a sheet by settings."""
+"""On a worksheet, slips come before other settings: nobody grades a sheet by settings."""
 
 
 def is_told(view: Evidence) -> bool:
-    """Return whether a layer's trace shows all that is wrong, or no mistake produces an output of this shape."""
+    """Return whether a search is pointless: a trace shows all that is wrong, or no mistake gives this shape."""
     return isinstance(view, Answers) and (view.is_seen() or not view.has_known_shape)
 
 
 def explained(evidence: Evidence) -> Explained:
-    """Return the first explanation that holds for wrong evidence, or an empty one."""
+    """Return the first explanation that holds, or an empty one."""
     kind = evidence.kind
     turns = sorted({turn for one in EXPLANATIONS if (turn := one.turn(kind)) is not None})
     for turn in turns:

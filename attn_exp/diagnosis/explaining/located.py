@@ -1,4 +1,4 @@
-"""Locate a mistake that nothing explains: the first stage that differs from attention, and its properties."""
+"""Locate an unexplained mistake: the first stage that differs from attention, and how."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTHING = "no known mistake explains it"
 EQUAL = "equal inputs"
 CLOSE = 1e-5
 SIZED = (LARGE, EQUAL, "tiny inputs", "whole numbers")
-"""Cases whose weights are all alike, or 0 and 1."""
+"""Cases whose weights are all equal, or 0 and 1."""
 
 
 class Located(NamedTuple):
@@ -35,7 +35,7 @@ class Located(NamedTuple):
 
 
 def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
-    """Return which cases are wrong, and the stage at which the mistake must lie."""
+    """Say which cases are wrong, and at which stage the mistake must lie."""
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     for said, is_so in (("zeros", lambda output: not output.any()), ("NaN", lambda output: np.isnan(output).all())):
         if outputs and all(map(is_so, outputs)):
@@ -53,7 +53,6 @@ def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
 
 
 def locate_by_cases(lost: set[str], seen: Seen) -> Located:
-    """Return where the mistake must lie, judging by which kinds of cases are right."""
     if lost == {LARGE}:
         return Located("weights", ". Only large logits go wrong: look at what is subtracted before exp, or divided by")
     if lost <= {*ABOUT_MASKS, *MASKS_OF_MORE}:
@@ -66,7 +65,6 @@ def locate_by_cases(lost: set[str], seen: Seen) -> Located:
 
 
 def locate_by_weights(caller: Caller, wrong: Seen) -> Located:
-    """Return what is wrong with the weights of a function of q, k and v, and hence at which stage."""
     asked = next((case for case, _ in wrong if case.given.v is not None and case.rung not in SIZED), None)
     if asked is None or not caller.offer.core or asked.recipe.groups != asked.recipe.heads:
         return Located()
@@ -86,7 +84,7 @@ def locate_by_weights(caller: Caller, wrong: Seen) -> Located:
 def read_weights(caller: Caller, case: Case) -> Array | None:
     """Return the weights `[b h t s]`: given one-hot values `v_j = e_j`, query i yields `w_i1, w_i2, ...`.
 
-    This assumes an output `sum_j w_ij v_j`. With more keys than value dimensions, each of several calls shows some of
+    This assumes the output `sum_j w_ij v_j`. With more keys than value dimensions, each of several calls shows some of
     the keys. Returns None if the output has another shape.
     """
     assert case.given.v is not None
@@ -104,7 +102,6 @@ def read_weights(caller: Caller, case: Case) -> Array | None:
 
 
 def compare_weights(weights: Array, right: Array) -> Iterator[Located]:
-    """Yield what is wrong with weights `[b h t s]`."""
     hidden = float(np.abs(weights[right == 0]).max(initial=0.0))
     rows, later = weights.sum(axis=-1), np.triu(np.ones(weights.shape[-2:], bool), 1)
     if hidden > CLOSE:
@@ -122,5 +119,4 @@ def compare_weights(weights: Array, right: Array) -> Iterator[Located]:
 
 
 def are_close(one: Array, other: Array) -> bool:
-    """Return whether two arrays are equal within float32 rounding."""
     return one.shape == other.shape and bool(np.abs(one - other).max(initial=0.0) < CLOSE * 10)

@@ -39,14 +39,14 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe
 
 MATRICES = 800
-"""Matrices `[h t s]` in the stages of all mistakes together."""
+"""Number of `[h t s]` matrices in the stages of all mistakes, to estimate memory."""
 SPARE = 5.0
 """Bits required beyond those needed to choose an explanation: 1 in 32 then fits by chance."""
 
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A candidate, its recipe, and the stages that it produces, whatever the boxes hold."""
+    """A candidate with its recipe and the stages that it produces."""
 
     candidate: Candidate
     recipe: Recipe
@@ -54,12 +54,11 @@ class Made:
 
 
 def case_of(sheet: Sheet) -> Case:
-    """Return the problem of a sheet as a case."""
     return Case("numbers", sheet.right, given_to(sheet.settled, sheet.problem), explicit_scale=True)
 
 
 def candidates_of(sheet: Sheet) -> list[Candidate]:
-    """Return every variant of every mistake that one set of numbers can show in this run."""
+    """Return every variant of every mistake, except those that only code can make."""
     return [one for one in every_mistake([case_of(sheet)]) if not mistakes.mistake(one.names[0]).of_code]
 
 
@@ -95,7 +94,7 @@ class Numbers:
     def views(self, first: bool) -> Iterator[Numbers]:
         """Yield ways to read the numbers: as they stand, transposed, or each rounded to its own digits.
 
-        Only the plainest explanations, the `first` ones, are tried on all of them.
+        Only explanations of the `first` priority are tried on all of them.
         """
         if self.kind == "sheet":
             sheets = self.layouts if first else self.layouts[:1]
@@ -113,22 +112,19 @@ class Numbers:
 
     @cached_property
     def lenient(self) -> dict[Sheet, Sheet]:
-        """For each layout, the sheet on which every number is as exact as its own digits."""
+        """For each layout, the sheet with each number as exact as its own digits."""
         return {layout: by_own_digits(layout) for layout in self.layouts}
 
     def as_asked(self) -> Explained | None:
-        """Return an explanation if the numbers are right as requested, or None."""
         reading = Reading(self.sheet, self.sheet.right, "")
         return Explained(reading=reading) if agrees(reading.sheet, reading.recipe) else None
 
     def written_otherwise(self) -> Explained | None:
-        """Return the first convention under which the numbers are right, or None."""
         fits = (one for one in other_readings(self.sheet) if agrees(one.sheet, one.recipe))
         reading = next(fits, None)
         return None if reading is None else Explained(reading=reading)
 
     def single_that_fit(self) -> list[Candidate]:
-        """Return the mistakes that reproduce the numbers on their own."""
         return [made.candidate for made in self.known() if gives(self.sheet, made.recipe, made.stages)]
 
     def setting_that_fits(self) -> Explained | None:
@@ -150,7 +146,7 @@ class Numbers:
         return Explained(setting=word) if word else None
 
     def slipped(self) -> Explained | None:
-        """Return the wrong cells of each box if they are few and the rest follows from them."""
+        """Return the wrong cells of each box if they are few and the other cells follow from them."""
         slips = every_slip(self.sheet)
         return Explained(slips=tuple(slips)) if is_slip(slips) else None
 
@@ -184,7 +180,7 @@ class Numbers:
         return kept
 
     def text_of(self, made: Stages | None) -> str:
-        """Format the numbers that `made` predicts for the boxes, to nine decimals, as a comparison key."""
+        """Return a comparison key: the numbers that `made` predicts for the boxes, to nine decimals."""
         arrays = (part(made, box) for box in self.sheet.boxes)
         return " ".join(
             "-" if array is None else f"{array.shape}{(np.round(array, 9) + 0.0).tolist()}" for array in arrays
@@ -204,7 +200,6 @@ class Numbers:
 
 
 def bits(box: Box, arrays: Sequence[Array]) -> float:
-    """Return the information in the filled cells of a box, in bits."""
     fitting = [np.where(np.isfinite(array), array, 0.0) for array in arrays if array.shape == box.values.shape]
     if not fitting:
         return 0.0
@@ -214,7 +209,7 @@ def bits(box: Box, arrays: Sequence[Array]) -> float:
 
 
 def only_slip(sheet: Sheet, made: Made) -> Slip | None:
-    """Return the one wrong cell besides a mistake, if all other cells are the mistake's or follow from it."""
+    """Return the one wrong cell besides a mistake, if all other cells follow from the mistake or from that cell."""
     if made.stages is None or (not sheet.open and sheet.boxes[0].misses(part(made.stages, sheet.boxes[0])).sum() > 1):
         return None
     only: Slip | None = None
@@ -226,7 +221,6 @@ def only_slip(sheet: Sheet, made: Made) -> Slip | None:
 
 
 def equal_but_for_rounding(one: Array | None, other: Array | None) -> bool:
-    """Return whether two arrays are equal within rounding; None equals only None."""
     if one is None or other is None or one.shape != other.shape:
         return one is other
     return bool(np.allclose(one, other, rtol=1e-9, equal_nan=True))

@@ -40,7 +40,7 @@ def only_rounded(seen: Sequence[tuple[Case, Answer]], digits: int) -> bool:
 
 
 def error(output: np.ndarray | None, case: Case) -> float:
-    """Return the maximum error relative to the largest expected number."""
+    """Return `max |output - expected| / max |expected|`, or 1 if the shapes differ."""
     right = expected(case)["output"]
     if output is None or output.shape != right.shape:
         return 1.0
@@ -50,7 +50,7 @@ def error(output: np.ndarray | None, case: Case) -> float:
 
 FLOAT64, SINGLE = DIGITS["float64"], DIGITS["float32"]
 ALIKE, ROUNDING = 1e-14, 2.0**-24
-"""Relative bounds: rows that are not proportional, and the rounding error of float32."""
+"""Relative bounds: for rows that are not proportional, and the rounding error of float32."""
 FAR = 2.0**-18
 """Relative bound above the error of a float32 softmax."""
 BESIDE = "a small number beside the sums of the softmax: weights sum to a little less than 1"
@@ -60,7 +60,7 @@ SILENT = "it answers in float64, but only float32 is behind it; say dtype=float3
 
 
 def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
-    """Return to how many bits the answers are judged, and a sentence about it.
+    """Return how many bits of the answers to compare, and a sentence about it.
 
     Inputs that the function need not support are ignored.
     """
@@ -86,9 +86,9 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
 
 
 def without_what_masks_break(seen: Seen) -> Seen:
-    """Leave out cases with additional masks if only they are wrong by more than float32 rounding.
+    """Leave out cases with additional masks if only they are wrong by more than FAR.
 
-    The bound is FAR, because the tolerance of a layer is wider than rounding.
+    FAR lies above float32 rounding because the tolerance of a layer does.
     """
     asked = seen[0][0].recipe.rules.masks
     lost = [(case, answer) for case, answer in failing(seen, FLOAT64) if error(answer.output, case) > FAR]
@@ -125,7 +125,7 @@ def is_exact_in_scores(caller: Caller, case: Case) -> bool:
 
 
 def shortfall(wrong: Seen) -> float:
-    """Return the largest fraction by which rows of the answers are too short; 0 if rows differ in more than length.
+    """Return the largest fraction by which rows of the answers are too short; 0 if they differ otherwise.
 
     This is not rounding: each row is divided by slightly too much.
     """

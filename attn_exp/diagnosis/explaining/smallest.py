@@ -1,4 +1,4 @@
-"""The smallest input that still fails: few tokens, heads and dimensions, whole numbers, shown stage by stage."""
+"""The smallest input that still fails: few tokens, heads and dimensions, integers, shown stage by stage."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def smallest_wrong(
 def shown(
     own: OwnFunction, caller: Caller, small: Case, answer: Answer, change: Change | None, digits: int
 ) -> Smallest:
-    """Return a smallest case ready to paste; `change` is the mistake that explains its answer, if any."""
+    """Return the smallest case as code to paste, with its stages; `change` is the mistake that explains it, if any."""
     stages = stages_beside(small, answer, change, min(digits, 20))
     return replace(as_python(own, caller, small, answer), stages=stages)
 
@@ -67,10 +67,7 @@ RUNGS = 5
 
 
 def fresh(caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]]) -> list[tuple[Case, Answer]]:
-    """Call the function again on the wrong cases, with other sizes and numbers.
-
-    An explanation must reproduce these answers before it is reported.
-    """
+    """Call the function again on the wrong cases with other sizes and numbers; an explanation must reproduce them."""
     asked: list[Case] = []
     few = caller.library.name == "jax"  # JAX compiles again for each size
     for case in list({case.rung: case for case, _ in wrong}.values())[: 2 if few else RUNGS]:
@@ -84,7 +81,7 @@ def fresh(caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]])
 
 
 def again_inside(case: Case) -> Iterator[Case]:
-    """Yield a module's case with other numbers and, unless a mask fixes it, other lengths."""
+    """Yield a module's case with other numbers and, unless a mask fixes them, other lengths."""
     assert case.given.x is not None
     batch, rows, width = case.given.x.shape
     masks = case.recipe.rules.masks
@@ -105,7 +102,7 @@ def of_size(case: Case, caller: Caller, sizes: tuple[int, int, int]) -> Case | N
     at, (rows, keys, size) = at_of(case), sizes
     if case.given.x is not None or at.rows == at.keys:
         rows = keys
-    if not all(reaches(mask, rows, keys) for mask in case.recipe.rules.masks):
+    if not all(covers_sizes(mask, rows, keys) for mask in case.recipe.rules.masks):
         rows, keys = min(rows, at.rows), min(keys, at.keys)
     if caller.is_made or any(position.misfit(size) for position in case.recipe.positions):
         size = at.size
@@ -114,7 +111,6 @@ def of_size(case: Case, caller: Caller, sizes: tuple[int, int, int]) -> Case | N
 
 
 def fits(small: Case) -> bool:
-    """Return whether the masks and score rules fit the sizes of a case and leave every query a key."""
     at = at_of(small)
     rules = (*small.recipe.rules.masks, *small.recipe.rules.scores)
     return (
@@ -124,19 +120,18 @@ def fits(small: Case) -> bool:
 
 
 def smaller(case: Case, caller: Caller) -> Iterator[Case]:
-    """Yield cases of the same kind, smallest first."""
     at = at_of(case)
     square = case.given.x is not None or at.rows == at.keys
     sizes = [
         (heads, rows, keys, size)
         for heads, rows, keys, size in product(
-            (1, 2, at.heads) if asked_in_heads(caller) else (at.heads,),
+            (1, 2, at.heads) if can_choose_heads(caller) else (at.heads,),
             range(1, 5),
             range(1, 5),
             (at.size,) if caller.is_made else (1, 2, 4),
         )
         if (not square or rows == keys)
-        and all(reaches(mask, rows, keys) for mask in case.recipe.rules.masks)
+        and all(covers_sizes(mask, rows, keys) for mask in case.recipe.rules.masks)
         and at.heads in (at.groups, heads)
         and not any(position.misfit(size) for position in case.recipe.positions)
     ]
@@ -150,20 +145,18 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
                 yield small
 
 
-def asked_in_heads(caller: Caller) -> bool:
-    """Return whether the caller can choose the number of heads."""
+def can_choose_heads(caller: Caller) -> bool:
     return has_heads(caller.layout) if caller.offer.core else caller.offer.takes("heads")
 
 
-def reaches(mask: Mask, rows: int, keys: int) -> bool:
-    """Return whether a mask covers these sizes: one given as an array has a fixed size."""
+def covers_sizes(mask: Mask, rows: int, keys: int) -> bool:
     return not isinstance(mask, Allowed) or (rows <= mask.values.shape[-2] and keys <= mask.values.shape[-1])
 
 
 def small_case(
     case: Case, sizes: tuple[int, int, int, int, int], request: Request, seed: int, of_the_whole: bool = False
 ) -> Case:
-    """Return a case of these sizes in whole numbers from 0 to 3; `of_the_whole` keeps the batch size and magnitudes."""
+    """Return a case of these sizes with integers from 0 to 3; `of_the_whole` keeps batch size and magnitudes."""
     heads, groups, rows, keys, size = sizes
     rng = np.random.default_rng([seed, *sizes])
     old = case.recipe.rules
@@ -182,7 +175,7 @@ def small_case(
 
     batch = at_of(case).batch if of_the_whole else 1
     if case.given.x is None:
-        large = size_of(case.given.q) if of_the_whole else 1.0
+        large = mean_magnitude(case.given.q) if of_the_whole else 1.0
         q, k, v = ((batch, heads, rows, size), (batch, groups, keys, size), (batch, groups, keys, size))
         given = Given(whole(*q) * large, whole(*k), whole(*v))
         return replace(case, recipe=recipe, given=given)
@@ -192,12 +185,11 @@ def small_case(
         name: whole(width, columns[name[-1]]) if name.startswith("W_") else whole(columns[name[-1]])
         for name in case.given.arrays
     }
-    large = size_of(case.given.x) if of_the_whole else 1.0
+    large = mean_magnitude(case.given.x) if of_the_whole else 1.0
     return replace(case, recipe=recipe, given=Given(x=whole(batch, rows, width) * large, arrays=arrays))
 
 
-def size_of(array: Array | None) -> float:
-    """Return the mean absolute value, or 1 if it is 0."""
+def mean_magnitude(array: Array | None) -> float:
     return 1.0 if array is None else float(np.abs(array).mean()) or 1.0
 
 
@@ -220,7 +212,6 @@ def cut_down(rule: Any, sizes: tuple[int, int, int], whole: int) -> Any:
 
 
 def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
-    """Return a case as Python code to paste."""
     parameters, given = caller.offer.parameters, caller.arguments(case)
     names = {name: value for role, name in parameters.items() if (value := given.get(role, MISSING)) is not MISSING}
     first = [parameters[role] for role in caller.offer.positional]
@@ -252,18 +243,16 @@ MAKERS = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}
 
 
 def literal(array: Array, caller: Caller) -> str:
-    """Format an array as an expression of its library."""
     kind = "" if array.dtype.kind in "bi" else {"torch": ", dtype=torch.float64"}.get(caller.library.name, "")
-    return f"{MAKERS[caller.library.name]}({numbers(array)}{kind})"
+    return f"{MAKERS[caller.library.name]}({format_numbers(array)}{kind})"
 
 
-def numbers(array: Array) -> str:
-    """Return an array as nested lists, written compactly."""
+def format_numbers(array: Array) -> str:
     return str(array.tolist()).replace(".0,", ".,").replace(".0]", ".]")
 
 
 def module_of(own: OwnFunction) -> str:
-    """Return the module from which to import a function: the one its user named, if it is a module."""
+    """Return the module to import a function from: the one that the user named, or that of its file."""
     place = own.target.rpartition(":")[0]
     if place and not place.endswith(".py"):
         return place
@@ -272,7 +261,6 @@ def module_of(own: OwnFunction) -> str:
 
 
 def brief(array: Array, shaped: bool) -> str:
-    """Format an output to four decimals: without axes of length 1, or with its shape if `shaped`."""
     text = str(np.round(array if shaped else np.squeeze(array), 4).tolist())
     return f"{text}, of shape {list(array.shape)}" if shaped else text
 
@@ -283,12 +271,12 @@ SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "out
 
 
 def stages_beside(case: Case, answer: Answer, change: Change | None, digits: int) -> tuple[Stage, ...]:
-    """Return the stages of a case up to the output.
+    """Return the stages of a case up to the output, actual next to expected.
 
     The actual stages are those that the function returns; if a mistake explains its output, the others come from it.
     """
     right = expected(case)
-    mine = guessed(case, answer, change, digits)
+    mine = find_actual_stages(case, answer, change, digits)
     bound = tolerance(right, digits)
     again = {"masked": "logits", "output": "context"}  # skip a stage equal to the one before it
     shown = [
@@ -299,8 +287,7 @@ def stages_beside(case: Case, answer: Answer, change: Change | None, digits: int
     return tuple(stage(name, right[name], mine.get(name), bound) for name in shown)
 
 
-def guessed(case: Case, answer: Answer, change: Change | None, digits: int) -> dict[str, Array]:
-    """Return the function's actual stages, as far as known."""
+def find_actual_stages(case: Case, answer: Answer, change: Change | None, digits: int) -> dict[str, Array]:
     assert answer.output is not None
     last = {"output": answer.output} | ({"context": answer.output} if answer.output.ndim == 4 else {})
     stages = predicted(change(case), case.given) if change is not None else None
@@ -310,7 +297,6 @@ def guessed(case: Case, answer: Answer, change: Change | None, digits: int) -> d
 
 
 def stage(name: str, right: Array, mine: Array | None, bound: float) -> Stage:
-    """Return one stage; actual numbers of another shape are shown too."""
     if mine is None:
         return Stage(name, cells(right), (), False)
     room = max(bound, 1e-9)
@@ -360,7 +346,7 @@ def evidence_of(
 
 
 def promised(wrong: Seen) -> Seen:
-    """Return the wrong answers to explain; those to unsupported inputs only if there are no others."""
+    """Return the wrong answers to supported inputs, or all if there are no such answers."""
     return [(case, answer) for case, answer in of_one_input(wrong) if not case.unpromised] or wrong
 
 

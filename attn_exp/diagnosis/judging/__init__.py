@@ -1,4 +1,4 @@
-"""The verdict on a function: in which order cases are run, how answers are reported, and what could not be checked.
+"""Judge a function or a layer: run the cases, explain the answers, and list what was not verified.
 
 May import from `explaining` and from the packages before it.
 """

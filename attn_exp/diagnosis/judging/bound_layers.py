@@ -31,12 +31,12 @@ from attn_exp.experiment.verdict import HELD, Finding, Verdict, unfinished
 from attn_exp.own_code import OwnFunction
 
 BATCH, LENGTHS = 3, ((5, 7), (5, 5), (6, 6))
-"""Batch size of an example, and its lengths of x and memory; some layers need both equal, or even."""
+"""Batch size and lengths of x and memory in a recorded call; some layers need equal lengths, or even ones."""
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A recorded layer and the attention in it; `tokens` is the number of tokens if the layer is limited to it."""
+    """A recorded layer and the attention in it; `tokens` is the only number of tokens that it accepts, or 0."""
 
     layer: Layer
     recording: Recording
@@ -45,10 +45,10 @@ class Seen:
 
 
 def observe(layer: Layer, more: int = 0) -> Seen:
-    """Record a layer and find the attention in it; `more` extra runs use tokens with other values.
+    """Record a layer and find the attention in it; `more` adds runs on other token values.
 
     Raises:
-        UncalledError: it fails on these numbers of tokens, or its operations depend on their values.
+        UncalledError: it fails on these numbers of tokens, or its operations depend on the values.
     """
     problem: Exception | None = None
     own = layer.lengths.get("t", 0)
@@ -95,7 +95,7 @@ def read_inside(seen: Seen) -> tuple[Inside, frozenset[str]]:
 
 
 def find_context(seen: Seen) -> Array | None:
-    """Return the context of the first run, `[b h t e]`; None if rows of a product mix several tokens."""
+    """Return the context `[b h t e]` of the first run, or None if rows of a product mix several tokens."""
     try:
         return arrange_core(seen.recording, seen.pairs).context
     except MixedTokensError:
@@ -103,9 +103,9 @@ def find_context(seen: Seen) -> Array | None:
 
 
 def order_output(seen: Seen, found: Matrices, context: Array | None) -> dict[str, Array]:
-    """Return the matrices with the rows of W_o ordered by head, if an einsum put the head axis last."""
+    """Return the matrices; reorder the rows of W_o by head if an einsum put the head axis last."""
     arrays = dict(found.arrays)
-    if found.output is None or context is None or not has_wide_kernel(seen.layer.target):
+    if found.output is None or context is None or not has_head_axis(seen.layer.target):
         return arrays
     rows = output_inputs(seen.recording, found.output)[0]
     batch, heads, length, size = context.shape
@@ -115,8 +115,7 @@ def order_output(seen: Seen, found: Matrices, context: Array | None) -> dict[str
     return arrays
 
 
-def has_wide_kernel(target: Any) -> bool:
-    """Return whether a layer has a parameter with a separate head axis."""
+def has_head_axis(target: Any) -> bool:
     parameters: Any = getattr(target, "weights", None) or getattr(target, "parameters", list)
     every = parameters() if callable(parameters) else parameters
     return any(len(getattr(one, "shape", ())) == len("hdm") for one in every)
@@ -131,7 +130,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
 
     def call(x: Any, memory: Any = None, **named: Any) -> Any:
         other = x if memory is None else memory
-        rows = {role: narrowed(x if role in ("x", "q") else other, layer.target) for role in layer.inputs}
+        rows = {role: cast_to_parameters(x if role in ("x", "q") else other, layer.target) for role in layer.inputs}
         given = {words[word]: value for word, value in named.items()}
         axes = layer.inputs[next(iter(rows))]
         entries = range(x.shape[0]) if "b" not in axes else (None,)
@@ -154,8 +153,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     return Bound(call, layer.target, offer, inside, layer.made, layer.unknown)
 
 
-def narrowed(x: Any, target: Any) -> Any:
-    """Convert a tensor to the dtype of a PyTorch module's parameters, for modules that compute in float32."""
+def cast_to_parameters(x: Any, target: Any) -> Any:
     module: Any = getattr(sys.modules.get("torch.nn"), "Module", ())
     parameters = target.parameters() if isinstance(target, module) else ()
     first = next((one for one in parameters if one.is_floating_point()), x)
@@ -214,7 +212,6 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
 
 
 def find_arrays(tree: Any, path: str = "") -> Iterator[tuple[str, Array]]:
-    """Yield the path and the value of each array of numbers in nested mappings; a `kernel` is a weight."""
     if isinstance(tree, Mapping):
         for name, one in tree.items():
             yield from find_arrays(one, f"{path}.{name}".strip(".").replace("kernel", "weight"))
@@ -223,13 +220,14 @@ def find_arrays(tree: Any, path: str = "") -> Iterator[tuple[str, Array]]:
 
 
 def are_same(one: Array, other: Array) -> bool:
-    """Return whether two matrices are equal up to rounding."""
     return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-6)
 
 
 def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
-    """Yield the parameters of a PyTorch module, a Keras layer or a partial function of mappings: path, value, and
-    whether it is oriented as in `nn.Linear`."""
+    """Yield path, value and whether it is stored as in `nn.Linear` for each parameter of a layer.
+
+    The layer is a PyTorch module, a Keras layer, or `partial(module.apply, variables)` of JAX.
+    """
     if isinstance(target, partial):  # of JAX: `partial(module.apply, variables)`
         yield from ((path, array, False) for one in target.args for path, array in find_arrays(one))
     if kind_of(target) == "keras":
@@ -252,11 +250,11 @@ def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
                 yield path, array, hasattr(owner, "in_features")
 
 
-# What holds of a layer that fits no definition: the values are averaged, with weights that sum to 1
+# Layers outside the definition: check only that values are averaged with weights that sum to 1
 
 
 def leave_open(own: OwnFunction, seen: Seen, words: str, reason: str) -> Verdict:
-    """Return an open verdict on a layer whose attention the definition does not describe, for a reason."""
+    """Report a layer outside the definition as not verified; check only that its weights sum to 1."""
     if not any(is_mean(seen.recording, place) for place in range(len(seen.recording.first.operations))):
         return unfinished(own.name, reason, words)
     left = (f"`scores` ({reason})", "`projections` before and after (nothing says what they should be)")
@@ -265,7 +263,7 @@ def leave_open(own: OwnFunction, seen: Seen, words: str, reason: str) -> Verdict
 
 
 def is_mean(recording: Recording, place: int) -> bool:
-    """Return whether an operation multiplies by weights that depend on the tokens and sum to 1 over the summed axis."""
+    """Return whether an operation averages its input with token-dependent weights that sum to 1."""
     operation = recording.first.operations[place]
     live = [at for at in range(len(operation.inputs)) if recording.is_live(place, at)]
     axes = find_axes(operation)
@@ -278,5 +276,4 @@ def is_mean(recording: Recording, place: int) -> bool:
 
 
 def sum_to_one(weights: Array, axis: int) -> bool:
-    """Return whether an array holds no negative number and sums to 1 along an axis."""
     return weights.shape[axis] > 1 and bool((weights >= 0).all()) and np.allclose(weights.sum(axis=axis), 1, atol=1e-5)

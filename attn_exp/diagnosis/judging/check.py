@@ -1,4 +1,4 @@
-"""Check one function: run a series of cases, name the mistake, and find the smallest input that still fails."""
+"""Check one function: run its cases, name the mistake, and find the smallest failing input."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
     """Run all cases on a function and return the verdict.
 
     Raises:
-        UserError: what it takes is not known, or a setting does not apply to it.
+        UserError: its arguments are unknown, or a setting does not apply to it.
         FaultError: an error in attn_exp itself.
     """
     with held(), running() as clock, warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -72,13 +72,13 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
             left = tuple(f"{what} (it took {seconds:g} s until then)" for what, seconds in clock.left_out.items())
             verdict = replace(verdict, not_asked=(*verdict.not_asked, *left)) if not verdict.passed else verdict
             return replace(with_outcome(verdict, own, request), seconds=perf_counter() - start)
-        if isinstance(fault, MemoryError | RecursionError) or is_theirs(fault, own):
+        if isinstance(fault, MemoryError | RecursionError) or is_raised_by_user_code(fault, own):
             return unfinished(own.name, f"it could not be checked: {error_line(fault)}", request.words, CHECKED)
         raise FaultError(f"{own.name} could not be checked ({fault_line(fault)})") from fault
 
 
 def check_in_all_ways(own: OwnFunction, request: Request, quick: bool) -> Verdict:
-    """Check a layer as built by name, and a function in the layouts that it may have."""
+    """Check a function or a layer; if the mistake may be a convention, check again under that convention."""
 
     def ask(bound: Bound, asked: Request) -> Verdict:
         return check_called(own, ways_to_call.how_to_call(own, asked, bound), quick)
@@ -101,7 +101,7 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool) -> Verdic
 
 
 def judge_neighbours(verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]) -> Verdict:
-    """Try RoPE on neighbouring pairs; return that verdict if it names a mistake and the first one could not alone."""
+    """Retry with RoPE on neighbouring pairs if the first verdict is unexplained or names more than the pairing."""
     words = other_words.NEIGHBOURS
     of_positions = {name for name in verdict.mistakes if mistake(name).group == "positions"}
     is_open = verdict.unexplained or of_positions > {"rope_pairing"}
@@ -115,17 +115,16 @@ CONVENTIONS = {
     "rope_pairing": (other_words.NEIGHBOURS, "neighbours make a pair"),
     "causal_bottom_right": (other_words.BOTTOM_RIGHT, "the last query stands beside the last key"),
 }
-"""Mistakes that may equally be a convention of weights or a library: the setting for each, and its meaning."""
+"""Mistakes that may be a convention of a checkpoint or library: the setting for each, and its meaning."""
 
 
-def is_theirs(error: BaseException, own: OwnFunction) -> bool:
-    """Return whether an error while reading the result was raised in the user's own files."""
+def is_raised_by_user_code(error: BaseException, own: OwnFunction) -> bool:
     place = [path for path, _ in way_of(error)][-1]
     return place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(HERE)
 
 
 def check_function(own: OwnFunction, request: Request, quick: bool) -> Verdict:
-    """Check a function in the likeliest layout and, if only its masks raise errors, in the one that they may need."""
+    """Check a function in the likeliest layout; if only its masks raise errors, try the layout that masks may need."""
     tried = ways_to_call.how_to_call(own, request)
     verdict = check_called(own, tried, quick)
     broken = [one for one in verdict.findings if one.state == BROKEN]
@@ -140,11 +139,10 @@ def check_function(own: OwnFunction, request: Request, quick: bool) -> Verdict:
 
 
 FOR_MASKS = {True: {"bhtd": "btd", "bthd": "btd"}, False: {"td": "bhtd"}}
-"""Layouts to try for a function of q, k and v, or of x, that also runs with other axes, but not with a mask."""
+"""Layouts to retry, for functions of q, k and v (True) and of x, where the first one fails with masks only."""
 
 
-def are_of_masks(verdict: Verdict) -> bool:
-    """Return whether all wrong answers are to cases with a mask."""
+def fails_only_with_masks(verdict: Verdict) -> bool:
     wrong = {one.rung for one in verdict.findings if one.state == BROKEN}
     return wrong <= {*ABOUT_MASKS, *MASKS_OF_MORE}
 
@@ -152,18 +150,17 @@ def are_of_masks(verdict: Verdict) -> bool:
 def check_in_layout(
     own: OwnFunction, request: Request, quick: bool, known: Bound | None = None
 ) -> Verdict:  # fmt: skip
-    """Check a function under a request, in the requested or the likeliest layout; `known` is already bound."""
     return check_called(own, ways_to_call.how_to_call(own, request, known), quick)
 
 
 def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
-    """Check a function with a known way to call it, as `check` does, with warnings off."""
+    """Check a function whose calling convention is known; the caller has silenced warnings."""
     request = tried.caller.request
-    if request.blocks and understood(tried) and ways_to_call.is_right(tried, causal=True):
+    if request.blocks and find_built_layer(tried) and ways_to_call.is_right(tried, causal=True):
         given = ways_to_call.how_to_call(own, request, ways_to_mask.always_given(tried.function))
         tried = given if ways_to_call.is_right(given) else tried
     offer = tried.function.offer
-    if request.masks and tried.answer.output is None and offer.takes("mask") and understood(tried):
+    if request.masks and tried.answer.output is None and offer.takes("mask") and find_built_layer(tried):
         bare = replace(tried.function, offer=offer.of_keys_alone())  # the requested mask may be built in
         given = ways_to_call.how_to_call(own, request, bare)
         tried = given if given.answer.output is not None else tried
@@ -184,7 +181,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     caller = ways_to_call.with_its_scale(ways_to_mask.with_its_mask(caller, tried.function), tried.case)
     is_open = other_words.are_open(request)
     hides = is_open and ways_to_mask.hides(caller, tried.function)
-    if hides and (again := hiding(own, tried, request, quick)).passed:  # prefer a convention to a mistake
+    if hides and (again := check_inverted(own, tried, request, quick)).passed:  # prefer a convention to a mistake
         change = everywhere(mistake(other_words.INVERTED).changes[0])
         turned = Explained((other_words.INVERTED,), change=change)
         verdict = verdict_on_answers(own, caller, tried, quick, turned)
@@ -193,10 +190,10 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     verdict = report_polarities(with_masks_beside_a_mistake(own, caller, tried, quick), caller)
     may_hide = not verdict.passed and (other_words.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     if is_open and may_hide:  # the mistake is an inverted mask, or unknown
-        again = again if hides else hiding(own, tried, request, quick)
+        again = again if hides else check_inverted(own, tried, request, quick)
         verdict = read_otherwise(verdict, tried, request, again)
-    elif is_open and verdict.unexplained and are_of_masks(verdict):  # a mistake may accompany that convention
-        again = hiding(own, tried, request, quick)
+    elif is_open and verdict.unexplained and fails_only_with_masks(verdict):  # a mistake may accompany that convention
+        again = check_inverted(own, tried, request, quick)
         is_one = again.mistakes and HIDES_ALL not in again.mistakes  # hiding all keys does not depend on polarity
         verdict = read_otherwise(verdict, tried, request, again) if is_one else verdict
     return verdict
@@ -206,7 +203,7 @@ HIDES_ALL = "mask_hides_all"
 
 
 def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
-    """Report two masks where True hides in only one of them; for padding, that is what every library means."""
+    """Report masks of opposite polarity; it is common for True to hide in the padding mask only."""
     if caller.masking.opposite == caller.padding.opposite:
         return verdict
     hiding, other = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")
@@ -218,7 +215,7 @@ def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
 
 
 def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | None:
-    """Check a function under the settings that fit its first answers best; None if its first answer is right."""
+    """Check a function under the settings that fit its first answer; None if that is right or nothing fits."""
     digits = min(ways_to_call.digits_of(tried.caller, tried.answer), SINGLE)
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
         return None
@@ -235,27 +232,25 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | 
     if longest is not None:
         words = other_words.with_its_window(words, *longest, digits)
         asked = with_words(request, words)
-    as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)  # built with another number of heads
-    verdict = check_in_layout(own, asked, quick, as_it_is)
+    built = None if other_words.TWO_TO_THE in words else find_built_layer(tried)  # it has another number of heads
+    verdict = check_in_layout(own, asked, quick, built)
     if verdict.mistakes == (other_words.INVERTED,):
-        verdict = read_otherwise(verdict, tried, asked, hiding(own, tried, asked, quick))
+        verdict = read_otherwise(verdict, tried, asked, check_inverted(own, tried, asked, quick))
     nearly = any(finding.rung == VALUES and finding.state == HELD for finding in verdict.findings)
     return other_words.under(verdict, request, words) if verdict.passed or verdict.mistakes or nearly else None
 
 
-def understood(tried: Tried) -> Bound | None:
-    """Return a bound layer, so that it need not be built again for other settings."""
+def find_built_layer(tried: Tried) -> Bound | None:
     return tried.function if tried.function.unknown is not None else None
 
 
-def hiding(own: OwnFunction, tried: Tried, request: Request, quick: bool) -> Verdict:
-    """Check a function under the convention that True in a mask hides."""
+def check_inverted(own: OwnFunction, tried: Tried, request: Request, quick: bool) -> Verdict:
     asked = with_words(request, other_words.BLOCKS)
-    return check_in_layout(own, asked, quick, understood(tried))
+    return check_in_layout(own, asked, quick, find_built_layer(tried))
 
 
 def read_otherwise(verdict: Verdict, tried: Tried, request: Request, again: Verdict) -> Verdict:
-    """Return the verdict on a function with inverted masks; `again` is that under the other convention."""
+    """Choose between an inverted mask and the convention that True hides; `again` is the verdict under the latter."""
     if not again.passed:
         fewer = again.mistakes and set(again.mistakes) < set(verdict.mistakes)
         refuted = again.mistakes and verdict.mistakes == (other_words.INVERTED,)  # otherwise it would pass now

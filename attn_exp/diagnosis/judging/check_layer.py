@@ -1,4 +1,4 @@
-"""The verdict on a layer: read its weights from a trace, and compare its outputs with the definition using them.
+"""Judge a layer: read its weights from a trace, and compare its outputs with the definition.
 
 If the weights cannot be read, or explain nothing, the attention inside is compared by itself.
 """
@@ -67,7 +67,7 @@ def look(own: OwnFunction, request: Request) -> Bound | None:
 
 
 def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
-    """Check a layer and, if it is right, check the other ways to call it that its arguments offer.
+    """Check a layer and, if it is right, the other ways to call it that its arguments offer.
 
     Raises:
         UncalledError: it cannot be built or called, or no attention is found among its operations.
@@ -84,7 +84,7 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
 
 
 def leave_heads_open(verdict: Verdict) -> Verdict:
-    """Return an open verdict on a layer whose heads take every h-th dimension: right for weights trained so."""
+    """Leave the head layout open if head i takes every h-th dimension: right for weights trained that way."""
     findings = tuple(replace(one, state=REMARK) if one.state == BROKEN else one for one in verdict.findings)
     left = [*verdict.not_verified, HEADS, *([f"{MASKS} ({BLOCKS})"] if BLOCKS in verdict.computes else [])]
     computes = "attention in which each head takes every h-th number"
@@ -98,7 +98,7 @@ STRIDED = "heads_by_stride"
 
 
 def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer, Verdict]:
-    """Check a layer built with dropout and, if that fails, one without it."""
+    """Check a layer built with dropout; if that fails, check it without dropout to see whether dropout is the cause."""
     layer = bind_layer(own, request)
     drops = any(letter_of(str(name)) == "dropout" and value for name, value in layer.settings.items())
     try:
@@ -131,7 +131,7 @@ def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) 
 
 
 def ask_rotated(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Check a layer that takes rotary tables with tables that rotate."""
+    """Pass rotary tables that do rotate to a layer that takes them."""
     tables = [layer.keywords[role] for role in ROTARY if role in layer.keywords]
     if request.positions or not tables:
         return verdict
@@ -146,7 +146,6 @@ def ask_rotated(verdict: Verdict, own: OwnFunction, layer: Layer, request: Reque
 
 
 def ask_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Check a class that has a causal switch with the switch on."""
     switches = (value is False and (letter_of(str(name)) == "causal" or name == "mask")
                 for name, value in layer.settings.items())  # fmt: skip
     if request.masks or CAUSAL in verdict.right_under or not inspect.isclass(own.function) or not any(switches):
@@ -162,7 +161,6 @@ def ask_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Reques
 
 
 def ask_with_memory(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Check cross-attention of a layer whose memory is optional."""
     roles = ["memory"] if "memory" in layer.keywords else ["k", "v"]
     words = [layer.keywords.get(role, "") for role in roles]
     if not all(words) or len(layer.inputs) > 1:
@@ -182,11 +180,11 @@ DROPPED = "dropout_on"
 WAYS: tuple[Callable[[Verdict, OwnFunction, Layer, Request, Check], Verdict], ...] = (
     ask_rotated, ask_causal, ask_with_memory,
 )  # fmt: skip
-"""Other ways to call a layer that is right in the plainest one; each is checked or reported as not verified."""
+"""Other ways to call a layer whose plainest call is right; each is checked or reported as not verified."""
 
 
 def check_seen(own: OwnFunction, seen: Seen, request: Request, check: Check) -> Verdict:
-    """Check a recorded layer: its outputs with `check`, and the attention inside if nothing explains them."""
+    """Check the outputs of a recorded layer and, if nothing explains them, the attention inside."""
     if not seen.pairs:
         verdict = leave_open(own, seen, request.words, "no product of queries and keys is among its operations")
         if verdict.passed:
@@ -201,7 +199,7 @@ def check_seen(own: OwnFunction, seen: Seen, request: Request, check: Check) -> 
     if named is not None:
         return named
     verdict = check(bound, request)
-    if verdict.unexplained or verdict.uncalled or is_about_scale(verdict):
+    if verdict.unexplained or verdict.uncalled or names_scale_mistake(verdict):
         verdict = explain_layer(own, seen, (bound, turns), request, check, verdict)
     verdict = check_decoding(verdict, seen.layer, bound, request)
     for one in PASSES:
@@ -210,13 +208,13 @@ def check_seen(own: OwnFunction, seen: Seen, request: Request, check: Check) -> 
 
 
 def check_unread(own: OwnFunction, seen: Seen, request: Request, check: Check, reason: str) -> Verdict:
-    """Check a layer with unreadable weights: with those that parameter names suggest, else the attention inside."""
+    """Check a layer with unreadable weights: try those that parameter names suggest, then the attention inside."""
     verdict = check_named(seen, None, request, check) or check_inside(own, seen, request, reason)[0]
     return leave_unplaced_parameters(verdict, seen, own, request)
 
 
 def check_named(seen: Seen, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
-    """Return a verdict that names a mistake using the weights that parameter names suggest, or None."""
+    """Check with the weights that parameter names suggest; return the verdict only if it names a mistake."""
     named = name_matrices(seen.layer, inside)
     if named is None:
         return None
@@ -224,15 +222,14 @@ def check_named(seen: Seen, inside: Inside | None, request: Request, check: Chec
     return verdict if verdict.mistakes and not verdict.passed and not verdict.unexplained else None
 
 
-def is_about_scale(verdict: Verdict) -> bool:
-    """Return whether a mistake in the scale was found."""
+def names_scale_mistake(verdict: Verdict) -> bool:
     return not verdict.passed and any("scale" in name for name in verdict.mistakes)
 
 
 def explain_layer(
     own: OwnFunction, seen: Seen, read: tuple[Bound, frozenset[str]], request: Request, check: Check, verdict: Verdict
 ) -> Verdict:  # fmt: skip
-    """Return the verdict under the layer's own settings, if nothing explained it or its scale is wrong."""
+    """Try settings that may be built into the layer if the verdict is unexplained or blames the scale."""
     bound, turns = read
     explained: Verdict | None = None
     for words in find_own_words(seen, request, is_masked=has_own_mask(seen), turns=bool(turns)):
@@ -251,7 +248,7 @@ def explain_inside(
 ) -> Verdict:  # fmt: skip
     """Refine an unexplained verdict by the attention inside.
 
-    It may show a mistake, added logits that explain the whole output, or steps of the layer without a definition.
+    It may show a mistake, an added bias that explains the whole output, or steps that the definition lacks.
     """
     bound, turns = read
     inside, reading = check_inside(own, seen, request, "")

@@ -37,14 +37,14 @@ from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.sink import Sink
 
 FINE, COARSE = 44, 22
-"""Bits of precision required inside a layer: usually, and if any step is in float32."""
+"""Bits to which the attention inside a layer must agree: in float64, and if any step is in float32."""
 INSIDE = "attention inside"
 ADDED = "`logit_bias` (the layer adds its own numbers to the logits, or a logit beside them)"
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """An interpretation of the attention inside a layer: `request` includes settings (`words`) that nobody typed.
+    """One interpretation of the attention inside a layer; `request` includes the assumed settings, `words`.
 
     `wrong` are the cases that contradict it, `others` the rest. `added`: the layer adds its own numbers to the logits.
     """
@@ -59,7 +59,7 @@ class Reading:
 def check_inside(own: OwnFunction, seen: Seen, request: Request, reason: str) -> tuple[Verdict, Reading | None]:
     """Compare the attention inside a layer with the definition on the layer's own queries, keys and values.
 
-    `reason` says why more is not verified.
+    `reason` says why the projections are not verified.
     """
     try:
         core = arrange_core(seen.recording, seen.pairs)
@@ -72,7 +72,7 @@ def check_inside(own: OwnFunction, seen: Seen, request: Request, reason: str) ->
             break
     chosen, found = readings[-1], Explained()
     for one in readings if chosen.wrong else ():
-        found = explained(Answers([*one.wrong, *one.others], bits_of(seen), bits_of(seen)))
+        found = explained(Answers([*one.wrong, *one.others], required_bits(seen), required_bits(seen)))
         chosen = one
         if found.names:
             break
@@ -101,33 +101,29 @@ def read_core(core: Core, seen: Seen, request: Request) -> Iterator[Reading]:
     scores = list(find_score_words(seen, request))
     for one in [*words, *(f"{one} {score}".strip() for score in scores for one in words)]:
         under = with_words(request, one) if one else request
-        yield hold(one, under, [ask_core(core, under), *ask_with_masks(seen, under)], bits_of(seen))
+        yield compare_reading(one, under, [ask_core(core, under), *ask_with_masks(seen, under)], required_bits(seen))
     for one in [*words, *(f"{one} {UNSCALED}".strip() for one in words if are_open(request, "scale"))]:
         under = with_words(request, one) if one else request
         added = find_added(core, under)
         if added is not None:
             other = replace(under, scores=(*under.scores, added))
-            yield replace(hold(one, other, [ask_core(core, other)], bits_of(seen)), added=True)
+            yield replace(compare_reading(one, other, [ask_core(core, other)], required_bits(seen)), added=True)
 
 
-def hold(words: str, request: Request, pairs: Sequence[tuple[Case, Answer]], bits: int) -> Reading:
-    """Split cases into wrong ones and others under an interpretation."""
+def compare_reading(words: str, request: Request, pairs: Sequence[tuple[Case, Answer]], bits: int) -> Reading:
     wrong = [one for one in pairs if is_wrong(*one, bits)]
     return Reading(words, request, wrong, [one for one in pairs if one not in wrong])
 
 
-def bits_of(seen: Seen) -> int:
-    """Return to how many bits the attention inside a layer is compared."""
+def required_bits(seen: Seen) -> int:
     return FINE if seen.recording.exact == EXACT else COARSE
 
 
 def hides_keys(core: Core) -> bool:
-    """Return whether a layer hides keys although no mask was passed."""
     return bool((core.weights == 0).any()) or any(bool((array < LOWEST).any()) for array in core.between)
 
 
 def has_own_mask(seen: Seen) -> bool:
-    """Return whether a layer hides keys although no mask was passed, if its attention can be arranged."""
     try:
         return hides_keys(arrange_core(seen.recording, seen.pairs))
     except MixedTokensError:
@@ -135,7 +131,7 @@ def has_own_mask(seen: Seen) -> bool:
 
 
 def find_added(core: Core, request: Request) -> Score | None:
-    """Return the numbers that a layer adds to the logits of each head in all batch entries, or a sink; or None."""
+    """Return a sink, or numbers added to the logits, that are equal in all batch entries; None if there are none."""
     case, _ = ask_core(core, request)
     right = expected(case)
     logits, total = right["masked"], core.weights.sum(axis=-1)
@@ -154,11 +150,11 @@ def find_added(core: Core, request: Request) -> Score | None:
 CLOSE = 1e-6
 """Tolerance for logits that are equal in all batch entries."""
 LOWEST = -1e4
-"""Lower logits are those of hidden keys."""
+"""Logits below this are those of hidden keys."""
 
 
 def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
-    """Return whether the attention inside a layer differs; the output of a query that sees no key is not judged."""
+    """Return whether the attention inside a layer differs; queries that see no key are not judged."""
     right = expected(case)
     assert answer.output is not None
     kept = {**right, "output": without_blind(right["output"], right)}
@@ -166,7 +162,6 @@ def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
 
 
 def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), rung: str = "values") -> tuple[Case, Answer]:
-    """Return the recorded attention of a layer as a case and its answer."""
     heads, rows, keys, size = core.q.shape[1], core.q.shape[2], core.k.shape[2], core.q.shape[3]
     rules = replace(request.rules(size, rows, keys), masks=(*request.masks, *masks))
     case = Case(rung, Recipe(rules, heads, heads), Given(core.q, core.k, core.v))
@@ -176,7 +171,7 @@ def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), rung: s
 def ask_with_masks(seen: Seen, request: Request) -> Iterator[tuple[Case, Answer]]:
     """Yield a case and answer for each mask argument of a layer.
 
-    The mask is written in the first way that hides the right keys, else in the first that the layer accepts.
+    The mask is written in the first format that hides the right keys, or else in the first that the layer accepts.
     """
     for role in ("mask", "padding"):
         if role in seen.layer.keywords:
@@ -185,7 +180,7 @@ def ask_with_masks(seen: Seen, request: Request) -> Iterator[tuple[Case, Answer]
             for kind, masking in [*pairs, *(("padding", one) for one in PADDINGS[:MOST_MASKS])]:
                 asked = ask_with_mask(seen, request, (role, kind), masking)
                 first = first or asked
-                if asked is not None and not is_wrong(*asked, bits_of(seen)):
+                if asked is not None and not is_wrong(*asked, required_bits(seen)):
                     first = asked
                     break
             if first is not None:
@@ -198,9 +193,9 @@ MOST_MASKS = 16
 def ask_with_mask(
     seen: Seen, request: Request, role: tuple[str, str], masking: Masking
 ) -> tuple[Case, Answer] | None:  # fmt: skip
-    """Return the case with a mask for the attention inside a layer, and its answer; None if it rejects the mask.
+    """Return a case with a mask for the attention inside a layer, and its answer; None if the layer rejects the mask.
 
-    `role` is that of the argument, and what is hidden: keys of each query ("mask"), or of a batch entry ("padding").
+    `role` is the role of the argument, and the kind of mask: per query ("mask") or per batch entry ("padding").
     """
     first = seen.recording.given[0]
     rows, keys = next(iter(first.values())).shape[1], list(first.values())[-1].shape[1]
@@ -223,7 +218,7 @@ def ask_with_mask(
 
 
 def find_own_steps(seen: Seen) -> Iterator[str]:
-    """Yield what a layer does to the context before the output projection, apart from moving numbers."""
+    """Yield the steps that change the context before the output projection, other than by moving numbers."""
     output = find_output(seen.recording, seen.pairs)
     context = np.concatenate([pair.context.ravel() for pair in seen.pairs])
     if output is None:
@@ -236,7 +231,6 @@ def find_own_steps(seen: Seen) -> Iterator[str]:
 
 
 def first_difference(core: Core, case: Case) -> str:
-    """Return the first stage that differs inside a layer."""
     right = expected(case)
     if core.weights.shape != right["weights"].shape or not np.allclose(core.weights, right["weights"], atol=1e-9):
         return "weights" if any(close_rows(one, right["masked"]) for one in core.between) else "logits"
@@ -252,7 +246,7 @@ def close_rows(logits: Array, right: Array) -> bool:
     return bool(known.any() and np.nanmax(np.nanmax(gap, -1) - np.nanmin(gap, -1)) < 1e-9)
 
 
-# Settings built into a layer that nobody typed: masks, rotation, a scale or a logit cap of its configuration
+# Settings built into a layer: a mask, a rotation, a scale or a logit cap of its configuration
 
 ROTATIONS = ("position=rope", "position=rope position.rope.interleaved=true")
 OF_NORMS = re.compile("norm|sqrt")
@@ -260,7 +254,7 @@ OF_NORMS = re.compile("norm|sqrt")
 
 
 def find_own_words(seen: Seen, request: Request, *, is_masked: bool, turns: bool) -> Iterator[str]:
-    """Yield combinations of settings that may be built into a layer, of kinds that the user did not set."""
+    """Yield combinations of settings that may be built into a layer and that the user left open."""
     masks = [CAUSAL] if is_masked and not request.masks else []
     positions = [*ROTATIONS] if turns and not request.positions else []
     scores = list(find_score_words(seen, request))
@@ -272,7 +266,7 @@ def find_own_words(seen: Seen, request: Request, *, is_masked: bool, turns: bool
 def find_score_words(seen: Seen, request: Request) -> Iterator[str]:
     """Yield scales and logit caps that may be built into a layer, as settings.
 
-    A scale of 1 is common if queries and keys are normalized, or with a bias per distance.
+    A scale of 1 is common with normalized queries and keys, and with a distance bias.
     """
     if not are_open(request, "scale"):
         return
@@ -282,7 +276,7 @@ def find_score_words(seen: Seen, request: Request) -> Iterator[str]:
     if any(value is False and re.fullmatch("(use_?)?scal(e|ed|ing)", str(name)) for name, value in
            seen.layer.settings.items()):  # fmt: skip
         scales.append(UNSCALED)
-    for name, value in numbers_set(seen.layer):
+    for name, value in numeric_settings(seen.layer):
         if re.search("soft_?cap", name) and value > 0:
             caps.append(f"score=softcap score.softcap.cap={value:g}")
         elif re.search("multiplier|scalar|scal(e|ing)$", name) and value > 0:
@@ -292,20 +286,18 @@ def find_score_words(seen: Seen, request: Request) -> Iterator[str]:
             yield f"{scale} {cap}".strip()
 
 
-def numbers_set(layer: Layer) -> Iterator[tuple[str, float]]:
-    """Yield the numbers among the settings with which a layer was built."""
+def numeric_settings(layer: Layer) -> Iterator[tuple[str, float]]:
     for name, value in layer.settings.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             yield str(name), float(value)
 
 
 def is_normed(seen: Seen) -> bool:
-    """Return whether queries and keys are normalized between their projections and their product."""
     return all(is_normed_side(seen, pair.first, side.place) for pair in seen.pairs for side in (pair.q, pair.k))
 
 
 def is_normed_side(seen: Seen, product_of: int, place: int) -> bool:
-    """Return whether an input of a product was normalized since the last product with a parameter."""
+    """Return whether an input of a product was normalized after its projection."""
     operations = seen.recording.first.operations
     ahead, met = [operations[product_of].producers[place]], set[int]()
     while ahead:

@@ -1,4 +1,4 @@
-"""The verdict on a function called in one way: run all cases and explain the answers."""
+"""Judge a function with a known calling convention: run all cases and explain the answers."""
 
 from __future__ import annotations
 
@@ -36,10 +36,7 @@ ONE_MAXIMUM = "one_maximum"
 def verdict_on_answers(
     own: OwnFunction, caller: Caller, tried: Tried, quick: bool, known: Explained | None = None
 ) -> Verdict:
-    """Run all cases on a function called in this way; `tried` holds the first answer.
-
-    `known` is an explanation found beforehand.
-    """
+    """Run all cases and return the verdict; `tried` holds the first answer, `known` an earlier explanation."""
     function = tried.function
     seen = ways_to_call.ask_every_question(caller, function, quick)
     if all(answer.output is None for _, answer in seen):  # only the first case was answered, or none now
@@ -54,7 +51,7 @@ def verdict_on_answers(
     learned = gradients(caller, tried.case, digits)
     edges = list(remarks(caller, tried.case))
     edges += [(Finding(LARGE, REMARK, FITS.format(caller.dtype)), "")] if overflows else []
-    again = asked_again(caller, seen)
+    again = repeat_first_cases(caller, seen)
     broken = tuple(dict.fromkeys(name for finding, name in (*behaved, learned) if finding.state == BROKEN and name))
     lost = {case for case, _ in wrong}
     right = [pair for pair in seen if pair[0] not in lost]
@@ -74,7 +71,7 @@ def verdict_on_answers(
     harmless = harmless_alone(wrong, found, digits, besides)
     if harmless and rounding != SILENT:
         edges.insert(0, (Finding(wrong[0][0].rung, REMARK, harmless.format(caller.dtype)), "".join(found.names)))
-        wrong, found, small, seen = [], Explained(), None, of_other_rungs(right, {case.rung for case in lost})
+        wrong, found, small, seen = [], Explained(), None, exclude_rungs(right, {case.rung for case in lost})
     findings = (
         Finding(CALLED, HELD, said_of_call(caller)),
         *findings_of_questions(seen, wrong),
@@ -87,10 +84,10 @@ def verdict_on_answers(
     )
     failed = [finding.rung for finding in findings if finding.state == BROKEN]
     passed = not failed
-    names = remarked(edges) if passed else names_of(found, broken)
+    names = pick_remark(edges) if passed else join_mistakes(found, broken)
     told = located(caller, seen, wrong) if wrong and not found.names and not found.setting else None
     if wrong or passed:
-        computes = what_it_computes(found, bool(wrong)) if told is None else told.said
+        computes = describe_computation(found, bool(wrong)) if told is None else told.said
     else:
         computes = f"the right numbers, but look at: {', '.join(names or failed)}"
     smallest = shown(own, caller, *small, found.change, digits) if small else None
@@ -103,9 +100,9 @@ def verdict_on_answers(
 
 
 def without_overflow(seen: Seen, wrong: Seen, digits: int) -> tuple[Seen, Seen, bool]:
-    """Leave out large logits that overflow, if other answers are wrong too; also return whether any were left out.
+    """Leave out large logits that overflow if other answers are wrong too; also return whether any were left out.
 
-    Overflow alone is a remark, so it is not a mistake next to another one either.
+    Overflow alone is only a remark.
     """
     over = [case for case, answer in wrong if case.rung == LARGE and answer.output is not None
             and not np.isfinite(answer.output).all() and np.isfinite(expected(case)["output"]).all()]  # fmt: skip
@@ -115,8 +112,7 @@ def without_overflow(seen: Seen, wrong: Seen, digits: int) -> tuple[Seen, Seen, 
     return kept, lost, True
 
 
-def names_of(found: Explained, broken: Sequence[str]) -> tuple[str, ...]:
-    """Return the mistakes that explain the answers, and independent mistakes of behaviour."""
+def join_mistakes(found: Explained, broken: Sequence[str]) -> tuple[str, ...]:
     if broken and found.names in ((), OVERFLOWS):
         return tuple(broken)
     return (*found.names, *(name for name in broken if name in OF_NO_OTHER and name not in found.names))
@@ -127,7 +123,7 @@ OF_NO_OTHER = ("changes_inputs", "reuses_output")
 
 
 def explain_answers(evidence: Answers, wrong: Seen) -> Explained:
-    """Explain the answers; if nothing does, try once more without inputs that the function need not support."""
+    """Explain the answers; if nothing does, retry without inputs that the function need not support."""
     found = explained(evidence)
     if found.names or found.setting or not {case.unpromised for case, _ in wrong} > {False}:
         return found
@@ -139,10 +135,7 @@ def explain_answers(evidence: Answers, wrong: Seen) -> Explained:
 
 
 def as_its_mask_fills(found: Explained, caller: Caller, function: Bound) -> Explained:
-    """Rename a multiplied or an ignored mask to a small fill in an explanation, if that is what it is.
-
-    Their numbers are nearly the same.
-    """
+    """Call a multiplied or ignored mask a small fill if the function adds one: the numbers are nearly the same."""
     is_product = MULTIPLIED in found.names and ways_to_mask.multiplies(caller, function)
     product = MULTIPLIED if not is_product else ""
     nothing = IGNORED if IGNORED in found.names and ways_to_mask.adds_next_to_nothing(caller, function) else ""
@@ -150,9 +143,9 @@ def as_its_mask_fills(found: Explained, caller: Caller, function: Bound) -> Expl
 
 
 def as_kept_by_object(finding: Finding, name: str) -> tuple[Finding, str]:
-    """Turn a failure with two threads into a remark.
+    """Turn a failure in two threads into a remark.
 
-    Objects that write their own backward pass keep what it needs, and layers that decode keep their keys and values.
+    Layers may keep state for their own backward pass, or a KV cache for decoding.
     """
     if finding.rung != IN_THREADS or finding.state != BROKEN:
         return finding, name
@@ -164,9 +157,9 @@ UNLESS_ZERO = "right as long as no score is 0: such a key is hidden"
 
 
 def harmless_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> str:
-    """Return why the mistakes are harmless, or an empty string: only large logits overflow, or a score of 0 hides.
+    """Return why the mistakes are harmless, or an empty string.
 
-    Overflow is harmless in a dtype that holds all realistic logits.
+    Overflow is harmless in a dtype that holds all realistic logits, and so is hiding keys whose score is exactly 0.
     """
     if not wrong or any(finding.state == BROKEN for finding in besides):
         return ""
@@ -176,15 +169,14 @@ def harmless_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable
     return FITS if overflows and all(case.rung == LARGE for case, _ in wrong) else ""
 
 
-def of_other_rungs(seen: Seen, rungs: set[str]) -> Seen:
-    """Leave out cases of these kinds."""
+def exclude_rungs(seen: Seen, rungs: set[str]) -> Seen:
     return [pair for pair in seen if pair[0].rung not in rungs]
 
 
 def explain_as_meant(wrong: Seen, digits: int, ask: Callable[[], Sequence[tuple[Case, Answer]]]) -> str:
-    """Return why wrong answers may be intended: scores clipped far above usual ones, or head sizes of its own.
+    """Return why wrong answers may be intended, or an empty string: clipped scores, or another head size.
 
-    A function of a layer's matrices may take x's width / heads as head size; no function need support another one.
+    A function of a layer's matrices may take x's width / heads as head size; it need not support any other.
     """
     rungs = {case.rung for case, _ in wrong}
     if rungs == {LARGE}:
@@ -205,8 +197,7 @@ SHARES_OF_X = "right where all heads together are as wide as x: it takes x's wid
 def is_of_own_axes(wrong: Seen, found: Explained, masked: Seen) -> bool:
     """Return whether the only wrong answers are to masks with axes that the function need not support.
 
-    This does not excuse mistakes of masks, but a function that applies plain masks (`masked`) may ignore ones with more
-    axes.
+    This excuses no mask mistake, except that a function which applies plain masks (`masked`) may ignore these.
     """
     own = all(case.unpromised and case.rung in MASKS_OF_MORE for case, _ in wrong)
     left_out = any(answer.output is not None for _, answer in masked) and found.names == (IGNORED,)
@@ -216,8 +207,7 @@ def is_of_own_axes(wrong: Seen, found: Explained, masked: Seen) -> bool:
 MADE_OF_IT = Answer(None, error="it answers, but interprets such a mask differently")
 
 
-def what_it_computes(found: Explained, is_wrong: bool) -> str:
-    """Describe what a function computes."""
+def describe_computation(found: Explained, is_wrong: bool) -> str:
     if not is_wrong:
         return "attention as it was asked for"
     if found.setting:
@@ -225,8 +215,7 @@ def what_it_computes(found: Explained, is_wrong: bool) -> str:
     return what_mistakes_compute(found.names, found.where, found.said)
 
 
-def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
-    """Return at most one remark on a function that passed, the most important one."""
+def pick_remark(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
     said = {name for finding, name in findings if name and finding.state == REMARK}
     return tuple(name for name in REMARKS if name in said)[:1]
 
@@ -244,25 +233,23 @@ def said_of_call(caller: Caller) -> str:
     given = f", {caller.offer.said}" if caller.offer.said else ""
     back = f", and returns [{axes(caller.returns)}]" if caller.returns else ""
     back += f" as what it {caller.part}" if caller.part.startswith("returned") else ""
-    return f"with {what}{given}, {caller.library.name}, {caller.dtype}{masks}{back}{overridden(caller)}"
+    return f"with {what}{given}, {caller.library.name}, {caller.dtype}{masks}{back}{describe_overrides(caller)}"
 
 
 def axes_of_answers(seen: Seen) -> Iterator[Finding]:
-    """Yield a finding on the first answer with additional or missing axes of length 1."""
+    """Report the first answer with additional or missing axes of length 1."""
     said = next((answer.axes for _, answer in seen if answer.axes), "")
     if said:
         yield Finding("the axes of its answer", BROKEN, said)
 
 
-def overridden(caller: Caller) -> str:
-    """Describe which defaults of the function were overridden because nobody requested them."""
+def describe_overrides(caller: Caller) -> str:
     words = {role: caller.offer.defaults.get(role) for role in ("causal", "dropout")}
     said = [f"{caller.offer.parameters[role]}={value}" for role, value in words.items() if value]
     return f"; its own {' and '.join(said)} only where asked for" if said else ""
 
 
 def findings_of_questions(seen: Seen, wrong: Seen) -> Iterator[Finding]:
-    """Yield a finding for each kind of case."""
     lost = {case for case, _ in wrong}
     for rung in dict.fromkeys(case.rung for case, _ in seen):
         questions = [pair for pair in seen if pair[0].rung == rung]
@@ -270,7 +257,7 @@ def findings_of_questions(seen: Seen, wrong: Seen) -> Iterator[Finding]:
         failed = [answer for case, answer in questions if answer.output is None and not case.optional]
         bad = [(case, answer) for case, answer in questions if case in lost]
         if bad:
-            yield Finding(rung, BROKEN, how_wrong(bad[0]))
+            yield Finding(rung, BROKEN, describe_error(bad[0]))
         elif any(not answer.refused for answer in failed):
             yield Finding(rung, BROKEN, refused[0])
         elif refused:
@@ -279,8 +266,7 @@ def findings_of_questions(seen: Seen, wrong: Seen) -> Iterator[Finding]:
             yield Finding(rung, HELD)
 
 
-def how_wrong(pair: tuple[Case, Answer]) -> str:
-    """Describe the error of an answer."""
+def describe_error(pair: tuple[Case, Answer]) -> str:
     case, answer = pair
     right = expected(case)["output"]
     assert answer.output is not None
@@ -290,7 +276,7 @@ def how_wrong(pair: tuple[Case, Answer]) -> str:
 
 
 def accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Finding:
-    """Report the accuracy of the answers in units of the dtype's last place, or a loss of precision."""
+    """Report the accuracy in units in the last place, or a loss of precision."""
     if rounding:
         return Finding("accuracy", BROKEN if rounding == SILENT and not lenient else REMARK, rounding)
     errors = [
@@ -300,8 +286,8 @@ def accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Finding:
     return Finding("accuracy", HELD, f"within {units:.2g} units in the last place of the largest number")
 
 
-def asked_again(caller: Caller, seen: Seen) -> Finding:
-    """Run the first cases once more, after all others."""
+def repeat_first_cases(caller: Caller, seen: Seen) -> Finding:
+    """Run the first cases again after all others: a function that keeps state may answer differently."""
     rung = "the same after many calls"
     for case, answer in seen[:3]:
         if answer.output is None:
@@ -318,7 +304,7 @@ def asked_again(caller: Caller, seen: Seen) -> Finding:
     return Finding(rung, HELD)
 
 
-# Mask conventions of a function that is also wrong without masks, which changes the expected masked outputs
+# Mask conventions of a function that is wrong even without a mask
 
 
 def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, quick: bool) -> Verdict:
@@ -353,9 +339,9 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
 
 
 def may_be_written_otherwise(verdict: Verdict) -> bool:
-    """Return whether the mask convention may be misdetected: no mistake is named, or a mask mistake among others.
+    """Return whether the mask convention may be misdetected.
 
-    Booleans added to the logits look like a small fill next to any other mistake.
+    It may be if no mistake is named, or a mask mistake among others: booleans that are added look like a small fill.
     """
     if not verdict.mistakes:
         return True
@@ -364,7 +350,7 @@ def may_be_written_otherwise(verdict: Verdict) -> bool:
 
 
 def mistake_without_masks(caller: Caller, tried: Tried, masks: Collection[str]) -> Explained | None:
-    """Return the mistakes without a mask (or with one that hides nothing, if a mask is required), or None."""
+    """Return the mistakes that show without a mask (or with one that hides nothing, if it is required), or None."""
     needed = {role for role in masks if role not in caller.offer.defaults}
     parameters = {role: word for role, word in caller.offer.parameters.items() if role in needed or role not in masks}
     bare = replace(caller, offer=replace(caller.offer, parameters=parameters))

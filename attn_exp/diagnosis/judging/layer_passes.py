@@ -1,4 +1,4 @@
-"""Further checks of a layer besides its outputs, each a pass over its verdict."""
+"""Passes over the verdict on a layer: unused parameters, ignored masks, decoding, the smallest input."""
 
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ from attn_exp.rules.masks.causal import Causal
 Pass = Callable[[Verdict, Seen, OwnFunction, Request], Verdict]
 CAUSAL = "causal_ignored"
 LENGTHS = (2, 3, 4)
-"""Numbers of tokens to try for the smallest input."""
+"""Numbers of tokens to try for the smallest failing input."""
 
 
 def leave_unplaced_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
-    """Leave a layer that nothing explains unverified if it has parameters or arguments that the definition lacks, such
-    as a table of relative positions."""
+    """Leave an unexplained layer not verified if it has parameters or arguments that the definition lacks.
+
+    A table of relative positions is one.
+    """
     if not verdict.unexplained:
         return verdict
     names = [f"argument `{name}`" for name in seen.layer.fixed]
@@ -61,7 +63,7 @@ def leave_unplaced_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, re
 
 
 def find_constants(seen: Seen) -> Iterator[Array]:
-    """Yield the parameters that a layer of JAX reads: matrices in which no number occurs twice, as it does in masks."""
+    """Yield the matrices that a JAX layer reads; unlike masks, they hold no number twice."""
     for operation in seen.recording.first.operations:
         for array, producer in zip(operation.inputs, operation.producers, strict=True):
             if producer is None and array.ndim > 1 and array.dtype.kind == "f" and len(np.unique(array)) == array.size:
@@ -69,12 +71,12 @@ def find_constants(seen: Seen) -> Iterator[Array]:
 
 
 def report_unused_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
-    """Report the parameters of a layer that no operation of the call reads: they could hold anything."""
+    """Report parameters that no operation of the call reads: they could hold anything."""
     if not verdict.passed:
         return verdict
     inputs = [one.ravel() for operation in seen.recording.first.operations for one in operation.inputs]
     read = np.unique(np.concatenate(inputs))
-    left_out = tuple(f"{name}." for name in norms_left_out(seen))
+    left_out = tuple(f"{name}." for name in find_omitted_norms(seen))
     unused = [
         path
         for path, array, _ in parameters_of_layer(seen.layer.target)
@@ -86,20 +88,17 @@ def report_unused_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, req
     return replace(verdict, not_verified=(*verdict.not_verified, *left))
 
 
-def report_left_out(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
-    """Report the norms that were left out because they mix tokens."""
-    left = tuple(f"norm `{name}` (it mixes tokens, and was left out)" for name in norms_left_out(seen))
+def report_omitted_norms(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
+    left = tuple(f"norm `{name}` (it mixes tokens, and was left out)" for name in find_omitted_norms(seen))
     return replace(verdict, not_verified=(*verdict.not_verified, *left)) if verdict.passed else verdict
 
 
-def norms_left_out(seen: Seen) -> list[str]:
-    """Return the paths of the norms that were left out of a PyTorch module."""
+def find_omitted_norms(seen: Seen) -> list[str]:
     modules: Any = getattr(seen.layer.target, "named_modules", dict)() or ()
     return [path for path, module in modules if vars(module).get("forward") is leave_out]
 
 
 def find_unused_operations(seen: Seen) -> list[int]:
-    """Return the operations that do not contribute to the output of a call."""
     trace = seen.recording.first
     used = find_ancestors(trace, tuple(producer for producer, _ in trace.outputs))
     return [place for place in range(len(trace.operations)) if place not in used]
@@ -134,7 +133,6 @@ def find_ignored_causal_mask(verdict: Verdict, seen: Seen, own: OwnFunction, req
 
 
 def find_buffers(seen: Seen) -> Iterator[tuple[str, Array]]:
-    """Yield the names and values of the buffers of a PyTorch module."""
     for path, tensor in getattr(seen.layer.target, "named_buffers", dict)() or ():
         yield path.rpartition(".")[2], tensor.detach().double().cpu().numpy()
 
@@ -183,32 +181,31 @@ def show_smallest_input(verdict: Verdict, seen: Seen, own: OwnFunction, request:
 
 
 def round_row(rows: Array) -> str:
-    """Format the first numbers of the last token's output."""
     return f"[{', '.join(f'{number:.4f}' for number in rows[0, -1, :6])}, ...] for token {rows.shape[1] - 1}"
 
 
 PASSES: tuple[Pass, ...] = (
     leave_unplaced_parameters,
     report_unused_parameters,
-    report_left_out,
+    report_omitted_norms,
     find_ignored_causal_mask,
     show_smallest_input,
 )
-"""Unused parameters and ignored masks may change the verdict; the smallest input comes last."""
+"""The smallest input comes last: earlier passes may change the verdict."""
 
 
 # Decoding with a KV cache: tokens one at a time must give the rows of one causal pass over all of them
 
 Step = Callable[[int, Any], dict[str, Any]]
-"""Returns the keywords to pass with token number i, given what the previous call returned."""
+"""Returns the keywords to pass with token i, given what the previous call returned."""
 RUNG = "decoding with a cache"
 TOKENS = 5
 CLOSE = 1e-5
-"""Relative tolerance: a cache may be float32."""
+"""Relative tolerance; a cache may be float32."""
 
 
 def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Request) -> Verdict:
-    """Feed a layer that takes a cache one token at a time, and compare with the causal rows of the definition."""
+    """Decode with a layer's KV cache one token at a time, and compare with the causal rows of the definition."""
     names = [layer.keywords[role] for role in ("cache", "start") if role in layer.keywords]
     if not verdict.passed or not names or set(layer.inputs) != {"x"}:
         return verdict
@@ -239,7 +236,6 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
 
 
 def positions_at(layer: Layer, at: int) -> dict[str, Any]:
-    """Return the position keywords that a layer takes, for one token."""
     said = {"start": at, "position_ids": library(layer.library).into(np.array([[at]]), "float64")}
     return {role: value for role, value in said.items() if role in layer.keywords}
 
@@ -254,8 +250,8 @@ def find_ways(layer: Layer) -> Iterator[Step]:
     if "cache" not in layer.keywords:
         yield pass_start(layer)
         return
-    yield lambda at, last: beside(at, None if last is None else returned_cache(last))
-    yield grown(beside)
+    yield lambda at, last: beside(at, None if last is None else find_cache(last))
+    yield concatenate_caches(beside)
     kept: dict[str, Any] = {}
     yield lambda at, last: beside(at, kept)
     kind = getattr(sys.modules.get("transformers"), "DynamicCache", None)
@@ -264,20 +260,20 @@ def find_ways(layer: Layer) -> Iterator[Step]:
         yield lambda at, last: beside(at, object_kept)
 
 
-def grown(beside: Callable[[int, Any], dict[str, Any]]) -> Step:
-    """Concatenate the returned caches of all previous calls, for layers that return only those of the new token."""
+def concatenate_caches(beside: Callable[[int, Any], dict[str, Any]]) -> Step:
+    """Pass the concatenation of all returned caches, for layers that return only that of the new token."""
     known = list[Any]()
 
     def step(at: int, last: Any) -> dict[str, Any]:
         known[:] = known if last is None else [join_tokens(known[0], one) if known else one
-                                               for one in [returned_cache(last)]]  # fmt: skip
+                                               for one in [find_cache(last)]]  # fmt: skip
         return beside(at, known[0] if known else None)
 
     return step
 
 
 def join_tokens(before: Any, new: Any) -> Any:
-    """Concatenate caches of earlier tokens and a new one along the axis before the last."""
+    """Concatenate caches along the axis before the last."""
     if isinstance(before, tuple | list):
         return type(before)(join_tokens(*pair) for pair in zip(before, new, strict=True))
     return join([before, new], len(before.shape) - 2)
@@ -287,8 +283,7 @@ def pass_start(layer: Layer) -> Step:
     return lambda at, last: positions_at(layer, at)
 
 
-def returned_cache(returned: Any) -> Any:
-    """Return the cache among what a call returned: arrays in a tuple, list or dictionary, or an object."""
+def find_cache(returned: Any) -> Any:
     parts = (
         list(returned.values())
         if isinstance(returned, Mapping)
@@ -302,7 +297,7 @@ def returned_cache(returned: Any) -> Any:
 
 
 def decode(layer: Layer, x: Array, step: Step) -> Array | None:
-    """Return the output rows of tokens passed one at a time; None if a call raises an error."""
+    """Return the outputs `[b t m]` of tokens passed one at a time; None if a call raises an error."""
     axes, last, rows = layer.inputs["x"], None, list[Array]()
     try:
         with held():

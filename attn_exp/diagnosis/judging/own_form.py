@@ -1,4 +1,4 @@
-"""A user's function as a form: call it with a run's input, by its own argument names, and read its answer."""
+"""A user's function as a form: call it with a run's input by its own argument names, and read its result."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ STAGES = {
     "logits": ("logits",),
     "masked": ("masked",),
 }
-"""For each stage of a trace, names of function results, in lowercase without underscores."""
+"""For each stage of a trace, the names of function results, in lowercase without underscores."""
 
 
 @dataclass(frozen=True)
 class OwnForm:
-    """A user's function, ready to be called: its source, how it is called, and its form.
+    """A user's function, bound and ready to run as a form.
 
     `answers` is the dtype of its first result, which may be coarser than that of its input.
     """
@@ -83,16 +83,14 @@ class OwnForm:
 
     @property
     def takes_output_projection(self) -> bool:
-        """Whether it takes W_o, so that its result is the output of a layer."""
         return self.layer and self.caller.offer.takes("W_o")
 
     @property
     def bind(self) -> Bind:
-        """Finds the function again for a variant under other settings."""
         return bind
 
     def judge(self, heads: Heads) -> Verdict:
-        """Return the verdict of a quick check, or of a full one if that explains nothing."""
+        """Run a quick check, and the full one if the quick one finds an error but cannot name it."""
         request = replace(
             self.request,
             head=heads.query if heads.query > 1 else None,
@@ -108,7 +106,7 @@ class OwnForm:
         """Call the function with heads `[h t d]`, `[g s d]` and `[g s e]`.
 
         Raises:
-            OwnCodeError: it takes a layer's input, it raised an error, or its result has another shape.
+            OwnCodeError: it takes x, it raised an error, or its result has another shape.
         """
         if self.layer:
             raise OwnCodeError(f"{self.own.name} takes x, and here it is given q, k and v")
@@ -117,7 +115,7 @@ class OwnForm:
         case = Case("run", Recipe(rules, len(q), len(k)), Given(q[None], k[None], v[None]), not usual)
         answer = self.answer(case, kind=str(q.dtype))
         context = self.output_of(answer, (1, len(q), q.shape[1], v.shape[-1]))[0].astype(q.dtype, copy=False)
-        stages = returned_stages(answer, (len(q), q.shape[1], k.shape[1]), q.dtype)
+        stages = read_stages(answer, (len(q), q.shape[1], k.shape[1]), q.dtype)
         return Trace(q=q, k=k, v=v, context=context).replace(**stages)
 
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
@@ -139,24 +137,21 @@ class OwnForm:
         answer = self.answer(case, kind=str(problem.x.dtype))
         rows, width = len(problem.x), output_width(question, problem)
         output = self.output_of(answer, (1, rows, width))[0].astype(problem.x.dtype, copy=False)
-        return Trace(output=output).replace(
-            **returned_stages(answer, (shares.query, rows, problem.keys), problem.x.dtype)
-        )
+        return Trace(output=output).replace(**read_stages(answer, (shares.query, rows, problem.keys), problem.x.dtype))
 
     def answer(self, case: Case, kind: str) -> Answer:
-        """Return the function's answer to one case, its input in a dtype that it takes."""
+        """Call the function on one case, in a dtype that it takes."""
         known = kind in DTYPES and DTYPES.index(kind) > DTYPES.index(self.caller.dtype)
         caller = replace(self.caller, dtype=kind) if known else self.caller
         with held(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # ignore the function's warnings and judge only its output
-            answers = [caller(part) for part in one_question_a_head(case, caller)]
+            answers = [caller(part) for part in split_into_heads(case, caller)]
         failed = next((answer.error for answer in answers if answer.output is None), "")
         if failed:
             raise OwnCodeError(f"{self.own.name}: {failed}")
         return answers[0] if len(answers) == 1 else join_heads(answers)
 
     def output_of(self, answer: Answer, expected: tuple[int, ...]) -> Array:
-        """Return the output of an answer, if it has the expected shape."""
         assert answer.output is not None
         if answer.output.shape != expected:
             got = list(answer.output.shape)
@@ -179,7 +174,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     request = Request(
         tuple(map(of_any_length, rules.masks)), rules.scores, settled.positions, rules.normalizer, settled.scale,
         blocks=means.blocks, empty=means.empty, align=settings["align"] or means.where_it_stands,
-        caps_last=means.caps_last, seed=seed, typed=frozenset(words_of(settings)),
+        caps_last=means.caps_last, seed=seed, typed=frozenset(yield_settings(settings)),
         as_typed=True,
     )  # fmt: skip
     with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -190,7 +185,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     return OwnForm(function, tried.caller, request, tried.answer.dtype)
 
 
-def words_of(settings: Mapping[str, Any]) -> Iterator[str]:
+def yield_settings(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield the settings that define what a variant computes, in command-line syntax."""
     for group in ("mask", "score", "position"):
         if settings[group]:
@@ -204,15 +199,13 @@ def words_of(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def output_width(question: Question, problem: Problem) -> int:
-    """Return the width of the output."""
     if question.output_projection and "W_o" in problem.projections:
         return int(problem.projections["W_o"].shape[1])
     assert problem.v is not None
     return int(problem.v.shape[-1]) // question.heads.given * question.heads.query
 
 
-def one_question_a_head(case: Case, caller: Caller) -> list[Case]:
-    """Split a case into one case per head if the function takes a single head."""
+def split_into_heads(case: Case, caller: Caller) -> list[Case]:
     if not (caller.offer.core and caller.layout == "td"):
         return [case]
     given, recipe = case.given, case.recipe
@@ -230,15 +223,14 @@ def one_question_a_head(case: Case, caller: Caller) -> list[Case]:
 
 
 def join_heads(answers: list[Answer]) -> Answer:
-    """Join the answers to single heads into one."""
     outputs = [answer.output for answer in answers if answer.output is not None]
     same = [name for name in answers[0].stages if all(name in answer.stages for answer in answers)]
     stages = {name: np.stack([answer.stages[name] for answer in answers]) for name in same}
     return Answer(np.concatenate(outputs, axis=1), stages, answers[0].dtype)
 
 
-def returned_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
-    """Return the stages `[h t s]` that an answer contains, by the names of a trace.
+def read_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
+    """Return the stages `[h t s]` in an answer, under their names in a trace.
 
     The unnamed second array of a tuple holds the weights.
     """
@@ -320,7 +312,7 @@ def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
 
 
 def write_matrices(module: Any, inside: Inside, arrays: Mapping[str, Array]) -> Inside:
-    """Write matrices and biases into the parameters from which a layer's were read; return them as its current ones.
+    """Write matrices and biases into the parameters from which they were read; return the updated layer.
 
     Raises:
         UserError: a matrix has no parameter, or one of another shape.
@@ -347,7 +339,7 @@ def write_matrices(module: Any, inside: Inside, arrays: Mapping[str, Array]) -> 
 
 
 def find_lines(lines: Array, wanted: Array) -> dict[int, int]:
-    """Map the index of each wanted line, or number, to its index among `lines`, if present."""
+    """Map the index of each wanted line, or number, to its index in `lines`, if it is there."""
     found = dict[int, int]()
     for place, one in enumerate(wanted):
         same = np.isclose(lines, one, rtol=1e-9, atol=0).reshape(len(lines), -1).all(axis=1)

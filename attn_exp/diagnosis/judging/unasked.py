@@ -26,7 +26,7 @@ from attn_exp.experiment.verdict import ABSENT, ANSWERED, BROKEN, REMARK, Findin
 from attn_exp.own_code import OwnFunction
 
 MOST = 90
-"""Maximum length of an error in the report."""
+"""Maximum length of a quoted error."""
 ASKED = {
     "unequal lengths": "other keys than queries",
     "another head size": "another head size",
@@ -39,12 +39,12 @@ ASKED = {
     "padding": "padding",
     "causal": "causal masks",
 }
-"""Kinds of cases whose absence the report mentions, and their names there."""
+"""Kinds of cases that are reported if they were not run, and their names in the report."""
 
 
 def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
-    """Return what could not be checked, in words such as `cross attention (it takes one input)`."""
-    every = (no_word_for(caller, function), refused(seen), never_read(function))
+    """Return what could not be checked, as phrases such as `cross attention (it takes one input)`."""
+    every = (find_unsupported(caller, function), list_refused(seen), never_read(function))
     return tuple(dict.fromkeys(said for some in every for said in some))
 
 
@@ -52,14 +52,12 @@ OF_LAYERS = ("call", "forward", "__call__")
 
 
 def never_read(function: Bound) -> Iterator[str]:
-    """Yield mask arguments that the code never reads, if it reads another one."""
     with suppress(UserError):  # its signature is not known
-        made = routine_of(function.origin)
+        made = find_routine(function.origin)
         yield from (f"{word} (its code never reads it)" for word in words_set_aside(made))
 
 
-def routine_of(made: Any) -> Any:
-    """Return the function that runs in a call; for a layer or class a method such as `forward`."""
+def find_routine(made: Any) -> Any:
     return (
         made
         if isroutine(made) or isinstance(made, partial)
@@ -68,16 +66,15 @@ def routine_of(made: Any) -> Any:
 
 
 def arguments_of(function: Any) -> list[str]:
-    """Return the argument names of a call; empty if unknown."""
     with suppress(UserError):
-        given = parameters_of(routine_of(function), "")
+        given = parameters_of(find_routine(function), "")
         return [one.name for one in given if not is_starred(one) and one.name != "self"]
     return []
 
 
 def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
-    """Return the arguments that the code reads but no case verified, each with the reason."""
-    made = routine_of(function.origin)
+    """Return the arguments that the function accepts but no case verified, each with the reason."""
+    made = find_routine(function.origin)
     offer, left = caller.offer, list[str]()
     with suppress(UserError):
         optional = [one.name for one in parameters_of(made, "") if not is_starred(one) and one.default is not one.empty]
@@ -121,7 +118,7 @@ HARMLESS = {
 
 
 def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdict:
-    """Add the outcome to a verdict; arguments that the user chose to ignore need no verification."""
+    """Add the outcome to a verdict, without the open points that the user chose to ignore."""
     if verdict.outcome == NOT_VERIFIED:
         return verdict
     if verdict.uncalled:
@@ -142,7 +139,7 @@ def broken_of(verdict: Verdict) -> list[Finding]:
 
 
 def with_state(verdict: Verdict, state: str, *left: str) -> Verdict:
-    """Give what is broken another state, and leave something not verified."""
+    """Give broken findings another state, and add open points."""
     findings = tuple(replace(one, state=state) if one.state == BROKEN else one for one in verdict.findings)
     return replace(verdict, findings=findings, not_verified=(*verdict.not_verified, *left))
 
@@ -157,7 +154,7 @@ def leave_sizes_open(verdict: Verdict, own: OwnFunction) -> Verdict:
 
 
 def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave masks open if only they are wrong, and nothing explains how: they may be written in an unknown way."""
+    """Leave masks open if only they are wrong and nothing explains how: their format may be unknown."""
     broken = broken_of(verdict)
     if not broken or verdict.mistakes or verdict.right_under or verdict.alike:
         return verdict
@@ -170,14 +167,14 @@ def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
 
 
 def leave_polarity_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave open what True means in a mask that differs from the other one."""
+    """Leave open what True means in a mask whose polarity differs from that of the other mask."""
     remarks = [one for one in verdict.findings if one.state == REMARK and one.rung.startswith("masks as ")]
     left = [f"what True means in `{one.rung.removeprefix('masks as ')}` ({one.said})" for one in remarks]
     return replace(verdict, not_verified=(*verdict.not_verified, *left))
 
 
 def leave_convention_open(verdict: Verdict, own: OwnFunction) -> tuple[Verdict, str]:
-    """Leave a convention open under which a function is right; also return what each answer means."""
+    """Leave open the convention under which a function is right; also return what each answer means."""
     if verdict.passed or verdict.mistakes or not (verdict.right_under and verdict.alike):
         return verdict, ""
     what, meanings = next((said for words, said in MEANINGS.items() if words in verdict.right_under), ("", ""))
@@ -209,11 +206,10 @@ MEANINGS = {
         f"right if the last query sees the last key, wrong if it does not: pass {other_words.BOTTOM_RIGHT} or top_left",
     ),
 }
-"""Open questions for functions that are right under a convention: what is open, and what each answer means."""
+"""Conventions under which functions are right: what is open, and what each answer means."""
 
 
-def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
-    """Yield what a function cannot do, judging by its arguments."""
+def find_unsupported(caller: Caller, function: Bound) -> Iterator[str]:
     offer, layout = caller.offer, caller.layout
     if not offer.core and not offer.takes("memory"):
         yield "cross attention (it takes one input)"
@@ -230,8 +226,7 @@ def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
         yield "other sizes of its matrices (they are its own)"
 
 
-def refused(seen: Seen) -> Iterator[str]:
-    """Yield the cases that the function refused, each with its error."""
+def list_refused(seen: Seen) -> Iterator[str]:
     answered = {case.rung for case, answer in seen if answer.output is not None}
     for case, answer in seen:
         what = OF_ANOTHER_LENGTH if case.rung == CROSS and case.rung in answered else ASKED.get(case.rung, "")
@@ -244,4 +239,4 @@ def shortened(error: str) -> str:
 
 
 OF_ANOTHER_LENGTH = "keys of another length"
-"""What a function refuses that takes a memory only of x's length."""
+"""Refused by a function that takes a memory only in x's length."""
