@@ -12,7 +12,7 @@ from attn_exp.diagnosis.locate.products import find_ancestors, find_axes, follow
 from attn_exp.diagnosis.locate.recording import Recording
 
 MOST_PRODUCTS = 150
-"""Maximum number of products of two token-dependent arrays; a layer with more computes in too small pieces."""
+"""Maximum number of products of two token-dependent arrays; with more, attention is split too finely to read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,6 @@ def find_factor(recording: Recording, rows: Rows) -> float:
 
 
 def constant_ratio(made: Array, given: Array) -> float:
-    """Return the constant ratio of two arrays, or 0 if it is not constant."""
     known = (given != 0) | (made != 0)
     with np.errstate(all="ignore"):
         ratios = np.asarray(made, float)[known] / np.asarray(given, float)[known]
@@ -110,7 +109,7 @@ def constant_ratio(made: Array, given: Array) -> float:
 
 
 def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair | None:
-    """Return the attention of two products; the weights are the left (`side` 0) or right input of the second one."""
+    """Return the attention of two products; the weights are the left (`side` 0) or right input of the second."""
     trace = recording.first
     one, two = trace.operations[first], trace.operations[second]
     axes, later = find_axes(one), find_axes(two)
@@ -146,14 +145,13 @@ def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair 
 
 
 def arrange_between(array: Array, labels: Array, shape: tuple[int, ...], places: Array, is_turned: bool) -> Array:
-    """Arrange an array between scores and weights like the weights."""
     whole = take_labelled(array, labels, shape)
     whole = whole.swapaxes(1, 2) if is_turned else whole
     return np.where(places < 0, np.nan, whole.reshape(-1)[places])
 
 
 def lies_turned(places: Array, shape: tuple[int, ...]) -> bool:
-    """Return whether weights are transposed relative to the scores: their rows are columns, as for k q^T."""
+    """Return whether weights are transposed relative to the scores, as for `k q^T`."""
     _, rows, columns = np.unravel_index(np.maximum(places, 0), shape)
 
     def spread(array: Array) -> int:
@@ -220,7 +218,6 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
 
 
 def stack_parts(parts: Sequence[Sequence[Sequence[dict[str, Array]]]], name: str) -> Array:
-    """Stack one array of every query into `[b h t ...]`."""
     try:
         return np.array([[[row[name] for row in head] for head in entry] for entry in parts])
     except ValueError:
@@ -228,7 +225,6 @@ def stack_parts(parts: Sequence[Sequence[Sequence[dict[str, Array]]]], name: str
 
 
 def query_token(pair: Pair, m: int, row: int) -> int:
-    """Return the token of a query, given the row of its weights."""
     known = pair.places[m, row]
     known = known[known >= 0]
     if not known.size:
@@ -240,7 +236,6 @@ def query_token(pair: Pair, m: int, row: int) -> int:
 
 
 def token_of(recording: Recording, number: int) -> tuple[int, int]:
-    """Return the batch entry and the position of a token."""
     if number < 0:
         raise MixedTokensError("rows depend on several tokens, or on none")
     return recording.tokens[number][1:]

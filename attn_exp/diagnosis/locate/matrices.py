@@ -1,7 +1,7 @@
 """Read a layer's projections from its trace: which parameter columns produce each number of q, k and v.
 
-Over all runs, each number of q, k or v is one column of a parameter applied to its token, up to a factor and a bias;
-so no names are needed.
+Over all runs, each number of q, k or v is one column of a parameter applied to its token, up to a factor and a bias,
+so that no names are needed.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Projection:
 class Side:
     """How q, k or v of each head is made: `columns` of the projections for each rank of a head, and their `factor`.
 
-    The rank of a row counts the earlier rows of the same token. `turns`: rows of later tokens combine these columns
-    with others, as rotary positions do.
+    The rank of a row counts the earlier rows of the same token. `turns`: rows of later tokens mix these columns with
+    others, as rotary positions do.
     """
 
     columns: Mapping[int, tuple[Key, ...]]
@@ -50,7 +50,7 @@ class Side:
 
 
 def find_projections(recording: Recording, producer: Producer) -> list[Projection]:
-    """Return the products with a parameter from which an array is computed directly."""
+    """Return the products with a parameter that lead to an array without another such product in between."""
     trace = recording.first
     found, ahead, met = list[Projection](), [producer], set[int]()
     while ahead:
@@ -67,7 +67,6 @@ def find_projections(recording: Recording, producer: Producer) -> list[Projectio
 
 
 def read_projection(recording: Recording, place: int) -> Projection | None:
-    """Return an operation as a product with a parameter, or None."""
     operation = recording.first.operations[place]
     axes = find_axes(operation)
     if axes is None or any(axes.lengths[letter] > 1 for letter in axes.batch):
@@ -82,7 +81,7 @@ def read_projection(recording: Recording, place: int) -> Projection | None:
 
 
 def find_bias(trace: Trace, place: int, are_rows: bool, exact: float) -> Array | None:
-    """Return the bias of a product, `[n]`, added by the operation itself or by the next one.
+    """Return the bias `[n]` of a product, added by the operation itself or by one of the next.
 
     `are_rows`: the tokens are the rows of the product rather than its columns.
     """
@@ -120,7 +119,7 @@ def added_later(trace: Trace, place: int) -> Array | None:
 
 
 NEAR = 5
-"""How many operations after a product may add its bias."""
+"""How many operations after a product to search for its bias."""
 
 
 def find_ranks(tokens: Array) -> Array:
@@ -227,7 +226,7 @@ class Matrices:
 def fit_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
     """Fit the matrices of a layer whose projections are not single columns of a parameter, such as low-rank ones.
 
-    They are fitted to the queries, keys and values of each token, and need more tokens than x has dimensions.
+    They are fitted to the queries, keys and values of each token, which takes more tokens than x has dimensions.
 
     Raises:
         UnreadMatricesError: queries, keys or values are not an affine function of the tokens.
@@ -256,7 +255,7 @@ def fit_affine(rows: Rows, chosen: Array, given: Array, exact: float) -> tuple[A
     """Fit the matrix `[m k]` and bias that compute rows from their tokens, in every run.
 
     Raises:
-        UnreadMatricesError: there are none.
+        UnreadMatricesError: no affine function does.
     """
     x = np.concatenate([given[:, number] for number in rows.tokens[chosen].tolist()])
     y = np.concatenate(
@@ -272,7 +271,6 @@ def fit_affine(rows: Rows, chosen: Array, given: Array, exact: float) -> tuple[A
 
 
 def with_output(recording: Recording, pairs: Sequence[Pair], arrays: dict[str, Array]) -> dict[str, Array]:
-    """Add the matrices of the output projection, if there is one."""
     output = find_output(recording, pairs)
     if output is None:
         return arrays
@@ -322,7 +320,6 @@ def find_output(recording: Recording, pairs: Sequence[Pair]) -> Projection | Non
 
 
 def products_behind(recording: Recording, made: set[int]) -> Iterator[Projection]:
-    """Yield the products with a parameter that depend on some operations, in order."""
     reached = set(made)
     for place in range(min(made) + 1, len(recording.first.operations)):
         if reached & {one for one in recording.first.operations[place].producers if isinstance(one, int)}:

@@ -17,8 +17,8 @@ from attn_exp.diagnosis.observe.trace import Operation, Producer, Product, Trace
 class Axes:
     """The sorted subscripts of a product: `batch` n is in both inputs and the output, `summed` k in both inputs only.
 
-    `rows` r come from the left input, `columns` c from the right one. Axes of length 1
-    in only one input, such as those of a 1x1 convolution, are left out.
+    `rows` r come from the left input, `columns` c from the right one. Axes of length 1 in only one input, such as those
+    of a 1x1 convolution, are left out.
     """
 
     operation: Operation
@@ -38,7 +38,6 @@ class Axes:
         return found
 
     def arrange(self, array: Array, letters: str, groups: tuple[str, ...]) -> Array:
-        """Reshape an array to one axis per group of letters."""
         order = [letter for group in groups for letter in group]
         kept = [letter for letter in order if letter in letters]
         array = np.asarray(array)[tuple(slice(None) if letter in order else 0 for letter in letters)]
@@ -50,16 +49,16 @@ class Axes:
 
     @property
     def places(self) -> tuple[int, int]:
-        """The places of the left and the right input among the inputs of the operation."""
+        """Indices of the left and the right input among the inputs of the operation."""
         return self.product.left, self.product.right
 
     def side(self, array: Array, side: int) -> Array:
-        """Return an array like the left input (side 0) as `[n r k]`, or like the right one as `[n c k]`."""
+        """Arrange an array like the left input (side 0) as `[n r k]`, or like the right one as `[n c k]`."""
         letters = (self.rows, self.columns)[side]
         return self.arrange(array, self.product.subscripts[side], (self.batch, letters, self.summed))
 
     def output(self, array: Array) -> Array:
-        """Return an array like the output as `[n r c]`."""
+        """Arrange an array like the output as `[n r c]`."""
         return self.arrange(array, self.product.subscripts[2], (self.batch, self.rows, self.columns))
 
 
@@ -79,7 +78,6 @@ def find_axes(operation: Operation) -> Axes | None:
 
 
 def find_ancestors(trace: Trace, producers: tuple[Producer, ...]) -> set[int]:
-    """Return the operations on which some arrays depend."""
     found, ahead = set[int](), [one for one in producers if isinstance(one, int)]
     while ahead:
         one = ahead.pop()
@@ -131,7 +129,7 @@ def move_labels(operation: Operation, labels: Sequence[Array | None]) -> Array |
 
 
 def move_places(operation: Operation, labels: Sequence[Array | None]) -> Array | None:
-    """Return the labels of an output that holds unchanged numbers of its inputs; None if it does not."""
+    """Return the labels of an output that holds unchanged numbers of its inputs, else None."""
     given = list(operation.inputs)
     table, numbers, start = [np.array([-1])], [np.array([np.nan])], 1
     for place, known in enumerate(labels):
@@ -172,7 +170,7 @@ def spread_labels(axes_output: Array, size: int) -> Array:
 
 
 def take_labelled(array: Array, labels: Array, shape: tuple[int, ...]) -> Array:
-    """Scatter an array to the positions that its labels give; NaN elsewhere."""
+    """Scatter an array to the positions given by its labels, with NaN elsewhere."""
     made = np.full(shape, np.nan)
     known = labels >= 0
     made.reshape(-1)[labels[known]] = np.asarray(array, float)[known]

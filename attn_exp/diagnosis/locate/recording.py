@@ -21,17 +21,17 @@ from attn_exp.own_code import held
 FINE, COARSE = 1e-9, 1e-5
 """Relative rounding error of float64, and of float32 or less."""
 NONE, SEVERAL = -1, -2
-"""In place of a token's number: a row depends on no token, or on several."""
+"""Replace a token's number where a row depends on no token, or on several."""
 GRID = 2
-"""Rows of an image whose points are tokens."""
+"""Number of rows of the image that tokens are arranged in."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
     """Traces of a layer on inputs of one shape.
 
-    `given` are the inputs of each trace by role `[b t m]`, starting with those of `first`. Two traces follow for each
-    of the `bits` of a token's number. `tokens` gives the role, batch entry and position of each number.
+    `given` are the inputs of each trace by role, `[b t m]`; the first trace is the baseline, and two follow for each of
+    the `bits` of a token's number. `tokens` gives the role, batch entry and position of each number.
     """
 
     layer: Layer
@@ -42,7 +42,7 @@ class Recording:
 
     @property
     def first(self) -> Trace:
-        """The trace with which the others are compared."""
+        """The baseline trace."""
         return self.traces[0]
 
     @property
@@ -52,7 +52,6 @@ class Recording:
         return FINE if all(kind.itemsize >= np.dtype(np.float64).itemsize for kind in kinds) else COARSE
 
     def inputs(self, operation: int, place: int) -> list[Array]:
-        """Return one input of an operation in each run."""
         return [one.operations[operation].inputs[place] for one in self.traces]
 
     def is_live(self, operation: int, place: int) -> bool:
@@ -61,7 +60,7 @@ class Recording:
         return any(not np.array_equal(one, first, equal_nan=True) for one in others)
 
     def sides(self, operation: int, side: int) -> list[Array] | None:
-        """Return one input of a product (0: left) in standard axes in each run; None if it is no such product."""
+        """Return one input of a product (0: left) in standard axes in each run; None for other operations."""
         axes = find_axes(self.first.operations[operation])
         return None if axes is None else [axes.side(one, side) for one in self.inputs(operation, axes.places[side])]
 
@@ -79,7 +78,7 @@ class Recording:
 
 
 class DifferentPathsError(Exception):
-    """The layer runs different operations for different numbers."""
+    """The layer runs different operations for different input values."""
 
 
 def record_layer(
@@ -115,7 +114,6 @@ def record_layer(
 
 
 def mix(base: Mapping[str, Array], other: Mapping[str, Array], is_changed: Array) -> dict[str, Array]:
-    """Replace the tokens of some numbers by those of another input."""
     made, start = dict[str, Array](), 0
     for role, array in base.items():
         count = array.shape[0] * array.shape[1]
@@ -133,7 +131,7 @@ def record_once(layer: Layer, given: Mapping[str, Array], keywords: Mapping[str,
 
 
 def find_height(layer: Layer, length: int) -> int:
-    """Return how many rows the image of the trial call has; 0 for other numbers of points."""
+    """Return the height of the image in the trial call; 0 for other numbers of tokens."""
     return layer.lengths.get("h", 0) if length == layer.lengths.get("t") else 0
 
 

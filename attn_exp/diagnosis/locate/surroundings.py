@@ -56,7 +56,6 @@ def find_surroundings(recording: Recording, found: Matrices, context: Array | No
 
 
 def are_same_norms(one: Norm | None, other: Norm | None, exact: float) -> bool:
-    """Return whether two norms compute the same."""
     if one is None or other is None:
         return one is other
     return (
@@ -88,7 +87,7 @@ def find_norm(given: Array, inputs: Array, what: str, exact: float) -> Norm | No
     """Return the norm between the tokens and a projection's inputs; None if the inputs are the tokens.
 
     Raises:
-        UnreadMatricesError: it is something else.
+        UnreadMatricesError: another operation lies in between.
     """
     known, given = np.isfinite(inputs).all(axis=(0, 2)), given[..., : inputs.shape[-1]]
     if inputs.shape == given.shape:
@@ -101,7 +100,7 @@ def find_norm(given: Array, inputs: Array, what: str, exact: float) -> Norm | No
 
 
 def fit_norm(z: Array, y: Array, exact: float) -> Norm | None:
-    """Fit the norm along the last axis that maps z to y, with its gain and shift; None if none does."""
+    """Fit the norm along the last axis that maps z to y, with its gain and shift; None if no norm does."""
     for kind in KINDS:
         for eps in EPSILONS:
             rows = normed(kind, z, eps).reshape(-1, z.shape[-1])
@@ -135,7 +134,6 @@ def answer_rows(recording: Recording) -> Array | None:
 
 
 def are_close(one: Array, other: Array, exact: float) -> bool:
-    """Return whether arrays are equal up to rounding."""
     return one.shape == other.shape and bool(
         np.abs(one - other).max(initial=0.0) <= exact * max(np.abs(other).max(), 1.0)
     )

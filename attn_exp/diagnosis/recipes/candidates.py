@@ -1,4 +1,4 @@
-"""Candidate explanations: mistakes of the catalogue, pairs of them, and settings that nobody requested."""
+"""Candidate explanations: single mistakes, pairs of them, settings that nobody requested, and conditions."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from attn_exp.rules.masks.array import Allowed
 
 Seen = Sequence[tuple[Case, Answer]]
 Change = Callable[[Case], Recipe]
-"""Returns the changed recipe of a case."""
+"""Maps a case to its changed recipe."""
 
 GROUPS = (
     "scale", "products", "masks", "heads", "positions", "scores", "softmax", "precision", "behaviour",
 )  # fmt: skip
-"""If two mistakes are indistinguishable, the one of the earlier group is named."""
+"""Of mistakes that give the same numbers, the one of the earliest group is named."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +59,8 @@ class Explained:
     """What explains evidence: mistakes by name or a setting; nothing if all fields are empty.
 
     `alike` are other names that give exactly the same numbers. For numbers in boxes, `reading` says under which
-    convention they are right, `slips` are the wrong cells of each box, and `slip` is one besides a mistake. `by` is the
-    name of the explanation, and `view` the view of the evidence that it explains.
+    convention they are right, `slips` are the wrong cells of each box, and `slip` is the one next to a mistake. `by` is
+    the name of the explanation, and `view` the view of the evidence that it explains.
     """
 
     names: tuple[str, ...] = ()
@@ -101,14 +101,12 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
 
 
 def what_mistakes_compute(names: Sequence[str], where: str = "", said: str = "") -> str:
-    """Describe in one line what mistakes compute, where (if not everywhere), and which number was fitted."""
     there = f"the right numbers, but where {where}; there " if where else ""
     says = " ".join([*(mistakes.mistake(name).says for name in names), *([f"{said}."] if said else [])])
     return f"{there}attention with {' and '.join(names)}: {says}"
 
 
 def what_a_setting_computes(words: str) -> str:
-    """Describe in one line a setting that nobody requested."""
     return f"attention with {words}, though the settings do not say so"
 
 
@@ -133,7 +131,7 @@ def everywhere(change: RecipeChange) -> Change:
 
 
 def where_not_said(change: RecipeChange) -> Change:
-    """Return a change of the default scale: the function still uses a scale that is passed."""
+    """Restrict a change to cases with the default scale; a scale that is passed is still used."""
     return lambda case: case.recipe if case.explicit_scale else change(case.recipe)
 
 
@@ -148,9 +146,11 @@ def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
     likely = (one for one in single if one.names[0] in (*PAIRED, OF_ZEROS)
               or not mistakes.mistake(one.names[0]).of_code)  # fmt: skip
     some = samples(seen)
-    telling = [(once(candidate), fields_changed(candidate, some)) for candidate in likely if tells(candidate, some)]
+    telling = [
+        (once(candidate), fields_changed(candidate, some)) for candidate in likely if has_effect(candidate, some)
+    ]
     for (one, first), (other, second) in itertools.combinations(telling, 2):
-        if one.names != other.names and may_be_both(one.names[0], other.names[0]):
+        if one.names != other.names and can_combine(one.names[0], other.names[0]):
             names = tuple(sorted({*one.names, *other.names}))
             yield Candidate(names, composed(one, other))
             if order_matters(first, second):
@@ -170,26 +170,25 @@ PAIRED = (
 
 
 OF_ZEROS = "zero_scores_hidden"
-"""Made by code that uses a triangle of the scores as a mask, and hence combined only with a causal mask."""
+"""Code that makes this mistake masks by a triangle of the scores, so it is combined only with a causal mask."""
 
 
-def may_be_both(one: str, other: str) -> bool:
-    """Return whether people make two mistakes together."""
+def can_combine(one: str, other: str) -> bool:
     return OF_ZEROS not in (one, other) or ("causal",) in (mistakes.mistake(one).needs, mistakes.mistake(other).needs)
 
 
 def once(candidate: Candidate) -> Candidate:
-    """Cache the change of a candidate, because many others follow it."""
+    """Cache the change of a candidate, because many other changes follow it."""
     return replace(candidate, change=cache(candidate.change))
 
 
 def composed(one: Candidate, other: Candidate) -> Change:
-    """Compose two changes: `one`, then `other`."""
+    """Apply `one`, then `other`."""
     return lambda case: other.change(case.asking(one.change(case)))
 
 
 def samples(seen: Seen) -> Seen:
-    """Return the first cases, and the first with each other mask and score rule, and with scores of 0.
+    """Return the first cases, and the first with each other mask and score rule and with equal scores.
 
     Mistakes of masks show only there.
     """
@@ -204,8 +203,7 @@ def samples(seen: Seen) -> Seen:
 FIRST_FEW = 4
 
 
-def tells(candidate: Candidate, some: Seen) -> bool:
-    """Return whether a mistake changes any of some answers beyond rounding."""
+def has_effect(candidate: Candidate, some: Seen) -> bool:
     for case, _ in some:
         right, wrong = predicted(case.recipe, case.given), predicted(candidate.change(case), case.given)
         if right is None or wrong is None or differs(wrong["output"], right, 40):
@@ -214,7 +212,6 @@ def tells(candidate: Candidate, some: Seen) -> bool:
 
 
 def fields_changed(candidate: Candidate, some: Seen) -> set[str]:
-    """Return the fields of a recipe that a mistake changes."""
     pairs = [(candidate.change(case), case.recipe) for case, _ in some]
     return {
         field.name
@@ -225,11 +222,11 @@ def fields_changed(candidate: Candidate, some: Seen) -> set[str]:
 
 
 SETTINGS, CHOSEN = {"rules", "heads", "groups", "positions"}, {"allowed", "project"}
-"""Fields that hold settings, and steps that some mistakes choose by them."""
+"""Fields that hold settings, and steps that some mistakes choose by those settings."""
 
 
 def order_matters(first: set[str], second: set[str]) -> bool:
-    """Return whether the order of two mistakes matters, judging by the fields that they change."""
+    """Judge by the changed fields whether the order of two mistakes matters."""
     by_settings = any(one & SETTINGS and other & CHOSEN for one, other in ((first, second), (second, first)))
     return bool(first & second) or by_settings
 
@@ -246,7 +243,7 @@ RULES: tuple[tuple[str, Mask | Score], ...] = (
 
 
 def other_settings(recipe: Recipe) -> Iterator[tuple[str, RecipeChange]]:
-    """Yield settings that differ from those of a recipe, each with the change that makes them."""
+    """Yield settings that differ from those of a recipe, each with the change that sets them."""
     known = {type(rule) for rule in (*recipe.rules.masks, *recipe.rules.scores)}
     for word, rule in RULES:
         if type(rule) not in known:
@@ -275,7 +272,6 @@ def with_score(rule: Score) -> RecipeChange:
 
 
 def with_rope(rope: Rope) -> RecipeChange:
-    """Return the change that replaces positions by this rotation of queries and keys."""
     return lambda recipe: replace(recipe, positions=(rope,))
 
 
@@ -287,7 +283,6 @@ def scaled_as_usual(case: Case) -> Recipe:
 
 
 def is_right(seen: Seen, digits: int) -> bool:
-    """Return whether all answers are right, to this many bits."""
     return all(answer.output is None or not differs(answer.output, expected(case), digits) for case, answer in seen)
 
 
@@ -307,8 +302,7 @@ def sizes(where: str, holds: Callable[[int, int], bool]) -> Condition:
     return Condition(where, lambda case: holds(at_of(case).rows, at_of(case).keys))
 
 
-def written(case: Case) -> list[Allowed]:
-    """Return the masks of a case that are given as arrays."""
+def array_masks(case: Case) -> list[Allowed]:
     return [mask for mask in case.recipe.rules.masks if isinstance(mask, Allowed)]
 
 
@@ -317,13 +311,14 @@ def is_causal(case: Case) -> bool:
 
 
 CONDITIONS = (
-    Condition("there is a mask and causal together", lambda case: bool(written(case)) and is_causal(case)),
+    Condition("there is a mask and causal together", lambda case: bool(array_masks(case)) and is_causal(case)),
     Condition(
-        "each head has a mask of its own", lambda case: any(one.values.shape[:-2][1:] > (1,) for one in written(case))
+        "each head has a mask of its own",
+        lambda case: any(one.values.shape[:-2][1:] > (1,) for one in array_masks(case)),
     ),
-    Condition("each entry has a mask of its own", lambda case: any(one.values.ndim > 2 for one in written(case))),
+    Condition("each entry has a mask of its own", lambda case: any(one.values.ndim > 2 for one in array_masks(case))),
     Condition("causal is asked for", is_causal),
-    Condition("a mask is given", lambda case: bool(written(case))),
+    Condition("a mask is given", lambda case: bool(array_masks(case))),
     Condition("heads share keys and values", lambda case: case.recipe.groups != case.recipe.heads),
     Condition("the scale is given", lambda case: case.explicit_scale),
     sizes("there are as many keys as queries (t = s)", lambda rows, keys: rows == keys),
@@ -337,7 +332,7 @@ CONDITIONS = (
     Condition(f"a head has not {SIZE} numbers", lambda case: at_of(case).size != SIZE),
     Condition(f"a head has {SIZE} numbers", lambda case: at_of(case).size == SIZE),
 )
-"""Narrower conditions first."""
+"""Narrower conditions come first."""
 
 
 def that_hold(wrong: Seen, seen: Seen) -> Iterator[Condition]:

@@ -1,6 +1,6 @@
 """Mistakes with a number fitted to an answer: a fill, a factor of the scores, or an epsilon in the softmax sum.
 
-Without a softmax, a fill shows in the output, mixed with the values, or in the sum.
+Without a softmax, a fill shows in the output, where it is mixed with the values, or in the sum.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def fitted_numbers(seen: Seen, read_off: dict[object, float | None]) -> Iterator
             if (key := (made, case, answer)) not in read_off:
                 read_off[key] = None if answer.output is None else fitted(case, answer.output, made, starts)
             number = read_off[key]
-            if number is not None and not says_no_number(made, number):
+            if number is not None and not is_implausible(made, number):
                 yield from made(number)
                 yield from one_for_all_sizes(case, number) if made is factor_of_scores else ()
                 break
@@ -98,8 +98,7 @@ def fitted_factors(first: Candidate, case: Case, output: Array) -> Iterator[Cand
         yield from map(beside_factor, one_for_all_sizes(case, number))
 
 
-def says_no_number(made: object, number: float) -> bool:
-    """Return whether a fitted number is implausible: a factor of 1 or 0, or an epsilon that drowns the weights."""
+def is_implausible(made: object, number: float) -> bool:
     return is_no_factor(number) if made is factor_of_scores else number > PLACES[-1]
 
 
@@ -114,7 +113,7 @@ def factor_of_scores(number: float) -> list[Candidate]:
 
 
 def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
-    """Yield a size-independent scale, given a factor of the expected logits fitted to one case."""
+    """Yield a size-independent scale, given a factor of the expected logits that fits one case."""
     stages = predicted(case.recipe, case.given)
     if stages is not None and stages["scores"].size:
         place = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)
@@ -137,7 +136,7 @@ STEPS, CLOSE = 12, 1e-7
 def fitted(
     case: Case, output: Array, made: Callable[[float], list[Candidate]], starts: Sequence[float]
 ) -> float | None:
-    """Return the number with which a candidate reproduces an output: Gauss-Newton from the best start."""
+    """Return the number with which a candidate reproduces an output, by Gauss-Newton from the best start."""
 
     def missed(number: float) -> Array | None:
         stages = predicted(made(number)[0].change(case), case.given)
@@ -168,7 +167,7 @@ FILLS = (-np.inf, *LOWEST, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1
 
 
 def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
-    """Yield logits as weights, or divided by their sum, with the fills that reproduce the first answer with a mask."""
+    """Yield raw logits as weights, and logits over their sum, with fills that reproduce the first masked answer."""
     for case, answer in seen:
         if answer.output is not None and hides_any(case):
             made = [
@@ -180,13 +179,11 @@ def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
 
 
 def hides_any(case: Case) -> bool:
-    """Return whether a case hides a key from any query."""
     stages = predicted(case.recipe, case.given) if case.recipe.rules.masks else None
     return stages is not None and bool(np.isneginf(stages["masked"]).any())
 
 
 def is_given(case: Case, answer: Answer, change: Change) -> bool:
-    """Return whether a changed recipe reproduces an answer, up to rounding, NaN and overflow."""
     stages = predicted(change(case.recipe), case.given)
     if stages is None or answer.output is None or stages["output"].shape != answer.output.shape:
         return False
@@ -196,7 +193,7 @@ def is_given(case: Case, answer: Answer, change: Change) -> bool:
 
 
 def raw(number: float) -> Change:
-    """Return the change that uses logits as weights, with a number filled in where the mask forbids.
+    """Use logits as weights, with a number filled in at hidden keys.
 
     The fill is applied after the missing softmax, because nothing is exponentiated.
     """
@@ -204,7 +201,7 @@ def raw(number: float) -> Change:
 
 
 def by_sum(number: float) -> Change:
-    """Return the change that divides logits by their sum, with a number filled in where the mask forbids."""
+    """Divide logits by their sum, with a number filled in at hidden keys."""
 
     def normalize(at: At, masked: Array) -> Array:
         kept = np.where(np.isneginf(masked), number, masked)
@@ -216,11 +213,11 @@ def by_sum(number: float) -> Change:
 # Logits clipped far above usual ones
 
 CLIPS = (32, 40, 50, 60, 64, 70, 75, 80, 85, 88, 90, 100, 128, 200, 250, 256, 500, 512, 600, 700, 709, 750, 800, 1000)
-"""Where people clip logits so that only large ones are wrong."""
+"""Limits at which people clip logits, so that only large ones are wrong."""
 
 
 def is_clipped(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> bool:
-    """Return whether clipping logits or scores at one of these numbers reproduces all answers, fresh ones too."""
+    """Return whether clipping logits or scores at one of these limits reproduces all answers, fresh ones included."""
     if not all(answer.output is not None and np.isfinite(answer.output).all() for _, answer in wrong):
         return False
     for number, step, sign in itertools.product(CLIPS, ("scaled", "score"), (-1.0, -np.inf)):

@@ -33,7 +33,7 @@ LIKELY = frozenset((
 """Mistakes that are tried together."""
 INVERTED = "mask_inverted"
 LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
-"""A common replacement for -inf, which is no mistake by itself but may be in combination."""
+"""A common replacement for -inf: harmless alone, but not next to other mistakes."""
 CLOSE = 1e-5
 """Relative tolerance of about float32."""
 
@@ -60,15 +60,15 @@ def together(parts: Sequence[Candidate]) -> Candidate:
 def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
     """Yield mistakes of several parts that reproduce a case, and one with equal scores (`equal`).
 
-    Without `equal`, at most two parts are combined. Last, a factor of the scores is fitted to the answer, for
-    combinations that reproduce `equal`.
+    Without `equal`, at most two parts are combined. Last, a factor of the scores is fitted for combinations that
+    reproduce `equal`.
     """
     parts = by_part(single)
     late = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
     unscaled = list[Candidate]()
     before = [once(together(pair)) for pair in itertools.product(parts["heads"], parts["products"])]
     for mixed, shared in itertools.product(before, [*parts["softmax"], *late]):
-        if equal is None and many(mixed, shared) > 2:
+        if equal is None and count(mixed, shared) > 2:
             continue
         first = together((mixed, shared))
         if equal is not None and not is_close(first, *equal):
@@ -77,20 +77,19 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
         unscaled += [first] if first.names and equal is not None and not after else []
         for scaled in parts["scale"][: 1 if after else None]:
             some = (mixed, *((shared,) if after else (scaled, shared)))
-            if many(*some) > 1 and (equal or many(*some) < 3) and is_close(made := together(some), *asked):
+            if count(*some) > 1 and (equal or count(*some) < 3) and is_close(made := together(some), *asked):
                 yield made
     case, answer = asked
     for first in apart(unscaled, case) if answer.output is not None else ():
         yield from fitted_factors(first, case, answer.output)  # type: ignore[arg-type]
 
 
-def many(*parts: Candidate) -> int:
-    """Return the number of distinct names."""
+def count(*parts: Candidate) -> int:
     return len(set[str]().union(*[one.names for one in parts]))
 
 
 def apart(several: Sequence[Candidate], case: Case) -> Iterator[Candidate]:
-    """Yield the first of the candidates that give the same output: many mistakes do not affect a given case."""
+    """Keep the first candidate of each output: many mistakes do not affect a given case."""
     seen = set[bytes]()
     for one in several:
         stages = predicted(one.change(case), case.given)
@@ -105,7 +104,6 @@ ALIKE = 9
 
 
 def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:
-    """Return whether a candidate reproduces an answer to about float32."""
     stages = predicted(candidate.change(case), case.given)
     if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
         return False
