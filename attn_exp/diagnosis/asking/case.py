@@ -15,14 +15,13 @@ from attn_exp.rules.masks.mask import Mask
 
 
 class Right(dict[str, Array]):
-    """The stages of the expected answer, with their rounding tolerance, which is cached."""
+    """The stages of the expected answer; caches their rounding tolerance."""
 
     def __init__(self, stages: Mapping[str, Array]) -> None:
         super().__init__(stages)
         self.rooms = dict[int, float]()
 
     def tolerance(self, digits: int) -> float:
-        """Return `tolerance` of these stages, cached by `digits`."""
         if digits not in self.rooms:
             self.rooms[digits] = how_far(self, digits)
         return self.rooms[digits]
@@ -45,20 +44,16 @@ class Case:
 
     @cached_property
     def right(self) -> Right:
-        """Every stage of the expected answer, computed on first use."""
         return Right(compute(self.recipe, self.given, self.given.done))
 
     @cached_property
     def in_float32(self) -> Given:
-        """The inputs with q, k and v cast to float32, for functions that were called in that dtype."""
         return replace(self.given, **{side: getattr(self.given, side).astype(np.float32) for side in "qkv"})
 
     def with_masks(self, masks: tuple[Mask, ...]) -> Case:
-        """Return the same case with other masks."""
         return self.asking(self.recipe.with_rules(masks=masks))
 
     def asking(self, recipe: Recipe) -> Case:
-        """Return the same case with another recipe as the reference."""
         return Case(self.rung, recipe, self.given, self.explicit_scale, self.optional, self.unpromised)
 
 
@@ -67,7 +62,7 @@ class Answer:
     """The result of one call: output `[b h t e]` or `[b t m]`, other returned stages, or why it failed.
 
     `refused`: the error says that the request is not supported. `reached`: how far the call got before its error.
-    `axes`: the shape of an output that has axes of length 1 too many or too few, in words.
+    `axes`: the shape of an output with too many or too few axes of length 1, in words.
     """
 
     output: Array | None
@@ -92,17 +87,17 @@ def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
 
 
 FEW_BLIND = 0.5
-"""Largest fraction of queries without a visible key at which an answer can still identify a mistake."""
+"""Up to this fraction of queries may see no key while an answer can still identify a mistake."""
 
 
 def is_blind(stages: Mapping[str, Array]) -> bool:
-    """Return whether too many queries see no key for an answer to tell anything."""
+    """Return whether too many queries see no key for an answer to be conclusive."""
     blind: Any = (stages["masked"] == -np.inf).all(axis=-1)
     return bool(blind.mean() > FEW_BLIND)
 
 
 def is_for_no_key(output: Array, stages: Mapping[str, Array]) -> bool:
-    """Return whether no query sees a key and the output is what people return then: all NaN or all zeros."""
+    """Return whether no query sees a key and the output is all NaN or all zeros, as usual then."""
     if not (stages["masked"] == -np.inf).all() or output.shape != stages["output"].shape:
         return False
     nothing: bool = bool(np.isnan(output).all() or not output.any())
@@ -110,7 +105,7 @@ def is_for_no_key(output: Array, stages: Mapping[str, Array]) -> bool:
 
 
 def without_blind(output: Array, stages: Mapping[str, Array]) -> Array:
-    """Return an output with zeros where a query sees no key: people return NaN, zeros or a mean there.
+    """Return an output with zeros where a query sees no key: functions return NaN, zeros or a mean there.
 
     If no query sees any of several keys, return the output unchanged: there is nothing else to compare.
     """
@@ -130,9 +125,9 @@ def tolerance(stages: Mapping[str, Array], digits: int) -> float:
 def how_far(stages: Mapping[str, Array], digits: int) -> float:
     """Compute `tolerance`.
 
-    A bound in the maximum norm, `c 2^-digits (2 (d + s) + 4 max|logit|) max(|w| |v|)`, with c = 8, or 64 for a layer,
-    whose projections round too. Below 24 bits, sums are assumed to accumulate in float32; rounding weights, values and
-    output adds `4 2^-digits` of the largest number.
+    It is a bound in the maximum norm, `c 2^-digits (2 (d + s) + 4 max|logit|) max(|w| |v|)`, with c = 8, or 64 for a
+    layer, whose projections round too. Below 24 bits, sums are assumed to accumulate in float32; rounding weights,
+    values and output adds `4 2^-digits` of the largest number.
     """
     safety = 64.0 if stages["output"].ndim == 3 else 8.0
     size, keys = stages["q"].shape[-1], stages["k"].shape[-2]
@@ -209,7 +204,7 @@ HUGE = 1e290
 
 
 def is_far(output: Array, stages: Mapping[str, Array]) -> bool:
-    """Return whether an output is clearly not that of these stages: a cheap test that settles most cases.
+    """Return whether an output clearly differs from these stages: a cheap test that settles most cases.
 
     False where it cannot tell: some query sees no key, or large logits allow for much rounding.
     """
@@ -229,14 +224,13 @@ def is_far(output: Array, stages: Mapping[str, Array]) -> bool:
 
 
 FAR, LARGE_LOGITS = 0.1, 1e6
-"""Rounding makes no relative difference above `FAR` as long as logits are below `LARGE_LOGITS`."""
+"""Rounding makes no relative difference above `FAR` if logits are below `LARGE_LOGITS`."""
 
 
 # Comparing two answers, and the same case with other numbers
 
 
 def same_answer(one: Answer, other: Answer, case: Case, digits: int) -> bool:
-    """Return whether two answers are equal up to rounding."""
     if one.output is None or other.output is None:
         return one.output is None and other.output is None
     if one.output.shape != other.output.shape:
@@ -245,12 +239,10 @@ def same_answer(one: Answer, other: Answer, case: Case, digits: int) -> bool:
 
 
 def same_numbers(one: Array | None, other: Array | None) -> bool:
-    """Return whether both outputs exist and are equal element by element; NaN equals NaN."""
     return one is not None and other is not None and np.array_equal(one, other, equal_nan=True)
 
 
 def other_data(case: Case) -> Case:
-    """Return the case with the same shapes and other numbers."""
     given = case.given
     if given.x is not None:
         return replace(case, given=replace(given, x=given.x[:, ::-1] * 0.7 + 0.2))

@@ -1,6 +1,6 @@
-"""How long a check has run: slow steps that rarely find more are skipped once their time is over.
+"""Processor time used by a check: slow steps that rarely find more are skipped once their time is over.
 
-Times are processor seconds, so that a check on a busy machine tries as much as on an idle one.
+Processor seconds let a check on a busy machine try as much as on an idle one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEVERAL = "several mistakes at once"
 
 @dataclass
 class Pace:
-    """How many processor seconds count as one; with more, a slow machine tries as much as a fast one."""
+    """Processor seconds that count as one; more of them let a slow machine try as much as a fast one."""
 
     seconds: float = 1.0
 
@@ -32,13 +32,12 @@ PACE = Pace()
 
 @dataclass
 class Clock:
-    """When a check began, and what it skipped for lack of time."""
+    """When a check began, and which steps it skipped for lack of time."""
 
     start: float = field(default_factory=process_time)
     left_out: dict[str, float] = field(default_factory=dict)
 
     def worked(self) -> float:
-        """Return how many processor seconds, at the configured pace, the check has used."""
         return (process_time() - self.start) / PACE.seconds
 
 
@@ -61,7 +60,6 @@ def running() -> Iterator[Clock]:
 
 
 def while_there_is_time(several: Iterable[T], seconds: float, what: str) -> Iterator[T]:
-    """Yield items until the check has used `seconds` of processor time."""
     for one in several:
         if is_over(seconds, what):
             return

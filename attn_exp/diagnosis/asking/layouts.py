@@ -23,7 +23,6 @@ JOINED = {"m": "hd", "n": "bh"}
 
 
 def spread(layout: str) -> str:
-    """Return a layout with merged axes split."""
     return "".join(JOINED.get(letter, letter) for letter in layout)
 
 
@@ -36,7 +35,6 @@ def has_heads(layout: str) -> bool:
 
 
 def is_joined(layout: str) -> bool:
-    """Return whether all heads are concatenated in one axis."""
     return "m" in layout
 
 
@@ -89,5 +87,4 @@ def layouts_of_answer(array: Array, shape: tuple[int, ...], first: str) -> Itera
 
 
 def axes(layout: str) -> str:
-    """Return a layout's axes, as people write them."""
     return " ".join({"m": "h*d", "n": "b*h"}.get(letter, letter) for letter in layout)

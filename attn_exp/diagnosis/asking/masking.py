@@ -1,4 +1,4 @@
-"""How a function wants its mask: as booleans, ones and zeros or additive, and with which axes."""
+"""How a function expects its mask: as booleans, ones and zeros or additive, and with which axes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ AXES = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s")
 OF_KEYS = ("b s", "b 1 1 s", "b 1 s")
 """Axes of masks that all queries share."""
 LOWEST, ADDED = -np.inf, -1e9
-"""Values of additive masks where one may not attend: -inf always hides, -1e9 is what most people use."""
+"""Values of hidden keys in additive masks: -inf always hides, -1e9 is what most people use."""
 WANTED = re.compile(r"has no attribute '(\w*mask\w*)'")
-"""The error of code that expected an object with the mask as an attribute."""
+"""Raised by code that expects an object with the mask as an attribute."""
 WORDS = {"booleans": "", "added": "masks added", "ones and zeros": "masks of ones and zeros",
          "integers": "masks of whole numbers"}  # fmt: skip
 
@@ -29,7 +29,7 @@ WORDS = {"booleans": "", "added": "masks added", "ones and zeros": "masks of one
 class Masking:
     """One way to write a boolean mask as the argument of a function.
 
-    `kind`: "added" is 0 where one may attend and `lowest` elsewhere; "ones and zeros" is `highest` and 0 as floats.
+    `kind`: "added" is 0 where a query may attend and `lowest` elsewhere; "ones and zeros" is `highest` and 0 as floats.
     `axes` are those of a mask that batch and heads share. `neutral`: what to pass if nothing is hidden: the mask, None,
     or the inverted mask. `attribute`: wrap the mask in an object with this attribute. `opposite`: this mask has the
     opposite polarity of the other one in the same call.
@@ -73,7 +73,6 @@ class Masking:
         return each if self.axes == "b 1 t s" else each[:, 0]
 
     def held(self, mask: Any) -> Any:
-        """Wrap a mask in the object that the function expects, if any."""
         return SimpleNamespace(**{self.attribute: mask}) if self.attribute and mask is not None else mask
 
     def like(self, other: Masking) -> Masking:
@@ -86,7 +85,6 @@ class Masking:
 
 
 def attribute_of(error: str) -> str:
-    """Return the mask attribute that an error reports as missing, or an empty string."""
     found = WANTED.search(error)
     return found[1] if found else ""
 

@@ -1,4 +1,4 @@
-"""What names say: the role of an argument, the side of an array or matrix, and masks that are never read."""
+"""What names mean: the role of an argument, the side of an array or matrix, and masks that are never read."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ CORE = ("q", "k", "v")
 
 
 def role_of(name: str) -> str:
-    """Return the role of a parameter name, or an empty string; parts may say a mask: `src_mask`, `key_pad_mask`.
+    """Return the role of a parameter name, or an empty string; parts may mark a mask, as in `src_mask`, `key_pad_mask`.
 
-    The adjacency matrix of a graph is a mask too, and so are lengths of batch entries (`memory_seq_lengths`), but not
-    one number (`max_len`).
+    The adjacency matrix of a graph is a mask too, and lengths of batch entries (`memory_seq_lengths`) are a role, but
+    one number (`max_len`) is not.
     """
     if plain(name) in BY_NAME:
         return BY_NAME[plain(name)]
@@ -72,17 +72,17 @@ def role_of(name: str) -> str:
 
 
 NO_LENGTH = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
-"""Words that, beside `lengths` in a name, show that it holds no key lengths, such as cumulative ones."""
+"""Words next to `lengths` that show a name holds no key lengths, such as cumulative ones."""
 MASKED = {"token", "tokens"}
-"""Words that, after `mask` in a name, show that it holds no mask, as in `mask_token`."""
+"""Words after `mask` that show a name holds no mask, as in `mask_token`."""
 NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "mode", "flag", "fn", "func",
            "mod", "ratio", "prob", "default", "no", "has", "add", "causal", "head", "layer", "need", "apply",
            "do", "drop", "dropout", "query", "queries", "q", "loss"}  # fmt: skip
-"""Words that, beside `mask` in a name, show that it holds no mask."""
+"""Words next to `mask` that show a name holds no mask."""
 
 
 def is_array_of_mask(given: inspect.Parameter) -> bool:
-    """Return whether a parameter for a causal mask takes the mask itself, as `causal_mask=None` does, not a flag."""
+    """Return whether a parameter for a causal mask takes an array, as `causal_mask=None` does, rather than a flag."""
     return "mask" in plain(given.name) and given.default is None and "bool" not in str(given.annotation)
 
 
@@ -97,7 +97,7 @@ def role_taken(given: inspect.Parameter) -> str:
 def roles_taken(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
     """Return the role of each parameter; a flag such as `do_mask=False` means causal if no mask is taken.
 
-    So does `mask: bool`. Beside an array that is called a causal mask, another mask is a padding mask.
+    So does `mask: bool`. Next to an array that is called a causal mask, another mask is a padding mask.
     """
     roles = {given.name: role_taken(given) for given in parameters}
     roles |= {given.name: "" for given in parameters if turns_masks_on(given)}
@@ -118,7 +118,6 @@ OF_SWITCHES = {"mask", "masking", "masked", "do", "use", "apply", "with", "is", 
 
 
 def is_switch(given: inspect.Parameter) -> bool:
-    """Return whether a parameter is boolean, by its default or annotation."""
     return isinstance(given.default, bool) or given.annotation in (bool, "bool")
 
 
@@ -139,7 +138,7 @@ def words_set_aside(function: Any) -> list[str]:
 
 
 def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
-    """Return the parameters of a function: of its signature, its TorchScript schema or its docstring.
+    """Return the parameters of a function by its signature, its TorchScript schema or its docstring.
 
     Raises:
         UserError: its parameters cannot be determined.
@@ -166,7 +165,7 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
 
 
 def behind_stars(function: Any) -> list[inspect.Parameter]:
-    """Return the parameters behind a bare `*args, **kwargs`: of a class's `__init__`, or of a wrapper's `func`."""
+    """Return the parameters behind `*args, **kwargs`: those of a class's `__init__`, or of a wrapper's `func`."""
     inner = vars(function).get("__init__") if inspect.isclass(function) else getattr(function, "func", None)
     if not callable(inner):
         return []
@@ -176,12 +175,10 @@ def behind_stars(function: Any) -> list[inspect.Parameter]:
 
 
 def is_required(given: inspect.Parameter) -> bool:
-    """Return whether a parameter has no default and is not `*args` or `**kwargs`."""
     return given.default is given.empty and not is_starred(given)
 
 
 def is_starred(given: inspect.Parameter) -> bool:
-    """Return whether a parameter is `*args` or `**kwargs`."""
     return given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
 
 
@@ -189,7 +186,6 @@ STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def parameter(word: str) -> inspect.Parameter:
-    """Parse a parameter as it is written, such as `scale=None` or `q: Tensor`."""
     named, _, default = word.partition("=")
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     name = named.partition(":")[0].strip()
@@ -197,12 +193,12 @@ def parameter(word: str) -> inspect.Parameter:
 
 
 def words_in(name: str) -> list[str]:
-    """Return the words of a name in lower case, without digits: `srcKeyMask_2` has three."""
+    """Return the words of a name in lowercase, without digits: `srcKeyMask_2` has three."""
     return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
 def plain(name: str) -> str:
-    """Return a name in lower case without underscores."""
+    """Return a name in lowercase without underscores."""
     return name.replace("_", "").lower()
 
 
@@ -228,7 +224,7 @@ FILLING = ("state", "states", "layer", "heads", "head", "tensor", "array", "arr"
 
 
 def parts_of_name(name: str) -> list[str]:
-    """Return the parts of a name in lower case: `queryStates_BHTD` has three."""
+    """Return the parts of a name in lowercase, digits included: `queryStates_BHTD` has three."""
     return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
 
 
@@ -255,7 +251,6 @@ def side_of_name(name: str) -> str:
 
 
 def strip(words: tuple[str, ...]) -> set[str]:
-    """Return words without the plural s."""
     return {word.rstrip("s") for word in words}
 
 
@@ -270,7 +265,7 @@ def biases_of(names: Sequence[str]) -> dict[str, str]:
 
 
 def stem_without(name: str, words: Sequence[str]) -> str | None:
-    """Return a name without one of the words, or the letter for it (`c_attn_w`, `Wq`); None if it has neither."""
+    """Return a name without one of the words, or without its letter (`c_attn_w`, `Wq`); None if it has neither."""
     parts = parts_of_name(name)
     rest = [part for part in parts if part not in words]
     if len(rest) < len(parts):
@@ -281,14 +276,14 @@ def stem_without(name: str, words: Sequence[str]) -> str | None:
 
 
 SHORT = 4
-"""Maximum length of a name such as `wq` or `bqkv`, whose first letter says what it is."""
+"""Maximum length of a name such as `wq` or `bqkv`, whose first letter tells weight from bias."""
 
 
 # Mask parameters that a function takes but never reads: another parameter may be the real mask
 
 OF_MASKS = ("mask", "padding", "causal")
 PROTOCOL = "mask"
-"""The keyword by which Keras passes the mask of an embedding to a layer: many layers accept it only for that."""
+"""The keyword by which Keras passes the mask of an embedding; many layers accept it only for that reason."""
 
 HINT = "is_causal"
 """An optimization hint of `torch.nn.MultiheadAttention`, which requires the mask all the same."""
@@ -319,7 +314,7 @@ def set_aside(
 
 
 def never_read(function: Any, words: Collection[str]) -> set[str]:
-    """Return which parameters a function, with its nested functions, never reads; none for a class."""
+    """Return which parameters a function, with its nested functions, never reads; empty for a class."""
     inner = inspect.unwrap(getattr(function, "__func__", function)) if inspect.isroutine(function) else None
     code = getattr(inner, "__code__", None)
     if code is None or "locals" in code.co_names:
@@ -329,7 +324,6 @@ def never_read(function: Any, words: Collection[str]) -> set[str]:
 
 
 def names_loaded(code: CodeType) -> set[str]:
-    """Return the names of variables that bytecode and its nested code load, also two in one instruction."""
     found = set[str]()
     for step in (step for one in codes_in(code) for step in dis.get_instructions(one)):
         if step.opname.startswith("LOAD_") or "_LOAD_" in step.opname:
@@ -338,6 +332,5 @@ def names_loaded(code: CodeType) -> set[str]:
 
 
 def is_of_keras(function: Any) -> bool:
-    """Return whether a function is a method of a Keras layer."""
     kinds = type(getattr(function, "__self__", None)).__mro__
     return any(kind.__module__.partition(".")[0] in ("keras", "tf_keras", "tensorflow") for kind in kinds)

@@ -29,9 +29,9 @@ class Offer:
     """What a function takes: q, k and v if `core`, else x and a layer's weight matrices.
 
     `parameters` maps each role to the function's own name for it; `positional` are the positional-only ones; `defaults`
-    holds the function's defaults. `said`: what else it is passed, in words. `only_if_right`: names did not tell which
-    arguments hold the arrays, or how, so a wrong answer does not mean wrong attention. `divides`: scores are divided by
-    the scale argument.
+    holds the function's defaults. `said`: what else is passed, in words. `only_if_right`: names did not tell which
+    arguments hold the arrays, or how, so a wrong answer does not imply wrong attention. `divides`: scores are divided
+    by the scale argument.
     """
 
     core: bool
@@ -43,7 +43,6 @@ class Offer:
     divides: bool = False
 
     def takes(self, role: str) -> bool:
-        """Return whether a parameter has this role."""
         return role in self.parameters
 
     def without(self, *roles: str) -> Offer:
@@ -66,11 +65,11 @@ def told(default: Any) -> Any:
     return default if default is None or isinstance(default, bool | int | float | str | tuple | np.generic) else ...
 
 
-# A case as keyword arguments; what has no keyword, the function must do by itself
+# A case as keyword arguments; the function must do by itself what has no keyword
 
 SCORES: dict[type, str] = {Softcap: "softcap", Alibi: "alibi", Sink: "sinks", Added: "added"}
 OWN_WORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
-"""The role of the keyword that requests a mask by itself."""
+"""The role of the keyword that requests this mask on its own."""
 
 
 def for_case(case: Case, offer: Offer, request: Request, wide: bool = False) -> dict[str, Any]:
@@ -85,7 +84,7 @@ def for_case(case: Case, offer: Offer, request: Request, wide: bool = False) -> 
 
 
 def unasked(at: At, offer: Offer, request: Request) -> dict[str, Any]:
-    """Return neutral values for arguments that must be passed anyway: full lengths, a mask that hides nothing."""
+    """Return neutral values for arguments that must be passed: full lengths, or a mask that hides nothing."""
     neutral: dict[str, Any] = {
         "lengths": np.full(at.batch, at.keys, np.int64),
         "mask": np.full((at.rows, at.keys), not request.blocks),
@@ -99,7 +98,6 @@ def unasked(at: At, offer: Offer, request: Request) -> dict[str, Any]:
 
 
 def at_of(case: Case) -> At:
-    """Return the sizes of a case."""
     recipe, given = case.recipe, case.given
     if given.x is not None:
         batch, rows, width = given.x.shape
@@ -112,7 +110,7 @@ def at_of(case: Case) -> At:
 
 
 def spoken_masks(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict[str, Any]:
-    """Return the keyword arguments for masks: each by its own keyword, the rest joined in one boolean mask."""
+    """Return the keyword arguments for masks: some have a keyword, the rest are joined in one boolean mask."""
     said: dict[str, Any] = {}
     rest: list[Mask] = []
     for mask in recipe.rules.masks:
@@ -131,7 +129,6 @@ def spoken_masks(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict
 
 
 def own_word(mask: Mask, offer: Offer, at: At) -> Any:
-    """Return the value for a mask's own keyword."""
     if isinstance(mask, Window):
         default = offer.defaults.get("window")
         one_number = isinstance(default, int) and not isinstance(default, bool)
@@ -168,7 +165,6 @@ def boolean(masks: list[Mask], at: At, request: Request) -> Array:
 
 
 def spoken_scores(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
-    """Return the keyword arguments for score rules."""
     said: dict[str, Any] = {}
     for rule in recipe.rules.scores:
         word = SCORES.get(type(rule), "")
@@ -186,7 +182,6 @@ def spoken_scores(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
 
 
 def spoken_heads(case: Case, at: At, offer: Offer, wide: bool) -> dict[str, Any]:
-    """Return the keyword arguments for heads, scale and dropout, which is always off."""
     said: dict[str, Any] = {}
     if offer.takes("heads") and (wide or "heads" not in offer.defaults):
         said["heads"] = case.recipe.heads

@@ -41,7 +41,7 @@ PADDED = ("padding", "padding of each entry")
 ABOUT_MASKS = ("masks", *PADDED, "causal", "hidden keys far ahead")
 WIDTH = "another width"
 ANOTHER_BATCH = "another batch"
-"""The case for an object built for one head size, in place of one with another head size."""
+"""Replaces the case of another head size for an object built for one head size."""
 MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
 """The cases whose mask has a batch axis, or also a head axis."""
 OF_ENTRIES = (5, 8)
@@ -55,7 +55,7 @@ def core_cases(
 ) -> Iterator[Case]:  # fmt: skip
     """Yield the cases for a function of q, k and v; `returns` is the layout of its output, if not `layout`.
 
-    `one_size`: the only head size, for an object that may be built for one; else 0.
+    `one_size`: the only head size of an object that may be built for one; else 0.
     """
     maker = HeadsMaker(request, offer, layout, returns or layout, one_size)
     yield maker.case("values", 9, 9)
@@ -79,7 +79,7 @@ def core_cases(
 
 
 def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
-    """Yield cases of other sizes than the first: head size, batch size, and very different lengths.
+    """Yield cases with another head size, another batch size, and very different lengths.
 
     Cases that would leave a query without keys are skipped: those are tested separately.
     """
@@ -155,7 +155,6 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
 
 
 def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
-    """Yield a case with padding at the end, and one in which only the first batch entry has some."""
     masks = maker.request.masks
     yield maker.case(PADDED[0], 8, 8, masks=(*masks, kind(maker.lengths)))
     if isinstance(maker, LayerMaker) and maker.has_entries:
@@ -164,7 +163,6 @@ def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:
-    """Yield a case with a mask per batch entry, and one with a mask per head too."""
     if isinstance(maker, HeadsMaker) and maker.batch == 1:
         return
     rows, keys = maker.room_for(maker.request.masks, 7, 7)
@@ -189,7 +187,6 @@ def ahead_cases(maker: Maker) -> Iterator[Case]:
 
 
 def score_cases(maker: HeadsMaker) -> Iterator[Case]:
-    """Yield a case for each score rule that the function has a keyword for, alone and with a mask."""
     request, offer = maker.request, maker.offer
     sinks = [round(float(number), 3) for number in maker.rng.standard_normal(maker.heads)]
     for role, rule in (("softcap", Softcap(2.0)), ("alibi", Alibi()), ("sinks", Sink(sinks))):
@@ -221,7 +218,6 @@ class Maker:
 
     @property
     def entries(self) -> int:
-        """The number of batch entries in cases that need several: at least 2."""
         return max(2, self.request.entries)
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
@@ -229,7 +225,7 @@ class Maker:
         raise NotImplementedError
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
-        """Return a case whose queries or x, which make the logits, are multiplied by a factor."""
+        """Return a case whose queries or x, which determine the logits, are multiplied by a factor."""
         raise NotImplementedError
 
     def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
@@ -265,8 +261,6 @@ class Maker:
 
 
 class HeadsMaker(Maker):
-    """Makes cases of queries, keys and values."""
-
     stream = 12
 
     def __init__(self, request: Request, offer: Offer, layout: str, returns: str, one_size: int) -> None:
@@ -280,7 +274,6 @@ class HeadsMaker(Maker):
         self.lengths = OF_ENTRIES[: self.batch]
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
-        """Return a case of these sizes; `other` overrides the requested masks, scores and groups."""
         masks = other.get("masks", self.request.masks)
         rows, keys = self.room_for(masks, rows, keys)
         size = self.one_size or other.get("size", SIZE)
@@ -298,13 +291,12 @@ class HeadsMaker(Maker):
         return Case(rung, recipe, Given(q * SPREAD, k * SPREAD, v), explicit, optional or unpromised, unpromised)
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
-        """Return a case whose queries are multiplied by a factor."""
         case = self.case(rung, length, length)
         assert case.given.q is not None
         return replace(case, given=replace(case.given, q=case.given.q * factor + 0.0))  # no zero is negative
 
     def whole_numbers(self, rung: str, length: int) -> Case:
-        """Return a case of sparse small integers, which every dtype holds exactly."""
+        """Return a case of sparse small integers, which every dtype represents exactly."""
         case = self.case(rung, length, length)
         q, k, v = (
             np.where(self.rng.random(side.shape) < 0.3, self.rng.integers(-2, 3, side.shape), 0.0)
@@ -318,7 +310,7 @@ class HeadsMaker(Maker):
 class Inside:
     """What a module contains: its matrices as in `x W`, its heads, and what surrounds its attention.
 
-    `tokens`: the number of tokens that it takes, if it accepts no other; else 0.
+    `tokens`: the only number of tokens that it accepts, or 0.
     """
 
     arrays: Mapping[str, Array]
@@ -347,7 +339,6 @@ class LayerMaker(Maker):
         return self.inside is not None and self.request.entries <= 1
 
     def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
-        """Return sizes that fit the masks and the layer."""
         fixed = self.inside.tokens if self.inside else 0
         return super().room_for(masks, fixed or rows, fixed or keys)
 
@@ -379,13 +370,12 @@ class LayerMaker(Maker):
         return Case(rung, recipe, given, explicit, optional or unpromised, unpromised)
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
-        """Return a case whose x is multiplied by a factor; by 0, its tokens are equal instead: 0 may mean padding."""
+        """Return a case whose x is multiplied by a factor; 0 makes all tokens equal instead, as 0 may mean padding."""
         case = self.case(rung, length, length, factor=factor or 1.0)
         assert case.given.x is not None
         return case if factor else replace(case, given=replace(case.given, x=case.given.x * 0.0 + case.given.x[:1, :1]))
 
     def draw_matrices(self, wider: int, size: int) -> dict[str, Array]:
-        """Draw the weight matrices and biases that the function takes."""
         inner, shared = self.heads * size, self.groups * size
         width = inner + wider
         spread = 1.3 / math.sqrt(width)
@@ -399,9 +389,9 @@ class LayerMaker(Maker):
 # Hidden keys with far larger logits and values: they expose a small fill value in a low-precision dtype
 
 SEEN, HIDDEN = -9.0, -1.0
-"""Logits of the first half of the keys and of the others; equal within a half, so a half type weights them evenly."""
+"""Logits of the first half of the keys and of the second; equal within a half, so a half type weights them evenly."""
 LARGER = 16.0
-"""How much larger the values of the second half are."""
+"""Factor by which values of the second half are larger."""
 
 
 def can_be_chosen(request: Request) -> bool:
@@ -421,17 +411,15 @@ def ahead(case: Case) -> Case:
 
 
 def logits(keys: int) -> Array:
-    """Return the logit of each key, which is the same for every query."""
     return np.where(np.arange(keys) < keys // 2, SEEN, HIDDEN)
 
 
 def sizes(keys: int) -> Array:
-    """Return the factor for the values of each key, `[s 1]`."""
     return np.where(np.arange(keys) < keys // 2, 1.0, LARGER)[:, None]
 
 
 def marked(case: Case, x: Array) -> Array:
-    """Return x with 1 as its first number, and as its second the number that makes the logit."""
+    """Return x with 1 as its first number, and with the number that makes the logit as its second."""
     length, size = x.shape[1], case.given.arrays["W_q"].shape[1] // case.recipe.heads
     x = x * sizes(length)
     x[..., 0], x[..., 1] = 1.0, logits(length) / (case.recipe.rules.scale * size)
@@ -439,7 +427,7 @@ def marked(case: Case, x: Array) -> Array:
 
 
 def picking(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a layer's matrices with queries that pick the first number of x, and keys that pick the second."""
+    """Return a layer's matrices such that queries pick the first number of x, and keys the second."""
     chosen = {name: np.zeros_like(arrays[name]) for name in ("W_q", "W_k", "b_q", "b_k") if name in arrays}
     chosen["W_q"][0], chosen["W_k"][1] = 1.0, 1.0
     return dict(arrays) | chosen

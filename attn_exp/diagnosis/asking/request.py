@@ -29,7 +29,7 @@ from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
 
 HOW = ("layout", "takes", "device", "dtype")
-"""Settings for how the function wants its arrays; all others say what it should compute."""
+"""Settings for how the function wants its arrays; all others say what to compute."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,6 @@ class Request:
     tell: Callable[[str], None] | None = field(default=None, compare=False)
 
     def rules(self, size: int, rows: int, keys: int) -> Rules:
-        """Return the rules for heads of `size` numbers, `rows` queries and `keys` keys."""
         last = AllOf(self.masks).unpadded(keys) if self.align == "before_filler" else keys
         offset = 0 if self.align == "top_left" else last - rows
         return Rules(
@@ -82,17 +81,15 @@ class Request:
 
     @property
     def pads(self) -> bool:
-        """Whether only the first keys are visible to every query: further masks must leave each query the first."""
+        """Whether only the first keys are visible to every query: more masks must leave each query the first key."""
         return any(isinstance(mask, Padding | Filler | Prefix) for mask in self.masks)
 
     @property
     def is_causal(self) -> bool:
-        """Whether a causal mask is requested."""
         return any(isinstance(mask, Causal) for mask in self.masks)
 
     @property
     def said(self) -> frozenset[str]:
-        """The names of the settings that the user wrote."""
         return frozenset(word.partition("=")[0].lstrip("+~") for word in self.typed)
 
     @property
@@ -102,7 +99,6 @@ class Request:
 
     @property
     def words(self) -> str:
-        """The typed settings on one line, or "plain attention"."""
         return " ".join(sorted(self.typed)) if self.typed else "plain attention"
 
 
@@ -116,7 +112,7 @@ def request_of(config: Config, words: Sequence[str], **how: Any) -> Request:
 
 
 def with_words(request: Request, words: str) -> Request:
-    """Return the request as if the user had typed these words too; all else stays as it is."""
+    """Return the request as if the user had typed these words too."""
     said = {word.partition("=")[0]: word for word in (*sorted(request.typed), *words.split())}
     how: dict[str, Any] = {key: said.pop(key).partition("=")[2] for key in HOW if key in said}
     typed = list(said.values())
@@ -160,7 +156,7 @@ def understood(words: Sequence[str]) -> Request:
     """Parse words into a request: settings of a run, and how the function wants its arrays.
 
     Raises:
-        UserError: words that no run would take.
+        UserError: words that no run accepts.
     """
     if any(word.startswith("timeout=") for word in words):
         raise UserError("timeout= is for the command, attn-exp check: in Python nothing can end a function of yours")
@@ -176,7 +172,7 @@ IGNORE = "ignore="
 
 
 def settings_of(words: Sequence[str]) -> Config:
-    """Compose the configuration of some words; cached unless plugins, the environment or files can change it.
+    """Compose the configuration of some words, cached unless plugins, the environment or files can change it.
 
     Composing one takes as long as half a check.
     """
@@ -186,11 +182,10 @@ def settings_of(words: Sequence[str]) -> Config:
 
 @lru_cache(maxsize=64)
 def kept(words: tuple[str, ...]) -> Config:
-    """Return the cached configuration of some words."""
     return composed(words, [])
 
 
-# Padding in a check, which chooses its own lengths: repeat the requested pattern
+# Padding: a check chooses its own lengths, so the requested pattern repeats
 
 
 @dataclass(frozen=True)
@@ -229,7 +224,6 @@ class Gap(Padding):
 
 
 def token_names(config: Config) -> Sequence[str]:
-    """Return the token names that the settings give, if any."""
     if config.embeddings.text is not None:
         from attn_exp.problem.sources import words  # noqa: PLC0415 - few checks have words
 

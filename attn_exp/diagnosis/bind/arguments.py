@@ -67,8 +67,8 @@ def role_of_argument(name: str) -> str:
 class Arguments:
     """The arguments of a call: `arrays` by role are passed in each call, `keywords` name the others by role.
 
-    `required` are the roles without a default, `unknown` the optional and `missing` the required arguments of unknown
-    meaning.
+    `required` are the roles without a default; `unknown` are the optional and `missing` the required arguments whose
+    meaning is not known.
     """
 
     parameters: Mapping[str, inspect.Parameter]
@@ -80,7 +80,6 @@ class Arguments:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The default of each optional keyword, by role."""
         optional = ((role, name) for role, name in self.keywords.items() if role not in self.required)
         return {role: self.parameters[name].default for role, name in optional}
 
@@ -128,7 +127,7 @@ def choose_arrays(by_role: dict[str, str], needed: Sequence[str]) -> dict[str, s
 
 @dataclass(frozen=True)
 class Neutral:
-    """What neutral values depend on; `level` selects the mask shape or rotary layout to try."""
+    """What neutral values depend on; `level` selects the shape of masks or the layout of rotary tables to try."""
 
     lengths: Mapping[str, int]
     sizes: Mapping[str, int]
@@ -191,7 +190,6 @@ class Neutral:
 
 
 def random_key() -> Any:
-    """Return a JAX PRNG key; None if JAX is not imported."""
     return sys.modules["jax"].random.PRNGKey(0) if "jax" in sys.modules else None
 
 

@@ -79,7 +79,7 @@ def owner_and_method(function: Any) -> tuple[Any, str]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way to call: layout, whether the number of keys must equal that of queries (`square`), and which extras.
+    """One way to call a layer: its layout, whether it needs as many keys as queries (`square`), and the extras to pass.
 
     Level 0 passes no optional extras; higher levels pass other mask shapes, and optional rotary tables.
     `wide` converts to the widest float type. `more` are optional keywords to pass too.
@@ -98,7 +98,7 @@ def bind_with(
     """Build a layer with `recipe` and call it until an attempt succeeds.
 
     Raises:
-        UncalledError: none did, or a required argument has no known meaning.
+        UncalledError: no attempt did, or the meaning of a required argument is not known.
     """
     runner = make_runner(recipe)
     arguments = read_arguments(parameters_of(runner.forward, own.name))
@@ -125,14 +125,14 @@ def bind_with(
 
 
 def is_projected(runner: Runner, name: str) -> bool:
-    """Return whether a layer passes an argument to one of its submodules, as it does tokens: `self.to_kv(media)`."""
+    """Return whether a layer passes an argument to a submodule, as it does with tokens: `self.to_kv(media)`."""
     return bool(re.search(rf"\bself\.\w+\(\s*{re.escape(name)}\s*[,)]", forward_source(runner)))
 
 
 def layer_sizes(
     runner: Runner, recipe: Recipe, sizes: Sizes | None, request: Request, *, takes_heads: bool
 ) -> dict[str, int]:  # fmt: skip
-    """Return the sizes of a layer: those it was built with, the rest from its attributes.
+    """Return the sizes that a layer was built with, and the rest from its attributes.
 
     Heads are left out if neither its constructor nor its attributes mention them.
     """
@@ -151,13 +151,11 @@ def layer_sizes(
 
 
 def arguments_of(recipe: Recipe) -> dict[str, Any]:
-    """Return the constructor arguments of a class, with defaults for the others; empty for an object."""
     parameters = every_parameter(recipe.owner, "") if recipe.is_class else []
     return {**{one.name: one.default for one in parameters}, **recipe.arguments}
 
 
 def attempts(runner: Runner, recipe: Recipe, arguments: Arguments) -> Iterator[Attempt]:
-    """Yield attempts in order, at most MOST_CALLS."""
     keywords, required = arguments.keywords, arguments.required
     levels = [0, 1, 2, 3, 4, 5, 6, 7] if set(required) & set(MASKS) else [0]
     levels = list(range(7)) if set(keywords) & set(ROTARY) else levels
@@ -175,7 +173,6 @@ MEMORY = "memory"
 
 
 def memory_roles(arguments: Arguments) -> list[str]:
-    """Return the roles of optional memory arguments: k and v, or a single memory."""
     if "x" not in arguments.arrays:
         return []
     apart = {"k", "v"} <= arguments.keywords.keys()
@@ -183,7 +180,7 @@ def memory_roles(arguments: Arguments) -> list[str]:
 
 
 def layouts_of(runner: Runner, recipe: Recipe, arguments: Arguments) -> list[str]:
-    """Return the layouts to try, likeliest first, judged by unpacked shapes, attributes and the library."""
+    """Return the layouts to try, likeliest first, judging by unpacked shapes, attributes and the library."""
     source = forward_source(runner)
     unpacked = UNPACKED.finditer(re.sub(r"\s*#.*", "", source))
     shapes = [re.sub(r"\s", "", one[1]).lower() for one in unpacked if one[2] in arguments.arrays.values()]
@@ -224,7 +221,6 @@ LAYOUTS = tuple((re.compile(pattern), layout) for pattern, layout in (
 def try_call(
     own: OwnFunction, recipe: Recipe, way: tuple[Arguments, Attempt], sizes: Mapping[str, int], request: Request
 ) -> Layer:
-    """Build the layer again, call it once, and return it if nothing was raised."""
     arguments, attempt = way
     runner, forms = make_runner(recipe), library(recipe.library)
     if MEMORY in attempt.more:
@@ -255,7 +251,6 @@ def try_call(
 
 
 def is_nan(array: Any) -> bool:
-    """Return whether an array holds only NaN."""
     numbers = array.detach().cpu() if hasattr(array, "detach") else array
     return bool(np.isnan(np.asarray(numbers, float)).all())
 
@@ -333,7 +328,6 @@ class Call:
 
 
 def convert_value(value: Any, convert: Callable[[Array], Any]) -> Any:
-    """Convert arrays to the layer's library, including complex ones and tuples; return other values unchanged."""
     if isinstance(value, tuple):
         return tuple(convert_value(one, convert) for one in value)
     if np.iscomplexobj(value):

@@ -37,7 +37,7 @@ RANDOM_KEYS = ("key", "rng", "rngs", "prngkey")
 
 
 class Bag(dict[str, Any]):
-    """A generic configuration: answers attributes and keys from the table of sizes, and records what was read."""
+    """A generic configuration: looks up attributes and keys in the table of sizes, and records which were read."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Bag(dict[str, Any]):
         return True
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a field that is a size; for others the default."""
+        """Return a field that is a size, or the default."""
         is_size = letter_of(name) in ("h", "g", "d", "m", "room", "dropout")
         return self[name] if name in self or is_size else default
 
@@ -72,7 +72,7 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
     In a configuration, a required field of unknown meaning gets a value by its type: other parts of the model use it.
 
     Raises:
-        UncalledError: it requires something whose meaning is not known.
+        UncalledError: the meaning of a required argument is not known.
     """
     parameters = constructor_parameters(kind)
     siblings = [one.name for one in parameters]
@@ -104,7 +104,6 @@ def constructor_parameters(kind: Any) -> list[inspect.Parameter]:
 
 
 def value_of_type(annotation: str) -> Any:
-    """Return a value for a configuration field by its type; None if the type is not known."""
     values = {"bool": False, "int": ROOM, "float": 0.0, "str": "", "list": [], "tuple": (), "dict": {}}
     literal = re.search(r"Literal\[\s*(['\"]?)(\w+)\1", annotation)
     return literal[2] if literal else next((value for kind, value in values.items() if kind in annotation), None)
@@ -131,21 +130,19 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
 
 
 def make_module(name: str, sizes: Sizes, value: Any) -> Any:
-    """Return the PyTorch module that a constructor needs: a projection or dropout; else `value`."""
     if plain(name).endswith("proj"):
         return projection(side_of_name(name).removeprefix("W_"), sizes)
     return sys.modules["torch"].nn.Dropout(sizes.dropout) if letter_of(name) == "dropout" else value
 
 
 def annotation_of(given: inspect.Parameter, kind: Any) -> Any:
-    """Return the annotated class, also if written as a string; None if there is none."""
     space, note = vars(sys.modules.get(kind.__module__, typing)), given.annotation
     note = space.get(note.strip("'\" ")) if isinstance(note, str) else note
     return note if inspect.isclass(note) and note not in (given.empty, Any) else None
 
 
 def configuration(note: Any, kind: Any, sizes: Sizes) -> Any:
-    """Build a configuration of the annotated class or of a config class of the same module; else return a `Bag`."""
+    """Build the annotated class, or a configuration class of the same module; without one, return a `Bag`."""
     space = vars(sys.modules.get(kind.__module__, typing))
     beside = [one for name, one in space.items() if inspect.isclass(one) and CONFIG.match(plain(name))
               and one is not kind]  # fmt: skip
@@ -161,7 +158,6 @@ def configuration(note: Any, kind: Any, sizes: Sizes) -> Any:
 
 
 def projection(side: str, sizes: Sizes) -> Any:
-    """Return the linear layer that a constructor needs for queries, keys, values or the output."""
     heads = {"k": sizes.g, "v": sizes.g, "kv": 2 * sizes.g, "qkv": sizes.h + 2 * sizes.g}.get(side, sizes.h)
     ends = (sizes.m, heads * sizes.d)
     return sys.modules["torch"].nn.Linear(*(ends[::-1] if side == "o" else ends))
@@ -195,7 +191,6 @@ def run_foreign(make: Callable[[], Any], failure: str) -> Any:
 
 @contextmanager
 def fix_seed(seed: int) -> Iterator[None]:
-    """Seed the global generators of NumPy and PyTorch; restore their states on exit."""
     torch = sys.modules.get("torch")
     with ExitStack() as stack:
         stack.callback(np.random.set_state, np.random.get_state())
@@ -207,12 +202,10 @@ def fix_seed(seed: int) -> Iterator[None]:
 
 
 def call_text(name: str, arguments: Mapping[str, Any]) -> str:
-    """Format a constructor call as Python code."""
-    return f"{name}({', '.join(f'{key}={shown_value(value)}' for key, value in arguments.items())})"
+    return f"{name}({', '.join(f'{key}={format_value(value)}' for key, value in arguments.items())})"
 
 
-def shown_value(value: Any) -> str:
-    """Format an argument; a configuration as its class and its fields that are sizes."""
+def format_value(value: Any) -> str:
     name, held_fields = type(value).__name__, fields_of(value).items()
     fields = {key: one for key, one in held_fields if isinstance(value, Bag) or letter_of(key) in tuple("hgdm")}
     if name != "Linear" and (fields or isinstance(value, Bag)):

@@ -32,7 +32,7 @@ AXES: dict[str, dict[int, tuple[str, ...]]] = {
     "q": {4: ("bhtd",), 3: ("btd",), 2: ("td",)},
     "x": {4: ("bchw", "bhwc"), 3: ("btm", "bct"), 2: ("tm",)},
 }
-"""The usual layouts of an array, by its number of axes: of heads, and of tokens or images."""
+"""The usual layouts of an array by its number of axes: arrays of heads, and arrays of tokens or images."""
 OPTIONS = ("layout", "mask", "weights", "heads", "vary")
 POLARITIES = ("attends", "hides", "added")
 
@@ -85,7 +85,6 @@ def bind_factory(own: OwnFunction) -> Layer:
 
 
 def signature_of(target: Any) -> list[inspect.Parameter]:
-    """Return the parameters of a callable; empty if unknown."""
     inner = getattr(target, "call" if kind_of(target) == "keras" else "forward", target)
     try:
         return every_parameter(inner, "")
@@ -130,7 +129,7 @@ def split_inputs(
 
 
 def open_mask(name: str, mask: Any, source: str) -> Any:
-    """Return a mask of the same shape and dtype that hides nothing, judging by its numbers and the source code."""
+    """Return a mask of the same shape and dtype that hides nothing, judging by its values and the source code."""
     if not hasattr(mask, "dtype"):
         return mask
     fill, kind = fill_of_mask(name, source), str(mask.dtype)
@@ -168,8 +167,7 @@ def axes_of_inputs(
 
 
 def likeliest_layout(shape: Sequence[int], usual: Mapping[int, Sequence[str]], widths: Sequence[int]) -> str:
-    """Return the usual layout in which the width of an array is that of a matrix; else the first, or that of images
-    with as many rows as columns."""
+    """Choose the usual layout whose width is that of a matrix; else the first, or `bhwc` if rows equal columns."""
     several = usual.get(len(shape), [""])
     fits = [one for one in several if any(shape[one.find(letter)] in widths for letter in "mc" if letter in one)]
     is_square = "bhwc" in several and shape[1] == shape[2]
@@ -238,7 +236,7 @@ def layer_of_factory(
 
 
 def find_weights(kept: Mapping[str, Any], forms: Library) -> dict[str, Array]:
-    """Return the projection matrices among fixed arguments, by role; those of several heads lie side by side."""
+    """Return the projection matrices among the fixed arguments, by role, those of several heads side by side."""
     sides = {name: side_of_name(name) for name in kept}
     several = {side: kept[name] if isinstance(kept[name], list | tuple) else [kept[name]]
                for name, side in sides.items() if side in ("W_q", "W_k", "W_v", "W_o")}  # fmt: skip
@@ -251,7 +249,7 @@ def mask_option(own: OwnFunction, told: Any) -> tuple[str, str]:
     """Return keyword and polarity from the option `mask`: `"attn_mask"` or `("attn_mask", "hides")`.
 
     Raises:
-        UncalledError: the polarity is not `attends` or `hides` (the meaning of True) or `added`.
+        UncalledError: the polarity is neither `attends` or `hides` (what True means) nor `added`.
     """
     keyword, polarity = (told or "", "") if told is None or isinstance(told, str) else told
     if polarity not in ("", *POLARITIES):
@@ -287,7 +285,7 @@ def describe_factory(own: OwnFunction, layer_error: str) -> str:
     arrays = read_arguments(parameters).arrays or {"x": "x"}
     needed = [one.name for one in parameters if is_required(one) and one.name not in arrays.values()]
     given = ", ".join([*(f"{name}={role}" for role, name in arrays.items()), *(f"{name}=..." for name in needed)])
-    lines = [f"layer = target{draft_arguments(owner) if inspect.isclass(owner) else ''}"]
+    lines = [f"layer = target{format_draft_arguments(owner) if inspect.isclass(owner) else ''}"]
     lines += ["layer = layer.double().eval()"] if kind == "torch" else []
     for seed, role in enumerate(arrays):
         rows = (5, "t") if role in "qx" else (7, "s")
@@ -317,8 +315,7 @@ def make():
 NEXT_LINE = "\n    "
 
 
-def draft_arguments(owner: Any) -> str:
-    """Format the constructor's arguments: known values, and `...` for unknown required ones."""
+def format_draft_arguments(owner: Any) -> str:
     parameters = [one for one in every_parameter(owner, owner.__name__) if one.kind not in STARS]
     names, sizes = [one.name for one in parameters], Sizes(4, 6, 24, 4)
     chosen = {one.name: value_of(one.name, sizes, names) if is_required(one) else instead_of_default(one, sizes, names)

@@ -24,7 +24,7 @@ METHODS = ("forward", "call", "__call__", "attention", "self_attention", "attend
 """Common names of the method that computes attention, in search order."""
 HOMES = {"linen": "flax.linen.", "nnx": "flax.nnx.", "haiku": "haiku.", "equinox": "equinox.", "keras": "keras.",
          "torch": "torch.nn."}  # fmt: skip
-"""Kinds of layers that are built and called in different ways, and the modules of their base classes."""
+"""Kinds of layers by how they are built and called, and the modules of their base classes."""
 
 
 @dataclass
@@ -43,13 +43,11 @@ class Runner:
 
 
 def kind_of(one: Any) -> str:
-    """Return the kind of a class or an object: a key of HOMES, or `plain`."""
     homes = [f"{base.__module__}." for base in inspect.getmro(one if inspect.isclass(one) else type(one))]
     return next((kind for kind, home in HOMES.items() if any(name.startswith(home) for name in homes)), "plain")
 
 
 def library_of_kind(kind: str, one: Any) -> str:
-    """Return the library of the arrays that a layer takes."""
     backend = str(sys.modules["keras"].backend.backend()) if kind == "keras" else ""
     return {"keras": backend, "torch": "torch", "plain": ""}.get(kind, "jax") or wanted(one)[0]
 
@@ -69,10 +67,10 @@ class Recipe:
 
 
 def recipe_for(owner: Any, method: str, sizes: Sizes | None, seed: int) -> Recipe:
-    """Return how to build a class with these sizes, or copy an object.
+    """Return how to build a class with these sizes, or to copy an object.
 
     Raises:
-        UncalledError: its class requires something whose meaning is not known.
+        UncalledError: the class requires an argument whose meaning is not known.
     """
     kind = kind_of(owner)
     name = library_of_kind(kind, owner)
@@ -110,7 +108,7 @@ def method_of(target: Any) -> Callable[..., Any]:
     """Return the method that computes attention.
 
     Raises:
-        UncalledError: no method has such a name.
+        UncalledError: no method has a name that says so.
     """
     names = [*METHODS, *(name for name in dir(target) if not name.startswith("_") and "att" in name)]
     found: Callable[..., Any] | None = next(filter(callable, (getattr(target, name, None) for name in names)), None)
@@ -137,7 +135,6 @@ def filled(array: Array, place: int) -> Array:
 
 
 def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
-    """Switch a module to evaluation and float64; fill the parameters of a fresh one."""
     torch = sys.modules["torch"]
     if wide:
         target.double()
@@ -152,7 +149,6 @@ def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
 
 
 def leave_out_norms(target: Any) -> None:
-    """Replace the group norms in a PyTorch module by the identity."""
     for module in target.modules():
         if type(module) is sys.modules["torch"].nn.GroupNorm:
             vars(module)["forward"] = leave_out
@@ -164,7 +160,7 @@ def leave_out(x: Any) -> Any:
 
 
 def fill_torch(target: Any) -> None:
-    """Fill the parameters of a fresh module, except lazy ones: their first call creates them."""
+    """Fill the parameters of a fresh module, except lazy ones, which the first call creates."""
     torch = sys.modules["torch"]
     with torch.no_grad():
         for place, parameter in enumerate(target.parameters()):
@@ -173,7 +169,6 @@ def fill_torch(target: Any) -> None:
 
 
 def prepare_jax(target: Any, fresh: bool, _wide: bool) -> Any:
-    """Return an Equinox or nnx module in evaluation mode, its parameters filled if it is fresh."""
     if kind_of(target) == "nnx":
         nnx = sys.modules["flax.nnx"]
         target.eval()
@@ -183,7 +178,6 @@ def prepare_jax(target: Any, fresh: bool, _wide: bool) -> Any:
 
 
 def widen_tree(tree: Any, fresh: bool) -> Any:
-    """Return a JAX tree with floating-point arrays in the widest type, filled if `fresh`."""
     jax, into = sys.modules["jax"], library("jax")
     places = iter(range(10**6))
 
@@ -197,7 +191,7 @@ def widen_tree(tree: Any, fresh: bool) -> Any:
 
 
 def prepare_plain(target: Any, fresh: bool, wide: bool, depth: int = 3) -> None:
-    """Switch a plain object to evaluation; make its tensors float64, and fill biases that are 0."""
+    """Switch a plain object to evaluation, make its tensors float64, and fill biases that are 0."""
     torch, fields = sys.modules.get("torch"), target if isinstance(target, dict) else getattr(target, "__dict__", {})
     for place, (name, value) in enumerate(list(fields.items())):
         if kind_of(value) == "torch":
@@ -221,13 +215,12 @@ PREPARE: dict[str, Callable[..., Any]] = {
 
 
 def fill_keras(target: Any) -> None:
-    """Fill the weights of a fresh Keras layer after its first call has created them."""
     for place, weight in enumerate(target.trainable_weights):
         weight.assign(filled(np.asarray(sys.modules["keras"].ops.convert_to_numpy(weight)), place))
 
 
 def run_pure(init: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a call of a pure function; its first call creates the parameters."""
+    """Return a call of a pure function that creates the parameters on its first call."""
     made = list[Any]()
 
     def run(*places: Any, **named: Any) -> Any:
@@ -238,7 +231,6 @@ def run_pure(init: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..
 
 
 def run_linen(recipe: Recipe, module: Any) -> Runner:
-    """Return a runner of a Flax module; only its "params" collection is filled."""
     key, method = sys.modules["jax"].random.PRNGKey(recipe.seed), recipe.method or "__call__"
 
     def init(*places: Any, **named: Any) -> Any:
@@ -249,7 +241,7 @@ def run_linen(recipe: Recipe, module: Any) -> Runner:
 
 
 def run_haiku(recipe: Recipe) -> Runner:
-    """Return a runner of a transformed Haiku module; `target` is the call, as modules exist only in `hk.transform`."""
+    """Return a runner of a Haiku module; `target` is the call, because modules exist only inside `hk.transform`."""
     name, key = recipe.method or "__call__", sys.modules["jax"].random.PRNGKey(recipe.seed)
     made = partial(build, recipe.owner, recipe.arguments, recipe.seed)
     pure = sys.modules["haiku"].transform_with_state(lambda *places, **named: getattr(made(), name)(*places, **named))  # noqa: PLW0108
@@ -261,7 +253,6 @@ def run_haiku(recipe: Recipe) -> Runner:
 
 
 def has_parameters(target: Any) -> bool:
-    """Return whether a layer has arrays of its own."""
     if isinstance(target, partial):  # of JAX: `partial(module.apply, variables)`
         return any(isinstance(one, Mapping) for one in target.args)
     values = target.parameters() if kind_of(target) == "torch" else getattr(target, "__dict__", {}).values()
@@ -270,7 +261,7 @@ def has_parameters(target: Any) -> bool:
 
 
 def widths_of_weights(target: Any) -> list[int]:
-    """Return the input width of each PyTorch linear layer, or all matrix sizes; else the first width only."""
+    """Return the input widths of PyTorch linear layers, or all matrix sizes; for other objects only the first width."""
     if kind_of(target) == "torch":  # nn.Linear stores weights as [out in]
         linear = [int(one.weight.shape[1]) for one in target.modules() if getattr(one, "weight", None) is not None
                   and (hasattr(one, "in_features") or getattr(one, "original_name", "") == "Linear")]  # fmt: skip
@@ -280,7 +271,6 @@ def widths_of_weights(target: Any) -> list[int]:
 
 
 def forward_source(runner: Runner) -> str:
-    """Return the source of the forward method (or of the class), then of its submodules; empty if unavailable."""
     own = source_of(inspect.unwrap(runner.forward)) or source_of(runner.target)
     kinds = {type(one) for one in modules_of(runner.target)} - {type(runner.target)}
     parts = [source_of(kind.forward) for kind in kinds if not kind.__module__.startswith("torch.")]

@@ -56,7 +56,7 @@ FIXED: dict[str, Any] = {
     "kernelsize": 1, "numclasses": 11,
     "quant": False, "quantize": False,
 }  # fmt: skip
-"""Settings that are not sizes, with the value that each gets if required."""
+"""Settings that are not sizes, and the value of each where it is required."""
 CONFIG = re.compile("(conf|params|opts?|options)$|.*(config|cfg|args|hparams)$")
 """Names of configuration objects, in lowercase without underscores."""
 ROOM = 40
@@ -81,7 +81,7 @@ class Sizes:
     usage: Mapping[str, str] = field(default_factory=dict)
 
     def lengths(self) -> dict[str, int]:
-        """Return lengths of batch, queries and keys, and the sides of an image, that differ from all other sizes."""
+        """Return lengths of batch, queries, keys and the sides of an image that differ from all other sizes."""
         taken = {self.h, self.d, self.m, self.g}
         choices = {"b": (2, 3), "t": (5, 9), "s": (7, 11), "y": (3, 7), "x": (4, 5)}
         return {letter: next((one for one in some if one not in taken), some[-1]) for letter, some in choices.items()}
@@ -115,7 +115,7 @@ PARTS = (
 
 
 def value_of(name: str, sizes: Sizes, siblings: Collection[str] = ()) -> Any:
-    """Return the value for a required setting, or `...` if its meaning is not known."""
+    """Return the value of a required setting, or `...` if its meaning is not known."""
     word = plain(name)
     known: Mapping[str, Any] = {
         "r": sizes.d // 2, "h": sizes.h, "g": sizes.g, "groups": sizes.g, "d": sizes.d, "m": sizes.m, "room": ROOM,
@@ -146,7 +146,7 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, siblings: Collect
 
 
 def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
-    """Yield sizes for a class: head size 6 (8 if it rotates) with and without dropout, 8 (16), its own heads."""
+    """Yield sizes for a class: head size 6 (8 if it rotates) with and without dropout, 8 (16), its default heads."""
     defaults = {letter_of(one.name): one.default for one in every_parameter(owner, owner.__name__)}
     file = {letter: size for letter, size in sizes_of_file(owner).items() if letter not in defaults}
     h = request.head or file.get("h", 4)
@@ -163,7 +163,7 @@ def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
 
 
 def sizes_of_file(owner: Any) -> dict[str, int]:
-    """Return the sizes among the module-level integers that the class's code reads: `n_embd = 384`."""
+    """Return the sizes among the module-level integers that the code of a class reads, such as `n_embd = 384`."""
     module = sys.modules.get(getattr(owner, "__module__", None) or "")
     home = {} if module is None else vars(module)
     space = getattr(inspect.unwrap(owner), "__globals__", home) if callable(owner) else home
@@ -174,7 +174,6 @@ def sizes_of_file(owner: Any) -> dict[str, int]:
 
 
 def source_of(owner: Any) -> str:
-    """Return the source of a class, or of an object's class; empty if unavailable."""
     try:
         return inspect.getsource(owner if inspect.isclass(owner) or inspect.isroutine(owner) else type(owner))
     except (OSError, TypeError):
@@ -182,7 +181,6 @@ def source_of(owner: Any) -> str:
 
 
 def sizes_of_layer(target: Any, arguments: Mapping[str, Any]) -> dict[str, int]:
-    """Return the sizes that a layer was built with, or that its attributes, configurations and modules hold."""
     fields = [fields_of(module) for module in modules_of(target)]
     found: dict[str, int] = {}
     for name, value in (pair for one in (arguments, *fields) for pair in settings_of(one).items()):
@@ -194,13 +192,12 @@ def sizes_of_layer(target: Any, arguments: Mapping[str, Any]) -> dict[str, int]:
 
 
 def modules_of(target: Any) -> list[Any]:
-    """Return a PyTorch module with its submodules; for others, the object itself."""
     is_torch = any(kind.__module__.startswith("torch.") for kind in type(target).__mro__)
     return list(target.modules()) if is_torch and hasattr(target, "modules") else [target]
 
 
 def settings_of(fields: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return arguments or attributes, with the fields of the configurations among them."""
+    """Return arguments or attributes, merged with the fields of configurations among them."""
     held_by = (fields_of(value) for name, value in fields.items() if CONFIG.match(plain(str(name))))
     return {name: value for one in (fields, *held_by) for name, value in one.items()}
 

@@ -1,4 +1,4 @@
-"""Infer the meaning of an unknown setting from its use in the class: `width // parts` implies a count of heads."""
+"""Infer the meaning of an unknown setting from its use in the class: `width // parts` implies a number of heads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ LIBRARIES = ("builtins", "torch", "flax", "haiku", "equinox", "keras", "jax", "j
 
 
 def is_of_a_library(kind: Any) -> bool:
-    """Return whether a class or function belongs to Python or to a library."""
     home = str(getattr(kind, "__module__", "")).partition(".")[0]
     return home in LIBRARIES
 
@@ -53,7 +52,8 @@ ROUNDS = 3
 def infer_letters(owner: Any) -> dict[str, str]:
     """Infer the meaning of settings with unknown names: keys of `sizes.NAMES`, or `config`, `flag`, `unread`.
 
-    Rules: `m // h` and `m % h`, `h * d`, sizes of linear layers, conditions on a name alone, names never read.
+    The rules use `m // h` and `m % h`, `h * d`, sizes of linear layers, conditions on a single name, and names that are
+    never read.
     """
     trees = []
     for home in inspect.getmro(owner) if inspect.isclass(owner) else ():
@@ -89,7 +89,6 @@ def find_aliases(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
 
 
 def find_widths(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Yield the names of widths (sizes of linear layers) and of dropout rates."""
     for node in nodes:
         kind = last_name(node.func) or getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
         given = [*node.args[:2], *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else []
@@ -99,7 +98,7 @@ def find_widths(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
 
 
 def find_configs(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Yield the names of nested configurations: values indexed with string keys."""
+    """Yield the names of nested configurations, which are indexed with string keys."""
     for node in nodes:
         key = node.slice if isinstance(node, ast.Subscript) else None
         if isinstance(key, ast.Constant) and isinstance(key.value, str) and last_name(node.value):  # type: ignore[attr-defined]
@@ -107,7 +106,7 @@ def find_configs(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
 
 
 def find_tests(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Yield the names of switches: what a condition tests by itself."""
+    """Yield the names of switches: names that are a whole condition."""
     for node in nodes:
         tests = [node.test] if isinstance(node, ast.If | ast.IfExp) else []
         tests += node.values if isinstance(node, ast.BoolOp) else []
@@ -117,7 +116,6 @@ def find_tests(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
 
 
 def find_unread(nodes: list[ast.AST], same: list[tuple[str, str]]) -> Iterator[str]:
-    """Yield the names that are stored and never read again."""
     reads = Counter(last_name(node) for node in nodes if isinstance(getattr(node, "ctx", None), ast.Load))
     kept = [last_name(value) for node in nodes if isinstance(node, ast.Assign) for target, value in assigned_pairs(node)
             if isinstance(target, ast.Attribute) and last_name(target)]  # fmt: skip
@@ -128,7 +126,7 @@ def find_unread(nodes: list[ast.AST], same: list[tuple[str, str]]) -> Iterator[s
 
 
 def relate_sizes(node: ast.BinOp, known: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what a division or product implies about each name in it, given the meaning of the other."""
+    """Yield what a division or product implies about each name in it, given the meaning of the other name."""
     left, right = last_name(node.left), last_name(node.right)
     if not left or not right:
         return

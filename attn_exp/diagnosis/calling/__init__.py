@@ -1,4 +1,4 @@
 """How a function or a layer is called: which argument is which, and the values of all others.
 
-May import from `matrices` and all rooms above that.
+May import from `recipes` and from the packages before it.
 """

@@ -1,6 +1,6 @@
 """Behaviour that one call cannot show: determinism, unchanged inputs, independent batch entries, thread safety.
 
-Also: state kept between calls, gradients, and what plain code does at the edges of a mask.
+Also state kept between calls, gradients, and what plain code does with NaN and fully masked rows.
 """
 
 from __future__ import annotations
@@ -36,21 +36,20 @@ from attn_exp.rules.masks.padding import Padding
 
 
 def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Finding, str]]:
-    """Yield a finding for each kind of behaviour, with the name of the mistake if it is broken."""
-    yield same_twice(caller, case, digits)
-    yield inputs_unchanged(caller, case)
-    yield first_answer_kept(caller, case)
-    yield same_address(caller, case, digits)
-    yield one_changed(caller, case, digits)
-    yield batch_apart(caller, case, digits)
-    yield odd_memory(caller, case, digits)
-    yield in_threads(caller, case, digits)
+    """Yield a finding for each kind of behaviour, and the name of the mistake if it is broken."""
+    yield check_determinism(caller, case, digits)
+    yield check_inputs_unchanged(caller, case)
+    yield check_answer_kept(caller, case)
+    yield check_same_address(caller, case, digits)
+    yield check_one_input_changed(caller, case, digits)
+    yield check_batch_independence(caller, case, digits)
+    yield check_memory_layout(caller, case, digits)
+    yield check_threads(caller, case, digits)
     if caller.offer.takes("mask"):
-        yield another_mask(caller, case, digits)
+        yield check_second_mask(caller, case, digits)
 
 
-def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Make the same call three times and compare the answers, first exactly and then up to rounding."""
+def check_determinism(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     rung = TWICE
     answers = [caller(case) for _ in range(3)]
     if silent(answers):
@@ -59,7 +58,7 @@ def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
         return Finding(rung, HELD), ""
     if all(same_answer(answers[0], other, case, digits) for other in answers[1:]):
         return Finding(rung, BROKEN, "the last digits differ from call to call"), "not_deterministic"
-    name = "dropout_on" if draws_what_it_drops(caller, case) else "not_deterministic"
+    name = "dropout_on" if uses_dropout(caller, case) else "not_deterministic"
     return Finding(rung, BROKEN, "the same call gave different answers"), name
 
 
@@ -67,12 +66,11 @@ TWICE = "the same answer twice"
 
 
 def silent(answers: Iterable[Answer]) -> str:
-    """Return a message if one of several calls failed, though the function has answered that case before."""
+    """Return a message if one of several calls failed on a case that was answered before."""
     return next((f"one call gave no answer: {answer.error}" for answer in answers if answer.output is None), "")
 
 
-def draws_what_it_drops(caller: Caller, case: Case) -> bool:
-    """Return whether a call runs a PyTorch operation that dropout uses."""
+def uses_dropout(caller: Caller, case: Case) -> bool:
     if caller.library.name != "torch":
         return False
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the function brought it
@@ -89,30 +87,30 @@ def draws_what_it_drops(caller: Caller, case: Case) -> bool:
     return bool(names & {"bernoulli", "native_dropout"})
 
 
-def inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
-    """Call the function and check that the arrays passed to it, and masks, have not changed, even if it fails then."""
+def check_inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
+    """Check that the arrays passed to the function, and masks, are unchanged, even if the call fails."""
     rung, keys, changed, answers = "inputs unchanged", at_of(case).keys, list[str](), list[Answer]()
     rules: dict[str, Mask] = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
     masks = [(rule,) for role, rule in rules.items() if caller.offer.takes(role) and keys >= len("qk")]
     for more in ((), *masks):
         asked = replace(case, recipe=case.recipe.with_rules(masks=(*case.recipe.rules.masks, *more)))
         arguments = caller.arguments(asked)
-        before = copies(caller, arguments)
+        before = copy_arrays(caller, arguments)
         answers.append(caller.answer(arguments, asked))
-        changed += [role for role, array in copies(caller, arguments).items() if not same_numbers(array, before[role])]
+        changed += [
+            role for role, array in copy_arrays(caller, arguments).items() if not same_numbers(array, before[role])
+        ]
     if changed:
         return Finding(rung, BROKEN, f"it changed {', '.join(dict.fromkeys(changed))}"), "changes_inputs"
     said = silent(answers[:1])
     return Finding(rung, BROKEN if said else HELD, said), ""
 
 
-def copies(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array]:
-    """Return NumPy copies of the arrays among the arguments."""
+def copy_arrays(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array]:
     return {role: np.array(caller.library.back(value)) for role, value in arguments.items() if hasattr(value, "shape")}
 
 
-def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Call the function on each batch entry alone and compare with its result in the batch."""
+def check_batch_independence(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     rung = "batch entries independent"
     answer = caller(case)
     whole = answer.output
@@ -132,7 +130,7 @@ def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
 
 
 def far(one: Array, other: Array) -> bool:
-    """Return whether two answers differ by more than quantization with one step for the whole batch explains."""
+    """Return whether answers differ by more than quantization with one step for the whole batch explains."""
     if one.shape != other.shape:  # the shapes differ, not the numbers
         return False
     with np.errstate(all="ignore"):
@@ -141,11 +139,10 @@ def far(one: Array, other: Array) -> bool:
 
 
 A_STEP = 0.05
-"""Relative to the largest number."""
+"""Relative to the largest number of the answer."""
 
 
 def entry_of(case: Case, entry: int) -> Case:
-    """Return the case with one batch entry alone."""
     given = case.given
     one = slice(entry, entry + 1)
     cut = {name: array[one] for name in ("q", "k", "v", "x", "memory") if (array := getattr(given, name)) is not None}
@@ -157,7 +154,7 @@ def entry_of(case: Case, entry: int) -> Case:
     return replace(case, given=replace(given, **cut), recipe=case.recipe.with_rules(masks=tuple(masks)))
 
 
-def odd_memory(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+def check_memory_layout(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     """Call with arrays that are not contiguous and, in NumPy, read-only."""
     rung = "odd strides, read-only inputs"
     if caller.library.name == "jax":
@@ -175,7 +172,6 @@ def odd_memory(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
 
 
 def strided(value: Any) -> Any:
-    """Return the same numbers in another memory order."""
     if isinstance(value, np.ndarray):
         turned = np.asfortranarray(value)
         turned.setflags(write=False)
@@ -183,8 +179,7 @@ def strided(value: Any) -> Any:
     return value.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
-def in_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Call from two threads at once, with different numbers."""
+def check_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     rung = IN_THREADS
     cases = [case, other_data(case)] * 4
     alone = [caller(question) for question in cases[:2]] * 4
@@ -207,11 +202,10 @@ BOTH = 20.0
 # State kept between calls: outputs, addresses of inputs, and their values
 
 LATER = 4
-"""Calls that must not overwrite a first answer: some functions use a few buffers in turn."""
+"""Calls that must not overwrite an earlier answer; some functions use a few buffers in turn."""
 
 
-def first_answer_kept(caller: Caller, case: Case) -> tuple[Finding, str]:
-    """Check that later calls do not overwrite an earlier answer."""
+def check_answer_kept(caller: Caller, case: Case) -> tuple[Finding, str]:
     try:
         with held():
             said = caller.call(caller.arguments(case))
@@ -226,7 +220,7 @@ def first_answer_kept(caller: Caller, case: Case) -> tuple[Finding, str]:
     return Finding("a first answer is kept", HELD), ""
 
 
-def same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+def check_same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     """Overwrite the inputs in place: a function that caches by address returns its old answer."""
     rung = "fresh data at the same address"
     new = other_data(case)
@@ -253,7 +247,7 @@ def same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]
 OF_OLD = "it remembers where its inputs lay, and gives an old answer"
 
 
-def one_changed(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+def check_one_input_changed(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     """Change the end of one input only: a function that caches by the rest returns its old answer.
 
     Only a function that was right before is tested.
@@ -270,7 +264,6 @@ def one_changed(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
 
 
 def one_side(case: Case) -> Iterator[tuple[str, Case]]:
-    """Yield the case with the last numbers of one input changed."""
     for side in ("q", "k", "v") if case.given.x is None else ("x",):
         array = getattr(case.given, side).copy()
         array[..., -1, -1] = 0.25 - array[..., -1, -1]
@@ -278,12 +271,12 @@ def one_side(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def two_masks(case: Case) -> tuple[Array, Array]:
-    """Return two masks; a caller that needs one takes the first, which some functions cache for all calls."""
+    """Return two masks; a caller that needs one takes the first, because some functions cache it for all calls."""
     places = np.arange(at_of(case).rows)[:, None] + np.arange(at_of(case).keys)
     return places % 3 > 0, places % 2 > 0
 
 
-def another_mask(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+def check_second_mask(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     """Call with two masks in turn: a function that caches the first one returns its first answer again."""
     rung, at, masks = "another mask, another answer", at_of(case), two_masks(case)
     first, second = (caller(masked(case, seen)) for seen in masks)
@@ -330,7 +323,6 @@ def gradients(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
 
 
 def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
-    """Return whether a PyTorch function disables gradients itself, as inference code does."""
     from torch import is_grad_enabled  # noqa: PLC0415 - the function brought it
     from torch.overrides import TorchFunctionMode  # noqa: PLC0415
 
@@ -347,12 +339,12 @@ def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
     return bool(watching.off)
 
 
-# What plain code does at the edges of a mask: NaN that leaks, and rows without keys
+# NaN behind a mask, and rows without keys
 
 
 def remarks(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
     """Yield findings on NaN behind a mask, on queries that see no key, and on dropout by default."""
-    yield from dropping(caller, case)
+    yield from check_default_dropout(caller, case)
     if not caller.offer.takes("mask") or case.given.q is None or case.given.v is None:
         yield Finding("NaN behind a mask", ABSENT), ""
         yield Finding("rows without keys", ABSENT), ""
@@ -360,13 +352,13 @@ def remarks(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
     rows, keys = case.given.q.shape[2], case.given.v.shape[2]
     seen = np.ones((rows, keys), np.bool_)
     seen[:, -1] = False
-    yield leak(caller, masked(case, seen))
+    yield check_nan_leak(caller, masked(case, seen))
     seen = np.ones((rows, keys), np.bool_)
     seen[rows // 2] = False
-    yield blind(caller, masked(case, seen), rows // 2)
+    yield check_empty_row(caller, masked(case, seen), rows // 2)
 
 
-def dropping(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
+def check_default_dropout(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
     """Yield a remark if the function drops weights by default; the check itself passes dropout=0."""
     if not caller.offer.defaults.get("dropout"):
         return
@@ -380,12 +372,11 @@ def dropping(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
 
 
 def masked(case: Case, seen: np.ndarray) -> Case:
-    """Return the case with this boolean mask alone."""
     return replace(case, recipe=case.recipe.with_rules(masks=(Allowed(seen),)))
 
 
-def leak(caller: Caller, case: Case) -> tuple[Finding, str]:
-    """Put NaN into values that are hidden from every query and check whether it reaches the output."""
+def check_nan_leak(caller: Caller, case: Case) -> tuple[Finding, str]:
+    """Put NaN into values that are hidden from every query, and check whether it reaches the output."""
     assert case.given.v is not None
     values = case.given.v.copy()
     values[..., -1, :] = np.nan
@@ -398,20 +389,18 @@ def leak(caller: Caller, case: Case) -> tuple[Finding, str]:
     return Finding("NaN behind a mask", HELD), ""
 
 
-def blind(caller: Caller, case: Case, row: int) -> tuple[Finding, str]:
-    """Report what the function returns for a query that sees no key."""
+def check_empty_row(caller: Caller, case: Case, row: int) -> tuple[Finding, str]:
     output = caller(case).output
     if output is None:
         return Finding("rows without keys", ABSENT), ""
-    kind = kind_of(output[..., row, :], case)
+    kind = classify_empty_row(output[..., row, :], case)
     if kind == "nan":
         expected = caller.request.empty == "nan"
         return Finding("rows without keys", REMARK, "NaN"), "" if expected else "empty_row_nan"
     return Finding("rows without keys", HELD, kind), ""
 
 
-def kind_of(row: np.ndarray, case: Case) -> str:
-    """Classify the output of a row without keys: nan, zeros, the mean of all values, or other numbers."""
+def classify_empty_row(row: np.ndarray, case: Case) -> str:
     assert case.given.v is not None
     if np.isnan(row).any():
         return "nan"

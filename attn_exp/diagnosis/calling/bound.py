@@ -14,8 +14,8 @@ from attn_exp.diagnosis.asking.questions import Inside
 class Bound:
     """A callable that takes heads or x, and `origin`, the object that it calls.
 
-    `offer`: what it takes. For a layer, `inside` holds its matrices, `made` is
-    the Python expression that built it, and `unknown` names optional arguments that no case sets.
+    `offer` says what it takes. For a layer, `inside` holds its matrices, `made` is the Python expression that built it,
+    and `unknown` names optional arguments that no case sets.
     """
 
     call: Callable[..., Any]

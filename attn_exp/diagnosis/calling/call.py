@@ -34,7 +34,7 @@ from attn_exp.own_code import LeftError, error_line, held
 def size_of_head(made: Any) -> int:
     """Return the head size that an object was built for, by an attribute such as `d_k` or its scale; 0 if unknown.
 
-    An object with a width and no number of heads has one head of that width.
+    An object with a width but no number of heads has one head of that width.
     """
     said = {plain(word): value for word, value in (getattr(made, "__dict__", None) or {}).items()
             if isinstance(value, int | float) and not isinstance(value, bool)}  # fmt: skip
@@ -50,13 +50,13 @@ def size_of_head(made: Any) -> int:
 OF_HEADS = ("dk", "headdim", "headsize", "dimhead", "dhead", "dimkey", "keydim", "dimk", "depth")
 OF_ONE_HEAD = ("dmodel", "embeddim", "hiddensize", "nembd", "embedsize", "modeldim", "dim", "hiddendim", "embdim", "d")
 DIVIDING, MULTIPLYING = ("temperature", "temper"), ("scale", "scaling", "scalefactor")
-"""Attributes for the number that scores are divided by, or multiplied by."""
+"""Attributes for the number by which scores are divided or multiplied."""
 LARGEST = 256
 """Largest head size considered."""
 
 
 def holds_size(function: Any) -> bool:
-    """Return whether something is an object of a user's class, or its method, and no plain or compiled function."""
+    """Return whether a callable is an object of a user's class, or its method, rather than a function."""
     if isinstance(function, partial):
         return holds_size(function.func)
     is_function = isroutine(function) and not ismethod(function)
@@ -64,7 +64,7 @@ def holds_size(function: Any) -> bool:
 
 
 IS_LAYER = "is_layer"
-"""Attribute of functions that call a layer: with JAX, tracing happens where they call it."""
+"""Marks functions that call a layer: with JAX, tracing happens where they call it."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +88,17 @@ class Caller:
 
     @property
     def is_made(self) -> bool:
-        """Whether it is an object of a user's class, or its method, which may have a fixed head size."""
+        """Whether the callable is an object of a user's class, or its method, which may have a fixed head size."""
         known = getattr(self.function, "holds_size", None)
         return holds_size(self.function) if known is None else bool(known)
 
     @property
     def size_held(self) -> int:
-        """The head size that an object was built for; 0 if it is unknown, or for a plain function."""
+        """The head size that an object was built for; 0 for a plain function, or if it is unknown."""
         known: int = getattr(self.function, "head_size", 0)
         return known or (size_of_head(getattr(self.function, "__self__", self.function)) if self.is_made else 0)
 
     def __call__(self, case: Case) -> Answer:
-        """Call the function on a case."""
         return self.answer(self.arguments(case), case)
 
     def answer(self, arguments: Mapping[str, Any], case: Case) -> Answer:
@@ -116,7 +115,7 @@ class Caller:
     def call(self, arguments: Mapping[str, Any]) -> Any:
         """Call the function with arguments by role; every call goes through here."""
         if self.request.tell:
-            said = (f"{self.offer.parameters[role].strip()}{worded(value)}" for role, value in arguments.items()
+            said = (f"{self.offer.parameters[role].strip()}{format_value(value)}" for role, value in arguments.items()
                     if role != "sizes")  # fmt: skip
             self.request.tell(f"{', '.join(said)}, {self.library.name}, {self.dtype}")
         plain, named = self.spoken(arguments)
@@ -125,7 +124,6 @@ class Caller:
         return self.function(*plain, **named)
 
     def spoken(self, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Split arguments by role into positional ones and keywords, under the function's own names."""
         order = [role for role in self.offer.parameters if role in self.offer.positional and role in arguments]
         named = {self.offer.parameters[role]: value for role, value in arguments.items() if role not in order}
         return [arguments[role] for role in order], named
@@ -134,13 +132,13 @@ class Caller:
         """Return whether an error means that the function does not support one of the keywords passed to it.
 
         True for NotImplementedError, UserError, a raised error that names the keyword, and a ValueError or failed
-        assertion of its own that does not occur without the optional keywords.
+        assertion of the function itself that does not occur without the optional keywords.
         """
         needed = {role: value for role, value in arguments.items() if role not in self.offer.defaults}
         words = [
             self.offer.parameters[role]
             for role, value in arguments.items()
-            if role not in (*needed, "heads", "kv_heads") and asks(value)
+            if role not in (*needed, "heads", "kv_heads") and requests_anything(value)
         ]
         if isinstance(error, NotImplementedError | UserError):
             return True
@@ -155,7 +153,6 @@ class Caller:
         return False
 
     def arguments(self, case: Case) -> dict[str, Any]:
-        """Return the arguments of a case, by role."""
         given: dict[str, Array] = {}
         if self.offer.core:
             given = {side: laid(getattr(case.given, side), self.layout) for side in "qkv"}
@@ -183,11 +180,10 @@ class Caller:
         return arrays | said
 
     def rows(self, x: Array) -> Array:
-        """Return the input `[b t m]` of a layer in its layout."""
         return x[0] if self.layout == "td" else x
 
     def returned(self, case: Case) -> dict[str, Array]:
-        """Return the arrays that the function returns, by name, with their own axes; empty if it raises an error."""
+        """Return the arrays that the function returns, by name, with their original axes; empty if the call fails."""
         try:
             with held(), np.errstate(all="ignore"):
                 return numbers_of(self.call(self.arguments(case)), self.library, MOST_NUMBERS * 4)[0]
@@ -195,7 +191,6 @@ class Caller:
             return {}
 
     def given(self, value: Any) -> Any:
-        """Return a keyword's value; arrays are converted to the library."""
         return self.library.into(value, self.dtype) if isinstance(value, np.ndarray) else value
 
     def read(self, said: Any, case: Case) -> Answer:
@@ -230,8 +225,7 @@ class Caller:
         return Answer(array, stages, kind, axes=axes)
 
 
-def worded(value: Any) -> str:
-    """Return the text after an argument's name: the shape of an array, or the value."""
+def format_value(value: Any) -> str:
     return f" {list(value.shape)}" if hasattr(value, "shape") else f"={value!r}"
 
 
@@ -258,13 +252,11 @@ def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Ar
 RAISED = dis.opmap["RAISE_VARARGS"]
 
 
-def asks(value: Any) -> bool:
-    """Return whether a keyword's value requests anything: it is not None, False or 0.0."""
+def requests_anything(value: Any) -> bool:
     return not (value is None or value is False or (isinstance(value, float) and value == 0.0))
 
 
 def tracebacks(error: BaseException) -> list[TracebackType]:
-    """Return the traceback of each frame, the outermost first."""
     found, last = list[TracebackType](), error.__traceback__
     while last is not None:
         found.append(last)
@@ -277,11 +269,11 @@ def is_of_the_check(one: TracebackType) -> bool:
 
 
 def reached(error: BaseException) -> tuple[int, ...]:
-    """Return how far a call got before its error: the instruction in each frame outside the check, to compare."""
+    """Return how far a call got before its error: the current instruction in each frame outside the check."""
     return tuple(one.tb_lasti for one in tracebacks(error) if not is_of_the_check(one))
 
 
 def raised(error: BaseException) -> bool:
-    """Return whether an explicit `raise` or `assert` caused this error, rather than arrays with wrong shapes."""
+    """Return whether an explicit `raise` or `assert` caused an error, rather than arrays of wrong shapes."""
     last = next(reversed(tracebacks(error)), None)  # compiled functions are called from here
     return last is not None and (is_of_the_check(last) or last.tb_frame.f_code.co_code[last.tb_lasti] == RAISED)
