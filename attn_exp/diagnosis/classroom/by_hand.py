@@ -2,7 +2,7 @@
 
 A number is right, or follows from the earlier boxes, as written or corrected. Any other is explained by the first that
 fits: right numbers written differently (coarser, truncated, in percent, transposed), a mistake at this box alone, two
-swapped rows or columns, a slip in a few cells. So several slips and several mistakes, each at its box, are all found.
+swapped rows or columns, or a slip in a few cells. So several slips and several mistakes, each at its box, are found.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN, COARSE = (
 LEAST = 3
 """Minimum number of wrong cells that a mistake at one box must explain; one less in a single row or head."""
 SPARE = 6.0
-"""Minimum information of a box, in bits, beyond what the choice among mistakes takes."""
+"""Information that a box needs, in bits, beyond what it takes to choose among mistakes."""
 NOTHING = 1e-9
 """Numbers closer than this are the same."""
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
@@ -53,8 +53,7 @@ class Remark:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A graded sheet: the cells of each box that are wrong or follow, the remarks, and the expected numbers of boxes
-    with wrong cells."""
+    """A graded sheet: the cells of each box that are wrong or follow, the remarks, and the numbers of wrong boxes."""
 
     wrong: dict[str, Array]
     follows: dict[str, Array]
@@ -63,7 +62,6 @@ class Judged:
 
     @property
     def known(self) -> bool:
-        """Whether every wrong box is explained."""
         return all(remark.kind != UNKNOWN for remark in self.remarks)
 
 
@@ -96,7 +94,6 @@ class Judge:
 
     @cached_property
     def ways(self) -> list[Known]:
-        """Every mistake that can be made at one box."""
         case, sheet = case_of(self.sheet), self.sheet
         found = [
             Known(name, one.says, one.fix, made.candidate.change(case))
@@ -109,7 +106,6 @@ class Judge:
         return [*own, *sorted(found, key=lambda way: GROUPS.index(mistakes.mistake(way.name).group))]
 
     def judged(self) -> Judged:
-        """Grade every box."""
         wrong, follows, remarks, expected = {}, {}, [], {}
         for place, given in enumerate(self.sheet.boxes):
             box, missed = given, self.missed(place, given)
@@ -139,8 +135,7 @@ class Judge:
         return replace(self.sheet, boxes=(*earlier[:place], box))
 
     def missed(self, place: int, box: Box) -> Array:
-        """Return the cells of a box that are not right and follow neither from the written nor from the corrected
-        boxes."""
+        """Return the cells that are not right and follow from neither the written nor the corrected boxes."""
         missed = box.misses(part(self.exact, box))
         for mended in (False, True):
             if missed.any() and (place or self.sheet.open):
@@ -148,7 +143,7 @@ class Judge:
         return missed
 
     def otherwise(self, place: int, box: Box) -> tuple[Remark, Box] | None:
-        """Return a remark on right numbers in another notation, and the box in its proper form; None if not right."""
+        """Return a remark on right numbers in another notation, and the box in its proper form, or None."""
         for says, other in self.writings(box):
             if not self.missed(place, other).any():
                 return Remark(box.stage, WRITTEN, f"{box.stage}: {says}"), other
@@ -191,8 +186,10 @@ class Judge:
         return [Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}")], box
 
     def in_its_box(self, box: Box) -> str:
-        """Return which of q, k and v is in this box instead, if those two boxes are swapped and the scores are right;
-        else an empty text."""
+        """Return which of q, k and v is in this box instead, or an empty text.
+
+        The two boxes must be swapped, and the scores right.
+        """
         boxes = {one.stage: one for one in self.sheet.boxes}
         scores = boxes.get("scores")
         if box.stage not in "qkv" or scores is None or scores.misses(part(self.exact, scores)).any():
@@ -203,7 +200,6 @@ class Judge:
         return ""
 
     def whole_numbers(self, box: Box) -> bool:
-        """Return whether a box holds the right numbers, rounded to integers."""
         array = part(self.exact, box)
         if array is None or array.shape != box.values.shape or decimals_written([box]) > 0 or self.digits == 0:
             return False
@@ -212,7 +208,6 @@ class Judge:
         return bool(near[box.given].all())
 
     def centre(self, place: int, box: Box) -> Array | None:
-        """Return the expected numbers of a box, computed from the boxes before it."""
         exact = part(self.exact, box)
         if not place or exact is None:
             return exact
@@ -239,8 +234,10 @@ class Judge:
         return None
 
     def told_by(self, box: Box, missed: Array) -> float:
-        """Return the information in the given cells of a box, in bits: by how far mistakes spread them, or by how many
-        numbers of the expected range the wrong cells could have held."""
+        """Return the information in the given cells of a box, in bits.
+
+        It is how far mistakes spread them, or how many numbers of the expected range the wrong cells could have held.
+        """
         spread = bits(box, [made for one in self.known if (made := part(one.stages, box)) is not None])
         right = part(self.exact, box)
         finite = np.zeros(1) if right is None else right[np.isfinite(right)]
@@ -248,12 +245,12 @@ class Judge:
         return max(spread, float((missed & box.given).sum()) * math.log2(max(np.ptp(finite) / unit, 1.0)))
 
     def missed_sides(self, way: Known) -> int:
-        """Count the numbers of q, k and v that a mistake does not reproduce: one that reproduces all is likelier."""
+        """Count the numbers of q, k and v that a mistake does not reproduce; the one with the fewest is likeliest."""
         made = stages(self.sheet, way.recipe)
         return sum(int(box.misses(part(made, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
 
     def ways_at(self, place: int) -> Iterator[Known]:
-        """Yield the mistakes possible at a box: from the boxes before it, or skipping the last of them."""
+        """Yield the mistakes possible at a box: from the boxes before it, or skipping the last of these."""
         yield from self.ways
         past = self.written[place - 1].stage if place else ""
         if past in PASSED:
@@ -263,7 +260,7 @@ class Judge:
                 yield Known(named or way.name, says, fix, way.recipe, (past,))
 
     def left_by(self, way: Known, place: int, box: Box) -> Array | None:
-        """Return the cells of a box that a mistake at it leaves unexplained; None if it explains none."""
+        """Return the cells of a box that a mistake leaves unexplained, or None if it explains none."""
         earlier = [one for one in self.written[:place] if one.stage not in way.past]
         alone = one_stage(self.sheet, going_on_from(way.recipe, earlier), box.stage, 1)
         array = None if alone is None else alone[0]
@@ -296,7 +293,7 @@ class Judge:
 
 
 def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
-    """Yield the cells that one mistake may explain, and their location unless it is everywhere: heads, or rows."""
+    """Yield the cells that one mistake may explain, and their location if that is some heads or rows."""
     everywhere = np.ones_like(missed)
     heads = missed.any(axis=(-2, -1), keepdims=True) if box.values.ndim == 3 else everywhere
     if heads.all():
@@ -319,9 +316,9 @@ PAST = {
     ("logits", "no_scale"): "softmax_of_scores", ("masked", "causal_ignored"): "softmax_before_mask",
     ("masked", "mask_ignored"): "softmax_before_mask", ("weights", "no_softmax"): "weights_left_out",
 }  # fmt: skip
-"""Names of mistakes in which a right box was not used."""
+"""Names of the mistakes of not using a right box."""
 PASSED = ("logits", "masked", "weights", "context")
-"""Boxes that may be right and not used."""
+"""Boxes that may be right but not used."""
 
 
 PaperMistake = tuple[str, str, str, Change]
@@ -362,7 +359,6 @@ OF_WEIGHTS: tuple[tuple[str, str, str, Step], ...] = (
 
 
 def of_paper(sheet: Sheet) -> list[PaperMistake]:
-    """Return the mistakes that are made with pencil and paper on a sheet."""
     found = [(name, says, fix, around("normalize", step)) for name, says, fix, step in OF_WEIGHTS]
     found += without_signs(sheet)
     found += [
@@ -402,13 +398,11 @@ def unsigned(stage: str, step: Step, *given: Any) -> Array:
 
 
 def repeated(head: int, gather: Step, at: Any, context: Array) -> Array:
-    """Return the context `[n h t e]` of one head in place of every head's."""
     gathered: Array = gather(at, context)
     return np.array(np.broadcast_to(gathered[..., head : head + 1, :, :], gathered.shape))
 
 
 def mix_others(others: Any, mix: Step, at: Any, weights: Array, v: Array, k: Array) -> Array:
-    """Mix other rows than the values."""
     return np.asarray(mix(at, weights, like(v, others), k))
 
 
@@ -464,19 +458,16 @@ CUT_TEXT = "cut after the last decimal instead of rounded"
 
 
 def coarse_text(decimals: int, asked: int) -> str:
-    """Return the sentence that numbers are rounded too coarsely."""
     plural = "decimal" if decimals == 1 else "decimals"
     return f"rounded too coarsely, to {NUMBERS[decimals]} {plural} instead of {NUMBERS[asked]}"
 
 
 def in_percent(box: Box) -> Box:
-    """Convert a box from percent to fractions of 1."""
     return replace(box, values=box.values / 100, own=box.own / 100, moves=None)
 
 
 def moved_to_one(box: Box) -> Box | None:
-    """Widen the tolerance of rows of weights that sum to exactly 1, as if numbers were adjusted by one unit to get
-    there.
+    """Widen the tolerance of rows of weights that sum to exactly 1: one number may have been adjusted to get there.
 
     None if no row sums to 1 as written.
     """
@@ -493,7 +484,7 @@ def decimals_written(boxes: Sequence[Box]) -> int:
 
 
 def own_halves(values: Array) -> Array:
-    """Return half a unit of each number's last decimal, up to six, if it is not known how the number was written."""
+    """Return half a unit of each number's last decimal, up to six, for numbers whose notation is not known."""
     halves = np.full(values.shape, 0.5)
     with np.errstate(invalid="ignore"):
         short = np.where(np.abs(values) < WHOLE, values, 0.0)
@@ -508,13 +499,12 @@ WHOLE = 2.0**53
 
 
 def with_halves(box: Box, decimals: int) -> Box:
-    """Return a box whose numbers are exact to this many decimals."""
     halves = np.full(box.values.shape, 0.5 * 10.0**-decimals)
     return replace(box, halves=halves, own=halves, moves=None)
 
 
 def uncut(box: Box) -> Box:
-    """Return a box of truncated numbers as rounded ones: each at the middle of its possible range."""
+    """Return a box of truncated numbers as rounded ones: each in the middle of its possible range."""
     with np.errstate(invalid="ignore"):
         moved = box.values + np.sign(box.values) * box.halves
         halves = np.where(box.values == 0, 2 * box.halves, box.halves)
@@ -522,8 +512,10 @@ def uncut(box: Box) -> Box:
 
 
 def coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
-    """Return a remark and a sheet of lower precision if all its numbers have fewer decimals than required; None if they
-    have enough, or are integers."""
+    """Return a remark and a sheet of lower precision if its numbers have fewer decimals than required.
+
+    None if they have enough, or are integers.
+    """
     decimals = decimals_written(sheet.boxes)
     if not 1 <= decimals < digits:
         return None
@@ -532,5 +524,4 @@ def coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
 
 
 def slip_text(box: Box, missed: Array, expected: Array | None) -> str:
-    """Describe which cells of a box are wrong, the expected numbers, and the kind of slip."""
     return f"in {box.stage}, {Slip(box, missed, expected)}"

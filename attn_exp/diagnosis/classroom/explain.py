@@ -51,7 +51,6 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
 
 
 def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) -> Sheet:
-    """Return the worksheet of a variant with these answers in its boxes."""
     if settled.mistakes:
         raise UserError(
             f"mistake={settled.mistake}: the run says what is right; explain finds the mistake, leave it out"
@@ -87,8 +86,10 @@ def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
 
 
 def verdict_of_mistake(found: Explained) -> Verdict:
-    """Return the verdict on numbers explained by a mistake or another setting, apart from a slip; a match that may be
-    chance is not claimed."""
+    """Return the verdict on numbers explained by a mistake or another setting, with a slip if there is one.
+
+    A match that may be chance is not claimed.
+    """
     findings = tuple(after_slips(found.view.sheet, every_slip(found.view.sheet)))
     if found.by == ONE and found.view.tell_too_little(len(found.view.known())):
         alike = (tuple(sorted(found.names)), *found.alike)
@@ -104,7 +105,6 @@ TOO_FEW = "something else: no known mistake explains it for sure, as these numbe
 
 
 def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:
-    """Return the verdict on numbers that no mistake explains: the wrong cells, and what follows from them."""
     bad = [slip for slip in slips if slip]
     findings = (*after_slips(sheet, slips), *sums(sheet))
     if not is_slip(slips):

@@ -37,8 +37,10 @@ from attn_exp.experiment.recipes import STAGES, Stages
 
 RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE = "right", "follows", "wrong", "empty", "unreadable"
 SETTING, LAYOUT, CANNOT_BE_READ, COPIED, MISSING = "setting", "layout", "cannot be read", "copied", "missing"
-"""Kinds of remarks that are not about single boxes: another setting, the layout of the table, unreadable cells, numbers
-of somebody else, and empty cells."""
+"""Kinds of remarks that are not about single boxes.
+
+They are another setting, the layout of the table, unreadable cells, another student's numbers, and empty cells.
+"""
 TURNED_TEXT = "right, with tokens in columns"
 
 
@@ -103,7 +105,6 @@ def grade(
 
 
 def grade_cells(cells: Mapping[str, Array], remarks: tuple[Remark, ...], expected: Mapping[str, Array]) -> Grade:
-    """Return the grade of cells whose states are known."""
     boxes = tuple(
         Boxed(stage, *(int((states == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE)))
         for stage, states in cells.items()
@@ -124,7 +125,7 @@ class Score:
 
 
 def scores(grade: Grade, worth: Mapping[str, float]) -> tuple[Score, ...]:
-    """Return the points of each box: one for each cell, or a share of the box's points in `worth`."""
+    """Return the points of each box: one per cell, or a share of the box's points in `worth`."""
     found = []
     for box in grade.boxes:
         good, cells = box.right + box.follows, sum((box.right, box.follows, box.wrong, box.empty, box.unreadable))
@@ -134,7 +135,6 @@ def scores(grade: Grade, worth: Mapping[str, float]) -> tuple[Score, ...]:
 
 
 def cells_of(paper: Paper, sheet: Sheet, judged: Judged, stage: str, unreadable: Array | None) -> Array:
-    """Return the state of each cell of a box, `[h r c]`."""
     shape = next(blank.right.shape for blank in paper.blanks if blank.stage == stage)
     box = next((box for box in sheet.boxes if box.stage == stage), None)
     states = np.full(shape, EMPTY, dtype="<U10")
@@ -147,7 +147,7 @@ def cells_of(paper: Paper, sheet: Sheet, judged: Judged, stage: str, unreadable:
 
 
 def sheet_with(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
-    """Return the sheet with a student's boxes; empty ones are assumed to be computed elsewhere, if at all."""
+    """Return the sheet with a student's boxes; the numbers of empty ones are assumed to be written down elsewhere."""
     empty = {blank.stage for blank in paper.blanks} - {box.stage for box in boxes if box.given.any()}
     return replace(paper.sheet, boxes=boxes, scratch=(*(paper.sheet.scratch or ()), *sorted(empty)))
 
@@ -164,13 +164,12 @@ def boxes_of(paper: Paper, answers: Mapping[str, Array], decimals: Mapping[str, 
 
 
 def noted(texts: Sequence[str], turned_file: bool) -> tuple[Remark, ...]:
-    """Return the remarks on a file besides its numbers: unreadable cells, and its layout."""
     found = [Remark("", CANNOT_BE_READ, text) for text in texts]
     return (*found, *([Remark("", LAYOUT, TURNED_TEXT)] if turned_file else []))
 
 
 def not_their_own(grade: Grade, whose: str) -> Grade:
-    """Return the grade of answers that belong to another student's sheet: nothing in them counts."""
+    """Return the grade of answers that belong to another student's sheet, with no points."""
     says = f"these are the numbers of {whose}'s sheet, not of this one"
     cells = {stage: np.where(np.isin(states, (RIGHT, FOLLOWS)), WRONG, states) for stage, states in grade.cells.items()}
     return grade_cells(cells, (Remark("", COPIED, says),), {})
@@ -182,8 +181,8 @@ def not_their_own(grade: Grade, whose: str) -> Grade:
 def judge(paper: Paper, sheet: Sheet) -> Judged:
     """Grade the cells of a sheet and explain them.
 
-    A whole sheet is right, perhaps in another notation; or one mistake explains all of it; or each box is graded by
-    itself. Only if that leaves an unexplained box are settings, and a mistake with a slip, tried on the whole sheet.
+    Either the whole sheet is right, perhaps in another notation; or one mistake explains all of it; or each box is
+    graded by itself. Only if that leaves a box unexplained are settings, and a mistake with a slip, tried on the whole sheet.
     """
     if not sheet.boxes or agrees(sheet, sheet.right):
         return all_right(sheet)
@@ -207,13 +206,11 @@ def judge(paper: Paper, sheet: Sheet) -> Judged:
 
 
 def all_right(sheet: Sheet, *remarks: Remark) -> Judged:
-    """Return the grading in which every cell is right."""
     nothing = {box.stage: np.zeros_like(box.given) for box in sheet.boxes}
     return Judged(nothing, nothing, remarks)
 
 
 def written_otherwise(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet]]:
-    """Yield alternative notations of a whole sheet."""
     coarse = coarser(sheet, digits)
     if coarse is not None:
         yield Remark("", WRITTEN, coarse[0]), coarse[1]
@@ -224,7 +221,6 @@ def written_otherwise(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet
 
 
 def one_mistake(paper: Paper, sheet: Sheet) -> tuple[str, ...]:
-    """Return the name of the one mistake that explains every number of a sheet; empty if none does."""
     found = best(Numbers(sheet, lambda: paper.catalogue, kind="sheet").single_that_fit())
     return () if found is None else found.names
 
@@ -242,7 +238,6 @@ def of_names(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[Remark]:
 
 
 def by_name(paper: Paper, name: str) -> Stages | None:
-    """Return the stages that a mistake gives in its first variant."""
     return next((made.stages for made in paper.catalogue if made.candidate.names == (name,)), None)
 
 

@@ -26,7 +26,7 @@ from attn_exp.rules.positions.position import Position
 from attn_exp.rules.scores.score import Score
 
 MOST_NUMBERS = 400
-"""Limit of the numbers to fill in by hand."""
+"""Maximum number of cells to fill in by hand."""
 TOLD_NORMALIZERS = ("softmax", "sum", "sigmoid")
 """Normalizers for which a sheet has a formula."""
 
@@ -97,12 +97,10 @@ class Paper:
 
     @property
     def given_weights(self) -> bool:
-        """Whether the problem starts at its weights."""
         return self.sheet.problem.weights is not None
 
     @cached_property
     def catalogue(self) -> list[Made]:
-        """The result of each mistake, computed once for all answers."""
         return catalogue(self.sheet)
 
 
@@ -146,7 +144,7 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
 
 
 def check_length(count: int) -> None:
-    """Refuse more blanks than anybody would fill in; the number of tokens is a lower bound.
+    """Refuse more blanks than anyone would fill in; the number of tokens is a lower bound.
 
     Raises:
         UserError: how many there would be.
@@ -158,7 +156,6 @@ def check_length(count: int) -> None:
 
 
 def no_steps(settled: Settled) -> UserError:
-    """Return the error for a variant without steps to ask about."""
     return UserError(f"variant={settled.name} is not computed in steps that a sheet can ask; try variant=[matrix]")
 
 
@@ -176,7 +173,6 @@ def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None
 
 
 def same_numbers(one: Array, other: Array) -> bool:
-    """Return whether two arrays hold the same numbers, ignoring axes of length 1."""
     one, other = np.squeeze(one), np.squeeze(other)
     return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-12)
 
@@ -189,7 +185,7 @@ def blank(stage: str, right: Array, sheet: Sheet) -> Blank:
 
 
 TRIED = 16
-"""Positions used to find which columns are rotated together; at position 0 none are."""
+"""Number of positions used to find which columns are rotated together; at position 0 none are."""
 SAME = 1e-9
 """Numbers closer than this are the same."""
 
@@ -207,7 +203,7 @@ class Turned:
 
 
 def turned_sides(settled: Settled, problem: Problem) -> dict[str, Turned] | None:
-    """Return how the variant rotates `q` and `k`; empty if it does not, None if it is no rotation of pairs."""
+    """Return how the variant rotates `q` and `k`; empty if it does not, None if it does not rotate pairs."""
     turning = [position for position in settled.positions if not position.changes_x]
     if not turning or problem.q is None or problem.k is None:
         return {}
@@ -218,7 +214,7 @@ def turned_sides(settled: Settled, problem: Problem) -> dict[str, Turned] | None
 
 
 def of_side(turning: Sequence[Position], side: str, size: int, places: Array) -> Turned | None:
-    """Return the pairs, cosines and sines of one side at some positions, or None if it is no rotation of pairs."""
+    """Return the pairs, cosines and sines of one side at some positions, or None if it does not rotate pairs."""
     tried = np.concatenate([places, np.arange(TRIED)])
     matrix = np.stack([moved(turning, side, row, tried) for row in np.eye(size)], axis=1)  # [places d d]
     linear = moved(turning, side, np.arange(1.0, size + 1), tried)
@@ -255,9 +251,9 @@ COMMON = (
     "causal_flipped", "causal_strict", "mask_after_softmax", "heads_not_transposed", "single_head", "no_bias",
     "projection_transposed", "no_output_projection",
 )  # fmt: skip
-"""The most common mistakes; a sheet whose numbers hide one of these is redrawn."""
+"""The most common mistakes; a sheet whose numbers hide one of them is redrawn."""
 LARGEST_WEIGHT = 0.97
-"""A softmax with a larger weight than this on one key is saturated: mistakes before it no longer show."""
+"""A softmax with a larger weight on one key is saturated: mistakes before it no longer show."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +289,6 @@ def at_hand(paper: Paper, made: Stages) -> bool:
 
 
 def first_changed(paper: Paper, made: Stages) -> str | None:
-    """Return the first box whose written numbers a mistake changes."""
     for blank in paper.blanks:
         if blank.stage not in made or differs_when_written(made[blank.stage], blank.right, paper.digits):
             return blank.stage
@@ -301,7 +296,6 @@ def first_changed(paper: Paper, made: Stages) -> str | None:
 
 
 def differs_when_written(array: Array, right: Array, digits: int) -> bool:
-    """Return whether numbers, written with this many decimals, differ from the right ones."""
     array = array if array.ndim == 3 else array[None]
     if array.shape != right.shape:
         return True
@@ -317,7 +311,6 @@ def possible(paper: Paper) -> frozenset[str]:
 
 
 def hidden(paper: Paper, possible: frozenset[str]) -> list[str]:
-    """Return the mistakes in `possible` that no box of the sheet would show."""
     shown = {mistake.name for mistake in foretold(paper)}
     return [name for name in COMMON if name in possible - shown]
 
@@ -342,7 +335,7 @@ def flat(paper: Paper) -> bool:
 TRIES = 60
 
 Numbers = dict[str, Any]
-"""A student's own numbers: `tokens`, `vectors` and the weight matrices, as plain lists."""
+"""A student's numbers: `tokens`, `vectors` and the weight matrices, as plain lists."""
 
 
 def drawn(
@@ -351,7 +344,7 @@ def drawn(
     """Draw a student's numbers, and return them with their sheet.
 
     x holds 0, 1 and 2, the matrices -1, 0 and 1; `compose` makes a sheet of numbers. They are redrawn, at most `TRIES`
-    times, while two tokens are the same, one of the mistakes `telling` would not show, a head is flat, or a softmax is
+    times, while two tokens are the same, one of the mistakes `telling` does not show, a head is flat, or a softmax is
     saturated.
 
     Raises:
@@ -381,7 +374,6 @@ def alike(vectors: Sequence[Sequence[int]]) -> bool:
 
 
 def numbers(config: Config, rng: np.random.Generator) -> Numbers:
-    """Return a random input of small integers with the width and length of the configuration."""
     tokens = config.embeddings.tokens
     names = list(tokens) if isinstance(tokens, tuple) else [f"t{place + 1}" for place in range(int(tokens or 4))]
     width = config.embeddings.d_model or 4

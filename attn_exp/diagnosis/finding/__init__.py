@@ -1,4 +1,4 @@
-"""Find out by trying how a function of any signature is called, and how it wants its mask.
+"""Bind a function by the names in its signature, and find its layout and the format of its mask by calling it.
 
-May import from `reading` and all rooms above that.
+May import from `calling` and from the packages before it.
 """

@@ -1,6 +1,6 @@
-"""Settings that nobody typed but that are no mistake: a causal mask, a window, positions, inverted polarity, no scale.
+"""Settings that code may assume although nobody typed them: a causal mask, a window, positions, polarity, no scale.
 
-If a function is right under such settings, it is checked under them, and the verdict names them.
+A function that is right under such settings is checked under them, and the verdict names them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from attn_exp.rules.masks.window import Window
 OF_MASKS = ("mask", "mask_join", "align")
 RULES = {"mask": OF_MASKS, "convention": (*OF_MASKS, "convention"), "position": ("position", "score"),
          "scale": ("scale",)}  # fmt: skip
-"""Settings that say what is computed, by kind: if the user typed one of a kind, that kind is fixed."""
+"""Settings that say what is computed, by kind; a kind is fixed if the user typed one of its settings."""
 SAID_BY = {"causal": "causal", "window": "window", "alibi": "alibi"}
-"""Settings with the role of the keyword that requests the same: with that keyword, nothing is assumed."""
+"""The keyword that requests a setting, by role; a function with that keyword is not assumed to have the setting."""
 UNSCALED = "scale=1"
 TWO_TO_THE = "head=4"
 """A number of heads for which all variants of ALiBi slopes agree."""
@@ -44,7 +44,7 @@ NEIGHBOURS = "position.rope.interleaved=true"
 
 
 def are_open(request: Request, kind: str = "convention") -> bool:
-    """Return whether other settings of a kind may be assumed: the user typed none of that kind."""
+    """Return whether settings of a kind may be assumed, because the user typed none of that kind."""
     return not request.as_typed and not {word.partition(".")[0] for word in request.said} & set(RULES[kind])
 
 
@@ -55,7 +55,7 @@ def that_fit(caller: Caller, case: Case, answer: Answer, digits: int) -> list[st
 
 
 def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
-    """Yield each number of heads that a layer function may use internally, also with a causal mask, and its recipe."""
+    """Yield numbers of heads that a layer function may use internally, also with a causal mask, and their recipes."""
     offer, request, recipe = caller.offer, caller.request, case.recipe
     if offer.core or offer.takes("heads") or request.head is not None or recipe.heads > 1 or request.as_typed:
         return
@@ -85,15 +85,15 @@ SHOWN = 8
 
 
 def may_be_made(names: Collection[str], caller: Caller) -> bool:
-    """Return whether a function can make these mistakes: those of reading a mask need a mask argument."""
+    """Return whether a function can make these mistakes; those of reading a mask need a mask argument."""
     given = any(map(caller.offer.takes, ("mask", "padding", "lengths")))
     return given or not set(names) & {"mask_hides_all", "mask_of_first_entry", "mask_tiled_over_heads"}
 
 
 def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
-    """Return settings that may be assumed where nobody typed their kind, with what they change in a recipe.
+    """Return the settings that may be assumed, with their changes of a recipe.
 
-    Most ALiBi code has the paper's slopes only if the number of heads is a power of two; then it is checked with one.
+    Most ALiBi code has the paper's slopes only if the number of heads is a power of two, and is checked with one.
     """
     single = [(words, change) for words, change in other_settings(case.recipe) if is_meant(words, caller)]
     closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
@@ -123,14 +123,14 @@ CLOSE = 0.01
 
 
 def is_meant(words: str, caller: Caller) -> bool:
-    """Return whether settings that nobody typed are no mistake: a mask or positions without a keyword."""
+    """Return whether settings may be assumed: a mask or positions for which the function has no keyword."""
     kind = "mask" if words.startswith("mask=") else "position"
     known = words.startswith(("mask=", "position=", "score=alibi")) and are_open(caller.request, kind)
     return known and not any(part in words and caller.offer.takes(role) for part, role in SAID_BY.items())
 
 
 def under(verdict: Verdict, request: Request, words: str) -> Verdict:
-    """Return the verdict on a function under these settings as one on the original request."""
+    """Return the verdict under assumed settings as one on the original request."""
     said = f"attention with {words}, though the settings do not say so; that is no mistake"
     if verdict.passed:
         return replace(verdict, asked=request.words, right_under=words, computes=said)
@@ -139,9 +139,9 @@ def under(verdict: Verdict, request: Request, words: str) -> Verdict:
 
 
 def read_otherwise(verdict: Verdict, words: str, passed: bool) -> Verdict:
-    """Return the verdict on a function whose only deviation is the inverted polarity of its masks, as in a library.
+    """Return the verdict on a function that differs only by inverted mask polarity.
 
-    An inverted mask is a bug as often as a convention; `passed`: its keyword is the one that the library uses.
+    That is a bug as often as a convention; `passed`: its keyword is that of a library with this convention.
     """
     said = f"attention with {words}: True in its mask means that one may not attend"
     if passed:

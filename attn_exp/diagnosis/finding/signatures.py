@@ -38,15 +38,15 @@ PASSED = ("mask", "padding", "query_padding", "causal", "scale", "window", "soft
           "sinks", "heads", "kv_heads", "dropout", "added")  # fmt: skip
 """Roles of the arguments that a case sets."""
 NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "lengths", "heads", "kv_heads")
-"""Those that a case sets even if it requests nothing of the kind."""
+"""Roles that a case sets even if it requests nothing of the kind."""
 SMALLEST_SIZE = 8
-"""A smaller default may be an axis."""
+"""A smaller default may be the index of an axis."""
 Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """Which arguments hold the arrays: for each name its role, or a function of all arrays, and how to say that."""
+    """Which arguments hold the arrays: the role of each, or a function of all arrays; `said` describes this."""
 
     sources: Mapping[str, str | Callable[[Values, At], Any]]
     roles: tuple[str, ...]
@@ -56,7 +56,7 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A function with its arrays, and neutral values for the arguments that no case sets: their names by role.
+    """A function with its arrays, and the roles of the arguments that no case sets, which get neutral values.
 
     `level` selects the layout of rotary tables.
     """
@@ -70,7 +70,6 @@ class Adapter:
 
     @property
     def holds_size(self) -> bool:
-        """Whether the function is an object that may be built for one head size."""
         return holds_size(self.function)
 
     def __call__(self, **given: Any) -> Any:
@@ -91,18 +90,17 @@ class Adapter:
         return values | {name: convert_value(value, convert) for name, value in neutral.items()} | given
 
     def neutral_values(self, at: At, positions: tuple[Any, ...] = (), library: str = "") -> dict[str, Any]:
-        """Return the neutral values for one call, `...` for an argument of unknown meaning."""
+        """Return the neutral values for one call, with `...` for an argument of unknown meaning."""
         sizes, lengths = Sizes(at.heads, at.size, at.heads * at.size, at.groups), {"b": at.batch, "t": at.rows}
         letters = {"h": at.heads, "g": at.groups, "d": at.size, "m": sizes.m}
         request = replace(self.request, positions=positions)
         table = Neutral({**lengths, "s": at.keys}, letters, "", request, self.level)
         found = {name: table.value(role, name) for name, role in self.neutral.items()}
         found |= {name: None for name, role in self.neutral.items() if role == "random" and library != "jax"}
-        return {name: setting(name, sizes, at) if value is ... else value for name, value in found.items()}
+        return {name: neutral_setting(name, sizes, at) if value is ... else value for name, value in found.items()}
 
 
-def setting(name: str, sizes: Sizes, at: At) -> Any:
-    """Return the neutral value for a size or a switch, or `...`."""
+def neutral_setting(name: str, sizes: Sizes, at: At) -> Any:
     if re.search("block|chunk|tile|bucket", name.lower()):
         return FEW
     if plain(name) in ("nrep", "numkeyvaluegroups"):
@@ -114,12 +112,12 @@ FEW = 4
 
 
 def own(role: str) -> str:
-    """Return the adapter's keyword for a role that the function has no name for; no parameter starts with a space."""
+    """Return the adapter's keyword for a role without a parameter; no parameter starts with a space."""
     return f" {role}"
 
 
 def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound]:
-    """Yield a function of q, k, v, or of x and matrices, for each way in which its names say that it is called.
+    """Yield the function bound in each way that its names suggest, as one of q, k, v or of x and matrices.
 
     Raises:
         UserError: its parameters are not known.
@@ -146,7 +144,7 @@ ONE_TOKEN = At(Rules(), 1, 1, 1, 1, 1, 1, 1)
 
 
 def bind(adapter: Adapter, passed: Mapping[str, inspect.Parameter]) -> Bound:
-    """Return a function with what it takes; without an adapter, if names and arrays are its own."""
+    """Return a function with its offer, without an adapter if it takes the arrays as they are."""
     arrays, function = adapter.arrays, adapter.function
     words = {role: one.name for role, one in passed.items()}
     defaults = {role: told(one.default) for role, one in passed.items() if not is_required(one)}
@@ -165,7 +163,7 @@ def bind(adapter: Adapter, passed: Mapping[str, inspect.Parameter]) -> Bound:
 
 
 def is_size(given: inspect.Parameter) -> bool:
-    """Return whether a default is the head size or the width, as in `d_k=64`, which must fit the arrays."""
+    """Return whether a default is a head size or width, as in `d_k=64`, which must fit the arrays."""
     is_large = type(given.default) is int and given.default >= SMALLEST_SIZE
     return is_large and letter_of(given.name) in ("d", "m")
 
@@ -174,7 +172,7 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
     """Yield which arguments hold the arrays, the likeliest way first.
 
     Raises:
-        UncalledError: names do not say so, nor are there three required arguments.
+        UncalledError: names do not say so, and there are not three required arguments.
     """
     usable = [one for one in parameters if not is_starred(one)]
     biases = biases_of([one.name for one in usable])
@@ -200,7 +198,7 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
 
 
 def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Mapping[str, str]) -> Iterator[Arrays]:
-    """Yield the ways to pass x and matrices: `[in out]`, or `[out in]` as `nn.Linear` stores them, W_o too.
+    """Yield the ways to pass x and matrices: `[in out]`, or `[out in]` as `nn.Linear` stores them, including W_o.
 
     One matrix for q, k and v has them in this order, or head by head.
     """

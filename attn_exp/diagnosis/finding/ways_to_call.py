@@ -1,4 +1,4 @@
-"""Find out in which layout, library and dtype a function answers, and run every case on it."""
+"""Find the layout, library and dtype in which a function answers, and run every case on it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from attn_exp.rules.masks.padding import Padding
 MOST_COMPILING = 6.0
 """Seconds after which optional cases are skipped with JAX."""
 LOGITS = 2
-"""Bits that an answer loses if logits of about 6 are rounded to a half type."""
+"""Bits that an answer loses when logits of about 6 are rounded to a half type."""
 Seen = list[tuple[Case, Answer]]
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One way to call a function, or a module as one, and the result of its first case."""
+    """One way to call a function or a module, and the answer to its first case."""
 
     function: Bound
     caller: Caller
@@ -62,12 +62,12 @@ def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]
                 yield tried
                 if (needs_mask(offer) or refused_with_mask(tried)) and dtype == lent.widest and not is_right(tried):
                     yield from with_other_masks(tried)
-                if tried.answer.output is not None or not about_type(tried.answer.error):
+                if tried.answer.output is not None or not mentions_dtype(tried.answer.error):
                     break
 
 
 def with_other_masks(first: Tried) -> Iterator[Tried]:
-    """Yield the same call with its mask written in other ways, and at last as a padding mask."""
+    """Yield the same call with its mask in other formats, and at last as a padding mask."""
     role = "masking" if first.caller.offer.takes("mask") else "padding"
     usual = replace(getattr(first.caller, role), attribute=attribute_of(first.answer.error))
     others = [usual, *(replace(usual, neutral=neutral) for neutral in ("none", "turned"))]
@@ -79,19 +79,17 @@ def with_other_masks(first: Tried) -> Iterator[Tried]:
     yield from (replace(first, caller=caller, answer=caller(first.case)) for caller in callers)
 
 
-def about_type(error: str) -> bool:
+def mentions_dtype(error: str) -> bool:
     """Return whether an error may be about a dtype: it mentions one, or has no message."""
     words = r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b"
     return bool(re.search(words, error))
 
 
 def needs_mask(offer: Offer) -> bool:
-    """Return whether a function has a required mask argument."""
     return any(offer.takes(role) and role not in offer.defaults for role in ("mask", "padding"))
 
 
 def refused_with_mask(tried: Tried) -> bool:
-    """Return whether a call with a mask argument gave no answer."""
     takes_mask = tried.caller.offer.takes("mask")
     return bool(tried.answer.output is None and tried.case.recipe.rules.masks and takes_mask)
 
@@ -100,14 +98,14 @@ FIRST_FEW, FEWER = 5, ("htd", "td")
 
 
 def failing_at_first(tried: Tried, request: Request, digits: int) -> int:
-    """Return how many of the first cases of another request fail if the function is called the same way."""
+    """Count how many of the first cases of another request fail if the function is called the same way."""
     caller = replace(tried.caller, request=request)
     asked = (rounded(case, caller) for case in islice(cases(caller, tried.function, quick=True), FIRST_FEW))
     return len(failing([(case, caller(case)) for case in asked], digits))
 
 
 def longest_question(tried: Tried, request: Request) -> tuple[Case, Answer] | None:
-    """Return the longest case of another request and its answer; None if it is not answered."""
+    """Return the longest case of another request and its answer, or None if the function does not answer it."""
     caller = replace(tried.caller, request=request)
     asked = [case for case in cases(caller, tried.function, quick=False) if case.rung == "off the block"]
     case = max(asked, key=lambda one: one.given.keys, default=None)
@@ -116,14 +114,12 @@ def longest_question(tried: Tried, request: Request) -> tuple[Case, Answer] | No
 
 
 def types(request: Request, lent: Library) -> tuple[str, ...]:
-    """Return the dtypes to try: the requested one, else the library's widest and all below it."""
     if request.dtype and request.dtype not in DTYPES:
         raise UserError(unknown(request.dtype, DTYPES, "dtype"))
     return (request.dtype,) if request.dtype else DTYPES[DTYPES.index(lent.widest) :]
 
 
 def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
-    """Return the layouts to try."""
     if request.layout and request.layout not in KNOWN:
         raise UserError(unknown(request.layout, KNOWN, "layout"))
     if not offer.core:
@@ -140,7 +136,7 @@ def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
 
 
 def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
-    """Yield the cases that fit what the function takes; JAX compiles each size anew, so it gets fewer sizes."""
+    """Yield the cases that fit what the function takes; JAX compiles for each size, so it gets fewer sizes."""
     if caller.offer.core:
         few = caller.library.name == "jax" and not is_half(caller)
         request, size = replace(caller.request, few=few), (caller.size_held or SIZE) if caller.is_made else 0
@@ -151,9 +147,8 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
 def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) -> Tried:
     """Return the first way of calling that gives the right answer, else the one whose answer comes closest.
 
-    If every call fails, return the one that got furthest in the function.
-
-    `known`: what to call, if that is more than what the user named.
+    If every call fails, return the one that got furthest in the function. `known`: what to call instead of the function
+    that the user named.
 
     Raises:
         UserError: its parameters are not known.
@@ -172,12 +167,12 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             ranked += readings
     place, best = min(ranked, key=lambda one: one[0])
     if place > NEARLY_RIGHT and not request.layout:
-        best = in_rare_layout(own, request, several, [one for _, one in ranked]) or best
+        best = find_rare_layout(own, request, several, [one for _, one in ranked]) or best
     if best.answer.axes and not best.caller.offer.core:  # its matrices may be stored head by head
         raise UncalledError(f"{own.name} returns {best.answer.axes}; no name says how it takes its matrices")
     if rank(best) < SILENT:
         return best
-    best = max((one for _, one in ranked), key=lambda one: furthest(one.answer))
+    best = max((one for _, one in ranked), key=lambda one: reached_place(one.answer))
     offer = best.caller.offer
     if known is not None or (best.function.call is best.function.origin and not offer.only_if_right):
         return best
@@ -187,13 +182,15 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
 
 
 RIGHT, NEARLY_RIGHT, SHAPED, SPOKE, IDLE, SILENT = 0, 4, 5, 7, 8, 9
-"""How close the first answer to a way of calling comes."""
+"""Ranks of the first answer to a way of calling, best first."""
 
 
 def rank(tried: Tried) -> int:
-    """Return how close an answer comes: right; right but for its axes, a causal mask, the scale or all masks; of the
-    right shape, with its axes or not; of another shape; zeros or an input; none. If names do not say which arguments
-    hold the arrays, a wrong answer is none."""
+    """Return the rank of an answer.
+
+    Between `RIGHT` and `SHAPED`, it is right but for its axes, a causal mask, the scale or all masks. If names do not
+    say which arguments hold the arrays, a wrong answer counts as none.
+    """
     output, offer = tried.answer.output, tried.caller.offer
     if output is None:
         return SILENT
@@ -213,7 +210,7 @@ def has_right_shape(tried: Tried) -> bool:
 def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
     """Return whether a call has fewer axes or heads than one `before` that gave the right shape.
 
-    Fewer axes hide mistakes: they are for functions that take no more. Merging several heads into one does not count.
+    Fewer axes hide mistakes, and are for functions that take no more. Merging several heads into one does not count.
     """
     layout = tried.caller.layout
     if not tried.caller.offer.core or (has_heads(layout) and layout not in FEWER):
@@ -224,12 +221,12 @@ def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
     return any(one.caller.layout == WIDE and not has_one_mistake(one, "single_head") for one in shaped)
 
 
-def in_rare_layout(
+def find_rare_layout(
     own: OwnFunction, request: Request, several: Sequence[Bound], before: Sequence[Tried]
 ) -> Tried | None:  # fmt: skip
-    """Return the first call that is right in a rare layout, maybe as it is causal, if there is one.
+    """Return the first call that is right in a rare layout, perhaps with a causal mask, if there is one.
 
-    If a usual layout gave the right shape, others must have as many axes, and heads if it has them.
+    If a usual layout gave the right shape, the rare one needs as many axes, and heads if that one has them.
     """
     usual = next((one.caller.layout for one in before if has_right_shape(one)), "")
     many = request.kv_head is not None or (request.head or 1) > 1 or has_heads(usual)
@@ -250,7 +247,7 @@ def says_nothing(case: Case, output: Array) -> bool:
 
 
 def has_one_mistake(tried: Tried, only: str = "") -> bool:
-    """Return whether one mistake, or the one that is `only`, gives the first answer, maybe if causal."""
+    """Return whether one mistake, or only this one, gives the first answer, perhaps with a causal mask."""
     digits = min(digits_of(tried.caller, tried.answer), 24)
     asked = [tried.case, tried.case.with_masks((*tried.case.recipe.rules.masks, Causal()))]
     known = ((case, one) for case in asked for one in every_mistake([case]) if not only or only in one.names)
@@ -258,7 +255,7 @@ def has_one_mistake(tried: Tried, only: str = "") -> bool:
 
 
 def is_right(tried: Tried, causal: bool = False, unscaled: bool = False, unmasked: bool = False) -> bool:
-    """Return whether the answer is right, to float32 at most; or right with a causal mask, no scale or no masks."""
+    """Return whether the answer is right, to float32 at most, or would be with a causal mask, no scale or no masks."""
     case, answer = tried.case, tried.answer
     if unmasked and not case.recipe.rules.masks:
         return False
@@ -290,7 +287,7 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
                 yield replace(tried, caller=other, case=replace(case, recipe=cut), answer=other(case))
 
 
-def furthest(answer: Answer) -> tuple[bool, tuple[int, ...]]:
+def reached_place(answer: Answer) -> tuple[bool, tuple[int, ...]]:
     """Return a sort key for how far a failed call got; one that returned something got to the end."""
     return answer.reached is None, answer.reached or ()
 
@@ -298,14 +295,13 @@ def furthest(answer: Answer) -> tuple[bool, tuple[int, ...]]:
 def digits_of(caller: Caller, answer: Answer) -> int:
     """Return how many bits an answer can hold: the fewest of its input dtype, its output dtype and the request.
 
-    Two less for a half type: logits of about 6 are rounded too, and weights change by as much.
+    A half type has two fewer: logits of about 6 are rounded too, and weights change by as much.
     """
     given = DIGITS[caller.dtype] - (LOGITS if is_half(caller) else 0)
     return min(DIGITS.get(answer.dtype, 53), given, caller.request.digits)
 
 
 def is_half(caller: Caller) -> bool:
-    """Return whether the function is called in a type narrower than float32."""
     return DIGITS[caller.dtype] < DIGITS["float32"]
 
 
@@ -314,7 +310,7 @@ def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
     start, seen = process_time(), list[tuple[Case, Answer]]()
     for asked in cases(caller, function, quick):
         is_dear = caller.library.name == "jax" and process_time() - start > MOST_COMPILING
-        if not beyond(caller, asked) and not (asked.optional and is_dear):
+        if not is_beyond_dtype(caller, asked) and not (asked.optional and is_dear):
             case = rounded(asked, caller)
             answer = answer_if_offered(caller, case) if case.unpromised else caller(case)
             seen.append((case, of_kept_queries(caller, case, answer)))
@@ -324,7 +320,7 @@ def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
 def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
     """Replace the output of padding queries by the expected one, if all other queries are right.
 
-    In self-attention nobody uses the output of padding, and many functions hide all keys from it.
+    In self-attention the output of padding is never used, and many functions hide all keys from it.
     """
     padding = next((mask for mask in case.recipe.rules.masks if isinstance(mask, Padding)), None)
     if answer.output is None or padding is None or case.rung not in PADDED:  # not for requested padding
@@ -341,9 +337,9 @@ DIVIDES = "what is passed as its scale divides"
 
 
 def with_its_scale(caller: Caller, case: Case) -> Caller:
-    """Return the caller that passes the scale as the function wants it: some divide by it instead of multiplying.
+    """Return the caller that passes the scale as the function expects it: some divide by it instead of multiplying.
 
-    This also shows if the function applies the scale twice.
+    This also shows whether the function applies the scale twice.
     """
     offer = caller.offer
     if not offer.takes("scale"):
@@ -369,10 +365,10 @@ OTHERWISE = "it answers, but not of fewer key/value heads than heads"
 
 
 def answer_if_offered(caller: Caller, case: Case) -> Answer:
-    """Return the answer to an unpromised case; an error if the function does not offer that feature.
+    """Return the answer to an unpromised case, or an error if the function does not offer that feature.
 
-    A mask per entry is tried with several axis orders. Code that knows nothing of grouped key/value heads may reshape
-    them into anything: only a right answer, or a known wrong way to share heads, counts.
+    A mask per batch entry is tried with several axis orders. Code that knows nothing of grouped key/value heads may
+    reshape them into anything: only a right answer, or a known wrong way to share heads, counts.
     """
     right, first = expected(case), None
     shared = case.recipe.groups != case.recipe.heads
@@ -397,14 +393,14 @@ def answer_if_offered(caller: Caller, case: Case) -> Answer:
 SHARED_WRONGLY = ("kv_heads_tiled", "kv_heads_first")
 
 
-def beyond(caller: Caller, case: Case) -> bool:
+def is_beyond_dtype(caller: Caller, case: Case) -> bool:
     """Return whether a half type is too coarse for a case: large logits, or in float16 tiny x, below 6e-5."""
     tiny = case.rung == "tiny inputs" and case.given.x is not None and caller.dtype == "float16"
     return tiny or (case.rung == "large inputs" and is_half(caller))
 
 
 def rounded(case: Case, caller: Caller) -> Case:
-    """Return the case with inputs that the caller's dtype holds exactly: all are compared on the same numbers."""
+    """Return the case with inputs that the caller's dtype represents exactly, so that all use the same numbers."""
     if caller.dtype == "float64":
         return case
     into, back = caller.library.into, caller.library.back
@@ -418,7 +414,6 @@ def rounded(case: Case, caller: Caller) -> Case:
 
 
 def failing(seen: Sequence[tuple[Case, Answer]], digits: int) -> Seen:
-    """Return the cases that were answered wrongly."""
     return [
         (case, answer)
         for case, answer in seen

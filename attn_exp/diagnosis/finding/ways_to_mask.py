@@ -1,4 +1,4 @@
-"""Find out how a function wants its mask: which way of writing it gives the right answer to a case."""
+"""Find the mask format that a function expects: the one that gives the right answer to a case."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Ways = Sequence[tuple[Caller, Case]]
 
 
 def with_its_mask(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
-    """Return the caller that writes masks as the function wants them; `change` is another mistake of the function.
+    """Return the caller with the mask format that the function expects; `change` is another mistake of the function.
 
     Use booleans if they give the right answer, or an additive mask if the function adds booleans to its logits. Else
-    use the first way that gives the right answer, or would with inverted polarity; key masks `[b s]` come last. If
+    use the first format that gives the right answer, or would with inverted polarity; key masks `[b s]` come last. If
     booleans give the right shape, try only other axes, and ones and zeros if booleans have no effect. If nothing fits,
-    use booleans if they give an answer, else the first way that does.
+    use booleans if they give an answer, else the first format that does.
     """
     case = question(caller, function, "masks", change)
     if case is None:
@@ -49,16 +49,16 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
     if is_judged and same_numbers(answer.output, caller(case.with_masks(case.recipe.rules.masks[:-1])).output):
         asked |= {"ones and zeros", "integers"}  # -inf among booleans is True: it may take numbers alone
     others = [*((replace(caller, masking=one.like(known)), case) for one in MASKINGS), *keyed]
-    found, answered = searched(
+    found, answered = search_formats(
         [way for way in others if not is_judged or {way[0].masking.kind, way[0].padding.kind} <= asked]
     )
-    found = None if found and is_judged and says_less(found, caller, keyed) else found
+    found = None if found and is_judged and has_same_answer(found, caller, keyed) else found
     found = found and as_ones_and_zeros(found, "masking", case)
     chosen = found or (caller if is_judged else answered) or caller
     return with_its_padding(chosen, function, change) if chosen.offer.takes("mask") else chosen
 
 
-def says_less(found: Caller, caller: Caller, keyed: Ways) -> bool:
+def has_same_answer(found: Caller, caller: Caller, keyed: Ways) -> bool:
     """Return whether a padding mask was found although a mask of queries and keys gives the same answer.
 
     If few keys are hidden, a mistake with the mask may change next to nothing.
@@ -85,7 +85,7 @@ def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
 def added_as_is(case: Case, blocks: bool) -> Iterator[Step]:
     """Yield steps that add booleans to the logits as they are; `blocks`: True means hidden.
 
-    Masks before the last may be the function's own, which hide keys whatever is added.
+    Masks before the last may be built into the function, and hide keys whatever is added.
     """
 
     def add(at: At, logits: Array, allowed: Array) -> Array:
@@ -100,7 +100,7 @@ def added_as_is(case: Case, blocks: bool) -> Iterator[Step]:
 
 
 def always_given(function: Bound) -> Bound:
-    """Return a layer that gets a mask in every call, which hides nothing: without one it is causal."""
+    """Return a layer that gets a mask in every call, even one that hides nothing: without a mask it is causal."""
     if not function.offer.takes("mask"):
         return function
     defaults = {role: value for role, value in function.offer.defaults.items() if role != "mask"}
@@ -109,19 +109,18 @@ def always_given(function: Bound) -> Bound:
 
 
 def with_its_padding(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
-    """Return the caller that writes padding masks as the function wants them, if it has a keyword for them."""
     case = question(caller, function, "padding", change) if caller.offer.takes("padding") else None
     answer = None if case is None else of_kept_queries(caller, case, caller(case))
     if case is None or answer is None or is_near(caller, answer, expected(case)) or is_turned(caller, case, answer):
         return caller
     ways = [(replace(caller, padding=replace(one, neutral=caller.padding.neutral)), case) for one in PADDINGS]
-    found, answered = searched(ways)
+    found, answered = search_formats(ways)
     found = found and as_ones_and_zeros(found, "padding", case)
     return found or (caller if answer.output is not None else answered) or caller
 
 
-def searched(ways: Ways) -> tuple[Caller | None, Caller | None]:
-    """Return the first way that is right, maybe if True hides, and the first answer, of the right shape if any is."""
+def search_formats(ways: Ways) -> tuple[Caller | None, Caller | None]:
+    """Return the first way that is right, perhaps if True hides, and the first answer, of the right shape if any is."""
     answered: list[Caller] = []
     odd: list[Caller] = []
     for caller, case in ways:
@@ -134,7 +133,7 @@ def searched(ways: Ways) -> tuple[Caller | None, Caller | None]:
 
 
 def is_turned(caller: Caller, case: Case, answer: Answer) -> bool:
-    """Return whether an answer is right with inverted mask polarity, and the request does not ask for that."""
+    """Return whether an answer is right with inverted mask polarity, unless the request asks for that."""
     if caller.request.blocks or answer.output is None:
         return False
     turned = predicted(replace(case.recipe, forbid=hide), case.given)
@@ -145,14 +144,14 @@ def is_turned(caller: Caller, case: Case, answer: Answer) -> bool:
 
 
 def hides(caller: Caller, function: Bound, change: Change | None = None) -> bool:
-    """Return whether True means hidden in a function's masks, or in its padding masks."""
+    """Return whether True hides in a function's masks, or in its padding masks."""
     roles = {"masks": "mask", "padding": "padding"}
     asked = (question(caller, function, rung, change) for rung, role in roles.items() if caller.offer.takes(role))
     return any(case is not None and is_turned(caller, case, caller(case)) for case in asked)
 
 
 def with_one_opposite(caller: Caller, function: Bound) -> Caller:
-    """Return the caller that inverts one of two masks, if the function is right then: their polarities differ."""
+    """Return the caller that inverts one of two masks, if the function is right then."""
     is_told = caller.offer.takes("mask") and caller.offer.takes("padding") and not caller.request.blocks
     if not is_told or "added" in (caller.masking.kind, caller.padding.kind):
         return caller
@@ -169,12 +168,12 @@ def with_one_opposite(caller: Caller, function: Bound) -> Caller:
 
 
 def hide(at: Any, logits: Any, allowed: Any) -> Any:
-    """Return the logits with -inf where one may attend."""
+    """Invert a mask: hide the keys that a query may attend to."""
     return np.where(allowed, -np.inf, logits)
 
 
 def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None) -> Iterator[tuple[Caller, Case]]:
-    """Yield the ways in which the mask is a padding mask, which all queries share."""
+    """Yield the callers that pass the mask as a padding mask, which all queries share."""
     parameters = {"padding" if role == "mask" else role: name for role, name in caller.offer.parameters.items()}
     if caller.offer.takes("padding"):
         return
@@ -189,7 +188,7 @@ def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None)
 def multiplies(caller: Caller, function: Bound) -> bool:
     """Return whether a function multiplies by its mask: with 2 instead of 1, the answer changes.
 
-    If it fills in a number where the mask is 0, the answer stays the same; it may also accept only booleans.
+    If the function fills in a number where the mask is 0, the answer stays the same; it may also accept only booleans.
     """
     asked = {role: question(caller, function, rung) for role, rung in (("masking", "masks"), ("padding", "padding"))}
     role, case = next(((role, case) for role, case in asked.items() if case is not None), ("", None))

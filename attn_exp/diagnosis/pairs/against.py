@@ -179,7 +179,7 @@ def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
     """Yield each case that any of the two answers, with both answers."""
     for asked in cases_of_both(both, common, quick):
         case = ways_to_call.rounded(ways_to_call.rounded(asked, both[0].caller), both[1].caller)
-        if not any(ways_to_call.beyond(side.caller, case) for side in both):
+        if not any(ways_to_call.is_beyond_dtype(side.caller, case) for side in both):
             answers = (both[0].caller(case), both[1].caller(case))
             bits = [ways_to_call.digits_of(side.caller, answer) for side, answer in zip(both, answers, strict=True)]
             pair = Pair(case, answers, min(bits))

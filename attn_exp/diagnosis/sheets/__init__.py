@@ -1,4 +1,4 @@
 """Numbers from a person: the boxes of a worksheet, alternative notations of right numbers, and slips.
 
-May import from `asking` and all rooms above that.
+May import from `locate` and from the packages before it.
 """

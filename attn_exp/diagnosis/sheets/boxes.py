@@ -30,9 +30,9 @@ AS_GOOD_AS_MINUS_INFINITY = -1e4
 class Box:
     """The given numbers of one stage, in the shape of the full array, NaN where none is given.
 
-    `halves` is the rounding tolerance of each number. `own` is the same by each number's own digits. `names` are the
-    row and column names, `note` says how an ambiguous input was read. `moves` is the rounding of each number that later
-    boxes may have used: 0 where the number is exactly right.
+    `halves` is the rounding tolerance of each number, and `own` the one by its own digits. `names` are the row and
+    column names, `note` says how an ambiguous input was read. `moves` is the rounding of each number that later boxes may have
+    used: 0 where the number is exactly right.
     """
 
     stage: str
@@ -45,7 +45,6 @@ class Box:
 
     @cached_property
     def given(self) -> Array:
-        """Which cells are given."""
         return ~np.isnan(self.values)
 
     @cached_property
@@ -78,7 +77,6 @@ class Box:
         return f"{number:.{digits}f}" if digits <= 6 else f"{number:.6g}"
 
     def where(self, place: Iterable[int]) -> str:
-        """Describe the position of a cell."""
         *head, row, column = place
         rows, columns = self.names
         which = f"head {head[0] + 1}, " if head and self.values.shape[0] > 1 else ""
@@ -93,7 +91,7 @@ def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
     transposed. Fewer rows and columns are the first ones, unless they are named.
 
     Raises:
-        UserError: more numbers than there are, or names that are no tokens.
+        UserError: too many numbers, or names that are no tokens.
     """
     shape = whole.shape if whole.ndim == 3 else (1, *whole.shape)
     rows = problem.key_tokens if stage in "kv" else problem.tokens
@@ -136,7 +134,6 @@ def has_room(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 def spread(
     stage: str, part: Array, shape: tuple[int, ...], cells: Cells, names: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> Array:
-    """Return the numbers in the full shape, NaN elsewhere."""
     whole = np.full(shape, np.nan)
     part = part[None] if part.ndim == 1 else part
     if part.ndim == 3:
@@ -195,7 +192,7 @@ def read_cells(given: Any, key: str) -> Cells:
     """Read numbers: a text such as `[[0.4,0.6],[1,0]]`, the name of a CSV or NPY file, an array, or lists.
 
     Raises:
-        UserError: no such file, text where a number should stand, or rows of different lengths.
+        UserError: no such file, text in place of a number, or rows of different lengths.
     """
     if isinstance(given, str | Path):
         text = bare(str(given)).strip()
@@ -212,7 +209,6 @@ def read_cells(given: Any, key: str) -> Cells:
 
 
 def listed(given: Any) -> Any:
-    """Convert nested lists of numbers to texts, empty where a cell was left out."""
     if isinstance(given, list | tuple | np.ndarray):
         return [listed(item) for item in given]
     return "" if given is None else str(given)
@@ -232,7 +228,6 @@ def nested(text: str, key: str) -> Any:
 
 
 def cells(given: Any, key: str) -> Cells:
-    """Parse nested lists of texts as numbers."""
     shape = shape_of(given, key)
     words = [plain(word) for word in flat(given)]
     for place, word in enumerate(words):
@@ -266,7 +261,6 @@ def halves(words: Sequence[str], *, shared: bool) -> Array:
 
 
 def shape_of(given: Any, key: str) -> tuple[int, ...]:
-    """Return the shape of nested lists, refusing ragged ones."""
     if not isinstance(given, list):
         return ()
     shapes = {shape_of(item, key) for item in given}
@@ -285,14 +279,14 @@ def flat(given: Any) -> Iterator[str]:
 
 
 def from_array(array: Array, key: str) -> Cells:
-    """Return an array as numbers with the digits that their dtype needs to tell them apart."""
+    """Return an array as numbers with as many digits as their dtype needs to tell them apart."""
     kind = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
     numbers = cells(listed(array.reshape(array.shape or (1,))), key)
     return replace(numbers, floor=float(np.finfo(kind).eps ** 0.75))
 
 
 PASTED = re.compile(r"\[[\[\s]*(?:[-+.\d\u2212]|nan\b|inf\b)")
-"""How a printed array begins; a table may begin with a name in brackets, such as [CLS]."""
+"""The beginning of a printed array; a table may begin with a name in brackets, such as [CLS]."""
 
 
 def from_file(path: Path, key: str) -> Cells:
@@ -327,7 +321,6 @@ def table(text: str, key: str) -> Cells:
 
 
 def lines(text: str) -> list[list[str]]:
-    """Split lines into cells at semicolons, commas, tabs or blanks, leaving out comments after #."""
     kept = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     return rows_of(kept, (COMMA, SEMICOLON, TAB, BLANK))
 

@@ -26,7 +26,6 @@ class Reading:
 
 
 def other_readings(sheet: Sheet) -> Iterator[Reading]:
-    """Yield every alternative under which the numbers may be right."""
     yield from renamed(sheet)
     yield from early(sheet)
     yield from shifted(sheet)
@@ -49,7 +48,6 @@ def early(sheet: Sheet) -> Iterator[Reading]:
 
 
 def times(place: Step, factors: dict[str, float]) -> Step:
-    """Return the step that applies positions and multiplies each side by its factor."""
     return lambda at, side, heads, positions: place(at, side, heads, positions) * factors.get(side, 1.0)
 
 
@@ -96,19 +94,18 @@ def turned(sheet: Sheet) -> Sheet | None:
 
 
 def swapped(box: Box) -> Box | None:
-    """Return a transposed box, or None if it does not fit; one that was transposed when it was read stays."""
+    """Return a transposed box, or None if it does not fit; a box transposed when it was read stays."""
     if TURNED in box.note:
         return box
     *_, rows, columns = box.values.shape
     size = min(rows, columns)
     if box.given[..., size:, :].any() or box.given[..., size:].any():
         return None
-    values, halves, own = (exchanged(array, size) for array in (box.values, box.halves, box.own))
+    values, halves, own = (transpose_square(array, size) for array in (box.values, box.halves, box.own))
     return replace(box, values=values, halves=halves, own=own, moves=None, note=f"{box.note}, {TURNED}".strip(", "))
 
 
-def exchanged(array: Array, size: int) -> Array:
-    """Transpose the leading square of an array, with NaN elsewhere."""
+def transpose_square(array: Array, size: int) -> Array:
     whole = np.full(array.shape, np.nan)
     whole[..., :size, :size] = array[..., :size, :size].swapaxes(-1, -2)
     return whole

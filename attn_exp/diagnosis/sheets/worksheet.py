@@ -1,7 +1,7 @@
 """A worksheet: a run's problem, the boxes that a person filled in, and whether a recipe reproduces their numbers.
 
 A box agrees if its numbers are those of the exact computation, rounded; or follow from the rounded numbers in the boxes
-before it; or are in between, as far as the rounding of those boxes can change the result.
+before it; or lie in between, as far as the rounding of those boxes can change the result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEPS = {
 }  # fmt: skip
 """The last step of each stage."""
 LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
-"""The step after which no other changes a stage."""
+"""The last step that changes each stage."""
 MOST_CELLS = 400
 """With more numbers than this, rounding is not propagated cell by cell."""
 FAR = 40
@@ -37,8 +37,11 @@ FAR = 40
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """Results cached for one sheet: `missed` holds the cells of a box that do not follow by some steps, with a recipe
-    that keeps these alive, and `moving` the copies of the first boxes, each with one cell moved."""
+    """Caches of one sheet.
+
+    `missed` holds the cells of a box that do not follow by some steps, with a recipe that keeps these steps alive;
+    `moving` holds copies of the first boxes, each with one cell moved.
+    """
 
     missed: dict[tuple[int, tuple[int, ...]], tuple[Recipe, Array]] = field(default_factory=dict)
     moving: dict[int, list[Box]] = field(default_factory=dict)
@@ -66,7 +69,6 @@ class Sheet:
 
     @property
     def right(self) -> Recipe:
-        """The steps of the right computation."""
         return right(self.settled)
 
 
@@ -76,7 +78,6 @@ def stages(sheet: Sheet, recipe: Recipe) -> Stages | None:
 
 
 def part(made: Stages | None, box: Box) -> Array | None:
-    """Return the numbers of a box's stage, if there are any."""
     return None if made is None else made.get(box.stage)
 
 
@@ -94,7 +95,7 @@ def gives(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
 
 
 def wrong(sheet: Sheet, recipe: Recipe, place: int, exact: Stages | None) -> Array:
-    """Return the cells of a box that the recipe reproduces neither exactly nor from the boxes before."""
+    """Return the cells of a box that the recipe reproduces neither exactly nor from the boxes before it."""
     box = sheet.boxes[place]
     missed = box.misses(part(exact, box))
     return missed & unfollowed(sheet, recipe, place) if missed.any() and (place or sheet.open) else missed
@@ -110,12 +111,11 @@ def unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
     steps = (getattr(recipe, name) for name in (*itertools.takewhile(lambda name: name != last, names), last))
     key = place, tuple(map(id, steps))
     if key not in sheet.followed.missed:
-        sheet.followed.missed[key] = recipe, follows_not(sheet, recipe, place)
+        sheet.followed.missed[key] = recipe, compute_unfollowed(sheet, recipe, place)
     return sheet.followed.missed[key][1]
 
 
-def follows_not(sheet: Sheet, recipe: Recipe, place: int) -> Array:
-    """Compute the cells of a box that do not follow from the boxes before it."""
+def compute_unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
     box, earlier = sheet.boxes[place], sheet.boxes[:place]
     alone = one_stage(sheet, going_on_from(recipe, earlier), box.stage, 1)
     centre = None if alone is None else alone[0]
@@ -126,11 +126,11 @@ def follows_not(sheet: Sheet, recipe: Recipe, place: int) -> Array:
         sheet.followed.moving[place] = nudged(earlier)
     room = reach(sheet, recipe, sheet.followed.moving[place], box.stage, centre)
     if sheet.open and not box.misses(centre, room + FAR * box.halves).any():
-        room = room + on_the_way(sheet, going_on_from(recipe, earlier), box, centre)
+        room = room + reach_of_scratch(sheet, going_on_from(recipe, earlier), box, centre)
     return missed & box.misses(centre, room)
 
 
-def on_the_way(sheet: Sheet, recipe: Recipe, box: Box, centre: Array) -> Array:
+def reach_of_scratch(sheet: Sheet, recipe: Recipe, box: Box, centre: Array) -> Array:
     """Return how far a box changes while intermediate numbers outside the boxes vary within their rounding."""
     made, total = stages(sheet, recipe) or {}, np.zeros_like(centre)
     half = box.halves.max(initial=0.0, where=box.given)
@@ -221,13 +221,12 @@ def going_on_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
 
 
 def other_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Recipe:
-    """Return the recipe with the named step changed."""
     steps: dict[str, Any] = {name: change(getattr(recipe, name))}
     return replace(recipe, **steps)
 
 
 def filled(step: Step, box: Box) -> Step:
-    """Return the step with a box's given numbers in place of its own."""
+    """Return the step with a box's given numbers in place of its results."""
 
     whole = bool(box.given.all())
 
@@ -281,7 +280,6 @@ class Slip:
         return f"{shown}; {len(places)} in all" if len(places) > SHOWN else shown
 
     def cell(self, place: Sequence[int]) -> str:
-        """Describe a wrong cell, its expected number, and the kind of slip."""
         number = float(self.box.values[tuple(place)])
         mine, where, expected = self.box.write_like(place, number), self.box.where(place), self.expected
         if expected is None or expected.shape != self.box.values.shape or np.isnan(expected[tuple(place)]):
@@ -292,7 +290,6 @@ class Slip:
 
 
 def kind_of_slip(mine: str, number: float, other: str, right: float) -> str:
-    """Return the kind of slip that a wrong number looks like, or an empty text."""
     if number and mine.lstrip("-") == other.lstrip("-"):
         return "the sign"
     if number and right and any(abs(number * factor - right) <= 0.051 * abs(right) for factor in (0.1, 10.0)):
@@ -306,7 +303,7 @@ def every_slip(sheet: Sheet) -> list[Slip | None]:
 
 
 def slips_of(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Slip | None]:
-    """Yield the same relative to a recipe with known stages."""
+    """Yield the wrong cells of each box relative to a recipe whose stages are known."""
     later = False
     for place, box in enumerate(sheet.boxes):
         missed = unfollowed(sheet, recipe, place) if later else wrong(sheet, recipe, place, exact)
@@ -319,7 +316,7 @@ def slips_of(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Sli
 
 
 def is_slip(slips: Sequence[Slip | None]) -> bool:
-    """Return whether few cells of each box are wrong, so that the rest is more than chance."""
+    """Return whether few cells of each box are wrong, so that the agreement of the rest is more than chance."""
     shares = [float(slip.cells.sum() / slip.box.given.sum()) for slip in slips if slip]
     return bool(shares) and max(shares) <= FEW
 
@@ -334,7 +331,7 @@ def after_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]
 
 
 def sums(sheet: Sheet) -> Iterator[Finding]:
-    """Yield whether rows of weights sum to 1, where whole rows are given."""
+    """Report whether rows of weights sum to 1, where whole rows are given."""
     weights = next((box for box in sheet.boxes if box.stage == "weights"), None)
     if weights is None or not weights.given.all(axis=-1).any() or not sheet.settled.rules.normalizer.exponential:
         return
