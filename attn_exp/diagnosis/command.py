@@ -1,6 +1,6 @@
-"""`attn-exp check` and `attn-exp explain`: the words of a command line, and the verdict as text or JSON.
+"""`attn-exp check` and `attn-exp explain`: read the command line, and format the verdict as text or JSON.
 
-Of what cannot be called a wrapper is printed, to be completed: what is known is filled in, the rest is dots.
+If a target cannot be called, a factory to complete is printed: known parts are filled in, the rest is `...`.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from attn_exp.own_code import AGAINST, OwnFunction, find_function, module_of_fun
 
 FLAGS = ("--json", "--quick", "--verbose")
 FILES: dict[str, ModuleType] = {}
-"""The files that this process, a child, was asked for as a whole: they are imported once, and not for each name."""
+"""Files that this child process checks as a whole: each is imported once, rather than once per name."""
 ANSWER = "answer."
-"""What a word begins with that gives the numbers of a stage."""
+"""Prefix of the words that give the numbers of a stage."""
 
 
 def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]:
-    """Check the function that the first word names, in the child that this is: return what there is to say of it.
+    """Check the function that the first word names, in this child process, and return the reply.
 
-    `text` is what to print, and `uncalled` why the function could not be called, where it could not. Of a file alone it
-    returns the names that may be asked, and whether the code of each may be attention. `tell` hears what is about to
-    happen, so that somebody knows it if this process ends.
+    `text` is what to print, and `uncalled` says why the function could not be called. For a file alone, the reply lists
+    the names to check, and whether the code of each may be attention. `tell` is called before each step, so that the
+    parent knows what was running if this process ends.
 
     Raises:
-        UserError: a function or a setting that is not there, or one that cannot be asked of a function.
+        UserError: no such function or setting, or a setting that a check cannot use.
     """
     flags, other = {word for word in words if word.startswith("--")}, other_of(words)
     for flag in flags - {*FLAGS, f"{AGAINST}={other}"}:
@@ -52,7 +52,7 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
     question = replace(understood(rest), tell=lambda call: tell(
         {"doing": f"while it was called with {call}", "asking": next(calls) <= FIRST_CALLS}
     ))  # fmt: skip
-    if target.endswith(".py"):  # a whole file: its names, of which each is asked in its turn
+    if target.endswith(".py"):  # a whole file: return its names, which are checked one by one
         tell({"asked": question.words, "doing": f"while {target} was imported"})
         FILES[target] = module_of_functions(target)
         with unreadable(target):
@@ -79,12 +79,14 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
 
 
 FIRST_CALLS = 2
-"""The clock starts with the first call, as the function is imported and built then, and again with the second one: the
-first call may compile."""
+"""The clock starts with the first call, after importing and building, and again with the second.
+
+The first call may compile.
+"""
 
 
 def reply_to(verdict: Verdict, words: Sequence[str], target: str, found: Sequence[OwnFunction] = ()) -> dict[str, Any]:
-    """Return what there is to say of a verdict on the functions `found`."""
+    """Return the reply for a verdict on the functions `found`."""
     why = f"{verdict.name} could not be called {verdict.uncalled}" if verdict.uncalled else ""
     if why and "--json" not in words and len(found) == 1:
         return reply_uncalled(found[0], why, words)
@@ -93,7 +95,7 @@ def reply_to(verdict: Verdict, words: Sequence[str], target: str, found: Sequenc
 
 
 def reply_uncalled(own: OwnFunction, why: str, words: Sequence[str]) -> dict[str, Any]:
-    """Say why a function could not be called, and draft a factory for it, unless it is one."""
+    """Say why a function could not be called, and draft a factory for it, unless the target is one."""
     text = "" if why.startswith("device=") or is_factory(own.function) else describe_factory(own, why)
     if "--json" in words:
         said = {"name": own.name, "outcome": NOT_VERIFIED, "reason": why, "uncalled": why, "wrapper": text}
@@ -102,10 +104,10 @@ def reply_uncalled(own: OwnFunction, why: str, words: Sequence[str]) -> dict[str
 
 
 def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: bool) -> Verdict:
-    """Check one function, or hold two against each other.
+    """Check one function, or compare two.
 
     Raises:
-        UserError: an argument to ignore that no function has, unless a whole file is asked.
+        UserError: no function has an argument to ignore, unless a whole file is checked.
     """
     known = [name for own in found for name in arguments_of(own.function)]
     for name in question.ignore:
@@ -117,18 +119,18 @@ def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: boo
 
 
 def shown(verdict: Verdict, words: Sequence[str], name: str = "") -> str:
-    """Return a verdict as text, in five lines or with every question, or as JSON where the words ask for it."""
+    """Format a verdict in five lines, with every case, or as JSON, depending on the words."""
     if "--json" not in words:
         return (text_of if "--verbose" in words else summary_of)(verdict, name)
     text = json.dumps(verdict.plain(), ensure_ascii=False, indent=1)
-    return UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # as JSON writes what no terminal should obey
+    return UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # escape control characters
 
 
 def explained(words: Sequence[str]) -> tuple[str, int]:
     """Explain the numbers that words such as `answer.weights=mine.csv` name; return what to print, and the exit code.
 
     Raises:
-        UserError: numbers that cannot be read or have no place in the run, or words that no run would take.
+        UserError: numbers that cannot be read or have no place in the run, or words that no run accepts.
     """
     flags = {word for word in words if word.startswith("--")}
     for flag in flags - {"--json"}:
@@ -139,7 +141,7 @@ def explained(words: Sequence[str]) -> tuple[str, int]:
 
 
 def apart(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the settings of a run and the answers by stage.
+    """Split words into the settings of a run and the answers by stage.
 
     Raises:
         UserError: a stage is given twice.
@@ -159,12 +161,12 @@ def apart(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 WEIGHTS = re.compile(r"\b(log_?)?softmax\b|\blogsumexp\b|\bexp2?\b")
 PRODUCTS = re.compile(r"\b(matmul|einsum|b?mm|baddbmm|dot|dot_general|tensordot|vecdot)\b|\s@\s")
 FUSED = re.compile(r"\b(\w*(?:attention|sdpa|attn)\w*)\(", re.IGNORECASE)
-"""Code that makes weights of scores, that multiplies arrays, and that calls something which computes all of it."""
+"""Code that turns scores into weights, that multiplies arrays, and that calls a fused attention."""
 MOST_WRAPPERS = 8
 
 
 def values_in_file(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Yield what was made in a file and can be called, in its order, and the static methods of its classes."""
+    """Yield the callables defined in a file, in its order, and the static methods of its classes."""
     met = list[Any]()
     for name, value in list(vars(module).items()):
         if not name.startswith("__") and not any(value is one for one in met) and origin_of(value, module) is not None:
@@ -176,7 +178,7 @@ def values_in_file(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def origin_of(value: Any, module: ModuleType) -> Any:
-    """Return the function or class of a file behind something that can be called, whatever is wrapped around it."""
+    """Return the function or class of a file inside a callable, however it is wrapped."""
     home = module.__name__
     for _ in range(MOST_WRAPPERS if callable(value) else 0):
         if inspect.isclass(value) and not any("__call__" in vars(base) for base in value.__mro__[:-1]):
@@ -188,7 +190,10 @@ def origin_of(value: Any, module: ModuleType) -> Any:
 
 
 def attends(value: Any, module: ModuleType) -> bool:
-    """Return whether code makes weights of products, by itself or by functions and base classes of its file."""
+    """Return whether code may be attention: it computes weights and products, or calls a fused kernel.
+
+    The functions and base classes that it uses from its file count too.
+    """
     names, code, ahead, met = vars(module), "", [origin_of(value, module)], list[Any]()
     while ahead:
         one = ahead.pop()

@@ -1,8 +1,8 @@
-"""`attn-exp check` as its user meets it: the function is imported and asked in a child, and what ends it is a verdict.
+"""`attn-exp check` as its user runs it: import and check the function in a child process.
 
-Code of others may call `sys.exit`, crash, hang or print. Here nothing of it is imported: the same words go to a child
-process, which says what it is about to do, and answers with a verdict, or ends without one. Of a whole file each name
-is asked in its turn, and a table says what became of it.
+User code may call `sys.exit`, crash, hang or print. None of it is imported here: the same words go to a child process,
+which reports what it is about to do, and answers with a verdict or ends without one. The names of a whole file are
+checked one by one, and a table lists the results.
 """
 
 from __future__ import annotations
@@ -19,30 +19,29 @@ from attn_exp.own_code import split_files, with_other_joined
 from attn_exp.processes import Child, NoAnswerError
 
 TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
-"""Seconds that a function may take to be asked, and the most that can be given."""
+"""Seconds that checking one function may take, and the most that a user can allow."""
 PREPARING = 300.0
-"""Seconds for what is not counted: importing the file and its libraries, building and compiling."""
+"""Seconds for what does not count: importing the file and its libraries, building and compiling."""
 WORD = "timeout="
 JSON = "--json"
 CHECK_IN_CHILD = "attn_exp.cli:check_in_child"
 ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Variables of a child that asks: its arrays are small, and threads that wait for each other take 20 times as long."""
+"""Environment of a child: its arrays are small, and threads that wait for each other take 20 times as long."""
 WIDEST_SAID = 90
 
 Reply = Mapping[str, Any]
-"""What is known of a name: its `verdict` as JSON and as `text`, the exit `code`, or why it could not be called
-(`uncalled`)."""
+"""What is known of a name: its `verdict` as JSON and as `text`, the exit `code`, or why it was `uncalled`."""
 
 
 def checked(words: Sequence[str]) -> tuple[str, int]:
-    """Check the function that the first word names in a child, and return what to print and the exit code.
+    """Check the function that the first word names in a child process; return what to print and the exit code.
 
-    If the function cannot be called, a wrapper to be completed goes to stdout, or JSON that holds it, and the error to
+    If the function cannot be called, a factory to complete goes to stdout, or JSON that holds it, and the error to
     stderr.
 
     Raises:
-        UserError: a function or a setting that is not there, or one that cannot be asked of a function.
-        FaultError: an error of our own, there too.
+        UserError: no such function or setting, or a setting that a check cannot use.
+        FaultError: an error in attn_exp itself, in the child too.
     """
     seconds, words = time_of(words), with_other_joined(["--verbose" if word == "-v" else word for word in words])
     rest = [word for word in words if not word.startswith(WORD)]
@@ -68,10 +67,10 @@ def target_of(words: Sequence[str]) -> str:
 
 
 def time_of(words: Sequence[str]) -> float:
-    """Return how many seconds the check may take.
+    """Return the time limit in seconds.
 
     Raises:
-        UserError: what is given is no such number.
+        UserError: the value is no number of seconds in the allowed range.
     """
     given = next((word.removeprefix(WORD) for word in reversed(words) if word.startswith(WORD)), str(TIMEOUT))
     try:
@@ -84,11 +83,11 @@ def time_of(words: Sequence[str]) -> float:
 
 
 def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
-    """Return what a child says of a function, or that it ended, or did not end, without an answer.
+    """Return a child's reply on a function, or a reply that it ended or timed out without an answer.
 
     Raises:
-        FaultError: the child ended before anything of the function was imported.
-        UserError: a whole file was to be listed, and the child ended without an answer.
+        FaultError: the child ended before it imported anything of the user's.
+        UserError: the child ended without an answer while it listed a whole file.
     """
     heard: dict[str, Any] = {}
 
@@ -129,13 +128,13 @@ def reply_without_answer(words: Sequence[str], reason: str, heard: Mapping[str, 
 
 
 def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
-    """Check every attention of a file, and return a table, or a list for JSON, and the exit code.
+    """Check every attention of a file; return a table, or a list for JSON, and the exit code.
 
-    They share one child, and each has as many seconds. After one that ends the child, or does not end in time, the rest
-    get another child. A row is kept if it is right, or has the code of an attention.
+    All share one child process, and each has the same time limit. If one ends the child or times out, the rest get
+    another child. A row is kept if it is right, or its code may be attention.
 
     Raises:
-        UserError: a file that is not there, or cannot be imported, and one without an attention.
+        UserError: the file does not exist, cannot be imported, or has no attention.
     """
     place, child = target_of(words), start_child()
     rows, others, plain = list[tuple[str, str, str]](), list[str](), list[Any]()
@@ -174,7 +173,7 @@ def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
 
 
 def describe_reply(name: str, reply: Reply) -> str:
-    """Return what a line says of one name: the mistakes, what is not verified, or the words to pass."""
+    """Summarize the reply on one name: the mistakes, what is not verified, or the words to pass."""
     verdict, why = reply["verdict"], reply["uncalled"].removeprefix(name).strip().removeprefix("could not be called")
     if reply["uncalled"]:
         return brief(f"could not be called: {why.strip()}", WIDEST_SAID)

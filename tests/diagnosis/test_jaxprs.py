@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis.code.jaxprs import taken_apart
+from attn_exp.diagnosis.code.jaxprs import trace_for_numpy
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
 jnp: Any = pytest.importorskip("jax.numpy")
@@ -73,7 +73,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 def test_operations_are_those_of_jax(name: str) -> None:
     function = FUNCTIONS[name]
     x = np.random.default_rng(3).standard_normal((2, 5, 6)).astype(np.float32)
-    mine = jax.tree_util.tree_leaves(taken_apart(function, [x])(x))
+    mine = jax.tree_util.tree_leaves(trace_for_numpy(function, [x])(x))
     right = jax.tree_util.tree_leaves(function(jnp.asarray(x)))
     assert [(one.shape, one.dtype) for one in mine] == [(one.shape, one.dtype) for one in right]
     for one, other in zip(mine, right, strict=True):
@@ -86,7 +86,7 @@ def test_what_is_drawn_depends_on_the_key_alone() -> None:
         return jax.random.normal(key, (400, 500))
 
     first, second = jax.random.split(jax.random.PRNGKey(5))
-    call = taken_apart(drawn, [first])
+    call = trace_for_numpy(drawn, [first])
     one, again, other = call(first), call(first), call(second)
     assert np.array_equal(one, again)
     assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.02

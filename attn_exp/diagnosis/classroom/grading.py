@@ -182,7 +182,8 @@ def judge(paper: Paper, sheet: Sheet) -> Judged:
     """Grade the cells of a sheet and explain them.
 
     Either the whole sheet is right, perhaps in another notation; or one mistake explains all of it; or each box is
-    graded by itself. Only if that leaves a box unexplained are settings, and a mistake with a slip, tried on the whole sheet.
+    graded by itself. Only if that leaves a box unexplained are settings, and a mistake with a slip, tried on the whole
+    sheet.
     """
     if not sheet.boxes or agrees(sheet, sheet.right):
         return all_right(sheet)

@@ -1,6 +1,6 @@
 """Run JAX functions operation by operation in NumPy.
 
-JAX compiles a function more slowly than it traces it, and a check calls each function in many sizes, once or twice
+JAX takes longer to compile a function than to trace it, and a check calls each function in many sizes, once or twice
 per size. JAX runs the operations that have no rule here.
 """
 
@@ -33,7 +33,7 @@ OF_FLOATS: dict[str, Rule] = {
     "erf": np.vectorize(math.erf, [float]), "erf_inv": np.vectorize(lambda x: inverse_of_erf(float(x)), [float]),
     "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x), "logistic": lambda x: 1 / (1 + np.exp(-x)),
 }  # fmt: skip
-"""Operations with another meaning on integers, for which JAX is used."""
+"""Operations that differ on integers, which are left to JAX."""
 OF_BITS: dict[str, Rule] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.bitwise_not}
 ALONG: dict[str, Rule] = {
     "reduce_sum": np.sum, "reduce_max": np.max, "reduce_min": np.min, "reduce_prod": np.prod, "reduce_and": np.all,
@@ -86,8 +86,7 @@ def part_from(array: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
     return array[tuple(slice(start, start + size) for start, size in zip(first, slice_sizes, strict=True))]
 
 
-def chosen(which: Any, *cases: Any) -> Any:
-    """Select one of the cases for each element."""
+def select(which: Any, *cases: Any) -> Any:
     return np.where(which, cases[1], cases[0]) if which.dtype == np.bool_ else np.choose(which, cases)
 
 
@@ -135,14 +134,14 @@ def summed_so_far(array: Any, *, axis: int, reverse: bool) -> Any:
     return np.flip(np.cumsum(np.flip(array, axis), axis), axis) if reverse else np.cumsum(array, axis)
 
 
-def quotient(left: Any, right: Any) -> Any:
+def divide(left: Any, right: Any) -> Any:
     """Divide; integers are truncated towards zero."""
     if left.dtype.kind == "f":
         return left / right
     return (left - np.fmod(left, right)) // right if right.all() else NotImplemented
 
 
-def shifted(array: Any, by: Any) -> Any:
+def shift_right(array: Any, by: Any) -> Any:
     """Shift bits to the right; leave signed integers to JAX."""
     return array >> by if array.dtype.kind == "u" else NotImplemented
 
@@ -153,7 +152,7 @@ def recast(array: Any, *, new_dtype: Any) -> Any:
 
 
 OTHERS: dict[str, Rule] = {
-    "dot_general": product, "broadcast_in_dim": broadcast, "iota": iota, "slice": part, "select_n": chosen,
+    "dot_general": product, "broadcast_in_dim": broadcast, "iota": iota, "slice": part, "select_n": select,
     "stack": lambda *several, axis=0: np.stack(several, axis), "split": cut, "pad": padded, "cumsum": summed_so_far,
     "reshape": lambda x, *_, new_sizes, dimensions=None, **__: np.reshape(
         x if dimensions is None else np.transpose(x, dimensions), new_sizes
@@ -166,8 +165,8 @@ OTHERS: dict[str, Rule] = {
     "convert_element_type": lambda x, *, new_dtype, **_: np.asarray(x).astype(new_dtype),
     "integer_pow": lambda x, *, y: x**y if y >= 0 else 1 / x**-y,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
-    "div": quotient, "rem": lambda x, y: np.fmod(x, y) if y.all() or x.dtype.kind == "f" else NotImplemented,
-    "tile": lambda x, *, reps: np.tile(x, reps), "shift_right_logical": shifted,
+    "div": divide, "rem": lambda x, y: np.fmod(x, y) if y.all() or x.dtype.kind == "f" else NotImplemented,
+    "tile": lambda x, *, reps: np.tile(x, reps), "shift_right_logical": shift_right,
     "dynamic_slice": part_from, "gather": gathered, "bitcast_convert_type": recast,
     "complex": lambda real, imag: real + 1j * imag, "real": np.real, "imag": np.imag, "conj": lambda x, **_: np.conj(x),
     "stop_gradient": lambda x: x, "copy": lambda x: x, "copy_p": lambda x: x,
@@ -198,7 +197,6 @@ def rule_of(name: str, params: Mapping[str, Any], given: Sequence[Any]) -> Rule 
 
 
 def is_number(kind: Any) -> bool:
-    """Return whether a dtype is numeric for NumPy, or half precision."""
     return kind is not None and (kind.kind in "biufc" or is_half(kind))
 
 
@@ -213,7 +211,7 @@ def as_tree(said: Any, are_leaves: Callable[[list[Any]], bool]) -> Any:
     return type(said)(as_tree(one, are_leaves) for one in said) if type(said) in (tuple, list) else said
 
 
-def taken_apart(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
+def trace_for_numpy(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
     """Trace a function of arrays of these shapes; return a function that runs its operations in NumPy."""
     import jax  # noqa: PLC0415 - the function is one of JAX
 
@@ -243,7 +241,7 @@ Step = Callable[[Any, str, Sequence[Any]], list[Any]]
 
 
 def made_of_nothing(jaxpr: Any, consts: Sequence[Any], do: Step, held: Callable[[Any], Any]) -> dict[Any, Any]:
-    """Precompute what a jaxpr makes of constants alone, such as tables of angles."""
+    """Precompute what a jaxpr computes from constants alone, such as tables of angles."""
     known, made = dict[Any, Any](zip(jaxpr.constvars, map(held, consts), strict=True)), dict[Any, Any]()
     for step in jaxpr.eqns:
         if not step.effects and all(hasattr(one, "val") or one in known for one in step.invars):
@@ -271,7 +269,6 @@ def done(
 
 
 def made_by(step: Any, known: Mapping[Any, Any], do: Step, held: Callable[[Any], Any]) -> list[Any]:
-    """Run one operation, or the jaxpr inside it."""
     arrays = [held(one.val) if hasattr(one, "val") else known[one] for one in step.invars]
     name = step.primitive.name
     inner = next((step.params[word] for word in ("jaxpr", "call_jaxpr", "fun_jaxpr") if word in step.params), None)
@@ -281,7 +278,6 @@ def made_by(step: Any, known: Mapping[Any, Any], do: Step, held: Callable[[Any],
 
 
 def one_step(step: Any, name: str, arrays: Sequence[Any], rule: Rule | None) -> list[Any]:
-    """Run one operation, by a NumPy rule or by JAX."""
     if name == "random_bits":
         return [random_bits(arrays[0], step.outvars[0].aval)]
     if rule is not None:
@@ -298,7 +294,6 @@ def one_step(step: Any, name: str, arrays: Sequence[Any], rule: Rule | None) -> 
 
 
 def is_wider(array: Any, kind: Any) -> bool:
-    """Return whether an array is wider than the dtype that an operation takes."""
     return isinstance(array, np.ndarray) and array.dtype in (np.float64, np.complex128) and array.dtype != kind.dtype
 
 
@@ -318,7 +313,6 @@ def in_float64(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
 
 
 def is_float(kind: Any) -> bool:
-    """Return whether a dtype is floating-point or complex, of any precision."""
     return str(kind).startswith(("float", "bfloat", "complex"))
 
 
@@ -385,10 +379,10 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def traced(function: Callable[..., Any], arrays: Sequence[Any], keeps_state: bool = False) -> Callable[..., Any]:
     """Trace a function of arrays of these shapes for NumPy; if needed, evaluate its constants while tracing.
 
-    That is slower, because JAX compiles each step for each shape, but what a function keeps between calls is no tracer.
+    That is slower, because JAX compiles each step for each shape, but state kept between calls then holds no tracers.
 
     Raises:
-        Exception: whatever it raises while it is traced.
+        Exception: whatever the function raises while it is traced.
     """
     import jax  # noqa: PLC0415 - the function is one of JAX
 
@@ -398,11 +392,11 @@ def traced(function: Callable[..., Any], arrays: Sequence[Any], keeps_state: boo
 
     if not keeps_state:
         try:
-            return taken_apart(function, arrays)
+            return trace_for_numpy(function, arrays)
         except Exception as error:
             if not is_about_values(error):
                 raise
-    return taken_apart(at_once, arrays)
+    return trace_for_numpy(at_once, arrays)
 
 
 def is_about_values(error: Exception) -> bool:
@@ -428,7 +422,7 @@ def of_arrays(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Calla
 
 
 def called(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """Call a JAX function, traced anew, as it may draw its own random numbers in each call."""
+    """Call a JAX function, traced anew each time because it may draw random numbers."""
 
     def of_both(first: Sequence[Any], others: Mapping[str, Any]) -> Any:
         return function(*first, **others)
@@ -501,7 +495,6 @@ OUTSIDE = ("STORE_GLOBAL", "STORE_ATTR", "STORE_DEREF")
 
 
 def holds_something(cell: Any) -> bool:
-    """Return whether a closure cell holds a value."""
     try:
         return cell.cell_contents is not None
     except ValueError:

@@ -80,16 +80,17 @@ def wide(array: Any) -> Array:
 
 
 def read_array(array: Any, most: int) -> tuple[Array | int, str]:
-    """Return any array as NumPy's with its dtype's name; beyond `most` elements, return their number instead."""
+    """Return any array as a NumPy array with its dtype's name; beyond `most` elements, return their number instead."""
     plain = np.asarray(array)
     return (plain if plain.size <= most else int(plain.size)), str(plain.dtype)
 
 
 def of_torch(device: str) -> Library:
-    """Return PyTorch on a device; a UserError if it cannot use it.
+    """Return PyTorch on a device.
 
     Raises:
-        UserError: there is no such device, or PyTorch cannot use it here.
+        UserError: there is no such device.
+        UncalledError: PyTorch cannot use it here.
     """
     import torch  # noqa: PLC0415 - only if a function wants it
 
@@ -157,7 +158,7 @@ CALLS = ("forward", "__call__", "call")
 
 
 def modules_named(function: Any) -> set[str]:
-    """Return the libraries named in the code of a function, or of a class's call."""
+    """Return the libraries named in the code of a function, or in the forward method of a class."""
     if inspect.isclass(function):
         if any(base.__module__.startswith("torch.nn") for base in function.__mro__):
             return {"torch"}
@@ -180,7 +181,6 @@ def modules_named(function: Any) -> set[str]:
 
 
 def homes_of(values: Iterable[Any]) -> set[str]:
-    """Return the top-level packages that values are, or come from."""
     words = ("__name__", "__module__")
     return {str(getattr(value, word, "") or "").partition(".")[0] for value in values for word in words}
 
@@ -189,13 +189,11 @@ def homes_of(values: Iterable[Any]) -> set[str]:
 
 
 def stack(arrays: Sequence[Any], axis: int) -> Any:
-    """Stack arrays of any library along a new axis."""
     module = home(arrays[0])
     return module.stack(tuple(arrays), axis)
 
 
 def join(arrays: Sequence[Any], axis: int) -> Any:
-    """Concatenate arrays of any library."""
     module = home(arrays[0])
     return (module.cat if hasattr(module, "cat") else module.concatenate)(tuple(arrays), axis)
 
@@ -217,7 +215,6 @@ def beside(array: Array, x: Any) -> Any:
 
 
 def home(array: Any) -> Any:
-    """Return the array module of the library of an array."""
     return module_of(library_of(array))
 
 
@@ -227,7 +224,6 @@ def library_of(array: Any) -> str:
 
 
 def module_of(name: str) -> Any:
-    """Return the array module of a library."""
     if name == "torch":
         import torch  # noqa: PLC0415 - only if arrays are its own
 

@@ -1,7 +1,7 @@
-"""Read what a function returned once: as our own arrays, or as an error that says what it is instead.
+"""Read what a function returned, once: as plain arrays, or as an error that says what it is instead.
 
 Any attribute of a user's object may run user code: its shape, its class, its conversion to an array. All of that
-happens here, while `own_code.held` protects the process; the results are plain arrays that nobody else holds.
+happens here, while `own_code.held` protects the process; the results are plain arrays that nothing else refers to.
 """
 
 from __future__ import annotations
@@ -103,7 +103,6 @@ def leaves(said: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
 
 
 def together(said: Any) -> dict[str, Any]:
-    """Stack the arrays of a list if they have the same shape."""
     shapes = [tuple(part.shape) if hasattr(part, "shape") else None for part in said]
     if not isinstance(said, list) or None in shapes or len(set(shapes)) != 1:
         return {}
@@ -111,7 +110,6 @@ def together(said: Any) -> dict[str, Any]:
 
 
 def fields_of(said: Any) -> Mapping[str, Any]:
-    """Return an object's fields by name: those of a dataclass, or the attributes of a plain object."""
     fields = getattr(said, "__dict__", {})
     if not fields and hasattr(type(said), "__dataclass_fields__"):  # with slots
         fields = {name: getattr(said, name) for name in type(said).__dataclass_fields__}

@@ -45,5 +45,4 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 def names_in(code: CodeType) -> list[str]:
-    """Return the names used by a code object and the functions inside it, in order, without duplicates."""
     return list(dict.fromkeys(name for one in codes_in(code) for name in one.co_names))

@@ -28,8 +28,6 @@ from attn_exp.diagnosis.observe.trace import (
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """An array, or a random key, and its producer."""
-
     array: Any
     producer: Producer = None
 
@@ -53,8 +51,8 @@ def run_step(operations: list[Operation], step: Any, name: str, values: Sequence
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
     """Record a call of JAX, see `Recorder`.
 
-    A loop or a condition is one operation. If the call needs the numbers of its inputs, which JAX does not have while
-    it makes the jaxpr, the trace has no operations.
+    A loop or a condition is one operation. If the call needs the values of its inputs, which JAX does not have while it
+    traces, the trace has no operations.
     """
     cache = {} if cache is None else cache
     key = tuple((name, array.shape, str(array.dtype)) for name, array in inputs.items())
@@ -73,7 +71,7 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
 
 
 def make_jaxpr(call: Call, inputs: Mapping[str, Any]) -> Any:
-    """Return the jaxpr of a call, its constants, and what it computes from these alone; None if tracing fails."""
+    """Return the jaxpr of a call, its constants, and what it computes from them alone; None if tracing fails."""
 
     def find_all(context: Callable[[], Any], *arrays: Any) -> list[Any]:
         with context():
@@ -100,7 +98,7 @@ def is_array(value: Any) -> bool:
 
 
 def run_equation(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
-    """Run one equation of a jaxpr in float64. Random bits are those of JAX, and converted integers are floats."""
+    """Run one equation of a jaxpr in float64; random bits come from JAX, and converted integers become floats."""
     if name == "random_bits":
         return [jaxprs.wide(step.primitive.bind(*arrays, **step.params))]
     return [

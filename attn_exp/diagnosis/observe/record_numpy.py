@@ -1,4 +1,4 @@
-"""Record a call of NumPy: its arrays are of a subclass that NumPy asks to run each function."""
+"""Record a call of NumPy with an array subclass that NumPy dispatches each function to."""
 
 from __future__ import annotations
 
@@ -62,8 +62,6 @@ def make_creator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Dispatch:
-    """Records what NumPy does with an instance."""
-
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         return perform(name, getattr(ufunc, method), args, kwargs, is_writer=method == "at")
@@ -138,7 +136,6 @@ def write_first(function: Callable[..., Any], target: Any, *args: Any, **kwargs:
 
 
 def strip(value: Any) -> Any:
-    """Replace tracked arrays and numbers by plain ones."""
     return map_arrays(value, lambda one: isinstance(one, Tracked | TrackedNumber), lambda one: (
         np.ndarray.view(one, np.ndarray) if isinstance(one, Tracked) else np.float64(float(one))
     ))  # fmt: skip
@@ -200,4 +197,4 @@ PRODUCTS: dict[str, Callable[[Sequence[int], Any], Subscripts]] = {
     "tensordot": find_tensordot_subscripts,
     "einsum": lambda ndims, subscripts: resolve_subscripts(subscripts, ndims),
 }
-"""The subscripts of each product of two arrays, by their numbers of axes and by what else the call says."""
+"""The subscripts of each product of two arrays, from their numbers of axes and the other arguments."""

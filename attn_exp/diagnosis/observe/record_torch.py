@@ -31,7 +31,7 @@ PRODUCTS = {
 
 
 SUMS: dict[str, Callable[..., Any]] = {"addmm": torch.mm, "baddbmm": torch.bmm, "addmv": torch.mv}
-"""Those that add `beta` times a bias to `alpha` times a product; if alpha is not 1, both steps are recorded."""
+"""Products that add `beta` times a bias to `alpha` times a product; if alpha is not 1, both steps are recorded."""
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
@@ -52,8 +52,6 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
 
 
 class Dispatch(TorchDispatchMode):
-    """Records each operation that PyTorch dispatches."""
-
     supports_higher_order_operators = True
 
     def __init__(self, recording: Recording) -> None:
@@ -103,7 +101,7 @@ def find_product(name: str, args: Sequence[Any]) -> Product | None:
 
 
 def find_pointwise_product(x: Any, kernel: Any, bias: Any, stride: Any, padding: Any, *options: Any) -> Product | None:
-    """Return the product that a convolution is, if its kernel has length 1 along each axis."""
+    """Return the product that a convolution computes, if its kernel has length 1 along each axis."""
     _, is_transposed, _, groups = options
     if is_transposed or groups != 1 or max(padding) > 0 or max(*stride, *kernel.shape[2:]) > 1:
         return None

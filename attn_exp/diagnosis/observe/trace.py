@@ -123,10 +123,10 @@ RECORDERS: dict[str, Recorder] = {library: partial(record_with, library) for lib
 
 
 def find_outputs(value: Any, seen: set[int] | None = None) -> list[Any]:
-    """Return the arrays in what a call returned, in their order.
+    """Return the arrays in what a call returned, in order.
 
-    It looks into tuples, lists, mappings, dataclasses and objects such as `ModelOutput`, though not again into
-    those whose ids are in `seen`. Nested lists of floats become one array. Anything else, such as a layer, is skipped.
+    It searches tuples, lists, mappings, dataclasses and objects such as `ModelOutput`, except those whose ids are in
+    `seen`. Nested lists of floats become one array. Anything else, such as a layer, is skipped.
     """
     seen = set() if seen is None else seen
     if hasattr(value, "shape") and hasattr(value, "dtype"):
@@ -289,7 +289,6 @@ def map_arrays(value: Any, is_array: Callable[[Any], bool], change: Callable[[An
 
 
 def find_addresses(place: Place) -> Array:
-    """Return the address of each number of an array."""
     addresses = np.full(place.shape, place.address)
     for axis, (length, stride) in enumerate(zip(place.shape, place.strides, strict=True)):
         addresses += (np.arange(length) * stride).reshape(-1, *[1] * (len(place.shape) - axis - 1))

@@ -1,6 +1,6 @@
 """Compare two implementations: where they agree, where they first differ, and why.
 
-Each is first checked against the definition; that names its mistakes. Then both run the same cases, each with its own
+Each is first checked against the definition, which names its mistakes. Then both run the same cases, each with its own
 library, layout, argument names and mask convention. `parting.py` explains the differences between their answers.
 Modules get the same weights; if weights cannot be exchanged, or one takes q, k, v and the other x, each is compared
 with the definition on its own input.
@@ -63,8 +63,10 @@ BY_MASK = ("causal", "window", "padding", "lengths")
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """One of the two: its name, its verdict, and how to call it; `rules` are settings that nobody requested but under
-    which it is right."""
+    """One of the two: its name, its verdict, and how to call it.
+
+    `rules` are settings that nobody requested but under which it is right.
+    """
 
     own: OwnFunction
     name: str
@@ -77,7 +79,7 @@ class Asked:
         return [word for word in self.verdict.right_under.split() if word.partition("=")[0] not in OWN]
 
     def takes(self, role: str) -> bool:
-        """Return whether it takes a role, by an argument of its own or by a mask."""
+        """Return whether it takes a role, by an argument of its own or through a mask."""
         offer = self.caller.offer
         return offer.takes(role) or (role in BY_MASK and offer.takes("mask"))
 
@@ -89,7 +91,7 @@ def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool 
     """Run the same cases on two functions; return where they agree and what makes them differ.
 
     Raises:
-        UserError: what one of them takes is not known, or a setting does not apply to it.
+        UserError: the arguments of one are unknown, or a setting does not apply to it.
     """
     start, names = perf_counter(), distinct_names(one, other)
     functions, verdicts = (copy_module(one), copy_module(other)), list[Verdict]()
@@ -139,7 +141,6 @@ def has_no_answer(verdict: Verdict) -> bool:
 def find_calls(
     functions: Sequence[OwnFunction], names: Sequence[str], verdicts: Sequence[Verdict], common: Request
 ) -> Both:
-    """Find out how to call each of the two, under its own convention."""
     made = list[Asked]()
     for own, name, verdict in zip(functions, names, verdicts, strict=True):
         words = [word for word in verdict.right_under.split() if word.partition("=")[0] in OWN]
@@ -152,7 +153,7 @@ def find_calls(
 def common_request(both: Both, request: Request) -> Request:
     """Return the request for both: the user's settings, plus the rules under which one of them is right.
 
-    The rules are added only if both follow or take them.
+    The rules are added only if both follow them or take them as arguments.
     """
     words = list(dict.fromkeys([*both[0].rules, *both[1].rules]))
     if not words or any(word.partition("=")[0].split(".")[0] in request.said for word in words):
@@ -162,7 +163,7 @@ def common_request(both: Both, request: Request) -> Request:
 
 
 def share_weights(both: Both) -> str | None:
-    """Give both the same weights and say so; empty if they need none, None if they cannot run the same cases."""
+    """Give both the same weights and describe that; empty if they have none, None if they cannot run the same cases."""
     first, second = (side.function for side in both)
     alike = both[0].caller.offer.core == both[1].caller.offer.core
     if not alike or (first.inside is None) != (second.inside is None):
@@ -176,7 +177,7 @@ def share_weights(both: Both) -> str | None:
 
 
 def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
-    """Yield each case that any of the two answers, with both answers."""
+    """Yield each case that at least one of the two answers, with both answers."""
     for asked in cases_of_both(both, common, quick):
         case = ways_to_call.rounded(ways_to_call.rounded(asked, both[0].caller), both[1].caller)
         if not any(ways_to_call.is_beyond_dtype(side.caller, case) for side in both):
@@ -187,7 +188,7 @@ def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
 
 
 def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
-    """Yield the cases that fit both, and those that reveal different conventions."""
+    """Yield the cases that fit both, and cases that reveal different conventions."""
     offer, layout, inside = joint_offer(both), joint_layout(both), both[0].function.inside
     if not offer.core:
         yield from layer_cases(common, offer, quick, inside)
@@ -209,7 +210,6 @@ def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
 
 
 def hide_one_row(case: Case) -> Case:
-    """Return a case in which one query sees no key."""
     sizes = at_of(case)
     seen = np.ones((sizes.rows, sizes.keys), np.bool_)
     seen[sizes.rows // 2] = False
@@ -217,7 +217,6 @@ def hide_one_row(case: Case) -> Case:
 
 
 def joint_offer(both: Both) -> Offer:
-    """Return the arguments that both accept."""
     first, second = both
     offer, more = first.caller.offer, second.caller.offer.parameters
     roles = {role: name for role, name in offer.parameters.items() if second.takes(role)}
@@ -240,7 +239,6 @@ def joint_layout(both: Both) -> str:
 def compare(
     functions: Sequence[OwnFunction], names: tuple[str, str], verdicts: Sequence[Verdict], request: Request, quick: bool
 ) -> Verdict:
-    """Compare two functions that have been checked."""
     both = find_calls(functions, names, verdicts, request)
     common = common_request(both, request)
     both = both if common is request else find_calls(functions, names, verdicts, common)
@@ -275,12 +273,11 @@ def compare(
 
 
 def is_unlike_definition(verdict: Verdict) -> bool:
-    """Return whether a function is wrong, and not right under other settings either."""
     return verdict.is_wrong and not verdict.right_under
 
 
 def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
-    """Return to how many bits the answers are compared, and a note on rounding.
+    """Return how many bits of the answers to compare, and a note on rounding.
 
     If the first case shows that one of the two computes in float32, all are compared to the bits of float32.
     """
@@ -319,7 +316,6 @@ def describe_call(side: Asked) -> str:
 
 
 def findings_of(pairs: Sequence[Pair], parted: Sequence[Pair], names: tuple[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each kind of case."""
     for rung in dict.fromkeys(pair.case.rung for pair in pairs):
         bad = [pair for pair in parted if pair.case.rung == rung]
         alone = [pair for pair in pairs if pair.case.rung == rung and not pair.both]
@@ -334,7 +330,6 @@ def findings_of(pairs: Sequence[Pair], parted: Sequence[Pair], names: tuple[str,
 
 
 def offered_by_one(both: Both) -> Iterator[Finding]:
-    """Yield the arguments that only one of the two takes."""
     for role, words in OFFERS.items():
         takers = [side for side in both if side.caller.offer.takes(role)]
         if len(takers) == 1:
@@ -385,7 +380,6 @@ def conclude(
 
 
 def smallest_of_both(both: Both, parted: Sequence[Pair], digits: int) -> tuple[Smallest, Smallest] | None:
-    """Return the smallest input on which two functions differ, as code to paste for each."""
     first, second = both
     if first.function.inside is not None:
         return None

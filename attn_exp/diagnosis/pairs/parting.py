@@ -45,13 +45,13 @@ WHERE = {
     "tiny inputs": "where logits are tiny", EMPTY_ROWS: "for queries that see no key", "causal": "under a causal mask",
     "window": "under a window", "padding": "with filler", "hidden keys far ahead": "where hidden logits are far ahead",
 }  # fmt: skip
-"""Where two functions differ, in words for the user; other cases go by the name of their kind."""
+"""Where two functions differ, as phrases for the user; other cases go by the name of their kind."""
 Seen = Sequence[tuple[Case, Answer]]
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A case with the answers of both, and the bits to which both are comparable."""
+    """A case with the answers of both, and the number of bits to which they are comparable."""
 
     case: Case
     answers: tuple[Answer, Answer]
@@ -71,8 +71,10 @@ class Pair:
 
     @cached_property
     def gap(self) -> float:
-        """Maximum difference over the largest expected number; infinite if shapes or NaN differ, 0 unless both
-        answered."""
+        """Maximum difference over the largest expected number.
+
+        It is infinite if shapes or NaN differ, and 0 unless both answered.
+        """
         one, other = (answer.output for answer in self.answers)
         if one is None or other is None:
             return 0.0
@@ -83,7 +85,6 @@ class Pair:
         return float(apart / max(np.abs(np.nan_to_num(expected(self.case)["output"])).max(initial=0.0), 1e-30))
 
     def how_far(self) -> str:
-        """Describe the difference between the answers."""
         one, other = (answer.output for answer in self.answers)
         if one is not None and other is not None and one.shape != other.shape:
             return f"shapes {list(one.shape)} and {list(other.shape)}"
@@ -93,7 +94,7 @@ class Pair:
 def find_causes(
     parted: Sequence[Pair], pairs: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int
 ) -> list[str]:
-    """Return a sentence on each difference between two functions: where they part, and what each does there."""
+    """Return a sentence on each difference between two functions: where they differ, and what each does there."""
     places: dict[tuple[str, ...], list[str]] = {}
     rungs = list(dict.fromkeys(pair.case.rung for pair in parted))
     for rung in rungs if "masks" not in rungs else [rung for rung in rungs if rung != EMPTY_ROWS]:
@@ -127,7 +128,7 @@ def where(case: Case) -> str:
 
 
 def is_aligned(case: Case) -> bool:
-    """Return whether a case has a causal mask and t differs from s, so that alignment matters."""
+    """Return whether a case has a causal mask and t differs from s, so that its alignment matters."""
     at = at_of(case)
     return at.rows != at.keys and any(isinstance(mask, Causal) for mask in case.recipe.rules.masks)
 
@@ -223,7 +224,7 @@ STAGES = {
 OF_INPUTS = ("q", "k", "v")
 INPUTS = (*OF_INPUTS, "x", "memory")
 LOWEST = -1e4
-"""Lower logits are those of hidden keys, whatever their fill."""
+"""Logits below this are those of hidden keys, whatever their fill."""
 
 
 def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) -> str:
@@ -286,5 +287,4 @@ def sort_numbers(array: Array) -> Array:
 
 
 def are_same(one: Array, other: Array) -> bool:
-    """Return whether two sorted arrays are equal up to float32 rounding."""
     return one.shape == other.shape and one.size > 1 and np.allclose(one, other, rtol=0, atol=1e-5 * np.abs(one).max())

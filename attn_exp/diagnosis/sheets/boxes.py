@@ -31,8 +31,8 @@ class Box:
     """The given numbers of one stage, in the shape of the full array, NaN where none is given.
 
     `halves` is the rounding tolerance of each number, and `own` the one by its own digits. `names` are the row and
-    column names, `note` says how an ambiguous input was read. `moves` is the rounding of each number that later boxes may have
-    used: 0 where the number is exactly right.
+    column names, `note` says how an ambiguous input was read. `moves` is the rounding of each number that later boxes
+    may have used: 0 where the number is exactly right.
     """
 
     stage: str
