@@ -56,7 +56,7 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
         tell({"asked": question.words, "doing": f"while {target} was imported"})
         FILES[target] = module_of_functions(target)
         with unreadable(target):
-            names = {name: attends(value, FILES[target]) for name, value in values_in_file(FILES[target])}
+            names = {name: may_be_attention(value, FILES[target]) for name, value in values_in_file(FILES[target])}
         return {"names": names, "asked": question.words, "uncalled": ""}
     found = list[OwnFunction]()
     verdict = None
@@ -86,7 +86,6 @@ The first call may compile.
 
 
 def reply_to(verdict: Verdict, words: Sequence[str], target: str, found: Sequence[OwnFunction] = ()) -> dict[str, Any]:
-    """Return the reply for a verdict on the functions `found`."""
     why = f"{verdict.name} could not be called {verdict.uncalled}" if verdict.uncalled else ""
     if why and "--json" not in words and len(found) == 1:
         return reply_uncalled(found[0], why, words)
@@ -119,7 +118,6 @@ def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: boo
 
 
 def shown(verdict: Verdict, words: Sequence[str], name: str = "") -> str:
-    """Format a verdict in five lines, with every case, or as JSON, depending on the words."""
     if "--json" not in words:
         return (text_of if "--verbose" in words else summary_of)(verdict, name)
     text = json.dumps(verdict.plain(), ensure_ascii=False, indent=1)
@@ -135,12 +133,12 @@ def explained(words: Sequence[str]) -> tuple[str, int]:
     flags = {word for word in words if word.startswith("--")}
     for flag in flags - {"--json"}:
         raise UserError(unknown(flag, ("--json",), "option"))
-    settings, answers = apart([word for word in words if not word.startswith("--")])
+    settings, answers = split_answers([word for word in words if not word.startswith("--")])
     verdict = explain(composed(settings, []), answers, " ".join(settings) or "the run of no settings")
     return shown(verdict, [*words, "--verbose"]), EXIT_CODES[verdict.outcome]
 
 
-def apart(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+def split_answers(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Split words into the settings of a run and the answers by stage.
 
     Raises:
@@ -189,7 +187,7 @@ def origin_of(value: Any, module: ModuleType) -> Any:
     return None
 
 
-def attends(value: Any, module: ModuleType) -> bool:
+def may_be_attention(value: Any, module: ModuleType) -> bool:
     """Return whether code may be attention: it computes weights and products, or calls a fused kernel.
 
     The functions and base classes that it uses from its file count too.

@@ -173,7 +173,6 @@ def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
 
 
 def describe_reply(name: str, reply: Reply) -> str:
-    """Summarize the reply on one name: the mistakes, what is not verified, or the words to pass."""
     verdict, why = reply["verdict"], reply["uncalled"].removeprefix(name).strip().removeprefix("could not be called")
     if reply["uncalled"]:
         return brief(f"could not be called: {why.strip()}", WIDEST_SAID)

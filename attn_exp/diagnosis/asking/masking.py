@@ -76,7 +76,6 @@ class Masking:
         return SimpleNamespace(**{self.attribute: mask}) if self.attribute and mask is not None else mask
 
     def like(self, other: Masking) -> Masking:
-        """Return this form with the `neutral` and `attribute` of another."""
         return replace(self, neutral=other.neutral, attribute=other.attribute)
 
     def __str__(self) -> str:

@@ -133,7 +133,6 @@ def parameters_of(function: Any, name: str) -> list[inspect.Parameter]:
 
 
 def words_set_aside(function: Any) -> list[str]:
-    """Return the names of masks that a function takes but never reads (see `set_aside`)."""
     return [one.name for one in set_aside(function, every_parameter(function, ""), role_of)]
 
 
@@ -151,7 +150,7 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
         )) for given in schema.arguments if given.name != "self"]  # fmt: skip
     try:
         taken = list(inspect.signature(function).parameters.values())
-        return taken if any(one.kind not in STARS for one in taken) else behind_stars(function) or taken
+        return taken if any(one.kind not in STARS for one in taken) else parameters_behind_stars(function) or taken
     except (TypeError, ValueError):
         documented = getattr(function, "__doc__", None)
     text = documented if isinstance(documented, str) else ""
@@ -161,11 +160,10 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
     words = [word for word in re.split(r",\s*", written.group(1)) if re.match(r"\w", word)]
     if not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # prose in brackets
         raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
-    return [parameter(word) for word in words]
+    return [parse_parameter(word) for word in words]
 
 
-def behind_stars(function: Any) -> list[inspect.Parameter]:
-    """Return the parameters behind `*args, **kwargs`: those of a class's `__init__`, or of a wrapper's `func`."""
+def parameters_behind_stars(function: Any) -> list[inspect.Parameter]:
     inner = vars(function).get("__init__") if inspect.isclass(function) else getattr(function, "func", None)
     if not callable(inner):
         return []
@@ -185,7 +183,7 @@ def is_starred(given: inspect.Parameter) -> bool:
 STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def parameter(word: str) -> inspect.Parameter:
+def parse_parameter(word: str) -> inspect.Parameter:
     named, _, default = word.partition("=")
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     name = named.partition(":")[0].strip()
@@ -244,13 +242,15 @@ def side_of_name(name: str) -> str:
     core = core if len(core) == 1 else [part for part in core if part not in ("src", "source", "tgt")]
     if len(core) == 2 and set(core) == {"key", "value"}:
         core = ["kv"]
-    side = next((side for side, words in SIDES.items() if len(core) == 1 and core[0].rstrip("s") in strip(words)), "")
+    side = next(
+        (side for side, words in SIDES.items() if len(core) == 1 and core[0].rstrip("s") in strip_plurals(words)), ""
+    )
     if is_weight:
         return f"W_{side}" if side in ("q", "k", "v", "o", "qkv", "kv") else "W" if not side else ""
     return side if side in ("q", "k", "v", "x", "qkv", "kv") else ""
 
 
-def strip(words: tuple[str, ...]) -> set[str]:
+def strip_plurals(words: tuple[str, ...]) -> set[str]:
     return {word.rstrip("s") for word in words}
 
 

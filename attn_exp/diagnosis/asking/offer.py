@@ -76,14 +76,14 @@ def for_case(case: Case, offer: Offer, request: Request, wide: bool = False) -> 
     """Return the keyword arguments of a case, by role; `wide`: the function splits heads itself, as a layer does."""
     at = at_of(case)
     return {
-        **unasked(at, offer, request),
-        **spoken_masks(case.recipe, at, offer, request),
-        **spoken_scores(case.recipe, at, offer),
-        **spoken_heads(case, at, offer, wide or case.given.x is not None),
+        **neutral_arguments(at, offer, request),
+        **mask_arguments(case.recipe, at, offer, request),
+        **score_arguments(case.recipe, at, offer),
+        **head_arguments(case, at, offer, wide or case.given.x is not None),
     }
 
 
-def unasked(at: At, offer: Offer, request: Request) -> dict[str, Any]:
+def neutral_arguments(at: At, offer: Offer, request: Request) -> dict[str, Any]:
     """Return neutral values for arguments that must be passed: full lengths, or a mask that hides nothing."""
     neutral: dict[str, Any] = {
         "lengths": np.full(at.batch, at.keys, np.int64),
@@ -109,7 +109,7 @@ def at_of(case: Case) -> At:
     return At(recipe.rules, batch, heads, given.k.shape[1], rows, given.k.shape[2], size, heads * size)
 
 
-def spoken_masks(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict[str, Any]:
+def mask_arguments(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict[str, Any]:
     """Return the keyword arguments for masks: some have a keyword, the rest are joined in one boolean mask."""
     said: dict[str, Any] = {}
     rest: list[Mask] = []
@@ -118,13 +118,13 @@ def spoken_masks(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict
         if word and offer.takes(word) and word not in said:
             said[word] = own_word(mask, offer, at)
         elif isinstance(mask, Padding | Filler) and offer.takes("padding"):
-            said["padding"] = filler(mask, at, request)
+            said["padding"] = padding_mask(mask, at, request)
             if offer.takes("query_padding"):  # some need both or none
                 said["query_padding"] = np.full((at.batch, at.rows), not request.blocks)
         else:
             rest.append(mask)
     if rest and offer.takes("mask"):
-        said["mask"] = boolean(rest, at, request)
+        said["mask"] = join_masks(rest, at, request)
     return said
 
 
@@ -139,7 +139,7 @@ def own_word(mask: Mask, offer: Offer, at: At) -> Any:
     return True
 
 
-def filler(mask: Padding | Filler, at: At, request: Request) -> Array:
+def padding_mask(mask: Padding | Filler, at: At, request: Request) -> Array:
     """Return a padding mask `[b s]`: True = attend, or True = padding if the convention says so."""
     kept = kept_by(mask, at)
     return ~kept if request.blocks else kept
@@ -155,7 +155,7 @@ def kept_by(mask: Padding | Filler, at: At) -> Array:
     return np.broadcast_to(kept, (at.batch, at.keys)).copy()
 
 
-def boolean(masks: list[Mask], at: At, request: Request) -> Array:
+def join_masks(masks: list[Mask], at: At, request: Request) -> Array:
     """Return one boolean mask, `[t s]` if batch and heads share it, else with axes for them."""
     rules = at.rules.__class__(masks=tuple(masks), offset=at.rules.offset)
     whole = steps.allowed(At(rules, at.batch, at.heads, at.groups, at.rows, at.keys, at.size, at.width))
@@ -164,7 +164,7 @@ def boolean(masks: list[Mask], at: At, request: Request) -> Array:
     return ~shared if request.blocks and written else shared
 
 
-def spoken_scores(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
+def score_arguments(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for rule in recipe.rules.scores:
         word = SCORES.get(type(rule), "")
@@ -181,7 +181,7 @@ def spoken_scores(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
     return said
 
 
-def spoken_heads(case: Case, at: At, offer: Offer, wide: bool) -> dict[str, Any]:
+def head_arguments(case: Case, at: At, offer: Offer, wide: bool) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if offer.takes("heads") and (wide or "heads" not in offer.defaults):
         said["heads"] = case.recipe.heads

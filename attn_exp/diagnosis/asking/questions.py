@@ -62,7 +62,7 @@ def core_cases(
     yield maker.case("unequal lengths", 7, 11, optional=True)
     yield from other_sizes(maker)
     yield from keyword_cases(maker)
-    if can_be_chosen(request):
+    if can_choose_logits(request):
         yield from ahead_cases(maker)
     if maker.heads > 1 and request.kv_head is None and (offer.takes("shared") or offer.takes("kv_heads")):
         yield maker.case("shared heads", 7, 7, groups=2)
@@ -93,7 +93,6 @@ def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
 
 
 def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
-    """Yield the cases for a function of x and a layer's matrices, or for a module that contains them."""
     maker = LayerMaker(request, offer, inside)
     yield maker.case("values", 9, 9)
     yield maker.case("another length", 7, 7, batch=3)
@@ -105,7 +104,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
         yield maker.case(CROSS, 5, 9, memory=True, optional=True)
         yield maker.case(CROSS, 6, 6, memory=True, optional=True)  # some need as many keys as queries
     yield from keyword_cases(maker)
-    if inside is None and can_be_chosen(request):
+    if inside is None and can_choose_logits(request):
         yield from ahead_cases(maker)
     yield maker.sized("large inputs", 6, 60.0)
     yield maker.sized("equal inputs", 8, 0.0)
@@ -175,15 +174,16 @@ def masks_of_entries(maker: Maker) -> Iterator[Case]:
 
 
 def ahead_cases(maker: Maker) -> Iterator[Case]:
-    """Yield a case for each mask in which hidden keys have much larger logits than visible ones."""
     request, offer, rung = maker.request, maker.offer, "hidden keys far ahead"
     if request.masks:
-        yield ahead(maker.case(rung, 8, 8))
+        yield put_hidden_ahead(maker.case(rung, 8, 8))
     elif offer.takes("causal"):
-        yield ahead(maker.case(rung, 8, 8, masks=(Causal(),)))
+        yield put_hidden_ahead(maker.case(rung, 8, 8, masks=(Causal(),)))
     if offer.takes("mask") and Allowed not in {type(mask) for mask in request.masks}:
         sizes = maker.room_for(request.masks, 8, 8)
-        yield ahead(maker.case(rung, 8, 8, masks=(*request.masks, half_hidden(maker.rng, *sizes, request.pads))))
+        yield put_hidden_ahead(
+            maker.case(rung, 8, 8, masks=(*request.masks, half_hidden(maker.rng, *sizes, request.pads)))
+        )
 
 
 def score_cases(maker: HeadsMaker) -> Iterator[Case]:
@@ -394,16 +394,16 @@ LARGER = 16.0
 """Factor by which values of the second half are larger."""
 
 
-def can_be_chosen(request: Request) -> bool:
+def can_choose_logits(request: Request) -> bool:
     """Return whether logits can be chosen freely: nothing but the scale changes them."""
     return not request.positions and not request.scores and request.normalizer.exponential and bool(request.scale)
 
 
-def ahead(case: Case) -> Case:
+def put_hidden_ahead(case: Case) -> Case:
     """Return the case with chosen logits: each is `scale q k`, or `scale x W_q (x W_k)` in a layer."""
     given = case.given
     if given.x is not None:
-        return replace(case, given=replace(given, x=marked(case, given.x), arrays=picking(given.arrays)))
+        return replace(case, given=replace(given, x=mark_x(case, given.x), arrays=pick_marks(given.arrays)))
     assert given.q is not None and given.k is not None and given.v is not None
     keys = logits(given.k.shape[2]) / (case.recipe.rules.scale * given.q.shape[-1])
     k = np.broadcast_to(keys[:, None], given.k.shape).copy()
@@ -418,16 +418,14 @@ def sizes(keys: int) -> Array:
     return np.where(np.arange(keys) < keys // 2, 1.0, LARGER)[:, None]
 
 
-def marked(case: Case, x: Array) -> Array:
-    """Return x with 1 as its first number, and with the number that makes the logit as its second."""
+def mark_x(case: Case, x: Array) -> Array:
     length, size = x.shape[1], case.given.arrays["W_q"].shape[1] // case.recipe.heads
     x = x * sizes(length)
     x[..., 0], x[..., 1] = 1.0, logits(length) / (case.recipe.rules.scale * size)
     return x
 
 
-def picking(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a layer's matrices such that queries pick the first number of x, and keys the second."""
+def pick_marks(arrays: Mapping[str, Array]) -> dict[str, Array]:
     chosen = {name: np.zeros_like(arrays[name]) for name in ("W_q", "W_k", "b_q", "b_k") if name in arrays}
     chosen["W_q"][0], chosen["W_k"][1] = 1.0, 1.0
     return dict(arrays) | chosen

@@ -68,7 +68,6 @@ def bind_layer(own: OwnFunction, request: Request, *, with_memory: bool = False,
 
 
 def owner_and_method(function: Any) -> tuple[Any, str]:
-    """Return the class or object to call, and the method name if the target is a method."""
     if inspect.ismethod(function):
         return function.__self__, function.__name__
     path = function.__qualname__.split(".")[:-1] if inspect.isfunction(function) else []

@@ -61,7 +61,6 @@ class Bag(dict[str, Any]):
         return True
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a field that is a size, or the default."""
         is_size = letter_of(name) in ("h", "g", "d", "m", "room", "dropout")
         return self[name] if name in self or is_size else default
 
@@ -117,7 +116,7 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
         return 2, 3
     is_config = value is ... and sizes.usage.get(given.name) == "config"
     if is_config or CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
-        return configuration(note, kind, sizes)
+        return build_configuration(note, kind, sizes)
     if library == "jax" and (word in RANDOM_KEYS or "key" in written):
         return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)
     if library == "torch" and ("module" in written or "linear" in written):
@@ -141,8 +140,7 @@ def annotation_of(given: inspect.Parameter, kind: Any) -> Any:
     return note if inspect.isclass(note) and note not in (given.empty, Any) else None
 
 
-def configuration(note: Any, kind: Any, sizes: Sizes) -> Any:
-    """Build the annotated class, or a configuration class of the same module; without one, return a `Bag`."""
+def build_configuration(note: Any, kind: Any, sizes: Sizes) -> Any:
     space = vars(sys.modules.get(kind.__module__, typing))
     beside = [one for name, one in space.items() if inspect.isclass(one) and CONFIG.match(plain(name))
               and one is not kind]  # fmt: skip

@@ -121,14 +121,14 @@ def split_inputs(
                                 "return a dictionary by role")  # fmt: skip
         return dict(zip(known, given, strict=True)), {}, {}
     source = source_of(getattr(target, "forward", target))
-    kept = {name: open_mask(name, value, source) if roles.get(name) in MASKS else value
+    kept = {name: make_open_mask(name, value, source) if roles.get(name) in MASKS else value
             for name, value in values.items() if roles.get(name) not in inputs}  # fmt: skip
     masks = {name: kept.pop(name) for name in list(kept)
              if roles.get(name) in MASKS and roles[name] not in arguments.required}  # fmt: skip
     return inputs, kept, masks
 
 
-def open_mask(name: str, mask: Any, source: str) -> Any:
+def make_open_mask(name: str, mask: Any, source: str) -> Any:
     """Return a mask of the same shape and dtype that hides nothing, judging by its values and the source code."""
     if not hasattr(mask, "dtype"):
         return mask
@@ -236,7 +236,6 @@ def layer_of_factory(
 
 
 def find_weights(kept: Mapping[str, Any], forms: Library) -> dict[str, Array]:
-    """Return the projection matrices among the fixed arguments, by role, those of several heads side by side."""
     sides = {name: side_of_name(name) for name in kept}
     several = {side: kept[name] if isinstance(kept[name], list | tuple) else [kept[name]]
                for name, side in sides.items() if side in ("W_q", "W_k", "W_v", "W_o")}  # fmt: skip

@@ -120,7 +120,7 @@ def method_of(target: Any) -> Callable[..., Any]:
 # Parameters of new layers: all zeros or all ones would hide mistakes
 
 
-def filled(array: Array, place: int) -> Array:
+def fill_if_flat(array: Array, place: int) -> Array:
     """Replace an array that is all 0, all 1, nearly 0 or uninitialised memory by random numbers."""
     rng = np.random.default_rng([place, array.size])
     noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)
@@ -165,7 +165,7 @@ def fill_torch(target: Any) -> None:
     with torch.no_grad():
         for place, parameter in enumerate(target.parameters()):
             if not torch.nn.parameter.is_lazy(parameter):
-                parameter.copy_(torch.from_numpy(filled(parameter.detach().cpu().numpy(), place)))
+                parameter.copy_(torch.from_numpy(fill_if_flat(parameter.detach().cpu().numpy(), place)))
 
 
 def prepare_jax(target: Any, fresh: bool, _wide: bool) -> Any:
@@ -185,13 +185,12 @@ def widen_tree(tree: Any, fresh: bool) -> Any:
         if not isinstance(leaf, jax.Array) or not jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating):
             return leaf
         array = np.asarray(leaf)
-        return into.into(filled(array, next(places)) if fresh else array, into.widest)
+        return into.into(fill_if_flat(array, next(places)) if fresh else array, into.widest)
 
     return jax.tree_util.tree_map(change, tree)
 
 
 def prepare_plain(target: Any, fresh: bool, wide: bool, depth: int = 3) -> None:
-    """Switch a plain object to evaluation, make its tensors float64, and fill biases that are 0."""
     torch, fields = sys.modules.get("torch"), target if isinstance(target, dict) else getattr(target, "__dict__", {})
     for place, (name, value) in enumerate(list(fields.items())):
         if kind_of(value) == "torch":
@@ -205,7 +204,7 @@ def prepare_plain(target: Any, fresh: bool, wide: bool, depth: int = 3) -> None:
                 isinstance(value, np.ndarray) and value.dtype == np.float64 and re.match("(?i)b_?.?$|.*bias", str(name))
             )
             trains = value is True and plain(str(name)) in ("training", "istraining", "train")
-            fields[name] = filled(value, place) if is_bias and fresh else False if trains else value
+            fields[name] = fill_if_flat(value, place) if is_bias and fresh else False if trains else value
 
 
 PREPARE: dict[str, Callable[..., Any]] = {
@@ -216,11 +215,10 @@ PREPARE: dict[str, Callable[..., Any]] = {
 
 def fill_keras(target: Any) -> None:
     for place, weight in enumerate(target.trainable_weights):
-        weight.assign(filled(np.asarray(sys.modules["keras"].ops.convert_to_numpy(weight)), place))
+        weight.assign(fill_if_flat(np.asarray(sys.modules["keras"].ops.convert_to_numpy(weight)), place))
 
 
 def run_pure(init: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a call of a pure function that creates the parameters on its first call."""
     made = list[Any]()
 
     def run(*places: Any, **named: Any) -> Any:

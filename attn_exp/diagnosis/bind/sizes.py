@@ -197,7 +197,6 @@ def modules_of(target: Any) -> list[Any]:
 
 
 def settings_of(fields: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return arguments or attributes, merged with the fields of configurations among them."""
     held_by = (fields_of(value) for name, value in fields.items() if CONFIG.match(plain(str(name))))
     return {name: value for one in (fields, *held_by) for name, value in one.items()}
 

@@ -36,7 +36,6 @@ from attn_exp.rules.masks.padding import Padding
 
 
 def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Finding, str]]:
-    """Yield a finding for each kind of behaviour, and the name of the mistake if it is broken."""
     yield check_determinism(caller, case, digits)
     yield check_inputs_unchanged(caller, case)
     yield check_answer_kept(caller, case)
@@ -52,8 +51,8 @@ def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Findin
 def check_determinism(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     rung = TWICE
     answers = [caller(case) for _ in range(3)]
-    if silent(answers):
-        return Finding(rung, BROKEN, silent(answers)), ""
+    if find_failure(answers):
+        return Finding(rung, BROKEN, find_failure(answers)), ""
     if all(same_numbers(answers[0].output, other.output) for other in answers[1:]):
         return Finding(rung, HELD), ""
     if all(same_answer(answers[0], other, case, digits) for other in answers[1:]):
@@ -65,8 +64,7 @@ def check_determinism(caller: Caller, case: Case, digits: int) -> tuple[Finding,
 TWICE = "the same answer twice"
 
 
-def silent(answers: Iterable[Answer]) -> str:
-    """Return a message if one of several calls failed on a case that was answered before."""
+def find_failure(answers: Iterable[Answer]) -> str:
     return next((f"one call gave no answer: {answer.error}" for answer in answers if answer.output is None), "")
 
 
@@ -102,7 +100,7 @@ def check_inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
         ]
     if changed:
         return Finding(rung, BROKEN, f"it changed {', '.join(dict.fromkeys(changed))}"), "changes_inputs"
-    said = silent(answers[:1])
+    said = find_failure(answers[:1])
     return Finding(rung, BROKEN if said else HELD, said), ""
 
 
@@ -117,7 +115,7 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> tuple[F
     if whole is None or len(whole) < 2 or whole.shape != expected(case)["output"].shape:
         return Finding(rung, ABSENT), ""
     for entry in range(len(whole)):
-        alone_case = entry_of(case, entry)
+        alone_case = cut_entry(case, entry)
         alone = caller(alone_case)
         if alone.output is None:
             return Finding(rung, ABSENT, alone.error), ""
@@ -125,11 +123,11 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> tuple[F
             return Finding(rung, BROKEN, f"entry {entry + 1} alone has other axes: {alone.axes or answer.axes}"), ""
         if not same_answer(alone, Answer(whole[entry : entry + 1]), alone_case, digits):
             said = f"entry {entry + 1} is another alone than in its batch"
-            return Finding(rung, BROKEN, said), "batch_mixed" if far(alone.output, whole[entry : entry + 1]) else ""
+            return Finding(rung, BROKEN, said), "batch_mixed" if is_far(alone.output, whole[entry : entry + 1]) else ""
     return Finding(rung, HELD), ""
 
 
-def far(one: Array, other: Array) -> bool:
+def is_far(one: Array, other: Array) -> bool:
     """Return whether answers differ by more than quantization with one step for the whole batch explains."""
     if one.shape != other.shape:  # the shapes differ, not the numbers
         return False
@@ -142,7 +140,7 @@ A_STEP = 0.05
 """Relative to the largest number of the answer."""
 
 
-def entry_of(case: Case, entry: int) -> Case:
+def cut_entry(case: Case, entry: int) -> Case:
     given = case.given
     one = slice(entry, entry + 1)
     cut = {name: array[one] for name in ("q", "k", "v", "x", "memory") if (array := getattr(given, name)) is not None}
@@ -155,14 +153,13 @@ def entry_of(case: Case, entry: int) -> Case:
 
 
 def check_memory_layout(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Call with arrays that are not contiguous and, in NumPy, read-only."""
     rung = "odd strides, read-only inputs"
     if caller.library.name == "jax":
         return Finding(rung, ABSENT), ""
     plain, arguments = caller(case), caller.arguments(case)
     for role, value in arguments.items():
         if hasattr(value, "shape") and getattr(value, "ndim", 0) >= 2:
-            arguments[role] = strided(value)
+            arguments[role] = change_memory_order(value)
     answer = caller.answer(arguments, case)
     if answer.output is None and plain.output is not None:
         return Finding(rung, REMARK, answer.error), ""
@@ -171,7 +168,7 @@ def check_memory_layout(caller: Caller, case: Case, digits: int) -> tuple[Findin
     return Finding(rung, HELD), ""
 
 
-def strided(value: Any) -> Any:
+def change_memory_order(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         turned = np.asfortranarray(value)
         turned.setflags(write=False)
@@ -186,8 +183,8 @@ def check_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str
     # start both threads before the first call: whatever the function does to Python then cannot prevent a start
     with ThreadPoolExecutor(2, initializer=Barrier(2, timeout=BOTH).wait) as pool:
         together = list(pool.map(caller, cases))
-    if silent([*together, *alone]):
-        return Finding(rung, BROKEN, silent([*together, *alone])), ""
+    if find_failure([*together, *alone]):
+        return Finding(rung, BROKEN, find_failure([*together, *alone])), ""
     for answer, one, asked in zip(together, alone, cases, strict=True):
         if not same_answer(answer, one, asked, digits):
             return Finding(rung, BROKEN, "answers got mixed up"), ""
@@ -232,7 +229,7 @@ def check_same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding
         return Finding(rung, BROKEN, OF_OLD), ""
     apart = caller.answer(fresh, new)
     if apart.output is None:
-        return Finding(rung, BROKEN, silent([apart])), ""
+        return Finding(rung, BROKEN, find_failure([apart])), ""
     try:
         for role, value in arguments.items():
             if hasattr(value, "shape"):
@@ -256,14 +253,14 @@ def check_one_input_changed(caller: Caller, case: Case, digits: int) -> tuple[Fi
     before = caller(case).output
     if before is None or differs(before, expected(case), digits):
         return Finding(rung, ABSENT), ""
-    for side, changed in one_side(case):
+    for side, changed in change_one_input(case):
         after = caller(changed).output
         if after is None or differs(after, expected(changed), digits):
             return Finding(rung, BROKEN, f"another {side}, but not another answer"), ""
     return Finding(rung, HELD), ""
 
 
-def one_side(case: Case) -> Iterator[tuple[str, Case]]:
+def change_one_input(case: Case) -> Iterator[tuple[str, Case]]:
     for side in ("q", "k", "v") if case.given.x is None else ("x",):
         array = getattr(case.given, side).copy()
         array[..., -1, -1] = 0.25 - array[..., -1, -1]
@@ -343,7 +340,6 @@ def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
 
 
 def remarks(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
-    """Yield findings on NaN behind a mask, on queries that see no key, and on dropout by default."""
     yield from check_default_dropout(caller, case)
     if not caller.offer.takes("mask") or case.given.q is None or case.given.v is None:
         yield Finding("NaN behind a mask", ABSENT), ""
@@ -359,7 +355,6 @@ def remarks(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
 
 
 def check_default_dropout(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
-    """Yield a remark if the function drops weights by default; the check itself passes dropout=0."""
     if not caller.offer.defaults.get("dropout"):
         return
     arguments = caller.arguments(case)
@@ -376,7 +371,6 @@ def masked(case: Case, seen: np.ndarray) -> Case:
 
 
 def check_nan_leak(caller: Caller, case: Case) -> tuple[Finding, str]:
-    """Put NaN into values that are hidden from every query, and check whether it reaches the output."""
     assert case.given.v is not None
     values = case.given.v.copy()
     values[..., -1, :] = np.nan

@@ -94,7 +94,6 @@ class Caller:
 
     @property
     def size_held(self) -> int:
-        """The head size that an object was built for; 0 for a plain function, or if it is unknown."""
         known: int = getattr(self.function, "head_size", 0)
         return known or (size_of_head(getattr(self.function, "__self__", self.function)) if self.is_made else 0)
 
@@ -212,7 +211,6 @@ class Caller:
         return numbers_of(said, self.library, most, self.part)
 
     def laid_as_asked(self, arrays: dict[str, Array], kind: str, case: Case) -> Answer:
-        """Convert arrays, the output first, to an answer with the axes of the case."""
         output, *others = arrays
         array, stages, heads = arrays[output], {name: arrays[name] for name in others}, {"h": case.recipe.heads}
         if self.returns:

@@ -102,7 +102,7 @@ class Judge:
             for one in [mistakes.mistake(name)]
             if not one.remark and one.group not in ("precision", "behaviour")
         ]
-        own = [Known(name, says, fix, change(sheet.right)) for name, says, fix, change in of_paper(sheet)]
+        own = [Known(name, says, fix, change(sheet.right)) for name, says, fix, change in find_paper_mistakes(sheet)]
         return [*own, *sorted(found, key=lambda way: GROUPS.index(mistakes.mistake(way.name).group))]
 
     def judged(self) -> Judged:
@@ -152,7 +152,7 @@ class Judge:
     def writings(self, box: Box) -> Iterator[tuple[str, Box]]:
         """Yield a description of each alternative notation of a box, and the box in its proper form."""
         if box.stage == "weights":
-            yield "in percent, where shares of 1 are asked", in_percent(box)
+            yield "in percent, where shares of 1 are asked", convert_percent(box)
             if (moved := moved_to_one(box)) is not None:
                 yield "moved a little, so that the written shares sum to 1", moved
         other = swapped(box) if TURNED not in box.note else None
@@ -164,7 +164,6 @@ class Judge:
         yield CUT_TEXT, uncut(box)
 
     def explained(self, place: int, box: Box, missed: Array) -> tuple[list[Remark], Box]:
-        """Return the remarks on a wrong box, and the box without its slips."""
         centre = self.centre(place, box)
         right = box
         if centre is not None and centre.shape == box.values.shape:
@@ -358,12 +357,12 @@ OF_WEIGHTS: tuple[tuple[str, str, str, Step], ...] = (
 """Mistakes in place of the softmax."""
 
 
-def of_paper(sheet: Sheet) -> list[PaperMistake]:
+def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
     found = [(name, says, fix, around("normalize", step)) for name, says, fix, step in OF_WEIGHTS]
     found += without_signs(sheet)
     found += [
         ("one_head_for_all", f"The context of head {head + 1} stands in the place of every head.",
-         "output = context of all heads, side by side", around("gather", partial(repeated, head)))
+         "output = context of all heads, side by side", around("gather", partial(repeat_head, head)))
         for head in range(sheet.settled.head if sheet.settled.head > 1 else 0)
     ]  # fmt: skip
     q, x = next((box.values for box in sheet.boxes if box.stage == "q"), sheet.problem.q), sheet.problem.x
@@ -388,22 +387,22 @@ def without_signs(sheet: Sheet) -> Iterator[PaperMistake]:
     for stage, array in (stages(sheet, sheet.right) or {}).items():
         if stage in steps and (array < 0).any():
             says = f"All minus signs of {stage} are lost.", f"{stage} keeps its signs"
-            yield "signs_lost", *says, around(steps[stage], partial(unsigned, stage))
+            yield "signs_lost", *says, around(steps[stage], partial(drop_signs, stage))
 
 
-def unsigned(stage: str, step: Step, *given: Any) -> Array:
+def drop_signs(stage: str, step: Step, *given: Any) -> Array:
     """Return the absolute values of a step's result; of q, k and v only those of this stage."""
     array: Array = step(*given)
     return array if stage in "qkv" and given[1] != stage else np.abs(array)
 
 
-def repeated(head: int, gather: Step, at: Any, context: Array) -> Array:
+def repeat_head(head: int, gather: Step, at: Any, context: Array) -> Array:
     gathered: Array = gather(at, context)
     return np.array(np.broadcast_to(gathered[..., head : head + 1, :, :], gathered.shape))
 
 
 def mix_others(others: Any, mix: Step, at: Any, weights: Array, v: Array, k: Array) -> Array:
-    return np.asarray(mix(at, weights, like(v, others), k))
+    return np.asarray(mix(at, weights, broadcast_like(v, others), k))
 
 
 def one_hot(masked: Array) -> Array:
@@ -429,7 +428,7 @@ def projected_otherwise(
     return made
 
 
-def like(values: Array, other: Any) -> Array:
+def broadcast_like(values: Array, other: Any) -> Array:
     """Broadcast other rows `[s d]` or `[h s d]` to the shape of values `[n h s d]`.
 
     Raises:
@@ -462,7 +461,7 @@ def coarse_text(decimals: int, asked: int) -> str:
     return f"rounded too coarsely, to {NUMBERS[decimals]} {plural} instead of {NUMBERS[asked]}"
 
 
-def in_percent(box: Box) -> Box:
+def convert_percent(box: Box) -> Box:
     return replace(box, values=box.values / 100, own=box.own / 100, moves=None)
 
 

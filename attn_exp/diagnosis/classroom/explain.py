@@ -71,7 +71,6 @@ def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) ->
 
 
 def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
-    """Return the verdict on a worksheet: right, a mistake, another setting, a slip, or none of these."""
     evidence = Numbers(sheet, cache(partial(catalogue, sheet)), variants=variants)
     found = explained(evidence)
     if found.reading is not None:

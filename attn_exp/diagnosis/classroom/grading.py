@@ -153,7 +153,6 @@ def sheet_with(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
 
 
 def boxes_of(paper: Paper, answers: Mapping[str, Array], decimals: Mapping[str, Array]) -> Iterator[Box]:
-    """Yield a student's numbers as boxes, each number exact to half a unit of the last required decimal."""
     for blank in paper.blanks:
         if blank.stage in answers:
             values = answers[blank.stage].reshape(paper.exact[blank.stage].shape)
@@ -186,10 +185,10 @@ def judge(paper: Paper, sheet: Sheet) -> Judged:
     sheet.
     """
     if not sheet.boxes or agrees(sheet, sheet.right):
-        return all_right(sheet)
+        return grade_all_right(sheet)
     for remark, other in written_otherwise(sheet, paper.digits):
         if agrees(other, other.right):
-            return all_right(sheet, remark)
+            return grade_all_right(sheet, remark)
     coarse = coarser(sheet, paper.digits)
     base = sheet if coarse is None else coarse[1]
     before = () if coarse is None else (Remark("", WRITTEN, coarse[0]),)
@@ -197,16 +196,16 @@ def judge(paper: Paper, sheet: Sheet) -> Judged:
     one = one_mistake(paper, base)
     if one:
         cells = plain.judged()
-        return replace(cells, remarks=(*before, *of_names(paper, base, one)))
+        return replace(cells, remarks=(*before, *describe_mistakes(paper, base, one)))
     by_boxes = Judge(base, paper.exact, paper.catalogue, paper.digits).judged()
     by_boxes = replace(by_boxes, remarks=(*before, *by_boxes.remarks))
     if by_boxes.known:
         return by_boxes
-    remarks = as_a_whole(paper, base)
+    remarks = explain_whole_sheet(paper, base)
     return replace(plain.judged(), remarks=(*before, *remarks)) if remarks else by_boxes
 
 
-def all_right(sheet: Sheet, *remarks: Remark) -> Judged:
+def grade_all_right(sheet: Sheet, *remarks: Remark) -> Judged:
     nothing = {box.stage: np.zeros_like(box.given) for box in sheet.boxes}
     return Judged(nothing, nothing, remarks)
 
@@ -226,7 +225,7 @@ def one_mistake(paper: Paper, sheet: Sheet) -> tuple[str, ...]:
     return () if found is None else found.names
 
 
-def of_names(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[Remark]:
+def describe_mistakes(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[Remark]:
     """Return a remark for each mistake, at the first box that it changes, in the order of the boxes."""
     remarks = []
     for name in names:
@@ -242,12 +241,11 @@ def by_name(paper: Paper, name: str) -> Stages | None:
     return next((made.stages for made in paper.catalogue if made.candidate.names == (name,)), None)
 
 
-def as_a_whole(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
-    """Return remarks that explain all boxes together: a setting, or a mistake and a slip."""
+def explain_whole_sheet(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
     evidence = Numbers(sheet, lambda: paper.catalogue, kind="sheet")
     found = explained(evidence)
     if found.names:
-        remarks = list(of_names(paper, sheet, found.names))
+        remarks = list(describe_mistakes(paper, sheet, found.names))
         if found.slip is not None:
             slip = found.slip
             remarks.append(Remark(slip.box.stage, SLIP, slip_text(slip.box, slip.cells, slip.expected)))
@@ -287,7 +285,7 @@ def sentence(remarks: Sequence[Remark]) -> str:
     unread = [remark.says for remark in remarks if remark.kind == CANNOT_BE_READ]
     said += [f"cannot be read: {'; '.join(unread)}"] if unread else []
     said += [remark.says for remark in remarks if remark.kind == MISSING]
-    return joined(said)
+    return join_sentences(said)
 
 
 def exchanged_once(remarks: Sequence[Remark]) -> list[str]:
@@ -297,7 +295,7 @@ def exchanged_once(remarks: Sequence[Remark]) -> list[str]:
     return [text for text in said if text not in turned_round]
 
 
-def joined(parts: Sequence[str]) -> str:
+def join_sentences(parts: Sequence[str]) -> str:
     """Join sentences, adding a full stop to all but the last where one is missing."""
     closed = [part if part.endswith(".") or place == len(parts) - 1 else f"{part}." for place, part in enumerate(parts)]
     return " ".join(f"{part[:1].upper()}{part[1:]}" if place else part for place, part in enumerate(closed))

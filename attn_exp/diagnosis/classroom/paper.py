@@ -55,7 +55,6 @@ class Paper:
 
     @cached_property
     def exact(self) -> Stages:
-        """The right numbers of all stages, unrounded."""
         return stages(self.sheet, self.sheet.right) or {}
 
     @cached_property
@@ -209,15 +208,18 @@ def turned_sides(settled: Settled, problem: Problem) -> dict[str, Turned] | None
         return {}
     size = problem.q.shape[-1] // settled.heads.query
     first, rows, keys = first_position(settled, problem), len(problem.q), len(problem.k)
-    q, k = of_side(turning, "q", size, first + np.arange(rows)), of_side(turning, "k", size, np.arange(keys))
+    q, k = (
+        read_rotation(turning, "q", size, first + np.arange(rows)),
+        read_rotation(turning, "k", size, np.arange(keys)),
+    )
     return None if q is None or k is None else {"q": q, "k": k}
 
 
-def of_side(turning: Sequence[Position], side: str, size: int, places: Array) -> Turned | None:
+def read_rotation(turning: Sequence[Position], side: str, size: int, places: Array) -> Turned | None:
     """Return the pairs, cosines and sines of one side at some positions, or None if it does not rotate pairs."""
     tried = np.concatenate([places, np.arange(TRIED)])
-    matrix = np.stack([moved(turning, side, row, tried) for row in np.eye(size)], axis=1)  # [places d d]
-    linear = moved(turning, side, np.arange(1.0, size + 1), tried)
+    matrix = np.stack([apply_positions(turning, side, row, tried) for row in np.eye(size)], axis=1)  # [places d d]
+    linear = apply_positions(turning, side, np.arange(1.0, size + 1), tried)
     if not np.allclose(np.einsum("i,pij->pj", np.arange(1.0, size + 1), matrix), linear, atol=SAME):
         return None
     apart = (np.abs(matrix) > SAME).any(axis=0) & ~np.eye(size, dtype=bool)
@@ -235,7 +237,7 @@ def of_side(turning: Sequence[Position], side: str, size: int, places: Array) ->
     return Turned(pairs, cos[: len(places)], sin[: len(places)])
 
 
-def moved(turning: Sequence[Position], side: str, row: Array, places: Array) -> Array:
+def apply_positions(turning: Sequence[Position], side: str, row: Array, places: Array) -> Array:
     """Return one vector of a head after each position is applied, `[places d]`."""
     heads = np.repeat(row[None], len(places), axis=0)
     for position in turning:
@@ -315,8 +317,7 @@ def hidden(paper: Paper, possible: frozenset[str]) -> list[str]:
     return [name for name in COMMON if name in possible - shown]
 
 
-def saturated(paper: Paper) -> bool:
-    """Return whether a query attends to almost one key only, though it can see several."""
+def is_saturated(paper: Paper) -> bool:
     weights = paper.exact.get("weights")
     if weights is None:
         return False
@@ -324,8 +325,7 @@ def saturated(paper: Paper) -> bool:
     return bool((weights.max(axis=-1)[several] > LARGEST_WEIGHT).any())
 
 
-def flat(paper: Paper) -> bool:
-    """Return whether a head has the same score for every pair, so that its weights are uniform."""
+def has_flat_head(paper: Paper) -> bool:
     scores = paper.exact.get("scores")
     return scores is not None and scores[0].size > 1 and bool((np.ptp(scores, axis=(-2, -1)) == 0).any())
 
@@ -353,22 +353,23 @@ def drawn(
     reason = ""
     for attempt in range(TRIES):
         made = numbers(config, np.random.default_rng([seed, attempt]))
-        if alike(made["vectors"]):
+        if has_repeated_tokens(made["vectors"]):
             reason = "two tokens are the same"
             continue
         sheet = compose(made)
         silent = hidden(sheet, telling)
-        if not (silent or saturated(sheet) or flat(sheet)):
+        if not (silent or is_saturated(sheet) or has_flat_head(sheet)):
             return made, sheet
-        reason = f"{silent[0]} never shows" if silent else "one key takes all" if saturated(sheet) else "a head is flat"
+        reason = (
+            f"{silent[0]} never shows" if silent else "one key takes all" if is_saturated(sheet) else "a head is flat"
+        )
     raise UserError(
         f"seed={seed}: in {TRIES} tries no small numbers show every common mistake ({reason}); "
         "try more tokens, another embeddings.d_model, or digits=3"
     )
 
 
-def alike(vectors: Sequence[Sequence[int]]) -> bool:
-    """Return whether two tokens have the same vector, though there are enough vectors for all."""
+def has_repeated_tokens(vectors: Sequence[Sequence[int]]) -> bool:
     rows, width = {tuple(row) for row in vectors}, len(vectors[0])
     return bool(len(rows) < len(vectors) <= (3**width - 1) // 2)
 

@@ -45,7 +45,6 @@ CALLS = ("pjit", "jit", "closed_call", "core_call", "custom_jvp_call", "custom_v
 
 
 def product(left: Any, right: Any, *, dimension_numbers: Any, **_: Any) -> Any:
-    """Contract any axes of two arrays (`dot_general`)."""
     return as_matrices(left, right, dimension_numbers, np.matmul)
 
 
@@ -147,7 +146,6 @@ def shift_right(array: Any, by: Any) -> Any:
 
 
 def recast(array: Any, *, new_dtype: Any) -> Any:
-    """Reinterpret bits as another dtype of the same size."""
     return array.view(new_dtype) if array.dtype.itemsize == np.dtype(new_dtype).itemsize else NotImplemented
 
 
@@ -317,7 +315,6 @@ def is_float(kind: Any) -> bool:
 
 
 def as_kind(array: Any, kind: Any) -> Any:
-    """Convert an array to a NumPy dtype; return random keys unchanged."""
     return np.asarray(array, kind) if isinstance(array, np.ndarray | np.generic) else array
 
 

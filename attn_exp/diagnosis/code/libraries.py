@@ -65,7 +65,6 @@ def of_numpy() -> Library:
 
 
 def np_type(kind: str) -> Any:
-    """Return a NumPy dtype by name; bfloat16 needs the package ml_dtypes."""
     if kind != "bfloat16":
         return np.dtype(kind)
     import ml_dtypes  # noqa: PLC0415 - few functions take it

@@ -45,11 +45,11 @@ def numbers_of(said: Any, library: Library, most: int, part: str = "") -> tuple[
             kind = "nothing" if said is None else f"a {type(said).__name__}"
             raise NoNumbersError(f"returned {kind}; expected an array")
         first, *others = [part, *(name for name in parts if name != part)] if part in parts else parts
-        output, kind = real(parts[first], library, most)
+        output, kind = read_real(parts[first], library, most)
         arrays = {first: output}
         for name in others:
             with suppress(Exception), held():
-                arrays[name] = real(parts[name], library, most)[0]
+                arrays[name] = read_real(parts[name], library, most)[0]
     except NoNumbersError:
         raise
     except Exception as error:
@@ -66,7 +66,7 @@ def parts_of(said: Any) -> dict[str, Any]:
     if hasattr(said, "shape"):
         return {"output": said}
     if isinstance(said, tuple | list):
-        return {**dict(leaves(said, "returned")), **together(said)}
+        return {**dict(leaves(said, "returned")), **stack_list(said)}
     named = said if isinstance(said, Mapping) else fields_of(said)
     first = next((name for name in OUTPUTS if name in named), None)
     ordered = [*([first] if first is not None else []), *(name for name in named if name != first)]
@@ -102,7 +102,7 @@ def leaves(said: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
             yield from leaves(part, f"{name} {place}" if name == "returned" else f"{name}, {place}", depth - 1)
 
 
-def together(said: Any) -> dict[str, Any]:
+def stack_list(said: Any) -> dict[str, Any]:
     shapes = [tuple(part.shape) if hasattr(part, "shape") else None for part in said]
     if not isinstance(said, list) or None in shapes or len(set(shapes)) != 1:
         return {}
@@ -116,7 +116,7 @@ def fields_of(said: Any) -> Mapping[str, Any]:
     return fields if isinstance(fields, Mapping) and not callable(said) else {}
 
 
-def real(part: Any, library: Library, most: int) -> tuple[Array, str]:
+def read_real(part: Any, library: Library, most: int) -> tuple[Array, str]:
     """Return a float64 copy of an array, and its original dtype.
 
     Raises:

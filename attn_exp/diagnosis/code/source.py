@@ -37,7 +37,6 @@ def source_of(thing: Any) -> str:
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object and those of all functions inside it."""
     yield code
     for inner in code.co_consts:
         if isinstance(inner, CodeType):

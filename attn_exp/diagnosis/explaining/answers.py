@@ -109,7 +109,6 @@ class Answers:
 
     @cached_property
     def single(self) -> list[Candidate]:
-        """Every variant of every mistake that these cases can show, and fills and numbers fitted to the answers."""
         return [
             *every_mistake([case for case, _ in self.seen]),
             *fitted_fills(self.seen),

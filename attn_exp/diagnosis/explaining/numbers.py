@@ -58,7 +58,6 @@ def case_of(sheet: Sheet) -> Case:
 
 
 def candidates_of(sheet: Sheet) -> list[Candidate]:
-    """Return every variant of every mistake, except those that only code can make."""
     return [one for one in every_mistake([case_of(sheet)]) if not mistakes.mistake(one.names[0]).of_code]
 
 
@@ -146,7 +145,6 @@ class Numbers:
         return Explained(setting=word) if word else None
 
     def slipped(self) -> Explained | None:
-        """Return the wrong cells of each box if they are few and the other cells follow from them."""
         slips = every_slip(self.sheet)
         return Explained(slips=tuple(slips)) if is_slip(slips) else None
 
@@ -209,7 +207,6 @@ def bits(box: Box, arrays: Sequence[Array]) -> float:
 
 
 def only_slip(sheet: Sheet, made: Made) -> Slip | None:
-    """Return the one wrong cell besides a mistake, if all other cells follow from the mistake or from that cell."""
     if made.stages is None or (not sheet.open and sheet.boxes[0].misses(part(made.stages, sheet.boxes[0])).sum() > 1):
         return None
     only: Slip | None = None

@@ -43,7 +43,6 @@ MOST_CALLS = 400
 def smallest_wrong(
     caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]], digits: int
 ) -> tuple[Case, Answer] | None:
-    """Return the smallest case that is still wrong, and its answer; None if all small cases are right."""
     if function.inside is not None:
         return None
     for small in islice(smaller(wrong[0][0], caller), MOST_CALLS):
@@ -98,7 +97,6 @@ def again_inside(case: Case) -> Iterator[Case]:
 
 
 def of_size(case: Case, caller: Caller, sizes: tuple[int, int, int]) -> Case | None:
-    """Return the case with other sizes and numbers, the same batch and heads; None if the rules do not fit."""
     at, (rows, keys, size) = at_of(case), sizes
     if case.given.x is not None or at.rows == at.keys:
         rows = keys
@@ -252,7 +250,6 @@ def format_numbers(array: Array) -> str:
 
 
 def module_of(own: OwnFunction) -> str:
-    """Return the module to import a function from: the one that the user named, or that of its file."""
     place = own.target.rpartition(":")[0]
     if place and not place.endswith(".py"):
         return place
@@ -323,7 +320,6 @@ def evidence_of(
     caller: Caller, tried: Tried, seen: Seen, wrong: Seen, *, digits: int, broken: Sequence[str] = (),
     small: Pair | None = None,
 ) -> Answers:  # fmt: skip
-    """Return the answers as evidence that can run fresh cases; `small` is the smallest case answered wrongly."""
     function, lost = tried.function, {case for case, _ in wrong}
     right = [pair for pair in seen if pair[0] not in lost]
 

@@ -85,7 +85,6 @@ SHOWN = 8
 
 
 def may_be_made(names: Collection[str], caller: Caller) -> bool:
-    """Return whether a function can make these mistakes; those of reading a mask need a mask argument."""
     given = any(map(caller.offer.takes, ("mask", "padding", "lengths")))
     return given or not set(names) & {"mask_hides_all", "mask_of_first_entry", "mask_tiled_over_heads"}
 

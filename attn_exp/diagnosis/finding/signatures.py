@@ -144,7 +144,6 @@ ONE_TOKEN = At(Rules(), 1, 1, 1, 1, 1, 1, 1)
 
 
 def bind(adapter: Adapter, passed: Mapping[str, inspect.Parameter]) -> Bound:
-    """Return a function with its offer, without an adapter if it takes the arrays as they are."""
     arrays, function = adapter.arrays, adapter.function
     words = {role: one.name for role, one in passed.items()}
     defaults = {role: told(one.default) for role, one in passed.items() if not is_required(one)}
@@ -229,8 +228,6 @@ def memory_or_x(known: Values, at: At) -> Any:
 def side_by_side(
     roles: Sequence[str], *, by_head: bool = False, turned: bool = False
 ) -> Callable[[Values, At], Any]:  # fmt: skip
-    """Return a function that concatenates matrices or biases, head by head or as a whole, and may transpose them."""
-
     def make(known: Values, at: At) -> Any:
         several = [known[role] for role in roles]
         if by_head:

@@ -48,7 +48,6 @@ class Tried:
 
 
 def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]:
-    """Yield every way to call a function, the likeliest first: libraries, layouts and dtypes."""
     offer = function.offer
     with unreadable(own.name):
         names = (request.takes,) if request.takes else wanted(function.origin)
@@ -67,7 +66,6 @@ def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]
 
 
 def with_other_masks(first: Tried) -> Iterator[Tried]:
-    """Yield the same call with its mask in other formats, and at last as a padding mask."""
     role = "masking" if first.caller.offer.takes("mask") else "padding"
     usual = replace(getattr(first.caller, role), attribute=attribute_of(first.answer.error))
     others = [usual, *(replace(usual, neutral=neutral) for neutral in ("none", "turned"))]
@@ -80,7 +78,6 @@ def with_other_masks(first: Tried) -> Iterator[Tried]:
 
 
 def mentions_dtype(error: str) -> bool:
-    """Return whether an error may be about a dtype: it mentions one, or has no message."""
     words = r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b"
     return bool(re.search(words, error))
 
@@ -98,14 +95,12 @@ FIRST_FEW, FEWER = 5, ("htd", "td")
 
 
 def failing_at_first(tried: Tried, request: Request, digits: int) -> int:
-    """Count how many of the first cases of another request fail if the function is called the same way."""
     caller = replace(tried.caller, request=request)
     asked = (rounded(case, caller) for case in islice(cases(caller, tried.function, quick=True), FIRST_FEW))
     return len(failing([(case, caller(case)) for case in asked], digits))
 
 
 def longest_question(tried: Tried, request: Request) -> tuple[Case, Answer] | None:
-    """Return the longest case of another request and its answer, or None if the function does not answer it."""
     caller = replace(tried.caller, request=request)
     asked = [case for case in cases(caller, tried.function, quick=False) if case.rung == "off the block"]
     case = max(asked, key=lambda one: one.given.keys, default=None)

@@ -205,7 +205,6 @@ def multiplies(caller: Caller, function: Bound) -> bool:
 
 
 def adds_next_to_nothing(caller: Caller, function: Bound) -> bool:
-    """Return whether a mask changes only the last digits of an answer."""
     case = question(caller, function, "masks")
     if case is None:
         return False

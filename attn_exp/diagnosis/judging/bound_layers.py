@@ -161,7 +161,6 @@ def cast_to_parameters(x: Any, target: Any) -> Any:
 
 
 def bound_function(layer: Layer) -> Bound:
-    """Wrap a layer without parameters as a function of q, k and v."""
     roles = {role: layer.keywords[role] for role in ("mask", "padding", "causal") if role in layer.keywords}
     words = {word: role for role, word in roles.items()}
 

@@ -184,7 +184,6 @@ WAYS: tuple[Callable[[Verdict, OwnFunction, Layer, Request, Check], Verdict], ..
 
 
 def check_seen(own: OwnFunction, seen: Seen, request: Request, check: Check) -> Verdict:
-    """Check the outputs of a recorded layer and, if nothing explains them, the attention inside."""
     if not seen.pairs:
         verdict = leave_open(own, seen, request.words, "no product of queries and keys is among its operations")
         if verdict.passed:
@@ -208,7 +207,6 @@ def check_seen(own: OwnFunction, seen: Seen, request: Request, check: Check) -> 
 
 
 def check_unread(own: OwnFunction, seen: Seen, request: Request, check: Check, reason: str) -> Verdict:
-    """Check a layer with unreadable weights: try those that parameter names suggest, then the attention inside."""
     verdict = check_named(seen, None, request, check) or check_inside(own, seen, request, reason)[0]
     return leave_unplaced_parameters(verdict, seen, own, request)
 
@@ -259,7 +257,7 @@ def explain_inside(
         is_told = any(letter_of(str(name)) == "h" and value != 1 for name, value in seen.layer.settings.items())
         mistakes = (("single_head",) if heads == {1} and is_told else ()) + inside.mistakes
         return replace(inside, mistakes=mistakes, findings=(*verdict.findings, *inside.findings))
-    if gives_answer(seen, bound, reading.request):
+    if reproduces_output(seen, bound, reading.request):
         return inside
     own_steps = [*([ROTATED] if turns and not request.positions else []), *find_own_steps(seen)]
     if own_steps:
@@ -270,8 +268,7 @@ def explain_inside(
 ROTATED = "`positions` of queries and keys (the rotation is not that of RoPE with base 10000)"
 
 
-def gives_answer(seen: Seen, bound: Bound, request: Request) -> bool:
-    """Return whether the definition under a request, with the layer's weights, reproduces the recorded output."""
+def reproduces_output(seen: Seen, bound: Bound, request: Request) -> bool:
     assert bound.inside is not None
     given, answer = list(seen.recording.given[0].values()), answer_rows(seen.recording)
     case = next(layer_cases(request, bound.offer, True, bound.inside))

@@ -94,7 +94,6 @@ def check_inside(own: OwnFunction, seen: Seen, request: Request, reason: str) ->
 
 
 def read_core(core: Core, seen: Seen, request: Request) -> Iterator[Reading]:
-    """Yield interpretations of the attention inside a layer, plainest first."""
     words = ["", CAUSAL] if not request.masks and hides_keys(core) else [""]
     if are_open(request) and {"mask", "padding"} & {*seen.layer.keywords}:
         words += [f"{one} {BLOCKS}".strip() for one in words]

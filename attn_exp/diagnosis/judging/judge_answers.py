@@ -47,7 +47,7 @@ def verdict_on_answers(
     seen, wrong, overflows = without_overflow(seen, wrong, digits)
     behaved = list(behaviours(caller, ways_to_call.rounded(tried.case, caller), digits))
     if function.inside is not None:
-        behaved = [as_kept_by_object(*pair) for pair in behaved]
+        behaved = [soften_thread_failure(*pair) for pair in behaved]
     learned = gradients(caller, tried.case, digits)
     edges = list(remarks(caller, tried.case))
     edges += [(Finding(LARGE, REMARK, FITS.format(caller.dtype)), "")] if overflows else []
@@ -63,20 +63,20 @@ def verdict_on_answers(
         seen, wrong, small = right, [], None
     found = (known or explain_answers(evidence, wrong)) if wrong else Explained()
     found = found if other_words.may_be_made(found.names, caller) else Explained()
-    found = as_its_mask_fills(found, caller, function)
+    found = rename_small_fill(found, caller, function)
     if wrong and is_of_own_axes(wrong, found, [one for one in right if one[0].rung == "masks"]):
         seen = [(case, MADE_OF_IT if case in lost else answer) for case, answer in seen]
         wrong, found, small = [], Explained(), None
-    besides = (*(finding for finding, _ in behaved), again, learned[0], *axes_of_answers(seen))
-    harmless = harmless_alone(wrong, found, digits, besides)
+    besides = (*(finding for finding, _ in behaved), again, learned[0], *report_answer_axes(seen))
+    harmless = explain_as_harmless(wrong, found, digits, besides)
     if harmless and rounding != SILENT:
         edges.insert(0, (Finding(wrong[0][0].rung, REMARK, harmless.format(caller.dtype)), "".join(found.names)))
         wrong, found, small, seen = [], Explained(), None, exclude_rungs(right, {case.rung for case in lost})
     findings = (
         Finding(CALLED, HELD, said_of_call(caller)),
         *findings_of_questions(seen, wrong),
-        *axes_of_answers(seen),
-        *(() if wrong else (accuracy(seen, digits, rounding, lenient),)),
+        *report_answer_axes(seen),
+        *(() if wrong else (report_accuracy(seen, digits, rounding, lenient),)),
         *(finding for finding, _ in behaved),
         again,
         *(finding for finding, _ in edges),
@@ -134,7 +134,7 @@ def explain_answers(evidence: Answers, wrong: Seen) -> Explained:
     return explained(replace(evidence, ask=ask, is_seen=lambda: True))
 
 
-def as_its_mask_fills(found: Explained, caller: Caller, function: Bound) -> Explained:
+def rename_small_fill(found: Explained, caller: Caller, function: Bound) -> Explained:
     """Call a multiplied or ignored mask a small fill if the function adds one: the numbers are nearly the same."""
     is_product = MULTIPLIED in found.names and ways_to_mask.multiplies(caller, function)
     product = MULTIPLIED if not is_product else ""
@@ -142,7 +142,7 @@ def as_its_mask_fills(found: Explained, caller: Caller, function: Bound) -> Expl
     return replace(found, names=tuple(SMALL_FILL if name in (product, nothing) else name for name in found.names))
 
 
-def as_kept_by_object(finding: Finding, name: str) -> tuple[Finding, str]:
+def soften_thread_failure(finding: Finding, name: str) -> tuple[Finding, str]:
     """Turn a failure in two threads into a remark.
 
     Layers may keep state for their own backward pass, or a KV cache for decoding.
@@ -156,7 +156,7 @@ FITS = "right as long as exp of the logits fits {}"
 UNLESS_ZERO = "right as long as no score is 0: such a key is hidden"
 
 
-def harmless_alone(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> str:
+def explain_as_harmless(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> str:
     """Return why the mistakes are harmless, or an empty string.
 
     Overflow is harmless in a dtype that holds all realistic logits, and so is hiding keys whose score is exactly 0.
@@ -236,8 +236,7 @@ def said_of_call(caller: Caller) -> str:
     return f"with {what}{given}, {caller.library.name}, {caller.dtype}{masks}{back}{describe_overrides(caller)}"
 
 
-def axes_of_answers(seen: Seen) -> Iterator[Finding]:
-    """Report the first answer with additional or missing axes of length 1."""
+def report_answer_axes(seen: Seen) -> Iterator[Finding]:
     said = next((answer.axes for _, answer in seen if answer.axes), "")
     if said:
         yield Finding("the axes of its answer", BROKEN, said)
@@ -275,7 +274,7 @@ def describe_error(pair: tuple[Case, Answer]) -> str:
     return f"off by up to {error(answer.output, case):.2g} of the largest number"
 
 
-def accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Finding:
+def report_accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Finding:
     """Report the accuracy in units in the last place, or a loss of precision."""
     if rounding:
         return Finding("accuracy", BROKEN if rounding == SILENT and not lenient else REMARK, rounding)

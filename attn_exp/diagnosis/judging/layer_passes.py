@@ -152,7 +152,6 @@ def is_triangle(array: Array) -> bool:
 
 
 def show_smallest_input(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
-    """Add code that builds the layer and calls it on few tokens, with actual and expected output."""
     layer = seen.layer
     is_shown = verdict.mistakes and not verdict.passed and layer.library == "torch" and set(layer.inputs) == {"x"}
     for length in LENGTHS if is_shown and layer.made else ():
@@ -265,17 +264,17 @@ def concatenate_caches(beside: Callable[[int, Any], dict[str, Any]]) -> Step:
     known = list[Any]()
 
     def step(at: int, last: Any) -> dict[str, Any]:
-        known[:] = known if last is None else [join_tokens(known[0], one) if known else one
+        known[:] = known if last is None else [join_caches(known[0], one) if known else one
                                                for one in [find_cache(last)]]  # fmt: skip
         return beside(at, known[0] if known else None)
 
     return step
 
 
-def join_tokens(before: Any, new: Any) -> Any:
+def join_caches(before: Any, new: Any) -> Any:
     """Concatenate caches along the axis before the last."""
     if isinstance(before, tuple | list):
-        return type(before)(join_tokens(*pair) for pair in zip(before, new, strict=True))
+        return type(before)(join_caches(*pair) for pair in zip(before, new, strict=True))
     return join([before, new], len(before.shape) - 2)
 
 

@@ -140,7 +140,6 @@ class OwnForm:
         return Trace(output=output).replace(**read_stages(answer, (shares.query, rows, problem.keys), problem.x.dtype))
 
     def answer(self, case: Case, kind: str) -> Answer:
-        """Call the function on one case, in a dtype that it takes."""
         known = kind in DTYPES and DTYPES.index(kind) > DTYPES.index(self.caller.dtype)
         caller = replace(self.caller, dtype=kind) if known else self.caller
         with held(), warnings.catch_warnings():

@@ -73,7 +73,6 @@ def arguments_of(function: Any) -> list[str]:
 
 
 def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
-    """Return the arguments that the function accepts but no case verified, each with the reason."""
     made = find_routine(function.origin)
     offer, left = caller.offer, list[str]()
     with suppress(UserError):
@@ -167,7 +166,6 @@ def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
 
 
 def leave_polarity_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave open what True means in a mask whose polarity differs from that of the other mask."""
     remarks = [one for one in verdict.findings if one.state == REMARK and one.rung.startswith("masks as ")]
     left = [f"what True means in `{one.rung.removeprefix('masks as ')}` ({one.said})" for one in remarks]
     return replace(verdict, not_verified=(*verdict.not_verified, *left))

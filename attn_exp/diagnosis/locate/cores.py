@@ -47,7 +47,6 @@ class Pair:
 
 
 def find_pairs(recording: Recording) -> list[Pair]:
-    """Return the pairs of products that form attention, in order of operations."""
     trace = recording.first
     live = [place for place, one in enumerate(trace.operations) if one.product is not None
             and recording.is_live(place, one.product.left) and recording.is_live(place, one.product.right)]  # fmt: skip

@@ -30,7 +30,6 @@ class Axes:
 
     @cached_property
     def lengths(self) -> dict[str, int]:
-        """The length of each letter; axes of length 1 are broadcast."""
         found: dict[str, int] = {}
         for place, letters in zip(self.places, self.product.subscripts, strict=False):
             for letter, length in zip(letters, self.operation.inputs[place].shape, strict=True):
@@ -49,7 +48,6 @@ class Axes:
 
     @property
     def places(self) -> tuple[int, int]:
-        """Indices of the left and the right input among the inputs of the operation."""
         return self.product.left, self.product.right
 
     def side(self, array: Array, side: int) -> Array:

@@ -42,7 +42,6 @@ class Recording:
 
     @property
     def first(self) -> Trace:
-        """The baseline trace."""
         return self.traces[0]
 
     @property
@@ -55,7 +54,6 @@ class Recording:
         return [one.operations[operation].inputs[place] for one in self.traces]
 
     def is_live(self, operation: int, place: int) -> bool:
-        """Return whether an input of an operation depends on any token."""
         first, *others = self.inputs(operation, place)[:3]
         return any(not np.array_equal(one, first, equal_nan=True) for one in others)
 

@@ -66,7 +66,6 @@ def are_same_norms(one: Norm | None, other: Norm | None, exact: float) -> bool:
 
 
 def find_possible(before: Around, x: Array, made: Array, answer: Array, exact: float) -> Iterator[Around]:
-    """Yield what may follow the output projection, simplest first."""
     yield before
     if made.shape != answer.shape:
         return

@@ -33,7 +33,6 @@ class Value:
 
 
 def run_step(operations: list[Operation], step: Any, name: str, values: Sequence[Value]) -> list[Value]:
-    """Run one equation of a jaxpr, and record it if it depends on an input of the call."""
     arrays, producers = tuple(one.array for one in values), tuple(one.producer for one in values)
     results = run_equation(step, name, arrays)
     if all(one is None for one in producers) or not all(map(is_array, (*arrays, *results))):

@@ -278,7 +278,6 @@ class Recording:
 
 
 def map_arrays(value: Any, is_array: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:
-    """Replace the arrays in nested tuples, lists and dictionaries."""
     if is_array(value):
         return change(value)
     if type(value) in (tuple, list):

@@ -79,7 +79,6 @@ class Asked:
         return [word for word in self.verdict.right_under.split() if word.partition("=")[0] not in OWN]
 
     def takes(self, role: str) -> bool:
-        """Return whether it takes a role, by an argument of its own or through a mask."""
         offer = self.caller.offer
         return offer.takes(role) or (role in BY_MASK and offer.takes("mask"))
 
@@ -115,7 +114,6 @@ def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool 
 
 
 def distinct_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
-    """Return a distinct name for each: the function's name, with its file or number if needed."""
     targets = [own.target or f"{own.file}:{own.name}" for own in (one, other)]
     for first, second in ((one.name, other.name), targets):
         if first != second:
@@ -177,7 +175,6 @@ def share_weights(both: Both) -> str | None:
 
 
 def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
-    """Yield each case that at least one of the two answers, with both answers."""
     for asked in cases_of_both(both, common, quick):
         case = ways_to_call.rounded(ways_to_call.rounded(asked, both[0].caller), both[1].caller)
         if not any(ways_to_call.is_beyond_dtype(side.caller, case) for side in both):
@@ -393,7 +390,6 @@ def smallest_of_both(both: Both, parted: Sequence[Pair], digits: int) -> tuple[S
 
 
 def small_cases(case: Case, caller: Caller) -> Iterator[Case]:
-    """Yield small cases of the same kind, with rows that see no key if the case has such rows."""
     if case.rung == EMPTY_ROWS:
         small = small_case(case, (1, 1, 2, 2, 1), caller.request, 1)
         yield masked(small, np.array([[True, True], [False, False]]))

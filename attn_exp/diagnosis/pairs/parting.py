@@ -94,7 +94,6 @@ class Pair:
 def find_causes(
     parted: Sequence[Pair], pairs: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int
 ) -> list[str]:
-    """Return a sentence on each difference between two functions: where they differ, and what each does there."""
     places: dict[tuple[str, ...], list[str]] = {}
     rungs = list(dict.fromkeys(pair.case.rung for pair in parted))
     for rung in rungs if "masks" not in rungs else [rung for rung in rungs if rung != EMPTY_ROWS]:
@@ -187,7 +186,6 @@ def describe_blind_row(pair: tuple[Case, Answer]) -> str:
 
 
 def with_offset(case: Case, offset: int) -> Recipe:
-    """Return the recipe with the first query at another position among the keys."""
     return case.recipe.with_rules(offset=offset)
 
 

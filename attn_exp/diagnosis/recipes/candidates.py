@@ -77,7 +77,6 @@ class Explained:
 
 
 def best(fits: Sequence[Candidate]) -> Explained | None:
-    """Return the likeliest of the fitting candidates, with the others as `alike`."""
     if not fits:
         return None
     first, *rest = sorted(fits, key=rank)
@@ -243,7 +242,6 @@ RULES: tuple[tuple[str, Mask | Score], ...] = (
 
 
 def other_settings(recipe: Recipe) -> Iterator[tuple[str, RecipeChange]]:
-    """Yield settings that differ from those of a recipe, each with the change that sets them."""
     known = {type(rule) for rule in (*recipe.rules.masks, *recipe.rules.scores)}
     for word, rule in RULES:
         if type(rule) not in known:
@@ -297,7 +295,7 @@ class Condition:
     holds: Callable[[Case], bool]
 
 
-def sizes(where: str, holds: Callable[[int, int], bool]) -> Condition:
+def on_lengths(where: str, holds: Callable[[int, int], bool]) -> Condition:
     """Return a condition on the numbers of queries and of keys."""
     return Condition(where, lambda case: holds(at_of(case).rows, at_of(case).keys))
 
@@ -321,10 +319,10 @@ CONDITIONS = (
     Condition("a mask is given", lambda case: bool(array_masks(case))),
     Condition("heads share keys and values", lambda case: case.recipe.groups != case.recipe.heads),
     Condition("the scale is given", lambda case: case.explicit_scale),
-    sizes("there are as many keys as queries (t = s)", lambda rows, keys: rows == keys),
-    sizes("there are more keys than queries (s > t)", lambda rows, keys: keys > rows),
-    sizes("there are more queries than keys (t > s)", lambda rows, keys: rows > keys),
-    sizes("there are not as many keys as queries", lambda rows, keys: rows != keys),
+    on_lengths("there are as many keys as queries (t = s)", lambda rows, keys: rows == keys),
+    on_lengths("there are more keys than queries (s > t)", lambda rows, keys: keys > rows),
+    on_lengths("there are more queries than keys (t > s)", lambda rows, keys: rows > keys),
+    on_lengths("there are not as many keys as queries", lambda rows, keys: rows != keys),
     Condition("the batch has several entries", lambda case: at_of(case).batch > 1),
     Condition("the batch has one entry", lambda case: at_of(case).batch == 1),
     Condition("there are several heads", lambda case: at_of(case).heads > 1),

@@ -83,8 +83,6 @@ def fitted_numbers(seen: Seen, read_off: dict[object, float | None]) -> Iterator
 
 
 def fitted_factors(first: Candidate, case: Case, output: Array) -> Iterator[Candidate]:
-    """Yield the factor of the scores with which a candidate reproduces an output."""
-
     def beside(number: float) -> list[Candidate]:
         return [beside_factor(one) for one in factor_of_scores(number)]
 
@@ -171,7 +169,9 @@ def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
     for case, answer in seen:
         if answer.output is not None and hides_any(case):
             made = [
-                (name, change(number)) for name, change in ((NO_SOFTMAX, raw), (BY_SUM, by_sum)) for number in FILLS
+                (name, change(number))
+                for name, change in ((NO_SOFTMAX, use_raw_logits), (BY_SUM, divide_by_sum))
+                for number in FILLS
             ]
             yield from (Candidate((name,), everywhere(change), fitted=True)
                         for name, change in made if is_given(case, answer, change))  # fmt: skip
@@ -192,7 +192,7 @@ def is_given(case: Case, answer: Answer, change: Change) -> bool:
     )
 
 
-def raw(number: float) -> Change:
+def use_raw_logits(number: float) -> Change:
     """Use logits as weights, with a number filled in at hidden keys.
 
     The fill is applied after the missing softmax, because nothing is exponentiated.
@@ -200,9 +200,7 @@ def raw(number: float) -> Change:
     return together(late(number), instead(normalize=lambda at, masked: masked))
 
 
-def by_sum(number: float) -> Change:
-    """Divide logits by their sum, with a number filled in at hidden keys."""
-
+def divide_by_sum(number: float) -> Change:
     def normalize(at: At, masked: Array) -> Array:
         kept = np.where(np.isneginf(masked), number, masked)
         return np.asarray(kept / kept.sum(axis=-1, keepdims=True))

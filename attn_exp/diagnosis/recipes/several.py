@@ -38,8 +38,7 @@ CLOSE = 1e-5
 """Relative tolerance of about float32."""
 
 
-def by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
-    """Return the likely mistakes of each part, preceded by "no mistake"."""
+def group_by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
     groups = {part: [Candidate((), lambda case: case.recipe)] for part in PARTS}
     for one in single:
         group = mistakes.mistake(one.names[0]).group
@@ -63,7 +62,7 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
     Without `equal`, at most two parts are combined. Last, a factor of the scores is fitted for combinations that
     reproduce `equal`.
     """
-    parts = by_part(single)
+    parts = group_by_part(single)
     late = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
     unscaled = list[Candidate]()
     before = [once(together(pair)) for pair in itertools.product(parts["heads"], parts["products"])]
@@ -80,7 +79,7 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
             if count(*some) > 1 and (equal or count(*some) < 3) and is_close(made := together(some), *asked):
                 yield made
     case, answer = asked
-    for first in apart(unscaled, case) if answer.output is not None else ():
+    for first in keep_distinct_outputs(unscaled, case) if answer.output is not None else ():
         yield from fitted_factors(first, case, answer.output)  # type: ignore[arg-type]
 
 
@@ -88,7 +87,7 @@ def count(*parts: Candidate) -> int:
     return len(set[str]().union(*[one.names for one in parts]))
 
 
-def apart(several: Sequence[Candidate], case: Case) -> Iterator[Candidate]:
+def keep_distinct_outputs(several: Sequence[Candidate], case: Case) -> Iterator[Candidate]:
     """Keep the first candidate of each output: many mistakes do not affect a given case."""
     seen = set[bytes]()
     for one in several:

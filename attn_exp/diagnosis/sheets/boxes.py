@@ -290,7 +290,6 @@ PASTED = re.compile(r"\[[\[\s]*(?:[-+.\d\u2212]|nan\b|inf\b)")
 
 
 def from_file(path: Path, key: str) -> Cells:
-    """Read a .npy file, or any other as a table or a pasted printout."""
     try:
         if path.suffix == ".npy":
             array = read_npy(path)
@@ -326,6 +325,5 @@ def lines(text: str) -> list[list[str]]:
 
 
 def is_number(cell: str) -> bool:
-    """Return whether a cell holds a number, or a word for a missing one."""
     word = plain(cell)
     return bool(NUMBER.fullmatch(word) or INFINITE.fullmatch(word)) or word.lower() in NOT_GIVEN

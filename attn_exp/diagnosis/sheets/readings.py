@@ -26,16 +26,16 @@ class Reading:
 
 
 def other_readings(sheet: Sheet) -> Iterator[Reading]:
-    yield from renamed(sheet)
-    yield from early(sheet)
-    yield from shifted(sheet)
+    yield from rename_scores(sheet)
+    yield from scale_early(sheet)
+    yield from shift_logits(sheet)
     digits = fewest_digits(sheet)
     if digits is not None:
         remark = f"every step is rounded to {digits} decimals, and the next goes on from that"
         yield Reading(sheet, rounded(sheet.right, digits), remark)
 
 
-def early(sheet: Sheet) -> Iterator[Reading]:
+def scale_early(sheet: Sheet) -> Iterator[Reading]:
     """Yield the alternatives that scale queries or keys instead of the scores."""
     factor = sheet.settled.multiplier
     if factor == 1 or factor <= 0:
@@ -55,17 +55,17 @@ def unchanged(at: Any, scores: Array) -> Array:
     return scores
 
 
-def shifted(sheet: Sheet) -> Iterator[Reading]:
+def shift_logits(sheet: Sheet) -> Iterator[Reading]:
     """Yield the alternative with a constant added to the logits of each query, which a softmax ignores."""
     exact = stages(sheet, sheet.right)
     if exact is None or not sheet.settled.rules.normalizer.exponential:
         return
-    boxes = tuple(level(box, exact.get(box.stage)) for box in sheet.boxes)
+    boxes = tuple(subtract_row_mean(box, exact.get(box.stage)) for box in sheet.boxes)
     if any(new is not old for new, old in zip(boxes, sheet.boxes, strict=True)):
         yield Reading(replace(sheet, boxes=boxes), sheet.right, "a constant is added to all logits of a query")
 
 
-def level(box: Box, array: Array | None) -> Box:
+def subtract_row_mean(box: Box, array: Array | None) -> Box:
     """Subtract the mean deviation of each row from a box of logits; return any other box unchanged."""
     if box.stage not in LOGITS or array is None or array.shape != box.values.shape or not box.misses(array).any():
         return box
@@ -78,7 +78,7 @@ def level(box: Box, array: Array | None) -> Box:
     return replace(box, values=box.values - mean, halves=2 * box.halves, own=2 * box.own, moves=None)
 
 
-def renamed(sheet: Sheet) -> Iterator[Reading]:
+def rename_scores(sheet: Sheet) -> Iterator[Reading]:
     """Yield the alternative in which "scores" means the scaled scores, as in many documents."""
     present = {box.stage for box in sheet.boxes}
     if "scores" in present and "logits" not in present:
@@ -112,7 +112,6 @@ def transpose_square(array: Array, size: int) -> Array:
 
 
 def fewest_digits(sheet: Sheet) -> int | None:
-    """Return the number of decimals of the coarsest box, if it is 1 to 4."""
     half = max(float(box.halves.max(initial=0.0, where=box.given)) for box in sheet.boxes)
     digits = round(-np.log10(2 * half)) if 0 < half < np.inf else 99
     return int(digits) if 1 <= digits <= 4 else None

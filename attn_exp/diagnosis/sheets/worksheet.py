@@ -73,7 +73,6 @@ class Sheet:
 
 
 def stages(sheet: Sheet, recipe: Recipe) -> Stages | None:
-    """Return the stages that a recipe computes from the problem, or None if it does not fit the shapes."""
     return stages_of(recipe, sheet.settled, sheet.problem)
 
 
@@ -82,7 +81,6 @@ def part(made: Stages | None, box: Box) -> Array | None:
 
 
 def agrees(sheet: Sheet, recipe: Recipe) -> bool:
-    """Return whether a recipe reproduces the numbers of every box."""
     return gives(sheet, recipe, stages(sheet, recipe))
 
 
@@ -123,7 +121,7 @@ def compute_unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
     if not missed.any() or centre is None or centre.shape != box.values.shape:
         return missed
     if place not in sheet.followed.moving:
-        sheet.followed.moving[place] = nudged(earlier)
+        sheet.followed.moving[place] = nudge_cells(earlier)
     room = reach(sheet, recipe, sheet.followed.moving[place], box.stage, centre)
     if sheet.open and not box.misses(centre, room + FAR * box.halves).any():
         room = room + reach_of_scratch(sheet, going_on_from(recipe, earlier), box, centre)
@@ -140,7 +138,7 @@ def reach_of_scratch(sheet: Sheet, recipe: Recipe, box: Box, centre: Array) -> A
             empty = np.full(made[stage].shape, True) if stage in scratch else ~boxes[stage].given
             halves = np.full(made[stage].shape, half)
             written = Box(stage, np.where(empty, made[stage], np.nan), halves, halves, box.names)
-            total += reach(sheet, recipe, nudged([written]), box.stage, centre)
+            total += reach(sheet, recipe, nudge_cells([written]), box.stage, centre)
     return total
 
 
@@ -158,7 +156,7 @@ def reach(sheet: Sheet, recipe: Recipe, moving: Sequence[Box], stage: str, centr
     return apart
 
 
-def nudged(boxes: Sequence[Box]) -> list[Box]:
+def nudge_cells(boxes: Sequence[Box]) -> list[Box]:
     """Return copies of boxes `[n ...]`, each with one cell moved by its rounding, and a last one unchanged."""
     cells = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
     count, start, copies = sum(map(len, cells)), 0, []
@@ -178,7 +176,7 @@ def one_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | 
     early = stage in STEPS and stage not in "qkv"
     try:
         with np.errstate(all="ignore"):
-            ending = other_step(recipe, STEPS[stage], ended) if early else recipe
+            ending = other_step(recipe, STEPS[stage], stop_after) if early else recipe
             array = compute_stages(ending, sheet.settled, sheet.problem, copies).get(stage)
     except EnoughError as enough:
         array = enough.array
@@ -201,9 +199,7 @@ class EnoughError(Exception):
         self.array = array
 
 
-def ended(step: Step) -> Step:
-    """Return a step that stops the computation after itself."""
-
+def stop_after(step: Step) -> Step:
     def end(*given: Any) -> Any:
         raise EnoughError(step(*given))
 
@@ -226,8 +222,6 @@ def other_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Rec
 
 
 def filled(step: Step, box: Box) -> Step:
-    """Return the step with a box's given numbers in place of its results."""
-
     whole = bool(box.given.all())
 
     def place(at: Any, side: str, heads: Array, positions: Any) -> Array:
@@ -322,7 +316,6 @@ def is_slip(slips: Sequence[Slip | None]) -> bool:
 
 
 def after_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]:
-    """Yield a finding on each box: its wrong cells, or that it follows from the boxes before it."""
     wrong_already = False
     for box, slip in zip(sheet.boxes, slips, strict=True):
         good = "follows from the numbers before" if wrong_already else box.counted
