@@ -70,7 +70,7 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
                 name.rpartition(":")[2], f"it {error.__cause__} {importing}", question.words
             )
     if verdict is None:
-        tell({"doing": "while it was read what it takes"})
+        tell({"doing": "while its signature was read"})
         try:
             verdict = check_or_compare(found, question, "--quick" in flags)
         except UncalledError as error:

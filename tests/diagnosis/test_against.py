@@ -107,9 +107,9 @@ def test_two_that_compute_the_same_agree_whatever_their_axes_and_names() -> None
             "agree up to the scaled logits; from there attend computes the weights of the definition, sharper",
         ),
         (by_itself, top_left, "", "by_itself is right under mask=causal without being told, top_left is not"),
-        (by_itself, top_left, "", "Asked under mask=causal they agree"),
+        (by_itself, top_left, "", "With mask=causal they agree"),
         (by_itself, attend, "", "by_itself is right under mask=causal without being told, attend is not"),
-        (with_nan, with_hidden, "", "The masks of with_hidden mean the opposite, as convention=torch_mha has them"),
+        (with_nan, with_hidden, "", "The masks of with_hidden have the opposite polarity (convention=torch_mha)"),
     ],
 )
 def test_what_parts_two_is_said(one: Callable[..., Any], other: Callable[..., Any], words: str, said: str) -> None:
@@ -190,7 +190,7 @@ def test_modules_with_the_same_parameters_part_at_a_stage() -> None:
     said = "agree up to the scores q k^T; from there Layer computes the scaled logits of the definition, Unscaled"
     assert said in verdict.computes
     said = attn_exp.check(Layer, against=Twice, quick=True).computes
-    assert "Their traces part at once; from there Layer computes the keys of the definition, Twice does not" in said
+    assert "traces differ from the start; from there Layer computes the keys of the definition, Twice does not" in said
 
 
 @needs_torch
@@ -199,7 +199,7 @@ def test_what_cannot_be_given_the_same_is_held_against_the_definition() -> None:
     module = Layer(24, 3)
     before = {name: value.clone() for name, value in module.state_dict().items()}
     verdict = attn_exp.check(Fused, against=module, quick=True, head=3)
-    assert verdict.passed and "each is held against the definition" in verdict.findings[0].said
+    assert verdict.passed and "each is compared with the definition" in verdict.findings[0].said
     assert all(bool((value == before[name]).all()) for name, value in module.state_dict().items())  # a copy was asked
     verdict = attn_exp.check(Layer, against=attend, quick=True)
     assert verdict.passed and "one takes q, k, v and the other x" in verdict.findings[0].said

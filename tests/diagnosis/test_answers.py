@@ -122,7 +122,7 @@ def test_an_error_of_ours_is_raised_in_python(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_time_is_for_the_command_alone() -> None:
-    with pytest.raises(UserError, match="in Python nothing can end a function of yours"):
+    with pytest.raises(UserError, match="in Python, nothing can stop your function"):
         attn_exp.check(attend, timeout=5)
 
 

@@ -96,7 +96,7 @@ def test_a_right_function_ends_with_0(
     mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = run(("mine.py:right", "mask=causal", "--quick"), monkeypatch, capsys)
-    assert (code, out) == (0, "mine.py:right: right\nIt computes attention as it was asked for.\n")
+    assert (code, out) == (0, "mine.py:right: right\nIt computes attention as requested.\n")
     _, out, _ = run(("mine.py:right", "mask=causal", "--quick", "-v"), monkeypatch, capsys)
     assert "\nasked: mask=causal\n" in out and "\n    ok  values\n" in out
 

@@ -428,7 +428,7 @@ def for_two_entries() -> Any:
 @pytest.mark.parametrize(
     ("layer", "left"),
     [
-        (WithMore, "`media_places`"), (OverRows, "which axis of its input"),
+        (WithMore, "`media_places`"), (OverRows, "the token axis of its input"),
         (PackedByStride, "which numbers make"), (for_two_entries, "other "),
     ],
 )  # fmt: skip

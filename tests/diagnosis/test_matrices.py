@@ -62,7 +62,7 @@ def shares_of_x(rate: float, x: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any, num
 
 
 def of_shares(x: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any, num_heads: int) -> Any:
-    """The size of a head is x's width over the heads, wherever it is needed."""
+    """The size of a head is x's width / heads, wherever it is needed."""
     return shares_of_x(0.5, x, W_q, W_k, W_v, W_o, num_heads)
 
 
@@ -98,7 +98,7 @@ RIGHT = [with_biases, of_three_inputs, turned, of_shares, weights_first, rows_of
 def test_matrices_are_handed_over_as_they_are_taken(function: Callable[..., Any]) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert verdict.passed, verdict
-    assert function is not of_shares or "x's width over the heads" in str(verdict)
+    assert function is not of_shares or "x's width / heads" in str(verdict)
 
 
 @pytest.mark.long
@@ -116,9 +116,9 @@ def test_a_mistake_beside_matrices_is_found(function: Callable[..., Any], names:
 
 
 def test_keys_of_another_length_are_asked_where_they_are_taken() -> None:
-    assert attn_exp.check(of_three_inputs, quick=True).not_asked == ("masks (it has no word for one)",)
+    assert attn_exp.check(of_three_inputs, quick=True).not_asked == ("masks (it takes no mask argument)",)
     masks, lengths = attn_exp.check(of_one_length, quick=True).not_asked
-    assert masks == "masks (it has no word for one)" and lengths.startswith("keys of another length (AssertionError")
+    assert masks == "masks (it takes no mask argument)" and lengths.startswith("keys of another length (AssertionError")
 
 
 def of_four_heads(x: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any, causal_mask: Any = None) -> Any:

@@ -158,8 +158,8 @@ def mask_lost_beside_causal(q: Any, k: Any, v: Any, mask: Any = None, is_causal:
         (turned_where_square, "weights_transposed", "(t = s)"),
         (newest_key_lost, "tail_dropped", "(s > t)"),
         (unscaled_in_a_batch, "no_scale", "the batch has several entries"),
-        (unscaled_if_causal, "no_scale", "causal is asked for"),
-        (mask_lost_beside_causal, "mask_ignored", "a mask and causal together"),
+        (unscaled_if_causal, "no_scale", "causal is requested"),
+        (mask_lost_beside_causal, "mask_ignored", "a mask and causal are combined"),
     ],
 )
 def test_a_mistake_under_a_condition_is_named_with_it(function: Callable[..., Any], name: str, where: str) -> None:
@@ -223,8 +223,8 @@ def cubes(q: Any, k: Any, v: Any) -> Any:
     ("function", "stage", "said"),
     [
         (of_halves, "weights", "The weights of each row sum to 0.5"),
-        (bent_values, "context", "Of one-hot values its weights are right: values are mixed otherwise"),
-        (cubes, "logits", "The weights of each row sum to 1, and are others than the right ones: look at the scores"),
+        (bent_values, "context", "With one-hot values its weights are right: the values are combined wrongly"),
+        (cubes, "logits", "The weights of each row sum to 1, but are wrong: look at the scores"),
     ],
 )
 def test_what_has_no_name_is_told_by_its_weights(function: Callable[..., Any], stage: str, said: str) -> None:
@@ -236,8 +236,8 @@ def test_what_has_no_name_is_told_by_its_weights(function: Callable[..., Any], s
 def test_the_number_that_was_read_off_and_what_was_not_asked_are_said() -> None:
     verdict = attn_exp.check(lambda q, k, v: softmax(0.9 * logits(q, k)) @ v, quick=True)
     assert "They are 0.9 times what they should be." in verdict.computes
-    assert verdict.not_asked[0] == "masks (it has no word for one)"
-    assert "not asked: masks (it has no word for one)" in str(verdict)
+    assert verdict.not_asked[0] == "masks (it takes no mask argument)"
+    assert "not asked: masks (it takes no mask argument)" in str(verdict)
 
 
 def drops(q: Any, k: Any, v: Any, dropout: float = 0.3) -> Any:

@@ -71,7 +71,7 @@ def test_a_mistake_and_a_slip_are_told_apart(name: str) -> None:
     sheet["output"] = sheet["output"] + 0.1 * (np.arange(12).reshape(3, 4) == 6)
     verdict = explained(sheet, "weights", "output", digits=4)
     assert verdict.mistakes == (name,), verdict
-    assert f"a slip besides, in output: row cat, number 3: {right + 0.1:.4f} should be {right:.4f}" in verdict.computes
+    assert f"also a slip, in output: row cat, number 3: {right + 0.1:.4f} should be {right:.4f}" in verdict.computes
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -118,7 +118,7 @@ def named(verdict: Verdict) -> set[frozenset[str]]:
 def test_right_numbers_are_right(stage: str, digits: int) -> None:
     verdict = explained(worked(), stage, digits=digits)
     assert verdict.passed and not verdict.mistakes, verdict
-    assert verdict.computes == "attention as it was asked for"
+    assert verdict.computes == "attention as requested"
 
 
 @pytest.mark.parametrize("digits", [2, 3, 4])
@@ -217,7 +217,7 @@ def test_a_number_from_the_rounded_boxes_before_is_right() -> None:
         (
             {**worked(), "q": worked()["q"] / 2, "scores": worked()["logits"]},
             ("q", "scores", "weights"),
-            "scale is on q",
+            "scale is already applied to q",
         ),
         ({**worked(), "logits": worked()["logits"] + [[1], [2], [3]]}, ("logits", "weights"), "a constant is added"),
         ({**worked(), "scores": worked()["logits"]}, ("scores", "weights"), "the scores are scaled"),

@@ -110,7 +110,7 @@ def with_epsilon(q: Any, k: Any, v: Any, epsilon: float) -> Any:
     ("function", "said"),
     [
         (clipped_logits, "scores are clipped"), (clipped_before_the_scale, "scores are clipped"),
-        (float32_softmax, "its softmax is one of float32"), (tiny_epsilon, "beside the sums"),
+        (float32_softmax, "its softmax runs in float32"), (tiny_epsilon, "added to the softmax sums"),
     ],
 )  # fmt: skip
 def test_what_only_large_numbers_or_the_last_digits_show_is_a_remark(function: Callable[..., Any], said: str) -> None:

@@ -141,7 +141,7 @@ def test_a_right_function_passes_whatever_it_takes_and_returns(function: Callabl
 
 @pytest.mark.parametrize("function", [with_module_of_functions, stars, letters, packed])
 def test_arguments_that_no_name_tells_are_not_guessed(function: Callable[..., Any]) -> None:
-    with pytest.raises(UserError, match=r"whose meaning is not known|expected q, k, v|no name says which"):
+    with pytest.raises(UserError, match=r"whose meaning is not known|expected q, k, v|argument names do not tell"):
         attn_exp.check(function)
 
 
@@ -211,7 +211,7 @@ def test_what_is_passed_as_the_scale_may_divide_once(scaled_before: bool) -> Non
 
     verdict = attn_exp.check(attention, quick=True)
     assert verdict.mistakes == (("scale_twice",) if scaled_before else ()), verdict
-    assert scaled_before or "what is passed as its scale divides" in str(verdict), verdict
+    assert scaled_before or "scores are divided by its scale argument" in str(verdict), verdict
 
 
 def test_helpers_are_no_attention_and_what_cannot_be_called_says_its_own_error() -> None:

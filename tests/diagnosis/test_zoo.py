@@ -71,7 +71,7 @@ def test_a_wrong_function_is_named_alone(case: Case) -> None:
 def test_a_right_function_passes(case: Case) -> None:
     found = verdict(case.function, case.settings)
     assert found.passed, found
-    assert case not in RIGHT or found.computes == "attention as it was asked for"
+    assert case not in RIGHT or found.computes == "attention as requested"
 
 
 @pytest.mark.long

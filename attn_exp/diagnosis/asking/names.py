@@ -156,10 +156,10 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
     text = documented if isinstance(documented, str) else ""
     written = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
     if written is None:
-        raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
+        raise UserError(f"{name}: its arguments are not known; wrap it in a function of q, k and v")
     words = [word for word in re.split(r",\s*", written.group(1)) if re.match(r"\w", word)]
     if not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # prose in brackets
-        raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
+        raise UserError(f"{name}: its arguments are not known; wrap it in a function of q, k and v")
     return [parse_parameter(word) for word in words]
 
 

@@ -159,7 +159,7 @@ def understood(words: Sequence[str]) -> Request:
         UserError: words that no run accepts.
     """
     if any(word.startswith("timeout=") for word in words):
-        raise UserError("timeout= is for the command, attn-exp check: in Python nothing can end a function of yours")
+        raise UserError("timeout= works only in the command attn-exp check: in Python, nothing can stop your function")
     how: dict[str, Any] = {key: value for key, _, value in (word.partition("=") for word in words) if key in HOW}
     names = [word.partition("=")[2].strip("[]()").split(",") for word in words if word.startswith(IGNORE)]
     how["ignore"] = tuple(filter(None, (name.strip(" '\"") for some in names for name in some)))

@@ -122,7 +122,7 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> tuple[F
         if bool(alone.axes) != bool(answer.axes):
             return Finding(rung, BROKEN, f"entry {entry + 1} alone has other axes: {alone.axes or answer.axes}"), ""
         if not same_answer(alone, Answer(whole[entry : entry + 1]), alone_case, digits):
-            said = f"entry {entry + 1} is another alone than in its batch"
+            said = f"entry {entry + 1} gives another answer alone than in its batch"
             return Finding(rung, BROKEN, said), "batch_mixed" if is_far(alone.output, whole[entry : entry + 1]) else ""
     return Finding(rung, HELD), ""
 
@@ -164,7 +164,7 @@ def check_memory_layout(caller: Caller, case: Case, digits: int) -> tuple[Findin
     if answer.output is None and plain.output is not None:
         return Finding(rung, REMARK, answer.error), ""
     if not same_answer(answer, plain, case, digits):
-        return Finding(rung, BROKEN, "another answer where the same numbers lie otherwise in memory"), ""
+        return Finding(rung, BROKEN, "the answer depends on the memory layout of the inputs"), ""
     return Finding(rung, HELD), ""
 
 
@@ -235,13 +235,13 @@ def check_same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding
             if hasattr(value, "shape"):
                 value[...] = caller.arguments(new)[role]
     except Exception:  # of whatever library: the function gave them another shape, or made them read-only
-        return Finding(rung, ABSENT, "its inputs cannot be written to any more"), ""
+        return Finding(rung, ABSENT, "its inputs can no longer be written to"), ""
     if same_answer(caller.answer(arguments, new), apart, new, digits):
         return Finding(rung, HELD), ""
     return Finding(rung, BROKEN, OF_OLD), ""
 
 
-OF_OLD = "it remembers where its inputs lay, and gives an old answer"
+OF_OLD = "it caches by the address of its inputs, and returns an old answer"
 
 
 def check_one_input_changed(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
@@ -256,7 +256,7 @@ def check_one_input_changed(caller: Caller, case: Case, digits: int) -> tuple[Fi
     for side, changed in change_one_input(case):
         after = caller(changed).output
         if after is None or differs(after, expected(changed), digits):
-            return Finding(rung, BROKEN, f"another {side}, but not another answer"), ""
+            return Finding(rung, BROKEN, f"{side} changed, but the answer did not"), ""
     return Finding(rung, HELD), ""
 
 
@@ -280,7 +280,7 @@ def check_second_mask(caller: Caller, case: Case, digits: int) -> tuple[Finding,
     if first.output is None or second.output is None or at.keys < 4:
         return Finding(rung, ABSENT, first.error or second.error), ""
     if same_answer(first, second, case, digits) and not differs(first.output, expected(masked(case, masks[0])), digits):
-        return Finding(rung, BROKEN, "the mask of an earlier call is used again"), "mask_stale"
+        return Finding(rung, BROKEN, "it reuses the mask of an earlier call"), "mask_stale"
     return Finding(rung, HELD), ""
 
 
@@ -310,13 +310,13 @@ def gradients(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
                 are_right = torch.autograd.gradcheck(
                     output, leaves, atol=1e-5, rtol=1e-5, fast_mode=True, raise_exception=False
                 )
-                said = "" if are_right else "autograd and numerical differences give other slopes"
+                said = "" if are_right else "autograd and numerical gradients differ"
                 return Finding(rung, HELD if are_right else BROKEN, said), ""
     except Exception as error:
         return Finding(rung, REMARK, f"none: {first_line(error)}"[:100]), ""
     if is_switched_off(caller, arguments):
-        return Finding(rung, REMARK, "none: it switches them off itself"), ""
-    return Finding(rung, BROKEN, "none: what it returns is cut off from what it was given"), "gradients_cut"
+        return Finding(rung, REMARK, "none: the function disables them"), ""
+    return Finding(rung, BROKEN, "none: its output is detached from its inputs"), "gradients_cut"
 
 
 def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
@@ -362,7 +362,7 @@ def check_default_dropout(caller: Caller, case: Case) -> Iterator[tuple[Finding,
     answers = [caller.answer(arguments, case).output for _ in range(3)]
     if not all(same_numbers(output, answers[0]) for output in answers):
         word = caller.offer.parameters["dropout"]
-        said = f"weights are dropped unless {word}=0 is given; it was asked so"
+        said = f"it drops weights unless {word}=0 is passed, as the check does"
         yield Finding("left to itself", REMARK, said), "dropout_on"
 
 
@@ -378,7 +378,7 @@ def check_nan_leak(caller: Caller, case: Case) -> tuple[Finding, str]:
     if output is None:
         return Finding("NaN behind a mask", ABSENT), ""
     if np.isnan(output).any():
-        known = ", as this library's own does" if caller.request.leaks else ""
+        known = ", as in this library's own attention" if caller.request.leaks else ""
         return Finding("NaN behind a mask", REMARK, f"it reaches the answer{known}"), "" if known else "nan_leaks"
     return Finding("NaN behind a mask", HELD), ""
 

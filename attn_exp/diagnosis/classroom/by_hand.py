@@ -152,9 +152,9 @@ class Judge:
     def writings(self, box: Box) -> Iterator[tuple[str, Box]]:
         """Yield a description of each alternative notation of a box, and the box in its proper form."""
         if box.stage == "weights":
-            yield "in percent, where shares of 1 are asked", convert_percent(box)
+            yield "in percent instead of fractions of 1", convert_percent(box)
             if (moved := moved_to_one(box)) is not None:
-                yield "moved a little, so that the written shares sum to 1", moved
+                yield "adjusted slightly, so that the written weights sum to 1", moved
         other = swapped(box) if TURNED not in box.note else None
         if other is not None and box.values.shape[-1] == box.values.shape[-2]:
             yield "the box has rows and columns exchanged", other
@@ -306,9 +306,9 @@ def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
 
 
 SKIPPED = {
-    "logits": ("The softmax is of the scores, not of the logits.", "weights = softmax(logits)"),
-    "masked": ("The softmax is of the logits before the mask.", "weights = softmax(masked)"),
-    "weights": ("The logits themselves are multiplied with v: the weights are left out.", "context = weights @ v"),
+    "logits": ("The softmax is taken of the scores, not of the logits.", "weights = softmax(logits)"),
+    "masked": ("The softmax is taken of the logits before the mask.", "weights = softmax(masked)"),
+    "weights": ("The logits themselves are multiplied by v: the weights are left out.", "context = weights @ v"),
 }
 """Sentence and remedy if a box is right but the next one is computed from the box before it."""
 PAST = {
@@ -325,15 +325,15 @@ PaperMistake = tuple[str, str, str, Change]
 SOFTMAX = "weights = exp(logit) / sum of exp"
 OF_WEIGHTS: tuple[tuple[str, str, str, Step], ...] = (
     (
-        "exp_without_sum", "exp is taken, and not divided by the sum of its row.", SOFTMAX,
+        "exp_without_sum", "exp is not divided by the sum of its row.", SOFTMAX,
         lambda normalize, at, masked: np.exp(masked),
     ),
     (
-        "exp_over_largest", "exp is divided by the largest of its row, not by their sum.", SOFTMAX,
+        "exp_over_largest", "exp is divided by the largest in its row, not by the sum of the row.", SOFTMAX,
         lambda normalize, at, masked: np.exp(masked - masked.max(axis=-1, keepdims=True)),
     ),
     (
-        "exp_over_count", "exp is divided by how many keys there are, not by the sum of its row.", SOFTMAX,
+        "exp_over_count", "exp is divided by the number of keys, not by the sum of its row.", SOFTMAX,
         lambda normalize, at, masked: np.exp(masked) / masked.shape[-1],
     ),
     (
@@ -350,7 +350,7 @@ OF_WEIGHTS: tuple[tuple[str, str, str, Step], ...] = (
         lambda normalize, at, masked: normalize(at, masked * math.log(10)),
     ),
     (
-        "logits_negated", "The softmax is of the logits with their signs turned.", "weights = softmax(logits)",
+        "logits_negated", "The softmax is taken of the negated logits.", "weights = softmax(logits)",
         lambda normalize, at, masked: normalize(at, np.where(np.isinf(masked), masked, -masked)),
     ),
 )  # fmt: skip
@@ -361,13 +361,13 @@ def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
     found = [(name, says, fix, around("normalize", step)) for name, says, fix, step in OF_WEIGHTS]
     found += without_signs(sheet)
     found += [
-        ("one_head_for_all", f"The context of head {head + 1} stands in the place of every head.",
+        ("one_head_for_all", f"The context of head {head + 1} is used for every head.",
          "output = context of all heads, side by side", around("gather", partial(repeat_head, head)))
         for head in range(sheet.settled.head if sheet.settled.head > 1 else 0)
     ]  # fmt: skip
     q, x = next((box.values for box in sheet.boxes if box.stage == "q"), sheet.problem.q), sheet.problem.x
     for side in "qkv" if x is not None else "":
-        made = {"": ("no_projection", f"x itself stands for {side}: W_{side} is left out.")} | {
+        made = {"": ("no_projection", f"x itself is used as {side}: W_{side} is left out.")} | {
             other: ("another_matrix", f"{side} is made with W_{other} instead of W_{side}.")
             for other in "qkv".replace(side, "")
         }

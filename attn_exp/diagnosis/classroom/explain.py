@@ -77,7 +77,7 @@ def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
         findings = [Finding(one.stage, HELD, one.counted) for one in found.reading.sheet.boxes]
         remark = found.reading.remark
         findings += [Finding("a harmless difference", REMARK, remark)] if remark else []
-        return Verdict("", True, (), "attention as it was asked for", tuple(findings))
+        return Verdict("", True, (), "attention as requested", tuple(findings))
     if found.names or found.setting:
         return verdict_of_mistake(found)
     last = evidence.lenient[sheet] if found.view is None else found.view.sheet
@@ -96,11 +96,11 @@ def verdict_of_mistake(found: Explained) -> Verdict:
     setting = what_a_setting_computes(found.setting)
     computes = what_mistakes_compute(found.names) if found.names else setting
     slip = found.slip
-    computes = computes if slip is None else f"{computes} There is a slip besides, in {slip.box.stage}: {slip}"
+    computes = computes if slip is None else f"{computes} There is also a slip, in {slip.box.stage}: {slip}"
     return Verdict("", False, found.names, computes, findings, alike=found.alike)
 
 
-TOO_FEW = "something else: no known mistake explains it for sure, as these numbers are too few, or have too few digits"
+TOO_FEW = "something else: no known mistake explains it for certain: these numbers are too few, or have too few digits"
 
 
 def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:
@@ -111,5 +111,5 @@ def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:
         return Verdict("", False, (), computes, findings)
     onward = sheet.boxes[-1] is not bad[0].box and len(bad) == 1
     rest = "; all that follows is computed correctly from it" if onward else ""
-    computes = f"attention as it was asked for, but for a slip in {bad[0].box.stage}: {bad[0]}{rest}"
+    computes = f"attention as requested, except for a slip in {bad[0].box.stage}: {bad[0]}{rest}"
     return Verdict("", False, (), computes, findings)

@@ -53,7 +53,7 @@ def numbers_of(said: Any, library: Library, most: int, part: str = "") -> tuple[
     except NoNumbersError:
         raise
     except Exception as error:
-        raise NoNumbersError(f"returned what is no array: {error_line(error)}") from error
+        raise NoNumbersError(f"returned something that is not an array: {error_line(error)}") from error
     return arrays, kind
 
 

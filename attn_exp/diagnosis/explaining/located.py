@@ -39,14 +39,14 @@ def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     for said, is_so in (("zeros", lambda output: not output.any()), ("NaN", lambda output: np.isnan(output).all())):
         if outputs and all(map(is_so, outputs)):
-            return Located("", f"{said}, whatever it is given; {NOTHING}")
+            return Located("", f"{said} for every input; {NOTHING}")
     rungs = list(dict.fromkeys(case.rung for case, _ in wrong))
     right = dict.fromkeys(case.rung for case, answer in seen if case.rung not in rungs and answer.output is not None)
     held, where = f", and right in {', '.join(right)}" if right else "", only_there(wrong, seen)
-    alone = f". It is wrong where {where}, and there alone" if where else ""
+    alone = f". It is wrong only where {where}" if where else ""
     holed = [case for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
     is_masked = holed and rungs != [LARGE] and all(case.recipe.rules.masks for case in holed)
-    told = Located("masked", ". Only masks bring NaN") if is_masked else locate_by_cases({*rungs}, seen)
+    told = Located("masked", ". NaN appears only with masks") if is_masked else locate_by_cases({*rungs}, seen)
     weights = locate_by_weights(caller, wrong)
     said = f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{told.said}{weights.said}"
     return Located(weights.stage or told.stage, said)
@@ -75,7 +75,7 @@ def locate_by_weights(caller: Caller, wrong: Seen) -> Located:
         return Located()
     is_right, size = are_close(weights, right), 1.0 if output is None else np.abs(np.nan_to_num(output)).max()
     if output is not None and not are_close(output / max(size, 1e-30), weights @ case.given.v / max(size, 1e-30)):
-        said = ". Of one-hot values its weights are right: values are mixed otherwise"
+        said = ". With one-hot values its weights are right: the values are combined wrongly"
         return Located("context", said) if is_right else Located()
     told = [] if is_right else list(compare_weights(weights, right))[:2]
     return Located(told[0].stage if told else "", "".join(f". {one.said}" for one in told))
@@ -105,7 +105,7 @@ def compare_weights(weights: Array, right: Array) -> Iterator[Located]:
     hidden = float(np.abs(weights[right == 0]).max(initial=0.0))
     rows, later = weights.sum(axis=-1), np.triu(np.ones(weights.shape[-2:], bool), 1)
     if hidden > CLOSE:
-        yield Located("masked", f"Keys that are hidden get up to {hidden:.3g} of the weight of a row")
+        yield Located("masked", f"Hidden keys get up to {hidden:.3g} of the weight of a row")
     if (weights < -CLOSE).any():
         yield Located("weights", "Some of its weights are negative")
     if not are_close(rows, np.ones_like(rows)):
@@ -114,8 +114,8 @@ def compare_weights(weights: Array, right: Array) -> Iterator[Located]:
         yield Located("weights", said)
         return
     if not weights[..., later].any() and right[..., later].any():
-        yield Located("masked", "Query i sees keys up to i alone")
-    yield Located("logits", "The weights of each row sum to 1, and are others than the right ones: look at the scores")
+        yield Located("masked", "Query i sees only keys up to i")
+    yield Located("logits", "The weights of each row sum to 1, but are wrong: look at the scores")
 
 
 def are_close(one: Array, other: Array) -> bool:

@@ -53,10 +53,10 @@ ALIKE, ROUNDING = 1e-14, 2.0**-24
 """Relative bounds: for rows that are not proportional, and the rounding error of float32."""
 FAR = 2.0**-18
 """Relative bound above the error of a float32 softmax."""
-BESIDE = "a small number beside the sums of the softmax: weights sum to a little less than 1"
-SHARES = "weights are rounded to float32, values are not: its softmax is one of float32"
-HABIT = "it computes in float32; say dtype=float32 if that is meant"
-SILENT = "it answers in float64, but only float32 is behind it; say dtype=float32 if that is meant"
+BESIDE = "a small number is added to the softmax sums: weights sum to slightly less than 1"
+SHARES = "its softmax runs in float32: weights are rounded, values are not"
+HABIT = "it computes in float32; say dtype=float32 if that is intended"
+SILENT = "it returns float64, but computes in float32; say dtype=float32 if that is intended"
 
 
 def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:

@@ -142,7 +142,7 @@ def read_otherwise(verdict: Verdict, words: str, passed: bool) -> Verdict:
 
     That is a bug as often as a convention; `passed`: its keyword is that of a library with this convention.
     """
-    said = f"attention with {words}: True in its mask means that one may not attend"
+    said = f"attention with {words}: True in its mask means hidden"
     if passed:
         return replace(verdict, passed=True, mistakes=(), alike=(), smallest=None, computes=said, right_under=words)
     return replace(verdict, mistakes=(), alike=((INVERTED,),), computes=said, right_under=words)

@@ -172,7 +172,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     if known is not None or (best.function.call is best.function.origin and not offer.only_if_right):
         return best
     said = f"with {offer.said}: " if offer.said else ""
-    error = best.answer.error or "no name says which arguments are q, k and v, and in their order it is not right"
+    error = best.answer.error or "argument names do not tell q, k and v, and taken in order the answer is wrong"
     raise UncalledError(f"{own.name} could not be called ({said}{error})")
 
 
@@ -328,7 +328,7 @@ def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
     return patched if is_near(caller, patched, right) else answer
 
 
-DIVIDES = "what is passed as its scale divides"
+DIVIDES = "scores are divided by its scale argument"
 
 
 def with_its_scale(caller: Caller, case: Case) -> Caller:
@@ -356,7 +356,7 @@ def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
     return answer.output is not None and not differs(answer.output, stages, digits)
 
 
-OTHERWISE = "it answers, but not of fewer key/value heads than heads"
+OTHERWISE = "it does not support fewer key/value heads than heads"
 
 
 def answer_if_offered(caller: Caller, case: Case) -> Answer:
@@ -373,7 +373,7 @@ def answer_if_offered(caller: Caller, case: Case) -> Answer:
     for axes in ("t s", "b 1 t s", "b t s") if own == "t s" and not shared else (own,):
         answer = replace(caller, masking=replace(caller.masking, axes=axes))(case)
         if answer.output is not None and answer.output.shape != right["output"].shape:
-            answer = Answer(None, error="its answer has another shape then")
+            answer = Answer(None, error="the answer then has another shape")
         if is_near(caller, answer, right):
             return answer
         first = answer if first is None or first.output is None else first

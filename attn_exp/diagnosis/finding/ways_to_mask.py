@@ -104,7 +104,7 @@ def always_given(function: Bound) -> Bound:
     if not function.offer.takes("mask"):
         return function
     defaults = {role: value for role, value in function.offer.defaults.items() if role != "mask"}
-    said = "; ".join(filter(None, (function.offer.said, "a mask in each call, as it is causal without one")))
+    said = "; ".join(filter(None, (function.offer.said, "a mask in each call, because it is causal without one")))
     return replace(function, offer=replace(function.offer, defaults=defaults, said=said))
 
 

@@ -112,8 +112,8 @@ def judge_neighbours(verdict: Verdict, request: Request, judge: Callable[[Reques
 
 
 CONVENTIONS = {
-    "rope_pairing": (other_words.NEIGHBOURS, "neighbours make a pair"),
-    "causal_bottom_right": (other_words.BOTTOM_RIGHT, "the last query stands beside the last key"),
+    "rope_pairing": (other_words.NEIGHBOURS, "neighbours form a pair"),
+    "causal_bottom_right": (other_words.BOTTOM_RIGHT, "the last query is aligned with the last key"),
 }
 """Mistakes that may be a convention of a checkpoint or library: the setting for each, and its meaning."""
 
@@ -209,7 +209,7 @@ def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
     hiding, other = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")
     words = caller.offer.parameters
     is_usual = hiding == "padding" or "causal" in words["mask"].lower()
-    said = f"True in it hides, but in {words[other]} it attends" + ("" if is_usual else ": a mistake, unless intended")
+    said = f"True hides in it, but attends in {words[other]}" + ("" if is_usual else ": a mistake, unless intended")
     finding = Finding(f"masks as {words[hiding]}", HELD if is_usual else REMARK, said)
     return replace(verdict, findings=(*verdict.findings, finding))
 

@@ -75,7 +75,7 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     layer, verdict = check_built(own, request, check)
     axes = next(iter(layer.inputs.values()))
     if "batch_mixed" in verdict.mistakes and "w" in axes:  # the axes may not be those of an image
-        return unfinished(own.name, "which axis of its input is that of its tokens is not known", request.words)
+        return unfinished(own.name, "the token axis of its input is not known", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         return leave_heads_open(verdict)
     for one in WAYS:

@@ -152,8 +152,8 @@ def soften_thread_failure(finding: Finding, name: str) -> tuple[Finding, str]:
     return replace(finding, state=REMARK), name
 
 
-FITS = "right as long as exp of the logits fits {}"
-UNLESS_ZERO = "right as long as no score is 0: such a key is hidden"
+FITS = "right as long as exp(logit) fits in {}"
+UNLESS_ZERO = "right unless a score is exactly 0, which hides the key"
 
 
 def explain_as_harmless(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> str:
@@ -190,8 +190,8 @@ def explain_as_meant(wrong: Seen, digits: int, ask: Callable[[], Sequence[tuple[
     return SHARES_OF_X if wrong else ""
 
 
-CLIPPED = "scores are clipped, where only large ones reach"
-SHARES_OF_X = "right where all heads together are as wide as x: it takes x's width over the heads as the size of one"
+CLIPPED = "scores are clipped, but far above usual ones"
+SHARES_OF_X = "right if all heads together are as wide as x: it uses x's width / heads as head size"
 
 
 def is_of_own_axes(wrong: Seen, found: Explained, masked: Seen) -> bool:
@@ -209,7 +209,7 @@ MADE_OF_IT = Answer(None, error="it answers, but interprets such a mask differen
 
 def describe_computation(found: Explained, is_wrong: bool) -> str:
     if not is_wrong:
-        return "attention as it was asked for"
+        return "attention as requested"
     if found.setting:
         return what_a_setting_computes(found.setting)
     return what_mistakes_compute(found.names, found.where, found.said)

@@ -228,7 +228,7 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
     if not problem:
         left = f"cache `{names[0]}` (no way to pass one was found)"
         return replace(verdict, not_verified=(*verdict.not_verified, left))
-    computes = f"{verdict.computes}; but with `{names[0]}`, one token at a time gives other rows than all at once"
+    computes = f"{verdict.computes}; but with `{names[0]}`, decoding token by token differs from one full pass"
     finding = Finding(RUNG, BROKEN, problem)
     return replace(verdict, passed=False, unexplained=True, stage="k", right_under="", computes=computes,
                    findings=(*verdict.findings, finding))  # fmt: skip

@@ -127,7 +127,7 @@ class OwnForm:
             OwnCodeError: the problem has no x, the function raised an error, or its result has another shape.
         """
         if problem.x is None:
-            raise OwnCodeError(f"{self.own.name} takes x, and this problem starts after it")
+            raise OwnCodeError(f"{self.own.name} takes x, which this problem does not have")
         if problem.memory is not None or problem.past:
             other = "a past" if problem.past else "a memory"
             raise OwnCodeError(f"{self.own.name} takes x alone, and this run has {other}; give it q, k and v")
@@ -306,7 +306,7 @@ def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
     if inside.around is not None:
         raise UserError(f"{own.name} cannot be a form: it has {inside.around}, and a run has nothing around attention")
     if not hasattr(layer.target, "named_parameters"):
-        raise UserError(f"{own.name} cannot be a form: matrices can be written into modules of PyTorch alone")
+        raise UserError(f"{own.name} cannot be a form: matrices can be written only into PyTorch modules")
     return bound_layer(layer, inside), Inside(inside.arrays, inside.heads, inside.groups)
 
 

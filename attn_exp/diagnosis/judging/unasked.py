@@ -160,9 +160,9 @@ def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     if any(one.rung not in OF_MASKS or "Error" in one.said for one in broken):
         return verdict
     word = next((f" `{word}`" for word in mask_arguments(own)), "")
-    left = f"mask{word} (no way to write one gives the right numbers: {broken[0].said})"
+    left = f"mask{word} (no known mask format gives the right numbers: {broken[0].said})"
     return replace(with_state(verdict, NOT_VERIFIED, left), passed=True, unexplained=False, stage="", smallest=None,
-                   computes="attention as it was asked for, but for its masks")  # fmt: skip
+                   computes="attention as requested, except for its masks")  # fmt: skip
 
 
 def leave_polarity_open(verdict: Verdict, own: OwnFunction) -> Verdict:
@@ -186,7 +186,7 @@ def mask_arguments(own: OwnFunction) -> list[str]:
     return [word for word in arguments_of(own.function) if role_of(word) in ("mask", "padding")]
 
 
-ERROR, AS_ASKED = re.compile(r"\w*Error: "), "attention as it was asked for"
+ERROR, AS_ASKED = re.compile(r"\w*Error: "), "attention as requested"
 OF_MASKS = {*ABOUT_MASKS, *MASKS_OF_MORE} - {"causal"}
 OUTSIDE = re.compile(r"ended without an answer|ModuleNotFoundError|ImportError|MemoryError|CUDA|NVIDIA|No GPU")
 """Errors caused by this machine or its installation rather than by the function."""
@@ -196,11 +196,11 @@ MEANINGS = {
         f"right if True hides and wrong if True attends: pass {other_words.BLOCKS} or convention=none",
     ),
     other_words.NEIGHBOURS: (
-        "which numbers rotate together",
+        "which dimensions rotate together",
         f"right if neighbours 2i, 2i+1 rotate together, wrong if i, i + d/2 do: pass {other_words.NEIGHBOURS} or false",
     ),
     other_words.BOTTOM_RIGHT: (
-        "where a causal mask begins",
+        "how its causal mask is aligned",
         f"right if the last query sees the last key, wrong if it does not: pass {other_words.BOTTOM_RIGHT} or top_left",
     ),
 }
@@ -213,7 +213,7 @@ def find_unsupported(caller: Caller, function: Bound) -> Iterator[str]:
         yield "cross attention (it takes one input)"
     takes_any = any(offer.takes(role) for role in ("mask", "padding", "causal", "lengths"))
     if not takes_any:
-        yield "other masks (it has no word for one)" if caller.request.masks else "masks (it has no word for one)"
+        yield "other masks (it takes no mask argument)" if caller.request.masks else "masks (it takes no mask argument)"
     if offer.core and not has_heads(layout):
         yield "several heads (it takes one)"
     if offer.core and not has_batch(layout):
@@ -221,7 +221,7 @@ def find_unsupported(caller: Caller, function: Bound) -> Iterator[str]:
     if offer.core and caller.is_made:
         yield "another head size (it is already built)"
     if not offer.core and function.inside is not None:
-        yield "other sizes of its matrices (they are its own)"
+        yield "other matrix sizes (it has its own matrices)"
 
 
 def list_refused(seen: Seen) -> Iterator[str]:

@@ -139,13 +139,13 @@ def read_side(recording: Recording, rows: Rows) -> Side:
     """
     projections = find_projections(recording, recording.first.operations[rows.operation].producers[rows.place])
     if not projections:
-        raise UnreadMatricesError("made by no product with a parameter")
+        raise UnreadMatricesError("not computed by a product with a parameter")
     if (rows.tokens < 0).any():
-        raise UnreadMatricesError("made of several tokens")
+        raise UnreadMatricesError("computed from several tokens")
     every = [token_rows(recording, one) for one in projections]
     inputs = every[0]
     if any(one.shape != inputs.shape or not np.array_equal(one, inputs, equal_nan=True) for one in every):
-        raise UnreadMatricesError("made by several products of different inputs")
+        raise UnreadMatricesError("computed by several products of different inputs")
     keys = [(one.operation, column) for one in projections for column in range(one.weight.shape[1])]
     weight = np.concatenate([one.weight for one in projections], axis=1)
     ranks, positions = find_ranks(rows.tokens), np.array([at for _, _, at in recording.tokens])[rows.tokens]
@@ -160,7 +160,7 @@ def read_side(recording: Recording, rows: Rows) -> Side:
             found = tuple(keys[column] for column in matched[0].tolist())
             factors += matched[1].tolist()
             if columns.setdefault(rank, found) != found:
-                raise UnreadMatricesError("made of other columns at other positions")
+                raise UnreadMatricesError("computed from other columns at other positions")
     if len(columns) <= ranks.max():
         raise UnreadMatricesError("not the columns of a parameter")
     if max(factors) - min(factors) > max(1e-6, 100 * recording.exact) * abs(factors[0]):
@@ -177,7 +177,7 @@ def token_rows(recording: Recording, projection: Projection) -> Array:
     every = recording.sides(projection.operation, projection.side)
     tokens = None if every is None else recording.find_tokens(every)
     if every is None or tokens is None:
-        raise UnreadMatricesError("made by a product that is not the same in each run")
+        raise UnreadMatricesError("computed by a product that differs between runs")
     made = np.full((len(every), len(recording.tokens), every[0].shape[-1]), np.nan)
     for row, number in enumerate(tokens[0].tolist()):
         if number >= 0:
@@ -237,7 +237,7 @@ def fit_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
         for pair in pairs:
             rows: Rows = getattr(pair, name)
             if (rows.tokens < 0).any():
-                raise UnreadMatricesError(f"{NAMES[name]} are made of several tokens")
+                raise UnreadMatricesError(f"{NAMES[name]} are computed from several tokens")
             ranks, factor = find_ranks(rows.tokens), 1.0 if name == "v" else find_factor(recording, rows)
             for rank in range(int(ranks.max()) + 1):
                 weight, bias = fit_affine(rows, ranks == rank, given, recording.exact)

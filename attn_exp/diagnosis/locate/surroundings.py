@@ -40,7 +40,7 @@ def find_surroundings(recording: Recording, found: Matrices, context: Array | No
     else:
         return before if str(before) else None
     if answer is None or made.shape[:2] != answer.shape[:2]:
-        raise UnreadMatricesError("the answer has not one row for each token")
+        raise UnreadMatricesError("the output does not have one row per token")
     x = given[: len(answer), : answer.shape[1]]
     places = np.arange(answer.shape[1]).reshape(len(recording.given[0][queries]), -1)
     for order in (places.ravel(), places.T.argsort(axis=None).ravel()):  # batch first, or tokens first
@@ -52,7 +52,7 @@ def find_surroundings(recording: Recording, found: Matrices, context: Array | No
     last = recording.first.outputs[0][0]
     end = last + 1 if isinstance(last, int) else None
     names = dict.fromkeys(one.name for one in recording.first.operations[found.output.operation + 1 : end])
-    raise UnreadMatricesError(f"what stands behind the output projection is not known ({', '.join(names)})")
+    raise UnreadMatricesError(f"the operations after the output projection are not known ({', '.join(names)})")
 
 
 def are_same_norms(one: Norm | None, other: Norm | None, exact: float) -> bool:
@@ -95,7 +95,7 @@ def find_norm(given: Array, inputs: Array, what: str, exact: float) -> Norm | No
         norm = fit_norm(given[:, known], inputs[:, known], exact)
         if norm is not None:
             return norm
-    raise UnreadMatricesError(f"the {what} are made of something else than the tokens")
+    raise UnreadMatricesError(f"the {what} are not computed from the tokens alone")
 
 
 def fit_norm(z: Array, y: Array, exact: float) -> Norm | None:

@@ -50,9 +50,9 @@ from attn_exp.experiment.verdict import (
 from attn_exp.own_code import OwnFunction, held
 from attn_exp.rules.masks.causal import Causal
 
-OFFERS = {"mask": "a mask", "added": "numbers to add to the logits", "padding": "a mask of filler",
-          "lengths": "lengths", "causal": "a word for causal", "window": "a window", "scale": "a scale",
-          "softcap": "a cap of the logits", "alibi": "slopes", "sinks": "sinks", "W_o": "W_o",
+OFFERS = {"mask": "a mask", "added": "an additive bias", "padding": "a padding mask",
+          "lengths": "lengths", "causal": "a causal switch", "window": "a window", "scale": "a scale",
+          "softcap": "a logit cap", "alibi": "slopes", "sinks": "sinks", "W_o": "W_o",
           "b_q": "biases"}  # fmt: skip
 """Arguments that only one of the two may take, in words for the user."""
 OWN = ("convention", "layout", "dtype", "takes", "device")
@@ -247,11 +247,11 @@ def compare(
     parted = [pair for pair in pairs if pair.part(digits)]
     found, callers = differing_rules(both), [side.caller for side in both]
     if found and common is not request and not parted:
-        found.append(f"Asked under {' '.join(sorted(common.typed))} they agree")
+        found.append(f"With {' '.join(sorted(common.typed))} they agree")
     if both[0].rules != both[1].rules and common is request:
         parted = []  # one follows a rule unprompted that the other cannot be asked for
     elif parted and how and parted[0] is pairs[0] and not any(map(is_unlike_definition, verdicts)):
-        found.append(f"Each is right with its own matrices, but not {how}: they read them in another order")
+        found.append(f"Each is right with its own matrices, but not {how}: they order them differently")
     else:
         found += find_causes(parted, pairs, verdicts, names, digits)
     found += filter(None, [compare_traces(callers, parted[0].case, names)] if parted else ())
@@ -265,7 +265,7 @@ def compare(
     small = smallest_of_both(both, lost, digits) if lost else None
     required = [pair for pair in pairs if not (pair.both or pair.case.optional)]
     alone = tuple({f"{one.case.rung} (only {names[one.answers[0].output is None]} answers)": 0 for one in required})
-    alone = alone if any(pair.both for pair in pairs) else ("every question (there is none that both answered)",)
+    alone = alone if any(pair.both for pair in pairs) else ("every case (none was answered by both)",)
     return decide(conclude(names, verdicts, request, found, findings, small), alone)
 
 
@@ -300,7 +300,7 @@ def differing_rules(both: Both) -> list[str]:
     turned = [side for side in both if not side.verdict.passed and "convention=" in side.verdict.right_under]
     if len(turned) == 1:
         name, words = turned[0].name, turned[0].verdict.right_under
-        made.append(f"The masks of {name} mean the opposite, as {words} has them; it was given such")
+        made.append(f"The masks of {name} have the opposite polarity ({words}); it was called with such masks")
     return made
 
 
@@ -340,7 +340,7 @@ def compare_by_definition(both: Both, request: Request) -> Verdict:
     first, second = ({one.rung: one.state for one in verdict.findings} for verdict in verdicts)
     alike = both[0].caller.offer.core == both[1].caller.offer.core
     why = "their matrices cannot be exchanged" if alike else "one takes q, k, v and the other x"
-    findings = [Finding("the same input", ABSENT, f"{why}: each is held against the definition with its own input")]
+    findings = [Finding("the same input", ABSENT, f"{why}: each is compared with the definition on its own input")]
     for rung in first:
         states = [first[rung], second.get(rung, "")]
         if states[0] == states[1] and states[0] in (HELD, BROKEN):

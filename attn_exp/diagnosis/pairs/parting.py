@@ -36,7 +36,7 @@ from attn_exp.rules.masks.causal import Causal
 
 EMPTY_ROWS = "rows without keys"
 FOLLOWS = "follows the definition"
-UNKNOWN = "does not, and no known name explains how"
+UNKNOWN = "does not, and no known mistake explains how"
 PLAIN = "on plain inputs"
 WHERE = {
     "values": PLAIN, "unequal lengths": "where t and s differ", "another length": PLAIN,
@@ -240,7 +240,7 @@ def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) 
     said = f"Their traces agree up to {'queries, keys and values' if last in OF_INPUTS else STAGES[last]}"
     rest = list(right)[list(right).index(last) + 1 :]
     if last in OF_INPUTS and (missing := [stage for stage in OF_INPUTS if stage not in common]):
-        said, rest = "Their traces part at once", missing
+        said, rest = "Their traces differ from the start", missing
     for stage in rest:
         holders = [name for name, one in zip(names, computed, strict=True) if stage in one]
         if len(holders) == 1:

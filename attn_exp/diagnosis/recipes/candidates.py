@@ -309,26 +309,26 @@ def is_causal(case: Case) -> bool:
 
 
 CONDITIONS = (
-    Condition("there is a mask and causal together", lambda case: bool(array_masks(case)) and is_causal(case)),
+    Condition("a mask and causal are combined", lambda case: bool(array_masks(case)) and is_causal(case)),
     Condition(
         "each head has a mask of its own",
         lambda case: any(one.values.shape[:-2][1:] > (1,) for one in array_masks(case)),
     ),
     Condition("each entry has a mask of its own", lambda case: any(one.values.ndim > 2 for one in array_masks(case))),
-    Condition("causal is asked for", is_causal),
+    Condition("causal is requested", is_causal),
     Condition("a mask is given", lambda case: bool(array_masks(case))),
     Condition("heads share keys and values", lambda case: case.recipe.groups != case.recipe.heads),
     Condition("the scale is given", lambda case: case.explicit_scale),
     on_lengths("there are as many keys as queries (t = s)", lambda rows, keys: rows == keys),
     on_lengths("there are more keys than queries (s > t)", lambda rows, keys: keys > rows),
     on_lengths("there are more queries than keys (t > s)", lambda rows, keys: rows > keys),
-    on_lengths("there are not as many keys as queries", lambda rows, keys: rows != keys),
+    on_lengths("the numbers of keys and queries differ", lambda rows, keys: rows != keys),
     Condition("the batch has several entries", lambda case: at_of(case).batch > 1),
     Condition("the batch has one entry", lambda case: at_of(case).batch == 1),
     Condition("there are several heads", lambda case: at_of(case).heads > 1),
     Condition("there is one head", lambda case: at_of(case).heads == 1),
-    Condition(f"a head has not {SIZE} numbers", lambda case: at_of(case).size != SIZE),
-    Condition(f"a head has {SIZE} numbers", lambda case: at_of(case).size == SIZE),
+    Condition(f"the head size is not {SIZE}", lambda case: at_of(case).size != SIZE),
+    Condition(f"the head size is {SIZE}", lambda case: at_of(case).size == SIZE),
 )
 """Narrower conditions come first."""
 

@@ -161,7 +161,7 @@ def placed(given: tuple[str, ...], names: tuple[str, ...], count: int, what: str
     free = {name: [place for place, other in enumerate(lower) if other == name] for name in lower}
     for name, spots in free.items():
         if sum(other.lower() == name for other in given) > len(spots):
-            raise UserError(f"{what} {name!r} stands there more often than the token does")
+            raise UserError(f"{what} {name!r} occurs more often than the token")
     return [free[name.lower()].pop(0) for name in given]
 
 

@@ -31,7 +31,7 @@ def other_readings(sheet: Sheet) -> Iterator[Reading]:
     yield from shift_logits(sheet)
     digits = fewest_digits(sheet)
     if digits is not None:
-        remark = f"every step is rounded to {digits} decimals, and the next goes on from that"
+        remark = f"every step is rounded to {digits} decimals, and the next continues from that"
         yield Reading(sheet, rounded(sheet.right, digits), remark)
 
 
@@ -44,7 +44,7 @@ def scale_early(sheet: Sheet) -> Iterator[Reading]:
     for name, query, key in powers:
         recipe = sheet.right
         place = times(recipe.place, {"q": factor**query, "k": factor**key})
-        yield Reading(sheet, replace(recipe, place=place, scaled=unchanged), f"the scale is on {name} already")
+        yield Reading(sheet, replace(recipe, place=place, scaled=unchanged), f"the scale is already applied to {name}")
 
 
 def times(place: Step, factors: dict[str, float]) -> Step:
