@@ -94,7 +94,6 @@ def reply_to(verdict: Verdict, words: Sequence[str], target: str, found: Sequenc
 
 
 def reply_uncalled(own: OwnFunction, why: str, words: Sequence[str]) -> dict[str, Any]:
-    """Say why a function could not be called, and draft a factory for it, unless the target is one."""
     text = "" if why.startswith("device=") or is_factory(own.function) else describe_factory(own, why)
     if "--json" in words:
         said = {"name": own.name, "outcome": NOT_VERIFIED, "reason": why, "uncalled": why, "wrapper": text}

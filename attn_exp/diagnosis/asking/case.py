@@ -79,7 +79,6 @@ def expected(case: Case) -> Right:
 
 
 def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
-    """Return the stages that a recipe gives, or None if it does not fit the shapes."""
     try:
         return compute(recipe, given, given.done)
     except (ValueError, IndexError, ZeroDivisionError):
@@ -118,7 +117,6 @@ def without_blind(output: Array, stages: Mapping[str, Array]) -> Array:
 
 
 def tolerance(stages: Mapping[str, Array], digits: int) -> float:
-    """Return how far an answer may differ from these stages by rounding to `digits` bits alone."""
     return stages.tolerance(digits) if isinstance(stages, Right) else how_far(stages, digits)
 
 

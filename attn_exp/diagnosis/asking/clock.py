@@ -46,7 +46,6 @@ CLOCK: ContextVar[Clock | None] = ContextVar("the clock of the check that is at 
 
 @contextmanager
 def running() -> Iterator[Clock]:
-    """Start the clock of a check; a nested check shares the outer clock."""
     clock = CLOCK.get()
     if clock is not None:
         yield clock

@@ -39,7 +39,6 @@ def is_joined(layout: str) -> bool:
 
 
 def cuts_heads(layout: str) -> bool:
-    """Return whether heads come after tokens, so that a function has to split or transpose them itself."""
     letters = spread(layout)
     return is_joined(layout) or ("h" in letters and letters.index("t") < letters.index("h"))
 

@@ -109,7 +109,6 @@ def roles_taken(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
 
 
 def turns_masks_on(given: inspect.Parameter) -> bool:
-    """Return whether a parameter is a flag whose name only says that masking is on: `use_mask`, `do_mask`."""
     words = {*words_in(given.name)}
     return is_switch(given) and bool(words & {"mask", "masking", "masked"}) and words <= OF_SWITCHES
 
@@ -258,7 +257,6 @@ SAYS_WEIGHT, SAYS_BIAS = ("w", "weight", "weights", "kernel", "kernels", "matrix
 
 
 def biases_of(names: Sequence[str]) -> dict[str, str]:
-    """Map each bias among the names to its matrix: the two names differ only in the word for bias or weight."""
     matrices = {stem: name for name in reversed(names) if (stem := stem_without(name, SAYS_WEIGHT)) is not None}
     biases = {name: stem for name in names if (stem := stem_without(name, SAYS_BIAS)) is not None}
     return {name: matrices[stem] for name, stem in biases.items() if stem in matrices}
@@ -314,7 +312,6 @@ def set_aside(
 
 
 def never_read(function: Any, words: Collection[str]) -> set[str]:
-    """Return which parameters a function, with its nested functions, never reads; empty for a class."""
     inner = inspect.unwrap(getattr(function, "__func__", function)) if inspect.isroutine(function) else None
     code = getattr(inner, "__code__", None)
     if code is None or "locals" in code.co_names:

@@ -46,7 +46,6 @@ class Offer:
         return role in self.parameters
 
     def without(self, *roles: str) -> Offer:
-        """Return the offer without these roles; the function's own defaults apply to them."""
         words = {role: word for role, word in self.parameters.items() if role not in roles}
         defaults = {role: value for role, value in self.defaults.items() if role not in roles}
         return replace(self, parameters=words, defaults=defaults)
@@ -84,7 +83,6 @@ def for_case(case: Case, offer: Offer, request: Request, wide: bool = False) -> 
 
 
 def neutral_arguments(at: At, offer: Offer, request: Request) -> dict[str, Any]:
-    """Return neutral values for arguments that must be passed: full lengths, or a mask that hides nothing."""
     neutral: dict[str, Any] = {
         "lengths": np.full(at.batch, at.keys, np.int64),
         "mask": np.full((at.rows, at.keys), not request.blocks),
@@ -110,7 +108,6 @@ def at_of(case: Case) -> At:
 
 
 def mask_arguments(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict[str, Any]:
-    """Return the keyword arguments for masks: some have a keyword, the rest are joined in one boolean mask."""
     said: dict[str, Any] = {}
     rest: list[Mask] = []
     for mask in recipe.rules.masks:
@@ -146,7 +143,6 @@ def padding_mask(mask: Padding | Filler, at: At, request: Request) -> Array:
 
 
 def kept_by(mask: Padding | Filler, at: At) -> Array:
-    """Return which keys are not padding, `[b s]`."""
     if isinstance(mask, Filler):
         kept = np.resize(mask.kept, at.keys)
     else:

@@ -115,7 +115,6 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
 
 
 def cases_of_lengths(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
-    """Yield the cases of a full check only: lengths at which blockwise code goes wrong."""
     yield maker.case("one token", 1, 1)
     for length in lengths[-1:] if maker.request.few else lengths:
         yield maker.case("off the block", length, length, optional=True)
@@ -221,7 +220,6 @@ class Maker:
         return max(2, self.request.entries)
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
-        """Return a case of these sizes; `other` overrides the requested masks, scores and the like."""
         raise NotImplementedError
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
@@ -335,7 +333,6 @@ class LayerMaker(Maker):
 
     @property
     def has_entries(self) -> bool:
-        """Whether a module's cases may have several batch entries, because the request fixes no lengths."""
         return self.inside is not None and self.request.entries <= 1
 
     def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:

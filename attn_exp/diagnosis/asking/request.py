@@ -94,7 +94,6 @@ class Request:
 
     @property
     def entries(self) -> int:
-        """How many batch entries the masks have lengths for; 0 without lengths."""
         return max((int(np.size(getattr(mask, "lengths", ()))) for mask in self.masks), default=0)
 
     @property

@@ -136,7 +136,6 @@ class Neutral:
     level: int
 
     def value(self, role: str, name: str) -> Any:
-        """Return a neutral value (NumPy array or plain value) for a role; `...` if none is known."""
         lengths, heads = self.lengths, self.sizes.get("h", 1)
         values: dict[str, Any] = {
             **TO_EVALUATE, "causal": self.request.is_causal, "heads": heads, "kv_heads": self.sizes.get("g", heads),
@@ -194,7 +193,6 @@ def random_key() -> Any:
 
 
 def fill_of_mask(name: str, source: str) -> float | bool:
-    """Return the fill value of a mask that hides nothing, by how the source code uses the mask."""
     use = rf"\b{re.escape(name)}\b(\.\w+\([^()]*\))*"
     fills = (
         (rf"\b{re.escape(name)}\s*=.*\b{re.escape(name)}\s*==\s*0", True),

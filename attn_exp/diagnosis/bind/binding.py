@@ -179,7 +179,6 @@ def memory_roles(arguments: Arguments) -> list[str]:
 
 
 def layouts_of(runner: Runner, recipe: Recipe, arguments: Arguments) -> list[str]:
-    """Return the layouts to try, likeliest first, judging by unpacked shapes, attributes and the library."""
     source = forward_source(runner)
     unpacked = UNPACKED.finditer(re.sub(r"\s*#.*", "", source))
     shapes = [re.sub(r"\s", "", one[1]).lower() for one in unpacked if one[2] in arguments.arrays.values()]
@@ -296,7 +295,6 @@ class Call:
         return self.runner.run(*first, **rest)
 
     def neutral(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the extra arguments by role: required ones, evaluation switches and rotary tables."""
         level, source = self.attempt.level, forward_source(self.runner)
         values = Neutral(lengths_of(inputs, self.axes), self.sizes, source, self.request, level)
         turns = ROTARY if level or self.request.positions else ()
@@ -318,7 +316,6 @@ class Call:
         return said
 
     def words(self, inputs: Mapping[str, Any]) -> str:
-        """Format the extra arguments for the user."""
         texts = {"position_ids": "0, 1, 2, ..."} | dict.fromkeys(MASKS, "hides nothing")
         texts |= dict.fromkeys(ROTARY, "the angles of RoPE" if self.request.positions else "angles of 0")
         said = ((role, self.arguments.keywords[role], value) for role, value in self.neutral(inputs).items())

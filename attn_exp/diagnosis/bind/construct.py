@@ -92,7 +92,6 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
 
 
 def constructor_parameters(kind: Any) -> list[inspect.Parameter]:
-    """Return the constructor's parameters, and those of the base class to which it passes `**kwargs`."""
     found = {one.name: one for one in every_parameter(kind, kind.__name__)}
     for home in inspect.getmro(kind)[1:]:
         if is_of_a_library(home) or not any(one.kind in STARS for one in found.values()):

@@ -129,7 +129,6 @@ def split_inputs(
 
 
 def make_open_mask(name: str, mask: Any, source: str) -> Any:
-    """Return a mask of the same shape and dtype that hides nothing, judging by its values and the source code."""
     if not hasattr(mask, "dtype"):
         return mask
     fill, kind = fill_of_mask(name, source), str(mask.dtype)
@@ -167,7 +166,6 @@ def axes_of_inputs(
 
 
 def likeliest_layout(shape: Sequence[int], usual: Mapping[int, Sequence[str]], widths: Sequence[int]) -> str:
-    """Choose the usual layout whose width is that of a matrix; else the first, or `bhwc` if rows equal columns."""
     several = usual.get(len(shape), [""])
     fits = [one for one in several if any(shape[one.find(letter)] in widths for letter in "mc" if letter in one)]
     is_square = "bhwc" in several and shape[1] == shape[2]

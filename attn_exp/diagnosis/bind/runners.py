@@ -160,7 +160,6 @@ def leave_out(x: Any) -> Any:
 
 
 def fill_torch(target: Any) -> None:
-    """Fill the parameters of a fresh module, except lazy ones, which the first call creates."""
     torch = sys.modules["torch"]
     with torch.no_grad():
         for place, parameter in enumerate(target.parameters()):

@@ -115,7 +115,6 @@ PARTS = (
 
 
 def value_of(name: str, sizes: Sizes, siblings: Collection[str] = ()) -> Any:
-    """Return the value of a required setting, or `...` if its meaning is not known."""
     word = plain(name)
     known: Mapping[str, Any] = {
         "r": sizes.d // 2, "h": sizes.h, "g": sizes.g, "groups": sizes.g, "d": sizes.d, "m": sizes.m, "room": ROOM,
@@ -163,7 +162,6 @@ def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
 
 
 def sizes_of_file(owner: Any) -> dict[str, int]:
-    """Return the sizes among the module-level integers that the code of a class reads, such as `n_embd = 384`."""
     module = sys.modules.get(getattr(owner, "__module__", None) or "")
     home = {} if module is None else vars(module)
     space = getattr(inspect.unwrap(owner), "__globals__", home) if callable(owner) else home

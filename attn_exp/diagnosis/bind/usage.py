@@ -98,7 +98,6 @@ def find_widths(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
 
 
 def find_configs(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Yield the names of nested configurations, which are indexed with string keys."""
     for node in nodes:
         key = node.slice if isinstance(node, ast.Subscript) else None
         if isinstance(key, ast.Constant) and isinstance(key.value, str) and last_name(node.value):  # type: ignore[attr-defined]

@@ -101,7 +101,6 @@ class Caller:
         return self.answer(self.arguments(case), case)
 
     def answer(self, arguments: Mapping[str, Any], case: Case) -> Answer:
-        """Call the function with arguments by role; an error becomes an `Answer` too."""
         try:
             with held(), np.errstate(all="ignore"):  # per thread; overflow shows in the output
                 arrays, kind = self.numbers(self.call(arguments), case)
@@ -182,7 +181,6 @@ class Caller:
         return x[0] if self.layout == "td" else x
 
     def returned(self, case: Case) -> dict[str, Array]:
-        """Return the arrays that the function returns, by name, with their original axes; empty if the call fails."""
         try:
             with held(), np.errstate(all="ignore"):
                 return numbers_of(self.call(self.arguments(case)), self.library, MOST_NUMBERS * 4)[0]

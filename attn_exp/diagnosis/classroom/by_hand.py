@@ -130,7 +130,6 @@ class Judge:
         return Judged(wrong, follows, tuple(remarks), expected)
 
     def before(self, mended: bool, place: int, box: Box) -> Sheet:
-        """Return the sheet of the boxes before `place`, as written or corrected, followed by `box`."""
         earlier = self.mended if mended else self.written
         return replace(self.sheet, boxes=(*earlier[:place], box))
 
@@ -143,14 +142,12 @@ class Judge:
         return missed
 
     def otherwise(self, place: int, box: Box) -> tuple[Remark, Box] | None:
-        """Return a remark on right numbers in another notation, and the box in its proper form, or None."""
         for says, other in self.writings(box):
             if not self.missed(place, other).any():
                 return Remark(box.stage, WRITTEN, f"{box.stage}: {says}"), other
         return None
 
     def writings(self, box: Box) -> Iterator[tuple[str, Box]]:
-        """Yield a description of each alternative notation of a box, and the box in its proper form."""
         if box.stage == "weights":
             yield "in percent instead of fractions of 1", convert_percent(box)
             if (moved := moved_to_one(box)) is not None:
@@ -259,7 +256,6 @@ class Judge:
                 yield Known(named or way.name, says, fix, way.recipe, (past,))
 
     def left_by(self, way: Known, place: int, box: Box) -> Array | None:
-        """Return the cells of a box that a mistake leaves unexplained, or None if it explains none."""
         earlier = [one for one in self.written[:place] if one.stage not in way.past]
         alone = one_stage(self.sheet, going_on_from(way.recipe, earlier), box.stage, 1)
         array = None if alone is None else alone[0]
@@ -275,7 +271,6 @@ class Judge:
         return unfollowed(sheet, way.recipe, len(earlier)) if earlier or self.sheet.open else box.misses(array)
 
     def exchanged(self, place: int, box: Box) -> tuple[Remark, Box] | None:
-        """Return a remark on two swapped rows, columns or heads, and the corrected box; None if no swap corrects it."""
         several = box.values.ndim == 3 and len(box.values) > 1
         heads = tuple(str(head + 1) for head in range(len(box.values))) if several else ()
         kinds = ((-1, box.names[1], "columns"), (-2, box.names[0], "rows"), (-3, heads, "heads"))
@@ -382,7 +377,6 @@ def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
 
 
 def without_signs(sheet: Sheet) -> Iterator[PaperMistake]:
-    """Yield a mistake for each stage with negative numbers: all its minus signs are lost."""
     steps = {"scores": "score", "logits": "scaled", "context": "mix", "output": "mix"} | dict.fromkeys("qkv", "place")
     for stage, array in (stages(sheet, sheet.right) or {}).items():
         if stage in steps and (array < 0).any():
@@ -441,7 +435,6 @@ def broadcast_like(values: Array, other: Any) -> Array:
 
 
 def sharpened(box: Box, exact: Stages) -> Box:
-    """Return a box without rounding allowance on numbers that are exactly right, such as integers."""
     array = part(exact, box)
     if array is None or array.shape != box.values.shape:
         return replace(box, moves=None)
@@ -477,7 +470,6 @@ def moved_to_one(box: Box) -> Box | None:
 
 
 def decimals_written(boxes: Sequence[Box]) -> int:
-    """Return the largest number of decimals written in some boxes; 0 if all are integers."""
     finest = min((float(box.own.min(initial=0.5, where=np.isfinite(box.values))) for box in boxes), default=0.5)
     return max(0, round(-math.log10(2 * finest)))
 

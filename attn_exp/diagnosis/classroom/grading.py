@@ -168,7 +168,6 @@ def noted(texts: Sequence[str], turned_file: bool) -> tuple[Remark, ...]:
 
 
 def not_their_own(grade: Grade, whose: str) -> Grade:
-    """Return the grade of answers that belong to another student's sheet, with no points."""
     says = f"these are the numbers of {whose}'s sheet, not of this one"
     cells = {stage: np.where(np.isin(states, (RIGHT, FOLLOWS)), WRONG, states) for stage, states in grade.cells.items()}
     return grade_cells(cells, (Remark("", COPIED, says),), {})
@@ -226,7 +225,6 @@ def one_mistake(paper: Paper, sheet: Sheet) -> tuple[str, ...]:
 
 
 def describe_mistakes(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[Remark]:
-    """Return a remark for each mistake, at the first box that it changes, in the order of the boxes."""
     remarks = []
     for name in names:
         one, made = mistakes.mistake(name), by_name(paper, name)
@@ -261,7 +259,6 @@ def explain_whole_sheet(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
 
 
 def sentence(remarks: Sequence[Remark]) -> str:
-    """Join the remarks on a sheet into a text: mistakes first, then slips, then notation."""
     copied = [remark.says for remark in remarks if remark.kind == COPIED]
     if copied:
         return copied[0]
@@ -289,13 +286,11 @@ def sentence(remarks: Sequence[Remark]) -> str:
 
 
 def exchanged_once(remarks: Sequence[Remark]) -> list[str]:
-    """Return the texts on slips, reporting two swapped boxes only once."""
     said = dict.fromkeys(remark.says for remark in remarks)
     turned_round = {f"the boxes of {other} and {one} are exchanged" for one, other in ("qk", "qv", "kv")}
     return [text for text in said if text not in turned_round]
 
 
 def join_sentences(parts: Sequence[str]) -> str:
-    """Join sentences, adding a full stop to all but the last where one is missing."""
     closed = [part if part.endswith(".") or place == len(parts) - 1 else f"{part}." for place, part in enumerate(parts)]
     return " ".join(f"{part[:1].upper()}{part[1:]}" if place else part for place, part in enumerate(closed))

@@ -68,7 +68,6 @@ class Paper:
 
     @property
     def cap(self) -> float | None:
-        """The soft cap c in `c tanh(logit / c)`, or None."""
         bounds = (rule.bound() for rule in self.sheet.settled.rules.scores)
         return next((bound for bound in bounds if bound is not None), None)
 
@@ -82,7 +81,6 @@ class Paper:
 
     @cached_property
     def turned_sides(self) -> dict[str, Turned]:
-        """How positions rotate q and k, by side; empty if they do not."""
         return turned_sides(self.sheet.settled, self.sheet.problem) or {}
 
     def room(self, stage: str) -> float:
@@ -159,7 +157,6 @@ def no_steps(settled: Settled) -> UserError:
 
 
 def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None) -> list[str]:
-    """Return the stages that do not merely repeat an earlier stage or the input."""
     kept: list[str] = []
     for stage in formed:
         before = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in kept]
@@ -307,7 +304,6 @@ def differs_when_written(array: Array, right: Array, digits: int) -> bool:
 
 
 def possible(paper: Paper) -> frozenset[str]:
-    """Return the common mistakes that change the numbers of a sheet at all, however little."""
     fine = replace(paper, digits=9)
     return frozenset(mistake.name for mistake in foretold(fine)) & frozenset(COMMON)
 

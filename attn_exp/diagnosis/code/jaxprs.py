@@ -94,7 +94,6 @@ def cut(array: Any, *, sizes: Sequence[int], axis: int) -> list[Any]:
 
 
 def padded(array: Any, number: Any, *, padding_config: Sequence[tuple[int, int, int]]) -> Any:
-    """Pad an array, or crop it where the padding is negative."""
     if any(between for _, _, between in padding_config):
         return NotImplemented
     whole = np.pad(array, [(max(low, 0), max(high, 0)) for low, high, _ in padding_config], constant_values=number)
@@ -319,7 +318,6 @@ def as_kind(array: Any, kind: Any) -> Any:
 
 
 def wide(array: Any) -> Any:
-    """Convert floats to float64 and complex numbers to complex128; return all else unchanged."""
     held = as_array(array)
     if not isinstance(held, np.ndarray) or not is_float(held.dtype):
         return held
@@ -474,7 +472,6 @@ MUTATING = {"append", "add", "update", "setdefault", "extend", "insert", "pop"}
 
 
 def home_of(one: Any) -> str:
-    """Return the top-level package of an object; empty for containers and wrappers."""
     if isinstance(one, dict | list | set) or hasattr(one, "cache_info"):
         return ""
     home = getattr(one, "__module__", None) or type(one).__module__
@@ -483,7 +480,6 @@ def home_of(one: Any) -> str:
 
 
 def is_kept(code: CodeType) -> bool:
-    """Return whether code writes to a global, to a variable of an enclosing function, or to an attribute."""
     done = [(step.opname, step.argval) for step in dis.get_instructions(code) if step.opname in OUTSIDE]
     return any(name != "STORE_DEREF" or word in code.co_freevars for name, word in done)
 

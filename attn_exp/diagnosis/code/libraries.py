@@ -73,7 +73,6 @@ def np_type(kind: str) -> Any:
 
 
 def wide(array: Any) -> Array:
-    """Convert an array to float64; keep booleans and integers."""
     plain = np.asarray(array)
     return plain.astype(np.float64) if plain.dtype.kind not in "bi" else plain
 
@@ -157,7 +156,6 @@ CALLS = ("forward", "__call__", "call")
 
 
 def modules_named(function: Any) -> set[str]:
-    """Return the libraries named in the code of a function, or in the forward method of a class."""
     if inspect.isclass(function):
         if any(base.__module__.startswith("torch.nn") for base in function.__mro__):
             return {"torch"}
@@ -198,7 +196,6 @@ def join(arrays: Sequence[Any], axis: int) -> Any:
 
 
 def beside(array: Array, x: Any) -> Any:
-    """Convert a NumPy array to the library, dtype and device of x; integers keep their dtype."""
     name = library_of(x)
     if name == "torch":
         made = module_of(name).as_tensor(array, device=x.device)

@@ -74,7 +74,6 @@ def parts_of(said: Any) -> dict[str, Any]:
 
 
 def rows_of(said: Any) -> Any:
-    """Stack generated rows or lists of numbers into one array; return all else unchanged."""
     fewest = len("out")
     if isinstance(said, GeneratorType):
         fewest = 0
@@ -93,7 +92,6 @@ STACKED = "all that it returned"
 
 
 def leaves(said: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
-    """Yield the arrays in nested tuples, lists and dictionaries, with the path to each as its name."""
     if hasattr(said, "shape"):
         yield name, said
     elif depth and isinstance(said, tuple | list | Mapping):

@@ -118,7 +118,6 @@ class Answers:
 
     @cached_property
     def has_known_shape(self) -> bool:
-        """Whether the first answer has the expected shape or that of one mistake; pairs produce no other shape."""
         case, answer = self.seen[0]
         recipes = (case.recipe, *(one.change(case) for one in self.single))
         made = (predicted(recipe, case.given) for recipe in recipes)
@@ -234,14 +233,12 @@ class Answers:
         return [pair for pair in pairs if self.gives(pair) and not self.is_mean(pair)]
 
     def is_mean(self, candidate: Candidate) -> bool:
-        """Return whether a candidate weights all keys equally in the first case, as several mistakes do."""
         case = self.seen[0][0]
         stages = predicted(candidate.change(case), case.given)
         return stages is not None and stages["weights"].shape[-1] > 1 and not np.ptp(stages["weights"], axis=-1).any()
 
     @cached_property
     def says_little(self) -> bool:
-        """Whether wrong answers are mostly NaN, which many mistakes produce."""
         outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
         return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
@@ -308,7 +305,6 @@ class Answers:
         return None
 
     def between_calls(self) -> Explained | None:
-        """Return the mistake that makes answers change from call to call; comparing numbers cannot find it."""
         unsteady = [name for name in self.broken if name in ("dropout_on", "not_deterministic", "mask_stale")]
         return Explained((unsteady[0],)) if unsteady else None
 
@@ -316,7 +312,6 @@ class Answers:
         return Explained(("batch_mixed",)) if "batch_mixed" in self.broken else None
 
     def under_condition(self) -> Explained | None:
-        """Return a mistake made only under a condition that all wrong answers share."""
         if not self.wrong:
             return None
         fits = [one for one in self.single if self.gives_of(one, self.wrong) > 0]

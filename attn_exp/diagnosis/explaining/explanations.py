@@ -40,7 +40,6 @@ class Explanation:
     dear: bool = False
 
     def turn(self, kind: str) -> int | None:
-        """Return the priority for a kind of evidence."""
         return {"function": self.function, "numbers": self.numbers, "sheet": self.sheet}[kind]
 
 

@@ -111,7 +111,6 @@ class Numbers:
 
     @cached_property
     def lenient(self) -> dict[Sheet, Sheet]:
-        """For each layout, the sheet with each number as exact as its own digits."""
         return {layout: by_own_digits(layout) for layout in self.layouts}
 
     def as_asked(self) -> Explained | None:
@@ -149,7 +148,6 @@ class Numbers:
         return Explained(slips=tuple(slips)) if is_slip(slips) else None
 
     def mistake_and_slip(self) -> Explained | None:
-        """Return a mistake that reproduces all numbers but one, and that cell; None if the rest is inconclusive."""
         known = self.known()
         fits = [(made.candidate, slip) for made in self.distinct() if (slip := only_slip(self.sheet, made)) is not None]
         found = best([candidate for candidate, _ in fits])

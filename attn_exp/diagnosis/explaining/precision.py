@@ -27,7 +27,6 @@ def representable(answers: Sequence[Answer]) -> str:
 
 
 def only_rounded(seen: Sequence[tuple[Case, Answer]], digits: int) -> bool:
-    """Return whether the answers are the expected ones, rounded once to this many bits."""
     for case, answer in seen:
         if answer.output is None:
             continue

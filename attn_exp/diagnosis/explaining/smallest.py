@@ -80,7 +80,6 @@ def fresh(caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]])
 
 
 def again_inside(case: Case) -> Iterator[Case]:
-    """Yield a module's case with other numbers and, unless a mask fixes them, other lengths."""
     assert case.given.x is not None
     batch, rows, width = case.given.x.shape
     masks = case.recipe.rules.masks
@@ -347,12 +346,10 @@ def promised(wrong: Seen) -> Seen:
 
 
 def of_one_input(wrong: Seen) -> Seen:
-    """Return the wrong answers without cross-attention, or all if there are no others: many ignore the memory."""
     return [(case, answer) for case, answer in wrong if case.rung != CROSS] or wrong
 
 
 def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> tuple[Case, Answer] | None:
-    """Return a case whose scores are all equal, with its answer: equal inputs, or a layer whose W_q is 0."""
     if caller.offer.core:
         return next((pair for pair in seen if pair[0].rung == "equal inputs"), None)
     if function.inside is not None:  # the module has its own weights

@@ -44,12 +44,10 @@ NEIGHBOURS = "position.rope.interleaved=true"
 
 
 def are_open(request: Request, kind: str = "convention") -> bool:
-    """Return whether settings of a kind may be assumed, because the user typed none of that kind."""
     return not request.as_typed and not {word.partition(".")[0] for word in request.said} & set(RULES[kind])
 
 
 def that_fit(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
-    """Return the settings under which the first answer is right: one of them, or a mask together with positions."""
     fits = [words for words, change in meant(caller, case) if gives(change(case.recipe), case, answer, digits)]
     return [*fits, *(f"{words} {BOTTOM_RIGHT}" for words in fits if "mask=" in words and caller.offer.core)]
 

@@ -236,13 +236,11 @@ def find_rare_layout(
 
 
 def says_nothing(case: Case, output: Array) -> bool:
-    """Return whether an output is all zeros or equal to an input: a flag may be the reason."""
     inputs = (case.given.q, case.given.k, case.given.v, case.given.x)
     return not output.any() or any(np.array_equal(output, one) for one in inputs if one is not None)
 
 
 def has_one_mistake(tried: Tried, only: str = "") -> bool:
-    """Return whether one mistake, or only this one, gives the first answer, perhaps with a causal mask."""
     digits = min(digits_of(tried.caller, tried.answer), 24)
     asked = [tried.case, tried.case.with_masks((*tried.case.recipe.rules.masks, Causal()))]
     known = ((case, one) for case in asked for one in every_mistake([case]) if not only or only in one.names)
@@ -264,7 +262,6 @@ def is_right(tried: Tried, causal: bool = False, unscaled: bool = False, unmaske
 
 
 def other_readings(tried: Tried) -> Iterator[Tried]:
-    """Yield the same call with another returned value as its output, or with the output's axes in another order."""
     caller, case, answer = tried.caller, tried.case, tried.answer
     shape = expected(case)["output"].shape
     if answer.output is None or (answer.output.shape == shape and not (answer.stages and caller.offer.core)):

@@ -151,7 +151,6 @@ def hides(caller: Caller, function: Bound, change: Change | None = None) -> bool
 
 
 def with_one_opposite(caller: Caller, function: Bound) -> Caller:
-    """Return the caller that inverts one of two masks, if the function is right then."""
     is_told = caller.offer.takes("mask") and caller.offer.takes("padding") and not caller.request.blocks
     if not is_told or "added" in (caller.masking.kind, caller.padding.kind):
         return caller
@@ -173,7 +172,6 @@ def hide(at: Any, logits: Any, allowed: Any) -> Any:
 
 
 def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None) -> Iterator[tuple[Caller, Case]]:
-    """Yield the callers that pass the mask as a padding mask, which all queries share."""
     parameters = {"padding" if role == "mask" else role: name for role, name in caller.offer.parameters.items()}
     if caller.offer.takes("padding"):
         return

@@ -253,7 +253,6 @@ OF_NORMS = re.compile("norm|sqrt")
 
 
 def find_own_words(seen: Seen, request: Request, *, is_masked: bool, turns: bool) -> Iterator[str]:
-    """Yield combinations of settings that may be built into a layer and that the user left open."""
     masks = [CAUSAL] if is_masked and not request.masks else []
     positions = [*ROTATIONS] if turns and not request.positions else []
     scores = list(find_score_words(seen, request))

@@ -123,7 +123,6 @@ OF_NO_OTHER = ("changes_inputs", "reuses_output")
 
 
 def explain_answers(evidence: Answers, wrong: Seen) -> Explained:
-    """Explain the answers; if nothing does, retry without inputs that the function need not support."""
     found = explained(evidence)
     if found.names or found.setting or not {case.unpromised for case, _ in wrong} > {False}:
         return found
@@ -286,7 +285,6 @@ def report_accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Fi
 
 
 def repeat_first_cases(caller: Caller, seen: Seen) -> Finding:
-    """Run the first cases again after all others: a function that keeps state may answer differently."""
     rung = "the same after many calls"
     for case, answer in seen[:3]:
         if answer.output is None:

@@ -105,7 +105,6 @@ def find_unused_operations(seen: Seen) -> list[int]:
 
 
 def find_ignored_causal_mask(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
-    """Name a causal mask that the layer creates or stores although every query sees every key."""
     is_told = request.masks or {"mask", "causal"} & set(seen.layer.keywords)
     if not verdict.passed or verdict.right_under or is_told:
         return verdict
@@ -272,7 +271,6 @@ def concatenate_caches(beside: Callable[[int, Any], dict[str, Any]]) -> Step:
 
 
 def join_caches(before: Any, new: Any) -> Any:
-    """Concatenate caches along the axis before the last."""
     if isinstance(before, tuple | list):
         return type(before)(join_caches(*pair) for pair in zip(before, new, strict=True))
     return join([before, new], len(before.shape) - 2)

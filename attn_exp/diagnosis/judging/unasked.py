@@ -97,7 +97,6 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
 
 
 def is_right_otherwise(caller: Caller, word: str, default: bool | int, seen: Seen) -> bool:
-    """Return whether some cases stay right with another value of an option: the opposite, or 1."""
     value = not default if isinstance(default, bool) else 1
     other = replace(caller, function=partial(caller.function, **{word: value}))
     first: dict[str, Case] = {case.rung: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
@@ -144,7 +143,6 @@ def with_state(verdict: Verdict, state: str, *left: str) -> Verdict:
 
 
 def leave_sizes_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave other sizes open if the callable of a factory raises an error for them."""
     broken = broken_of(verdict)
     if not (broken and is_factory(own.function) and all(ERROR.match(one.said) for one in broken)):
         return verdict

@@ -241,7 +241,6 @@ def token_of(recording: Recording, number: int) -> tuple[int, int]:
 
 
 def read_row(recording: Recording, pair: Pair, m: int, row: int, entry: int) -> dict[str, Array]:
-    """Return the q of one query, and its k, v and weights in token order."""
     known = pair.places[m, row]
     n, t, s = np.unravel_index(np.maximum(known, 0), pair.scores.shape)
     first = int(np.argmax(known >= 0))

@@ -56,7 +56,6 @@ class Axes:
         return self.arrange(array, self.product.subscripts[side], (self.batch, letters, self.summed))
 
     def output(self, array: Array) -> Array:
-        """Arrange an array like the output as `[n r c]`."""
         return self.arrange(array, self.product.subscripts[2], (self.batch, self.rows, self.columns))
 
 

@@ -129,7 +129,6 @@ def record_once(layer: Layer, given: Mapping[str, Array], keywords: Mapping[str,
 
 
 def find_height(layer: Layer, length: int) -> int:
-    """Return the height of the image in the trial call; 0 for other numbers of tokens."""
     return layer.lengths.get("h", 0) if length == layer.lengths.get("t") else 0
 
 
@@ -166,7 +165,6 @@ def unlay(array: Any, axes: str) -> Any:
 
 
 def tokens_given(recording: Recording) -> Array:
-    """Return the tokens as the layer received them, `[runs tokens m]`, padded with zeros to the widest."""
     axes, made = recording.layer.inputs, list[Array]()
     for one in recording.traces:
         several = [unlay(array, axes[role]) for role, array in one.inputs.items()]

@@ -124,7 +124,6 @@ def output_inputs(recording: Recording, output: Projection) -> Array:
 
 
 def answer_rows(recording: Recording) -> Array | None:
-    """Return the output row of each query token, `[runs tokens n]`."""
     role = "x" if "x" in recording.layer.inputs else "q"
     count = recording.given[0][role].shape[0] * recording.given[0][role].shape[1]
     every = [unlay(one.outputs[0][1], recording.layer.inputs[role]) for one in recording.traces if one.outputs]

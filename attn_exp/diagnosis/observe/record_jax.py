@@ -70,8 +70,6 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
 
 
 def make_jaxpr(call: Call, inputs: Mapping[str, Any]) -> Any:
-    """Return the jaxpr of a call, its constants, and what it computes from them alone; None if tracing fails."""
-
     def find_all(context: Callable[[], Any], *arrays: Any) -> list[Any]:
         with context():
             return find_outputs(call(dict(zip(inputs, arrays, strict=True))))

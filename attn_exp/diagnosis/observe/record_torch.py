@@ -101,7 +101,6 @@ def find_product(name: str, args: Sequence[Any]) -> Product | None:
 
 
 def find_pointwise_product(x: Any, kernel: Any, bias: Any, stride: Any, padding: Any, *options: Any) -> Product | None:
-    """Return the product that a convolution computes, if its kernel has length 1 along each axis."""
     _, is_transposed, _, groups = options
     if is_transposed or groups != 1 or max(padding) > 0 or max(*stride, *kernel.shape[2:]) > 1:
         return None

@@ -129,7 +129,6 @@ def copy_module(own: OwnFunction) -> OwnFunction:
 
 
 def has_no_answer(verdict: Verdict) -> bool:
-    """Return whether a function answered nothing, or its check ended early."""
     return any((one.rung, one.state) == (ANSWERED, BROKEN) or one.state == NOT_VERIFIED for one in verdict.findings)
 
 
@@ -185,7 +184,6 @@ def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
 
 
 def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
-    """Yield the cases that fit both, and cases that reveal different conventions."""
     offer, layout, inside = joint_offer(both), joint_layout(both), both[0].function.inside
     if not offer.core:
         yield from layer_cases(common, offer, quick, inside)
@@ -222,7 +220,6 @@ def joint_offer(both: Both) -> Offer:
 
 
 def joint_layout(both: Both) -> str:
-    """Return the layout of the cases: without batch or heads if one of the two has none."""
     layouts = [side.caller.layout for side in both]
     if all(map(is_joined, layouts)):
         return WIDE
@@ -335,7 +332,6 @@ def offered_by_one(both: Both) -> Iterator[Finding]:
 
 
 def compare_by_definition(both: Both, request: Request) -> Verdict:
-    """Compare two functions that cannot run the same cases by their own verdicts."""
     names, verdicts = (both[0].name, both[1].name), [side.verdict for side in both]
     first, second = ({one.rung: one.state for one in verdict.findings} for verdict in verdicts)
     alike = both[0].caller.offer.core == both[1].caller.offer.core
@@ -360,7 +356,6 @@ def conclude(
     names: tuple[str, str], verdicts: Sequence[Verdict], request: Request, found: Sequence[str],
     findings: Sequence[Finding], small: tuple[Smallest, Smallest] | None = None,
 ) -> Verdict:  # fmt: skip
-    """Return the verdict on both; they agree if no difference is `found`."""
     first, second = verdicts
     is_shared = not found and first.mistakes == second.mistakes and first.is_wrong
     agree = "They agree on all questions that both answered"

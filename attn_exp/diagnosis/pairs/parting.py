@@ -115,7 +115,6 @@ def answers_of(pairs: Iterable[Pair], place: int) -> list[tuple[Case, Answer]]:
 
 
 def join_places(kinds: Sequence[str]) -> str:
-    """List where two functions differ; a difference on plain inputs covers all others."""
     first, *rest = [PLAIN] if PLAIN in kinds else list(dict.fromkeys(kinds))
     return " and ".join(filter(None, (first, ", ".join(rest))))
 
@@ -165,7 +164,6 @@ def gives(here: Seen, change: Callable[[Case], Recipe], digits: int) -> bool:
 
 
 def describe_blind_row(pair: tuple[Case, Answer]) -> str:
-    """Describe the output of the first query that sees no key: zeros, equal weights, or the unmasked output."""
     case, answer = pair
     assert answer.output is not None
     stages = expected(case)
@@ -280,7 +278,6 @@ def find_stages(caller: Caller, case: Case, stages: Mapping[str, Array]) -> set[
 
 
 def sort_numbers(array: Array) -> Array:
-    """Return the sorted numbers of an array, without those of hidden keys."""
     return np.sort(array[array > LOWEST], axis=None)
 
 

@@ -296,7 +296,6 @@ class Condition:
 
 
 def on_lengths(where: str, holds: Callable[[int, int], bool]) -> Condition:
-    """Return a condition on the numbers of queries and of keys."""
     return Condition(where, lambda case: holds(at_of(case).rows, at_of(case).keys))
 
 
@@ -352,8 +351,6 @@ def only_there(wrong: Seen, seen: Seen) -> str:
 
 
 def under(condition: Condition, change: Change) -> Change:
-    """Restrict a change to the cases for which a condition holds."""
-
     def changed(case: Case) -> Recipe:
         return change(case) if condition.holds(case) else case.recipe
 

@@ -26,7 +26,6 @@ from attn_exp.mistakes.softmax import with_epsilon
 
 
 def fitted_fills(seen: Seen) -> Iterator[Candidate]:
-    """Yield the fill, and the additive penalty, fitted to the first answer with hidden keys."""
     for case, answer in seen:
         number = fitted_logit(case, answer, np.zeros_like)
         if number is not None:
@@ -215,7 +214,6 @@ CLIPS = (32, 40, 50, 60, 64, 70, 75, 80, 85, 88, 90, 100, 128, 200, 250, 256, 50
 
 
 def is_clipped(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> bool:
-    """Return whether clipping logits or scores at one of these limits reproduces all answers, fresh ones included."""
     if not all(answer.output is not None and np.isfinite(answer.output).all() for _, answer in wrong):
         return False
     for number, step, sign in itertools.product(CLIPS, ("scaled", "score"), (-1.0, -np.inf)):

@@ -48,7 +48,6 @@ def group_by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
 
 
 def together(parts: Sequence[Candidate]) -> Candidate:
-    """Compose candidates, one applied after another."""
     made = parts[0]
     for other in parts[1:]:
         names = tuple(sorted({*made.names, *other.names}))

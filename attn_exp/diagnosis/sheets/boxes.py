@@ -55,7 +55,6 @@ class Box:
 
     @property
     def counted(self) -> str:
-        """How many numbers are given, and how they were read if that was ambiguous."""
         count = int(self.given.sum())
         share = f"all {count} numbers" if count == self.values.size else f"{count} of {self.values.size} numbers"
         return f"{share}, read as {self.note}" if self.note else share
@@ -71,7 +70,6 @@ class Box:
         return np.asarray(self.given & ~near)
 
     def write_like(self, place: Iterable[int], number: float) -> str:
-        """Format a number with as many decimals as the one given there."""
         half = float(self.halves[tuple(place)])
         digits = max(0, round(-np.log10(2 * half))) if half > 0 else 6
         return f"{number:.{digits}f}" if digits <= 6 else f"{number:.6g}"
@@ -150,7 +148,6 @@ def spread(
 
 
 def placed(given: tuple[str, ...], names: tuple[str, ...], count: int, what: str) -> list[int]:
-    """Return the positions of named rows or columns; if no name is a token, the names are ignored."""
     lower = [name.lower() for name in names]
     known = [name.lower() in lower for name in given]
     if not any(known):
@@ -247,7 +244,6 @@ def plain(word: str) -> str:
 
 
 def halves(words: Sequence[str], *, shared: bool) -> Array:
-    """Return half a unit of each number's last digit; if `shared`, plain numbers all use the most decimals."""
     plain_words = [word for word in words if NUMBER.fullmatch(word) and exponent(word) is None]
     most = max(map(decimals, plain_words), default=0)
 
@@ -306,7 +302,6 @@ def from_file(path: Path, key: str) -> Cells:
 
 
 def table(text: str, key: str) -> Cells:
-    """Parse a table; its first line and first column may hold names."""
     rows = [row for row in lines(text) if any(cell.strip() for cell in row)]
     if not rows:
         raise UserError(f"{key}: the file is empty")

@@ -36,7 +36,6 @@ def other_readings(sheet: Sheet) -> Iterator[Reading]:
 
 
 def scale_early(sheet: Sheet) -> Iterator[Reading]:
-    """Yield the alternatives that scale queries or keys instead of the scores."""
     factor = sheet.settled.multiplier
     if factor == 1 or factor <= 0:
         return
@@ -87,14 +86,12 @@ def rename_scores(sheet: Sheet) -> Iterator[Reading]:
 
 
 def turned(sheet: Sheet) -> Sheet | None:
-    """Return the sheet transposed, with tokens in columns, or None if its numbers do not fit so."""
     boxes = [swapped(box) for box in sheet.boxes]
     kept = tuple(box for box in boxes if box is not None)
     return replace(sheet, boxes=kept) if len(kept) == len(boxes) else None
 
 
 def swapped(box: Box) -> Box | None:
-    """Return a transposed box, or None if it does not fit; a box transposed when it was read stays."""
     if TURNED in box.note:
         return box
     *_, rows, columns = box.values.shape

@@ -85,7 +85,6 @@ def agrees(sheet: Sheet, recipe: Recipe) -> bool:
 
 
 def gives(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
-    """Return whether a recipe, whose stages are known, reproduces the numbers of every box."""
     first = sheet.boxes[0]
     if exact is None or first.misses(part(exact, first), FAR * first.halves if sheet.open else 0.0).any():
         return False
@@ -129,7 +128,6 @@ def compute_unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
 
 
 def reach_of_scratch(sheet: Sheet, recipe: Recipe, box: Box, centre: Array) -> Array:
-    """Return how far a box changes while intermediate numbers outside the boxes vary within their rounding."""
     made, total = stages(sheet, recipe) or {}, np.zeros_like(centre)
     half = box.halves.max(initial=0.0, where=box.given)
     boxes, scratch = {other.stage: other for other in sheet.boxes}, sheet.scratch or ()
@@ -242,8 +240,6 @@ def filled(step: Step, box: Box) -> Step:
 
 
 def rounded(recipe: Recipe, digits: int) -> Recipe:
-    """Return the recipe that rounds every stage to this many decimals and continues from that."""
-
     def rounding(step: Step) -> Step:
         return lambda *given: np.round(step(*given), digits)
 
@@ -292,7 +288,6 @@ def kind_of_slip(mine: str, number: float, other: str, right: float) -> str:
 
 
 def every_slip(sheet: Sheet) -> list[Slip | None]:
-    """Return the wrong cells of each box, given the boxes before it, or None where it is right."""
     return list(slips_of(sheet, sheet.right, stages(sheet, sheet.right)))
 
 
@@ -310,7 +305,6 @@ def slips_of(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Sli
 
 
 def is_slip(slips: Sequence[Slip | None]) -> bool:
-    """Return whether few cells of each box are wrong, so that the agreement of the rest is more than chance."""
     shares = [float(slip.cells.sum() / slip.box.given.sum()) for slip in slips if slip]
     return bool(shares) and max(shares) <= FEW
 
@@ -324,7 +318,6 @@ def after_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]
 
 
 def sums(sheet: Sheet) -> Iterator[Finding]:
-    """Report whether rows of weights sum to 1, where whole rows are given."""
     weights = next((box for box in sheet.boxes if box.stage == "weights"), None)
     if weights is None or not weights.given.all(axis=-1).any() or not sheet.settled.rules.normalizer.exponential:
         return
