@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 """An array of any dtype; names and docstrings state its axes."""
+Arrays = Mapping[str, Array]
+"""Arrays by name."""
+Shape = tuple[int, ...]
 
 
 def draw(

@@ -7,14 +7,14 @@ several mistakes can be chained.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.forms import steps
 from attn_exp.forms.around import Around
 from attn_exp.forms.trace import Trace
@@ -38,7 +38,7 @@ class Given:
     k: Array | None = None
     v: Array | None = None
     x: Array | None = None
-    arrays: Mapping[str, Array] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
     memory: Array | None = None
     past: int = 0
     apart: bool = False

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
@@ -28,7 +28,7 @@ def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
     return instead(normalize=normalize)
 
 
-def row_maximum(masked: Array, axis: int | tuple[int, ...]) -> Array:
+def row_maximum(masked: Array, axis: int | Shape) -> Array:
     """Return the largest logits along some axes, or the lowest number of their type where all are hidden."""
     return np.asarray(masked.max(axis=axis, keepdims=True, initial=np.finfo(masked.dtype).min))
 

@@ -5,11 +5,10 @@ The memory of cross-attention is a second input, from whose tokens keys and valu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.config.inputs import Embeddings
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
@@ -42,7 +41,7 @@ class Start(NamedTuple):
     named: tuple[str, ...] | int | None = None
 
 
-def start(settings: Embeddings, source: Numbers, drawn: Mapping[str, Array] | None = None) -> Start:
+def start(settings: Embeddings, source: Numbers, drawn: Arrays | None = None) -> Start:
     """Return the input that the settings describe, or that is `drawn` already; tokens are always rows.
 
     Raises: UserError: no or several starting stages, arrays that are ragged, empty, not numbers or not finite, or
@@ -65,7 +64,7 @@ def start(settings: Embeddings, source: Numbers, drawn: Mapping[str, Array] | No
     return Start(token_names(named, len(x)), x, q, k, v, weights, memory, named)
 
 
-def check_given_once(settings: Embeddings, vectors: Vectors | None, drawn: Mapping[str, Array]) -> None:
+def check_given_once(settings: Embeddings, vectors: Vectors | None, drawn: Arrays) -> None:
     for name in drawn:
         if name == "x" and vectors is not None:
             raise UserError("embeddings and draws.x both say what x is; give one of them, such as embeddings=inline")
@@ -78,7 +77,7 @@ def choose_names(settings: Embeddings, read: tuple[str, ...] | None) -> tuple[st
     return given if isinstance(given, tuple) or read is None else read
 
 
-def stage(settings: Embeddings, name: str, source: Numbers, done: Mapping[str, Array]) -> Array | None:
+def stage(settings: Embeddings, name: str, source: Numbers, done: Arrays) -> Array | None:
     """Return q, k, v or weights, if given: written out, drawn, or in a file of their own."""
     given, key = getattr(settings, name), f"embeddings.{name}"
     return done.get(name) if given is None else array_or_drawn(given, key, source)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.config.inputs import Projections
 from attn_exp.errors import UserError, brief, some, unknown
 from attn_exp.problem import files
@@ -130,7 +130,7 @@ def find_projections(settings: Projections, held: Held, said: str) -> dict[str, 
     return chosen
 
 
-def check_whole(arrays: Mapping[str, Array], settings: Projections, held: Held, said: str) -> None:
+def check_whole(arrays: Arrays, settings: Projections, held: Held, said: str) -> None:
     missing = [name for name in NEEDED if name not in {**arrays, **settings.given, **settings.printed}]
     if missing and "" in held.arrays:
         file, name = brief(settings.file or "", 60), missing[0]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, count_of
 from attn_exp.forms.steps import project as project_side
@@ -37,7 +37,7 @@ class Problem:
     k: Array | None
     v: Array | None
     weights: Array | None
-    projections: Mapping[str, Array] = field(default_factory=dict)
+    projections: Arrays = field(default_factory=dict)
     memory: Array | None = None
     past: int = 0
     marks: tuple[Any, ...] = ()

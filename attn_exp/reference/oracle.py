@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from attn_exp import registry
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.problem.problem import Heads, Problem
 from attn_exp.reference import loops as reference
 from attn_exp.rules.positions.position import Position, Twin
@@ -54,7 +54,7 @@ class Question:
 class Answer(NamedTuple):
     """The expected values of the checked rows: `weights` `[h r s]`, and `output` `[r m]` where there are values."""
 
-    rows: tuple[int, ...]
+    rows: Shape
     weights: Array
     output: Array | None
 
@@ -78,7 +78,7 @@ def ask(
     question: Question,
     problem: Problem,
     sides: tuple[Any, ...] | None = None,
-    rows: tuple[int, ...] | None = None,
+    rows: Shape | None = None,
 ) -> Answer:
     """Return the expected values for these queries, or for as many evenly spaced ones as the budget allows.
 
@@ -103,7 +103,7 @@ def ask(
     return Answer(rows, weights, np.array(output))
 
 
-def checked_rows(length: int, problem: Problem, mixing: int = 0) -> tuple[int, ...]:
+def checked_rows(length: int, problem: Problem, mixing: int = 0) -> Shape:
     """Choose the first, the last and evenly spaced rows between, as many as the budget allows.
 
     `mixing` is the number of multiplications per row of the output projection.

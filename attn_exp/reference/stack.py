@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.forms.trace import ApartError
 from attn_exp.problem.problem import Heads, Problem
 from attn_exp.problem.stack import one
@@ -148,7 +148,7 @@ def split_heads(side: Array, heads: int) -> Array:
     return side.reshape(*side.shape[:2], heads, -1).swapaxes(1, 2)
 
 
-def weights_of(logits: Array, rows: tuple[int, ...], count: int, rules: Rules) -> Array:
+def weights_of(logits: Array, rows: Shape, count: int, rules: Rules) -> Array:
     """Return weights of logits `[n h r s]`, biased and masked as `loops.mask_logit`, normalized as `softmax.twin`."""
     shape = (logits.shape[1], len(rows), logits.shape[-1])
     grids = [

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.classroom.grading import EMPTY, FOLLOWS, UNREADABLE, WRONG, Grade, Score
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.report import words
@@ -37,7 +37,7 @@ def page(title: str, parts: Sequence[str]) -> str:
     return render_page("marked.html", {"title": title, "parts": list(map(Markup, parts))}, STYLES)
 
 
-def marked(paper: Paper, student: str, grade: Grade, numbers: Mapping[str, Array], scored: Sequence[Score]) -> str:
+def marked(paper: Paper, student: str, grade: Grade, numbers: Arrays, scored: Sequence[Score]) -> str:
     points = {score.stage: score for score in scored}
     boxes = [
         {

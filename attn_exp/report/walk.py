@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.recipes import departures
 from attn_exp.experiment.variant import Settled
@@ -58,7 +58,7 @@ class Step(NamedTuple):
     stage: str
     explained: Explained
     note: str
-    shape: tuple[int, ...]
+    shape: Shape
     tables: tuple[Table, ...]
     largest: float
     decimals: int
@@ -166,7 +166,7 @@ def step(stage: str, array: Array, comparison: Comparison, settled: Settled, *, 
     )
 
 
-def left_out(shape: tuple[int, ...], shown: int) -> str:
+def left_out(shape: Shape, shown: int) -> str:
     heads, rows, columns = shape
     parts = [f"{shown} of {heads} heads"] if shown < heads else []
     if max(rows, columns) > SIDE:

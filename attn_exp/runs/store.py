@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_exp import drafts, machine, registry
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.config.fields import make
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat
@@ -111,7 +111,7 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
     return about, read_config(stored_arrays.put_back(about["config"], stored)), stored
 
 
-def restore_comparison(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
+def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparison:
     problem, rows = stored_arrays.problem_from(stored), read_table(folder, "comparison.csv", Row)
     if [row.variant for row in rows] != list(config.variant):
         raise trust.DamagedError("comparison.csv is about other variants")

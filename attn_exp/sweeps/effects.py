@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.config.schema import Matters
 from attn_exp.experiment import metrics
 from attn_exp.report.sweep.plotted import in_order, is_number
@@ -296,7 +296,7 @@ def measure_shares(cube: Cube) -> dict[tuple[str, ...], float]:
     return shares
 
 
-def mean_along(centred: Array, kept: tuple[int, ...]) -> Array:
+def mean_along(centred: Array, kept: Shape) -> Array:
     """Return the means over all axes but `kept`, which broadcast against the whole."""
     there, dropped = np.isfinite(centred), tuple(axis for axis in range(centred.ndim) if axis not in kept)
     counts = np.maximum(1, there.sum(axis=dropped, keepdims=True))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_exp import rules
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.sweep.plotted import ALL
 
@@ -60,7 +60,7 @@ class Rows:
 
     points: Array
     texts: Mapping[str, Column]
-    numbers: Mapping[str, Array]
+    numbers: Arrays
     settings: Column
     resolved: Sequence[str]
     failed: Sequence[Failed]
@@ -125,7 +125,7 @@ class Cube:
     names: tuple[str, ...]
     levels: tuple[tuple[str, ...], ...]
     seeds: tuple[str, ...]
-    numbers: Mapping[str, Array]
+    numbers: Arrays
     resolved: Array
     queries: Array
     settings: tuple[Mapping[str, str], ...] = ()

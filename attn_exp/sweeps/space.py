@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.arrays import Shape
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, brief, unknown
@@ -30,9 +31,9 @@ DOTTED = re.compile(r"\w+(\.\w+)*")
 WORDS = {"true": True, "false": False, "null": None}
 
 Settings = Mapping[str, Any]
-Places = tuple[int, ...]
+Places = Shape
 """For each axis, the index of its value."""
-Groups = tuple[tuple[int, ...], ...]
+Groups = tuple[Shape, ...]
 """Indices of axes: those of zipped ones together."""
 
 

@@ -65,7 +65,7 @@ GIVEN = (
     "embeddings.k=[[1,2,0,1],[3,4,1,1]]", "embeddings.v=[[1,2,0,3],[3,4,1,1]]",
 )  # fmt: skip
 HINTS = """Array.from(document.querySelectorAll('.walk'), (walk) =>
-  (/Type over a number of (.*), and all/.exec(walk.querySelector('figcaption').textContent) || [0, ''])[1])"""
+  (/Type over a number of (.*), and everything/.exec(walk.querySelector('figcaption').textContent) || [0, ''])[1])"""
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.rules.masks.mask import Mask
 
@@ -17,7 +16,7 @@ from attn_exp.rules.masks.mask import Mask
 class Right(dict[str, Array]):
     """The stages of the expected answer; caches their rounding tolerance."""
 
-    def __init__(self, stages: Mapping[str, Array]) -> None:
+    def __init__(self, stages: Arrays) -> None:
         super().__init__(stages)
         self.rooms = dict[int, float]()
 
@@ -66,11 +65,11 @@ class Answer:
     """
 
     output: Array | None
-    stages: Mapping[str, Array] = field(default_factory=dict)
+    stages: Arrays = field(default_factory=dict)
     dtype: str = "float64"
     error: str = ""
     refused: bool = False
-    reached: tuple[int, ...] | None = None
+    reached: Shape | None = None
     axes: str = ""
 
 
@@ -89,13 +88,13 @@ FEW_BLIND = 0.5
 """Up to this fraction of queries may see no key while an answer can still identify a mistake."""
 
 
-def is_blind(stages: Mapping[str, Array]) -> bool:
+def is_blind(stages: Arrays) -> bool:
     """Return whether too many queries see no key for an answer to be conclusive."""
     blind: Any = (stages["masked"] == -np.inf).all(axis=-1)
     return bool(blind.mean() > FEW_BLIND)
 
 
-def is_for_no_key(output: Array, stages: Mapping[str, Array]) -> bool:
+def is_for_no_key(output: Array, stages: Arrays) -> bool:
     """Return whether no query sees a key and the output is all NaN or all zeros, as usual then."""
     if not (stages["masked"] == -np.inf).all() or output.shape != stages["output"].shape:
         return False
@@ -103,7 +102,7 @@ def is_for_no_key(output: Array, stages: Mapping[str, Array]) -> bool:
     return nothing
 
 
-def without_blind(output: Array, stages: Mapping[str, Array]) -> Array:
+def without_blind(output: Array, stages: Arrays) -> Array:
     """Return an output with zeros where a query sees no key: functions return NaN, zeros or a mean there.
 
     If no query sees any of several keys, return the output unchanged: there is nothing else to compare.
@@ -116,11 +115,11 @@ def without_blind(output: Array, stages: Mapping[str, Array]) -> Array:
     return np.where(rows, 0.0, output) if rows.shape[:-1] == output.shape[:-1] else output
 
 
-def tolerance(stages: Mapping[str, Array], digits: int) -> float:
+def tolerance(stages: Arrays, digits: int) -> float:
     return stages.tolerance(digits) if isinstance(stages, Right) else how_far(stages, digits)
 
 
-def how_far(stages: Mapping[str, Array], digits: int) -> float:
+def how_far(stages: Arrays, digits: int) -> float:
     """Compute `tolerance`.
 
     It is a bound in the maximum norm, `c 2^-digits (2 (d + s) + 4 max|logit|) max(|w| |v|)`, with c = 8, or 64 for a
@@ -160,7 +159,7 @@ def sizes(array: Array) -> Array:
     return np.abs(array if np.isfinite(array).all() else np.where(np.isfinite(array), array, 0.0))
 
 
-def differs(output: Array, stages: Mapping[str, Array], digits: int, room: float | None = None) -> bool:
+def differs(output: Array, stages: Arrays, digits: int, room: float | None = None) -> bool:
     """Return whether an output differs from these stages by more than rounding; NaN is right only where expected.
 
     `room`: their `tolerance`, if it is already known.
@@ -201,7 +200,7 @@ HUGE = 1e290
 """Sums of numbers beyond this may overflow."""
 
 
-def is_far(output: Array, stages: Mapping[str, Array]) -> bool:
+def is_far(output: Array, stages: Arrays) -> bool:
     """Return whether an output clearly differs from these stages: a cheap test that settles most cases.
 
     False where it cannot tell: some query sees no key, or large logits allow for much rounding.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 
 LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
 """The usual layouts: b batch, h heads, t tokens, d numbers of a head, m all heads concatenated (h*d)."""
@@ -74,7 +74,7 @@ def unlaid(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
     return turned
 
 
-def layouts_of_answer(array: Array, shape: tuple[int, ...], first: str) -> Iterator[str]:
+def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:
     """Yield the layouts in which an array converts to `shape`, `[b h t e]`; `first` is the likeliest.
 
     The last axis must be d or m: a transposed output is wrong.

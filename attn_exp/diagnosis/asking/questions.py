@@ -6,13 +6,13 @@ All sizes differ, so that no two axes can be confused.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.diagnosis.asking.case import Case, expected
 from attn_exp.diagnosis.asking.layouts import cuts_heads, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.asking.offer import Offer
@@ -208,7 +208,7 @@ class Maker:
 
     stream: int
     heads: int
-    lengths: tuple[int, ...] = (5,)
+    lengths: Shape = (5,)
 
     def __init__(self, request: Request, offer: Offer) -> None:
         self.request, self.offer = request, offer
@@ -311,7 +311,7 @@ class Inside:
     `tokens`: the only number of tokens that it accepts, or 0.
     """
 
-    arrays: Mapping[str, Array]
+    arrays: Arrays
     heads: int
     groups: int
     around: Around | None = None
@@ -422,7 +422,7 @@ def mark_x(case: Case, x: Array) -> Array:
     return x
 
 
-def pick_marks(arrays: Mapping[str, Array]) -> dict[str, Array]:
+def pick_marks(arrays: Arrays) -> dict[str, Array]:
     chosen = {name: np.zeros_like(arrays[name]) for name in ("W_q", "W_k", "b_q", "b_k") if name in arrays}
     chosen["W_q"][0], chosen["W_k"][1] = 1.0, 1.0
     return dict(arrays) | chosen

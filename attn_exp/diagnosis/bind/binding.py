@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.names import every_parameter, parameters_of
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import MASKS, ROTARY, TO_EVALUATE, Arguments, Neutral, read_arguments
@@ -253,7 +253,7 @@ def is_nan(array: Any) -> bool:
     return bool(np.isnan(np.asarray(numbers, float)).all())
 
 
-def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> tuple[int, ...]:
+def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
     """Return the shape of an example; `c` is the width, and `h` of keys and values counts key/value heads."""
     lengths = Sizes(sizes.get("h", 1), sizes.get("d", 1), sizes["m"], sizes.get("g", 1)).lengths()
     heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)

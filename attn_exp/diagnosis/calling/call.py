@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.case import Answer, Case, expected
 from attn_exp.diagnosis.asking.layouts import is_joined, laid, unlaid
 from attn_exp.diagnosis.asking.masking import MASKINGS, PADDINGS, Masking
@@ -264,7 +264,7 @@ def is_of_the_check(one: TracebackType) -> bool:
     return str(one.tb_frame.f_globals.get("__name__", "")).startswith("attn_exp.diagnosis.")
 
 
-def reached(error: BaseException) -> tuple[int, ...]:
+def reached(error: BaseException) -> Shape:
     """Return how far a call got before its error: the current instruction in each frame outside the check."""
     return tuple(one.tb_lasti for one in tracebacks(error) if not is_of_the_check(one))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp import mistakes
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.explaining.numbers import Made, bits, case_of
 from attn_exp.diagnosis.recipes.candidates import GROUPS
 from attn_exp.diagnosis.sheets.boxes import TURNED, Box
@@ -406,7 +406,7 @@ def one_hot(masked: Array) -> Array:
 
 
 def projected_otherwise(
-    wrong: str, other: str, project: Step, side: str, x: Array, arrays: Mapping[str, Array]
+    wrong: str, other: str, project: Step, side: str, x: Array, arrays: Arrays
 ) -> Array:  # fmt: skip
     """Project one of q, k and v with the matrix and bias of another, or not at all, and the others with their own.
 

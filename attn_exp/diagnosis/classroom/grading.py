@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attn_exp import mistakes
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.classroom.by_hand import (
     COARSE,
     CUT_TEXT,
@@ -73,16 +73,16 @@ class Grade:
     mistakes: tuple[str, ...] = ()
     said: str = ""
     remarks: tuple[Remark, ...] = ()
-    cells: Mapping[str, Array] = field(default_factory=dict, compare=False)
-    expected: Mapping[str, Array] = field(default_factory=dict, compare=False)
+    cells: Arrays = field(default_factory=dict, compare=False)
+    expected: Arrays = field(default_factory=dict, compare=False)
 
 
 def grade(
     paper: Paper,
-    answers: Mapping[str, Array],
-    unreadable: Mapping[str, Array] | None = None,
+    answers: Arrays,
+    unreadable: Arrays | None = None,
     notes: Sequence[Remark] = (),
-    decimals: Mapping[str, Array] | None = None,
+    decimals: Arrays | None = None,
 ) -> Grade:
     """Grade the numbers of some stages `[h r c]`, NaN where a cell is empty or `unreadable`.
 
@@ -104,7 +104,7 @@ def grade(
     return grade_cells(cells, remarks, judged.expected)
 
 
-def grade_cells(cells: Mapping[str, Array], remarks: tuple[Remark, ...], expected: Mapping[str, Array]) -> Grade:
+def grade_cells(cells: Arrays, remarks: tuple[Remark, ...], expected: Arrays) -> Grade:
     boxes = tuple(
         Boxed(stage, *(int((states == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE)))
         for stage, states in cells.items()
@@ -152,7 +152,7 @@ def sheet_with(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
     return replace(paper.sheet, boxes=boxes, scratch=(*(paper.sheet.scratch or ()), *sorted(empty)))
 
 
-def boxes_of(paper: Paper, answers: Mapping[str, Array], decimals: Mapping[str, Array]) -> Iterator[Box]:
+def boxes_of(paper: Paper, answers: Arrays, decimals: Arrays) -> Iterator[Box]:
     for blank in paper.blanks:
         if blank.stage in answers:
             values = answers[blank.stage].reshape(paper.exact[blank.stage].shape)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.asking.case import (
     Answer,
     Case,
@@ -385,7 +385,7 @@ def count_queries(case: Case, output: Array, digits: int) -> tuple[int, int]:
     return whole, -1 if np.nan_to_num(output).any() else 0
 
 
-def is_nearer(output: Array, stages: Mapping[str, Array], case: Case, digits: int) -> bool:
+def is_nearer(output: Array, stages: Arrays, case: Case, digits: int) -> bool:
     """Return whether the candidate is nearer to a wrong output than the expected output is.
 
     Logits of -50 in place of -inf widen the tolerance, and could "explain" an output that is not quite right.

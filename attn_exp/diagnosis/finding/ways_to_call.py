@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.asking.layouts import KNOWN, LAYOUTS, RARE, WIDE, cuts_heads, has_heads, layouts_of_answer
 from attn_exp.diagnosis.asking.masking import AXES, MASKINGS, PADDINGS, attribute_of
@@ -279,7 +279,7 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
                 yield replace(tried, caller=other, case=replace(case, recipe=cut), answer=other(case))
 
 
-def reached_place(answer: Answer) -> tuple[bool, tuple[int, ...]]:
+def reached_place(answer: Answer) -> tuple[bool, Shape]:
     """Return a sort key for how far a failed call got; one that returned something got to the end."""
     return answer.reached is None, answer.reached or ()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
 from attn_exp.diagnosis.asking.case import Answer, Case
@@ -150,7 +150,7 @@ class OwnForm:
             raise OwnCodeError(f"{self.own.name}: {failed}")
         return answers[0] if len(answers) == 1 else join_heads(answers)
 
-    def output_of(self, answer: Answer, expected: tuple[int, ...]) -> Array:
+    def output_of(self, answer: Answer, expected: Shape) -> Array:
         assert answer.output is not None
         if answer.output.shape != expected:
             got = list(answer.output.shape)
@@ -263,7 +263,7 @@ def as_function(own: OwnFunction, request: Request) -> Bound:
 
     A class is built in the sizes of its inputs; an instance must have those sizes.
     """
-    built = dict[tuple[int, ...], tuple[Bound, Inside]]()
+    built = dict[Shape, tuple[Bound, Inside]]()
 
     def call(x: Any, num_heads: int, **given: Any) -> Any:
         arrays = {name: given.pop(name) for name in MATRICES if given.get(name) is not None}
@@ -310,7 +310,7 @@ def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
     return bound_layer(layer, inside), Inside(inside.arrays, inside.heads, inside.groups)
 
 
-def write_matrices(module: Any, inside: Inside, arrays: Mapping[str, Array]) -> Inside:
+def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
     """Write matrices and biases into the parameters from which they were read; return the updated layer.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.locate.products import find_ancestors, find_axes, follow, spread_labels, take_labelled
 from attn_exp.diagnosis.locate.recording import Recording
 
@@ -143,13 +143,13 @@ def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair 
     return Pair(left, right, values, scores, weights, context, places, between, first, second)
 
 
-def arrange_between(array: Array, labels: Array, shape: tuple[int, ...], places: Array, is_turned: bool) -> Array:
+def arrange_between(array: Array, labels: Array, shape: Shape, places: Array, is_turned: bool) -> Array:
     whole = take_labelled(array, labels, shape)
     whole = whole.swapaxes(1, 2) if is_turned else whole
     return np.where(places < 0, np.nan, whole.reshape(-1)[places])
 
 
-def lies_turned(places: Array, shape: tuple[int, ...]) -> bool:
+def lies_turned(places: Array, shape: Shape) -> bool:
     """Return whether weights are transposed relative to the scores, as for `k q^T`."""
     _, rows, columns = np.unravel_index(np.maximum(places, 0), shape)
 

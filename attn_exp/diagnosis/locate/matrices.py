@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.locate.cores import Pair, Rows, find_factor
 from attn_exp.diagnosis.locate.products import find_axes, follow
 from attn_exp.diagnosis.locate.recording import Recording, tokens_given
@@ -215,11 +215,11 @@ class Matrices:
     `inputs` are the rows that enter the projections of q, k and v, `[runs tokens m]`.
     """
 
-    arrays: Mapping[str, Array]
+    arrays: Arrays
     heads: int
     groups: int
     turns: frozenset[str]
-    inputs: Mapping[str, Array]
+    inputs: Arrays
     output: Projection | None
 
 

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.observe.trace import Operation, Producer, Product, Trace
 
 
@@ -166,7 +166,7 @@ def spread_labels(axes_output: Array, size: int) -> Array:
     return labels
 
 
-def take_labelled(array: Array, labels: Array, shape: tuple[int, ...]) -> Array:
+def take_labelled(array: Array, labels: Array, shape: Shape) -> Array:
     """Scatter an array to the positions given by its labels, with NaN elsewhere."""
     made = np.full(shape, np.nan)
     known = labels >= 0

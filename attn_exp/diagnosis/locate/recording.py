@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.diagnosis.locate.products import find_axes
 from attn_exp.diagnosis.observe.trace import RECORDERS, Trace
@@ -36,7 +36,7 @@ class Recording:
 
     layer: Layer
     traces: Sequence[Trace]
-    given: Sequence[Mapping[str, Array]]
+    given: Sequence[Arrays]
     bits: int
     tokens: Sequence[tuple[str, int, int]]
 
@@ -111,7 +111,7 @@ def record_layer(
     return Recording(layer, traces, given, bits, tokens)
 
 
-def mix(base: Mapping[str, Array], other: Mapping[str, Array], is_changed: Array) -> dict[str, Array]:
+def mix(base: Arrays, other: Arrays, is_changed: Array) -> dict[str, Array]:
     made, start = dict[str, Array](), 0
     for role, array in base.items():
         count = array.shape[0] * array.shape[1]
@@ -120,7 +120,7 @@ def mix(base: Mapping[str, Array], other: Mapping[str, Array], is_changed: Array
     return made
 
 
-def record_once(layer: Layer, given: Mapping[str, Array], keywords: Mapping[str, Any], cache: dict[Any, Any]) -> Trace:
+def record_once(layer: Layer, given: Arrays, keywords: Mapping[str, Any], cache: dict[Any, Any]) -> Trace:
     arrays = {role: layer.convert(lay(array, layer.inputs[role], find_height(layer, array.shape[1])))
               for role, array in given.items()}  # fmt: skip
     recorder = RECORDERS[layer.library]

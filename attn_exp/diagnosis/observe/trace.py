@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays, Shape
 
 Producer = int | str | None
 """Source of an array: the index of an operation, the name of an input, or None for parameters and constants."""
@@ -50,7 +50,7 @@ class Trace:
     """The operations of a call in order, its named inputs, and each array that it returned."""
 
     operations: tuple[Operation, ...]
-    inputs: Mapping[str, Array]
+    inputs: Arrays
     outputs: tuple[tuple[Producer, Array], ...]
 
 
@@ -163,8 +163,8 @@ class Place(NamedTuple):
 
     owner: int
     address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: Shape
+    strides: Shape
     kind: str
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted, same_answer, without_blind
 from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.calling.call import Caller
@@ -247,7 +247,7 @@ def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) 
     return f"{said}, and differ after that"
 
 
-def distinct_stages(stages: Mapping[str, Array], are_given: bool) -> dict[str, Array]:
+def distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
     """Return the stages in order as sorted numbers, skipping those equal to the one before.
 
     Queries, keys and values are left out if they are inputs.
@@ -260,7 +260,7 @@ def distinct_stages(stages: Mapping[str, Array], are_given: bool) -> dict[str, A
     return made
 
 
-def find_stages(caller: Caller, case: Case, stages: Mapping[str, Array]) -> set[str]:
+def find_stages(caller: Caller, case: Case, stages: Arrays) -> set[str]:
     """Return the stages whose numbers some operation outputs; empty if the function cannot be recorded."""
     arguments = caller.arguments(case)
     arrays = {role: arguments[role] for role in INPUTS if role in arguments}

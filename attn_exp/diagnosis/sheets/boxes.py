@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp import machine
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError, brief, reason
 from attn_exp.experiment.published import NUMBER, bare, decimals, exponent
 from attn_exp.problem.files.numpy_files import read_npy
@@ -119,7 +119,7 @@ def floor(cells: Cells) -> float:
     return float(cells.floor * finite[finite < -AS_GOOD_AS_MINUS_INFINITY].max(initial=1e-30))
 
 
-def has_room(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+def has_room(given: Shape, shape: Shape) -> bool:
     """Return whether numbers of one shape are all, or the first, of another `[h r c]`."""
     heads, rows, columns = shape
     if len(given) == 3:
@@ -130,7 +130,7 @@ def has_room(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 def spread(
-    stage: str, part: Array, shape: tuple[int, ...], cells: Cells, names: tuple[tuple[str, ...], tuple[str, ...]]
+    stage: str, part: Array, shape: Shape, cells: Cells, names: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> Array:
     whole = np.full(shape, np.nan)
     part = part[None] if part.ndim == 1 else part
@@ -256,7 +256,7 @@ def halves(words: Sequence[str], *, shared: bool) -> Array:
     return np.array([float(f"0.5e{-last(word)}") if NUMBER.fullmatch(word) else 0.0 for word in words])
 
 
-def shape_of(given: Any, key: str) -> tuple[int, ...]:
+def shape_of(given: Any, key: str) -> Shape:
     if not isinstance(given, list):
         return ()
     shapes = {shape_of(item, key) for item in given}

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.sheets.boxes import Box
 from attn_exp.experiment.recipes import STAGES, Stages, compute_stages, right, stages_of
 from attn_exp.experiment.variant import Settled
@@ -43,7 +43,7 @@ class Followed:
     `moving` holds copies of the first boxes, each with one cell moved.
     """
 
-    missed: dict[tuple[int, tuple[int, ...]], tuple[Recipe, Array]] = field(default_factory=dict)
+    missed: dict[tuple[int, Shape], tuple[Recipe, Array]] = field(default_factory=dict)
     moving: dict[int, list[Box]] = field(default_factory=dict)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.config.schema import Config
 from attn_exp.errors import count_of
 from attn_exp.experiment.checks.check import Check
@@ -68,7 +68,7 @@ def broad(weights: Array) -> Array:
     return np.array([rows[seen].mean() if seen.any() else np.nan for rows, seen in each])
 
 
-def find_strongest(numbers: Mapping[str, Array], head: int) -> tuple[str, float]:
+def find_strongest(numbers: Arrays, head: int) -> tuple[str, float]:
     """Return the pattern with the largest weight in a head, and that weight; `broad`, an entropy, is left out."""
     own = {name: float(values[head]) for name, values in numbers.items() if name != "broad"}
     known = {name: value for name, value in own.items() if np.isfinite(value)}

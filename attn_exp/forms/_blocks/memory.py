@@ -19,7 +19,7 @@ from weakref import ref
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError, given
 
 MOST = 8 << 20
@@ -36,7 +36,7 @@ class Memory:
         self.bytes = aligned_bytes(0)
         self.used = self.wanted = 0
 
-    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    def array(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
         """Return an uninitialized array from the kept bytes, or a newly allocated one if it does not fit."""
         start, size = self.used, -(-prod(shape) * dtype.itemsize // LINE) * LINE
         if start + size > STORE.most:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attn_exp import forms
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.errors import chosen
 from attn_exp.forms._blocks.plain import FEW, at_once
 from attn_exp.forms._operator.inputs import (
@@ -191,7 +191,7 @@ def is_plain(scale: Any, is_causal: Any, settings: dict[str, Any]) -> bool:
     return plain and isinstance(is_causal, WHOLE) and is_causal in (0, 1) and all(off)
 
 
-def fastest(logits: tuple[int, ...], dtype: np.dtype[Any], rules: Rules) -> str:
+def fastest(logits: Shape, dtype: np.dtype[Any], rules: Rules) -> str:
     """Return the fastest form for logits of that shape: `matrix` for few of them, `blockwise` for many.
 
     Half precision is rounded stage by stage, as is a softmax with its own dtype: only `matrix` has the stages.

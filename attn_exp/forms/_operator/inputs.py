@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.errors import given
 from attn_exp.forms.steps import join_heads, split
 from attn_exp.rules.grid import broadcast_misfit
@@ -155,7 +155,7 @@ def check_axis(name: str, array: Array, axis: int, expected: int, as_in: str) ->
         )
 
 
-def read_masks(is_causal: Any, window: Any, lengths: tuple[int, ...] | None) -> list[Mask]:
+def read_masks(is_causal: Any, window: Any, lengths: Shape | None) -> list[Mask]:
     """Return the masks that the settings describe; an empty batch has no lengths and needs no padding mask."""
     if not isinstance(window, tuple | list | np.ndarray) or len(window) != 2:
         raise ValueError(f"window={given(window)}: expected (left, right)")
@@ -187,7 +187,7 @@ def read_number(value: Any, name: str) -> float:
     return float(value)
 
 
-def read_lengths(lengths_given: ArrayLike, arranged: Arranged) -> tuple[int, ...]:
+def read_lengths(lengths_given: ArrayLike, arranged: Arranged) -> Shape:
     lengths = read_array(lengths_given, "nonpad_kv_seqlen").reshape(-1)
     batches, _, _, keys = arranged.logits_shape
     said = f"nonpad_kv_seqlen={lengths.tolist()}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from attn_exp import machine
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 
 MOST_BYTES = 2**31
 """The largest array that is read."""
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
     `read` takes an index, as an array does: `...` reads all of it, `[2, 0]` two of its rows.
     """
 
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: str
     read: Callable[[Any], Array]
 

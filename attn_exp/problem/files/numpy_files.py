@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib import format as numpy_format
 
 from attn_exp import machine
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.errors import brief, first_line
 from attn_exp.problem.files.format import MOST_BYTES, TOKENS, Entry, Format, Held, no_array, size_of
 
@@ -31,7 +31,7 @@ LOOSE, TIGHTEST = 2**28, 50
 class Header(NamedTuple):
     """The header of a NumPy file, and how many bytes of numbers follow."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     columns_first: bool
     dtype: np.dtype[Any]
     length: int

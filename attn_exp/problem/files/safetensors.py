@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp import machine
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError, brief, reason, some
 from attn_exp.problem.files.format import Entry, Format, Held, size_of
 
@@ -93,7 +93,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
     return {name: place(path, kind, shape, 8 + length + start) for name, (kind, shape, start, _) in described.items()}
 
 
-def read_description(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
+def read_description(name: str, entry: Any) -> tuple[str, Shape, int, int]:
     match entry:
         case {"dtype": str(kind), "shape": [*shape], "data_offsets": [start, stop], **rest} if (
             kind in TYPES and not rest
@@ -104,15 +104,15 @@ def read_description(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, 
     raise ValueError(f"{brief(name)} is described as {brief(str(entry), 60)}; expected {expected}")
 
 
-def nbytes(kind: str, shape: tuple[int, ...]) -> int:
+def nbytes(kind: str, shape: Shape) -> int:
     return math.prod(shape) * np.dtype(TYPES[kind]).itemsize
 
 
-def place(path: Path, kind: str, shape: tuple[int, ...], start: int) -> Entry:
+def place(path: Path, kind: str, shape: Shape, start: int) -> Entry:
     return Entry(shape, kind, partial(read_numbers, path, kind, shape, start))
 
 
-def read_numbers(path: Path, kind: str, shape: tuple[int, ...], start: int, index: Any) -> Array:
+def read_numbers(path: Path, kind: str, shape: Shape, start: int, index: Any) -> Array:
     """Memory-map a tensor, read-only, or read an index of it.
 
     bfloat16, which NumPy lacks, is copied to float32: `x = (u16 << 16)` as the bits of a float.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp import machine
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import files
 from attn_exp.problem.files import safetensors
@@ -63,7 +63,7 @@ class Checkpoint:
             raise UserError(f"{self.key}: {unknown(self.prefix + name, sorted(self.tensors), 'tensor')}")
         return self.tensors[self.prefix + name]
 
-    def check(self, shapes: Iterable[tuple[str, tuple[int, ...] | None]]) -> None:
+    def check(self, shapes: Iterable[tuple[str, Shape | None]]) -> None:
         """Check tensors against their expected shapes; None means that there should be none.
 
         Raises:
@@ -177,7 +177,7 @@ def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]
     return {**config, "model_type": "llama2.c"}, tensors
 
 
-def list_llama2c_arrays(config: dict[str, Any], apart: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
+def list_llama2c_arrays(config: dict[str, Any], apart: bool) -> Iterator[tuple[str, Shape]]:
     """Yield every array in the order of the file: each kind for all layers, then the next kind."""
     dim, hidden, layers, heads, groups, vocabulary, longest = (config[name] for name in SIZES)
     size = dim // heads

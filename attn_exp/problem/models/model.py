@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.problem.models._checkpoint import Checkpoint
 from attn_exp.problem.models._fields import Config, Fields
 
-Shapes = Iterator[tuple[str, tuple[int, ...] | None]]
+Shapes = Iterator[tuple[str, Shape | None]]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Layer:
     """
 
     x: Array
-    arrays: Mapping[str, Array]
+    arrays: Arrays
     head: int
     scale: bool | float = True
     mask: Mapping[str, Any] = field(default_factory=dict)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.config.inputs import Embeddings
 from attn_exp.problem.drawing import Numbers
 
@@ -44,7 +44,7 @@ class Vectors(NamedTuple):
 
     x: Array | None
     tokens: tuple[str, ...] | None = None
-    later: Mapping[str, Array] = MappingProxyType({})
+    later: Arrays = MappingProxyType({})
 
 
 def counted(asked: Asked) -> tuple[int, int] | None:

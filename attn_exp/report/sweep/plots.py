@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.experiment.row import titled
 from attn_exp.report.charts.chart import (
     COLOURS,
@@ -339,7 +339,7 @@ def heads_by_layer(plotted: Plotted, width: float, height: float | None) -> Char
     return maps(plotted.heads, named, width, height)
 
 
-def maps(named: Mapping[str, Array], names: Named, width: float, height: float | None) -> Chart:
+def maps(named: Arrays, names: Named, width: float, height: float | None) -> Chart:
     heads = [Head(short(title), None, matrix) for title, matrix in named.items()]
     shown = names._replace(rows=list(map(short, names.rows)), columns=list(map(short, names.columns)))
     return weight_maps(heads, shown, width, 1.0, height)

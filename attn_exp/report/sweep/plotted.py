@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Arrays, Shape
 from attn_exp.config.schema import PRESETS, Size
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.row import is_deep, titled
@@ -123,7 +123,7 @@ class Plotted(NamedTuple):
     metrics: Sequence[str]
     changes: Mapping[str, Sequence[Change]]
     layers: Sequence[str]
-    heads: Mapping[str, Array]
+    heads: Arrays
     further: Sequence[str] = ()
     size: Size = PRESETS["paper"]
     only: Sequence[str] = ()
@@ -241,7 +241,7 @@ def explained(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -
     known = [(cell["at"], cell["numbers"][0][0]) for cell in cells if cell["numbers"] and cell["numbers"][0]]
     weights = []
     for place in range(len(axes)):
-        groups: dict[tuple[int, ...], list[float]] = {}
+        groups: dict[Shape, list[float]] = {}
         for at, mean in known:
             groups.setdefault((*at[:place], *at[place + 1 :]), []).append(mean)
         squares = [(mean - sum(group) / len(group)) ** 2 for group in groups.values() for mean in group]

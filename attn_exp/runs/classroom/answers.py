@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp import machine
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.classroom.grading import Grade, grade, noted
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.diagnosis.sheets.boxes import NOT_GIVEN, plain
@@ -192,5 +192,5 @@ def read_number(cell: str) -> tuple[float, int]:
     return float(shown) / (100 if is_share else 1), (len(decimals[1]) if decimals else 0) + 2 * is_share
 
 
-def counted(numbers: Mapping[str, Array]) -> int:
+def counted(numbers: Arrays) -> int:
     return sum(int((~np.isnan(array)).sum()) for array in numbers.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.classroom.grading import Grade, scores
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.errors import UserError, unknown
@@ -113,7 +113,7 @@ class Checked:
 
     paper: Paper
     student: str
-    numbers: Mapping[str, Array]
+    numbers: Arrays
     grade: Grade
 
     @property

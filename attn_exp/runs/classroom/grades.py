@@ -15,7 +15,7 @@ from textwrap import TextWrapper
 import numpy as np
 
 from attn_exp import drafts, machine
-from attn_exp.arrays import Array
+from attn_exp.arrays import Arrays
 from attn_exp.diagnosis.classroom.grading import Grade, Score, not_their_own, scores
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.errors import UserError, chosen, count_of, refuse
@@ -183,7 +183,7 @@ def void_copied(
     return one
 
 
-def share_alike(numbers: Mapping[str, Array], others: Mapping[str, Array], half: float) -> float:
+def share_alike(numbers: Arrays, others: Arrays, half: float) -> float:
     """Return the share of the given numbers that equal the others within `half`."""
     if not numbers or any(stage not in others or others[stage].shape != numbers[stage].shape for stage in numbers):
         return 0.0

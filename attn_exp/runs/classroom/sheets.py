@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from attn_exp import drafts, machine
+from attn_exp.arrays import Shape
 from attn_exp.config.compose import values
 from attn_exp.config.fields import read_fields
 from attn_exp.config.kinds import at_least
@@ -166,7 +167,7 @@ def students_of(options: Options) -> list[tuple[str, int]]:
     return list(zip(number_repeated(names, "{} ({})"), seeds, strict=True))
 
 
-def seeds_of(value: str) -> tuple[int, ...]:
+def seeds_of(value: str) -> Shape:
     """Parse the seeds of `range(0,30)`, `1,2,3` or `7`.
 
     Raises:
@@ -181,7 +182,7 @@ def seeds_of(value: str) -> tuple[int, ...]:
     return tuple(map(int, seeds))
 
 
-def seeds_of_names(names: Sequence[str]) -> tuple[int, ...]:
+def seeds_of_names(names: Sequence[str]) -> Shape:
     """Return a seed for each student, derived from the name alone: a new student changes nobody else's numbers.
 
     Students of the same name are distinguished by their order.
