@@ -221,7 +221,6 @@ class Pool:
         return Worker(process, ours)
 
     def submit(self, job: Any) -> None:
-        """Submit a job, which must not be None."""
         self.waiting.append(job)
         self.hand_out()
 

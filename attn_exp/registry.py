@@ -125,7 +125,6 @@ def module(package: str, name: str) -> ModuleType:
 
 
 def has(package: str, name: str, *, without: Sequence[str] = ()) -> bool:
-    """Return whether a package has a file of that name, without listing them all."""
     if not name.isidentifier() or name.startswith("_") or name in without:
         return False
     return f"{package}.{name}" in sys.modules or any(Path(place, f"{name}.py").is_file() for place in folder(package))

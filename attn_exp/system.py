@@ -129,7 +129,6 @@ def serve_parent() -> None:
 
 
 def kill_group(process: Any) -> None:
-    """Kill a process and its process group; on Windows the process alone."""
     with suppress(OSError):  # it has ended
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

@@ -158,7 +158,6 @@ def judge(truth: Truth, rows: Sequence[Effect]) -> tuple[list[str], int, int, in
 
 
 def count_covering(truth: Truth, rows: Sequence[Effect]) -> tuple[int, int]:
-    """Return how many intervals there are, and how many of them cover the truth."""
     covering = [row.low <= find_true_effect(truth, row) <= row.high for row in rows if not math.isnan(row.low)]
     return len(covering), sum(covering)
 

@@ -38,7 +38,6 @@ print((clock() - start) / count)
 
 
 def first_calls(bench: Bench) -> None:
-    """The first thousand calls of a process that has done nothing else."""
     if not find_spec("torch"):
         return
     for tokens in (64, 128, 256):
@@ -77,7 +76,6 @@ def in_turns(bench: Bench) -> None:
 
 
 def turns(bench: Bench, calls: dict[str, Call]) -> dict[str, float]:
-    """Return the median seconds of each call, made in turns until each had its share of time."""
     times: dict[str, list[float]] = {who: [] for who in calls}
     start = bench.clock()
     while bench.clock() - start < 2 * bench.rounds * bench.burst or len(times["ours"]) < 5:

@@ -109,7 +109,6 @@ def cut_off(stage: str, number: float) -> str:
 
 
 def cut(array: Array) -> Array:
-    """Cut numbers after two decimals."""
     return np.trunc(np.round(array * 100, 6)) / 100
 
 
@@ -165,7 +164,6 @@ def in_cell(stage: str, row: int, column: int, put: str) -> Callable[[str], str]
 
 
 def german(text: str) -> str:
-    """Write a table as a German spreadsheet does."""
     return text.replace(",", ";").replace(".", ",")
 
 
@@ -174,14 +172,12 @@ def a_bit(number: float) -> float:
 
 
 def other_digits(number: float) -> float:
-    """Exchange the last two digits; a number that reads the same so becomes another."""
     digits = f"{number:.2f}"
     swapped = float(f"{digits[:2]}{digits[3]}{digits[2]}")
     return swapped if abs(swapped - number) > CLEAR else number + 0.2
 
 
 def lost_sign(array: Array) -> Array:
-    """Turn the sign of the largest number."""
     return np.where(np.abs(array) == np.abs(array).max(), -array, array)
 
 
@@ -367,7 +363,6 @@ class Judged(NamedTuple):
 
 
 def judged(case: Case, student: str, home: Path, keys: Mapping[str, Mapping[str, Paper]]) -> Judged:
-    """Hand in one case as one student, and hold the grade against the teacher."""
     papers, place = keys[case.sheet], home / case.sheet / "class"
     other = next(name for name in papers if name != student)
     taken = next((one for one in CASES if one.name == case.other), case)

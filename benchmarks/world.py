@@ -100,7 +100,6 @@ def measure(folder: Path, only: str, table: Path | None, verdicts: Path | None =
 
 
 def chosen(file: str, only: str) -> bool:
-    """Say whether a file belongs to a half, or has one of some pieces in its path."""
     number = re.search(r"\d+", Path(file).name)
     if only in ("even", "odd"):
         return number is not None and int(number[0]) % 2 == (only == "odd")
@@ -175,7 +174,6 @@ def answer(work: Callable[[], tuple[int, str, str]], writing: Connection) -> Non
 
 
 def graded(row: Mapping[str, str], made: Checked) -> dict[str, Any]:
-    """Return a row of the table: what was said of a file, and whether that is true of it."""
     verdict = made.verdict
     outcome, under = verdict.get("outcome", NOT_VERIFIED), verdict.get("right_under", "")
     names = list(verdict.get("mistakes", ())) if outcome == "wrong" else []  # else they are remarks

@@ -114,7 +114,6 @@ def draw(count: int, seed: int, only: str) -> list[Fault]:
 
 
 def find_tests(fault: Fault) -> list[str]:
-    """Return the test files of a fault's room, those first that name its module."""
     room = fault.path.parts[1] if len(fault.path.parts) > 2 else ""
     folder = ROOT / "tests" / room
     files = sorted(folder.rglob("test_*.py") if room and folder.is_dir() else ROOT.joinpath("tests").glob("test_*.py"))
@@ -123,7 +122,6 @@ def find_tests(fault: Fault) -> list[str]:
 
 
 def try_fault(fault: Fault, suite: bool) -> tuple[Fault, str]:
-    """Return what became of a fault: the room, the whole suite or nothing noticed it."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         for part in (".ci", "attn_exp", "conf", "tests", "tools", "benchmarks", "docs"):

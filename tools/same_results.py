@@ -165,7 +165,6 @@ def check_imported(checkout: Checkout) -> None:
 
 
 def chosen(cases: Mapping[str, Case], patterns: str) -> dict[str, Case]:
-    """Return the cases whose names fit one of the patterns, each after the one it starts from."""
     names = [name for name in cases if any(fnmatch(name, pattern) for pattern in patterns.split(","))]
     starts = {cases[name].start for name in names}
     return {name: case for name, case in cases.items() if name in names or name in starts}

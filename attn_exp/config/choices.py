@@ -43,7 +43,6 @@ def groups(folders: Sequence[str] = ()) -> dict[str, list[str]]:
 
 
 def group_names(folders: Sequence[str] = ()) -> set[str]:
-    """Return the names of all groups, perhaps with folders that contain no YAML."""
     names = {path.name for folder in (conf_dir(), *map(Path, folders)) for path in folder.iterdir() if path.is_dir()}
     return names - {"hydra"}
 

@@ -211,7 +211,6 @@ def member_lines(package: str, name: str, member: registry.Member) -> Iterator[L
 
 
 def lines(schema: type, members: Mapping[str, Sequence[str]], path: str = "") -> list[Line]:
-    """Return a line for each documented field of a schema and of its sections."""
     hints = get_type_hints(schema, include_extras=True)
     spoken = {setting: " or ".join([", ".join(names[:-1]), names[-1]]) for setting, names in members.items()}
     found: list[Line] = []

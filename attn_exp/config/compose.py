@@ -80,7 +80,6 @@ def overrides(words: Sequence[str]) -> list[Any]:
 
 
 def with_quotes(word: str) -> str:
-    """Quote the value of a word if it is a bare sentence."""
     key, equals, value = word.partition("=")
     if key.lstrip("+") not in SENTENCES or not equals or re.fullmatch(READ_ALREADY, value):
         return word

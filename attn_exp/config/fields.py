@@ -38,7 +38,6 @@ def check_keys(schema: type, values: Any, path: str) -> None:
 
 
 def kind_of(annotation: Any) -> Kind:
-    """Return the kind of a field: the one in its annotation, or the one of its type."""
     if get_origin(annotation) is Annotated:
         named = next((extra for extra in annotation.__metadata__ if isinstance(extra, Kind)), None)
         return named or kind_of(annotation.__origin__)

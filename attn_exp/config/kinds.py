@@ -51,7 +51,6 @@ def is_finite(value: Any) -> bool:
 
 
 def accepting(fits: Callable[[Any], bool], expected: str, convert: Callable[[Any], Any] = lambda value: value) -> Kind:
-    """Accept values that fit, converted; refuse others with what was expected."""
     return Kind(lambda value, key: convert(value) if fits(value) else refuse(value, key, expected), expected)
 
 

@@ -26,7 +26,6 @@ Stages = dict[str, Array]
 
 
 def right(settled: Settled) -> Recipe:
-    """Return the recipe of a variant without its mistakes."""
     return Recipe(
         settled.rules, settled.heads.query, settled.heads.shared, settled.positions,
         output_projection=settled.output_projection, share=share_in_turns if settled.tiled else share,
@@ -106,7 +105,6 @@ def mistaken(settled: Settled, problem: Problem) -> Trace:
 
 
 def stages_of(recipe: Recipe, settled: Settled, problem: Problem) -> Stages | None:
-    """Return the stages of a recipe on a problem, or None if it does not fit the shapes."""
     shared = settled.heads.shared
     try:
         with np.errstate(all="ignore"):

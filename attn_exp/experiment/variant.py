@@ -97,7 +97,6 @@ class Settled:
 
     @property
     def head(self) -> int:
-        """The number of query heads."""
         return self.heads.query
 
     @property
@@ -115,7 +114,6 @@ class Settled:
 
     @property
     def plain(self) -> Settled:
-        """The variant in its plainest form."""
         return replace(self, form=self.plain_form, own=None)
 
     @property
@@ -125,7 +123,6 @@ class Settled:
 
     @property
     def question(self) -> Question:
-        """The question that the reference answers to check it."""
         return Question(
             weights=self.member.reference,
             heads=self.heads,

@@ -93,7 +93,6 @@ def mask_and_bias(logit: Any, grid: Grid, rules: Rules) -> Any:
 
 
 def extra_logits(head: int, rules: Rules, masked: Array) -> Array | None:
-    """Return the logits without a key that rules add to a head, or None."""
     extras = [extra for rule in rules.scores if (extra := rule.extra(head)) is not None]
     return np.array(extras, masked.dtype) if extras else None
 

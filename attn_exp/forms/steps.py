@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def order(q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
-    """Return the given heads as q, k and v, in this order."""
     return q, k, v
 
 

@@ -133,7 +133,6 @@ def rms_norm(array: Array, epsilon: float) -> Array:
 
 
 def layer_norm(array: Array, epsilon: float) -> Array:
-    """Apply a layer norm without learned parameters."""
     return rms_norm(array - array.mean(axis=-1, keepdims=True), epsilon)
 
 
@@ -159,7 +158,6 @@ def use_one_head(recipe: Recipe) -> Recipe:
 
 
 def use_one_head_keep_scale(recipe: Recipe) -> Recipe:
-    """Use one head of full width, scaled by the size of the heads it replaces."""
 
     def add_up(score: Step, at: At, q: Array, k: Array) -> Array:
         scores = score(at, q, k)
@@ -173,7 +171,6 @@ def share_groups(group_of: Callable[[At], Array]) -> Change:
 
 
 def repeat_tokens(at: At, heads: Array) -> Array:
-    """Repeat each token where each head should be repeated, and reshape into heads."""
     rows = np.repeat(heads, at.heads // at.groups, axis=2)
     return rows.reshape(len(heads), at.heads, *heads.shape[2:])
 

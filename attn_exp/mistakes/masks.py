@@ -93,12 +93,10 @@ FILLS = (-10.0, -1.0, -2.0, -3.0, -4.0, -5.0, -8.0, -9.0, -15.0, -20.0, -30.0, 1
 
 
 def filled(number: float) -> Change:
-    """Fill hidden logits with this number."""
     return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, number))
 
 
 def added(number: float) -> Change:
-    """Add this number to hidden logits."""
     return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
 
 

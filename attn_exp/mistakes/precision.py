@@ -14,7 +14,6 @@ KINDS = ("float16", "bfloat16")
 
 
 def rounded(array: Array, kind: str) -> Array:
-    """Round to a half type and back."""
     if kind == "float16":
         return array.astype(np.float16).astype(np.float64)
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)

@@ -41,7 +41,6 @@ def sum_separately(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Arr
 
 
 def project_again(**sides: str) -> Change:
-    """Project a side from another one's projection instead of from x."""
 
     def project(step: Step, side: str, x: Array, arrays: Any) -> Any:
         first = sides.get(side)

@@ -12,7 +12,6 @@ from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
 
 def times(factor: float) -> Change:
-    """Multiply the logits by a factor."""
     return around("scaled", lambda scaled, at, scores: scaled(at, scores) * factor)
 
 
@@ -22,7 +21,6 @@ def fixed(factor: float) -> Change:
 
 
 def scale_weights(factor: Callable[[At], float]) -> Change:
-    """Scale the weights instead of the scores."""
     return together(
         instead(scaled=lambda at, scores: scores),
         around("after", lambda after, at, weights, allowed: after(at, weights, allowed) * factor(at)),

@@ -267,7 +267,6 @@ def widths(settings: Projections, d_model: int) -> dict[str, int]:
 
 
 def draw_next(settings: Projections, stream: Stream, name: str, rows: int, columns: int) -> Array:
-    """Draw one array, a bias as one row; a document with tokens in columns draws the transpose."""
     if settings.source == "torch_linear":
         layer = bias_of_linear if name in BIASES else weight_of_linear
         return np.atleast_2d(layer(stream, rows, columns)).astype(np.float64)

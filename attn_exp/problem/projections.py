@@ -136,7 +136,6 @@ def recover(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict
 
 
 def rows(given: Any) -> Any:
-    """Return a bias vector as a matrix of one row."""
     if isinstance(given, np.ndarray) and given.ndim == 1:
         return given[None]
     return [given] if isinstance(given, (list, tuple)) and given and not isinstance(given[0], (list, tuple)) else given

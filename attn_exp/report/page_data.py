@@ -247,7 +247,6 @@ def rule_data(problem: Problem, settled: Settled) -> dict[str, Any]:
 
 
 def additive_weights(rules: Rules, problem: Problem, heads: int) -> list[list[float]] | None:
-    """Return each head's weight vector of additive attention; None if scores are products."""
     rule = rules.pairing
     if not isinstance(rule, Additive) or problem.q is None:
         return None

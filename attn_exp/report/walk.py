@@ -115,7 +115,6 @@ def is_projection(step: Step) -> bool:
 
 
 def has_rows_of_keys(stage: str, problem: Problem) -> bool:
-    """Return whether the rows of a stage are keys; those of x are if there is a past."""
     return stage in ("k", "v", "memory") or (stage == "x" and problem.past > 0)
 
 

@@ -54,7 +54,6 @@ def read_entries(output_dir: Path) -> list[Listed]:
 
 
 def read_entry(folder: Path) -> Listed | None:
-    """Return the entry of a folder; None if it has no description."""
     kind, file = KINDS[folder.parent.name]
     entry = Listed(folder.name, kind, f"{folder.parent.name}/{folder.name}/", when="")
     try:

@@ -60,7 +60,6 @@ def origin() -> dict[str, Any]:
 
 
 def git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
-    """Return the commit and whether the checkout is dirty; None if this is not a git checkout."""
     command = ["git", "-C", str(checkout), "status", "--porcelain=v2", "--branch"]
     if not (checkout / "pyproject.toml").is_file():
         return None
@@ -183,7 +182,6 @@ def allow_functions(config: Config, folder: Path, own: bool) -> Config:
 
 
 def format_names(names: Iterable[str]) -> str:
-    """Format names from disk as a line that is safe for a terminal."""
     return ", ".join(plain(brief(name)) for name in names)
 
 
@@ -261,7 +259,6 @@ def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -
 
 
 def as_started(problem: Problem) -> Embeddings:
-    """Return the settings of an input that starts at the arrays of a problem."""
     tokens = problem.key_tokens if problem.past else problem.tokens
     late = {name: getattr(problem, name) for name in ("q", "k", "v", "weights")}
     stages = late if problem.x is None else {"vectors": problem.x}

@@ -86,7 +86,6 @@ class Plan:
         return {place: (hash_base(base, self.space) + own) % KEYS for place, base in self.space.bases.items()}
 
     def key(self, number: int) -> str:
-        """Return the key of a point: of the program and of each of its settings."""
         places = self.space.places(self.kept[number])
         total = self.base_keys[self.space.base_key(places)] + hash_setting("version", self.version)
         for axis, place in zip(self.space.axes, places, strict=True):
@@ -129,7 +128,6 @@ def hash_base(base: Settings, space: Space) -> int:
 
 
 def flatten(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted key and value of each leaf setting."""
     if isinstance(settings, Mapping) and settings:
         for name, value in settings.items():
             yield from flatten(value, f"{key}.{name}" if key else str(name))

@@ -101,7 +101,6 @@ def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, m
 
 
 def endless_text(axis: Mapping[str, Any]) -> str | None:
-    """Return the text of the axis value that means no limit; None if there is none."""
     value = rules.endless(axis["key"])
     return None if value is None else str(value)
 

@@ -106,7 +106,6 @@ class Space:
         return {key: read_config(base) for key, base in self.bases.items()}
 
     def places(self, index: int) -> Places:
-        """Return the index of a point's value on each axis."""
         places = [0] * len(self.axes)
         for length, together in zip(reversed(self.lengths), reversed(self.dimensions), strict=True):
             index, place = divmod(index, length)
@@ -262,7 +261,6 @@ def points_left(space: Space, text: str) -> array[int]:
 
 
 def reads_axis(names: frozenset[str], axis: Axis) -> bool:
-    """Return whether an expression with these names may depend on an axis."""
     top = axis.key.split(".")[0]
     return (
         axis.composed

@@ -131,7 +131,6 @@ def entries(sizes: Sizes) -> int:
 
 
 def draw_offset(random: Random, sizes: Sizes) -> tuple[Any, list[int]]:
-    """Draw where the queries stand: one place for all entries, or one for each."""
     choices = [0, 0, sizes.s - sizes.t, 1, -1, sizes.s, -sizes.t]
     if sizes.b and random.random() < 0.3:
         offsets = [int(random.choice(choices)) for _ in range(sizes.b)]
@@ -241,7 +240,6 @@ def seen(sizes: Sizes, rules: Rules) -> Array:
 
 
 def lie(random: Random, arrays: Sequence[Array]) -> tuple[Array, Array, Array]:
-    """Let some arrays lie in memory from the back, or by columns: their numbers stay the same."""
     ways: list[Callable[[Array], Array]] = [lambda array: array] * 6
     ways += [lambda array: array[..., ::-1].copy()[..., ::-1], np.asfortranarray]
     return tuple(ways[int(random.integers(len(ways)))](array) for array in arrays)  # type: ignore[return-value] # three

@@ -60,7 +60,6 @@ def tried(here: Path, words: Sequence[str]) -> str | None:
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the files in a folder that can be read whole, in a set order."""
     found = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return sorted(path for path in found if path.stat().st_size < MOST_BYTES)
 

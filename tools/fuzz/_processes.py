@@ -192,7 +192,6 @@ LOAD = "load"
 
 
 def loaded() -> None:
-    """Load a run or a sweep from Python, and print it."""
     try:
         found = attn_exp.load(sys.argv[2])
         print(repr(found), len(found.table))

@@ -26,7 +26,6 @@ STRANGE: tuple[Any, ...] = (
 
 
 def attempt(seed: int) -> str | None:
-    """Run one random configuration; return what fell, or None."""
     random = np.random.default_rng(seed)
     values = drawn(random)
     try:

@@ -102,7 +102,6 @@ def truth(case: Case, kind: str) -> list[Row]:
 
 
 def entry(case: Case, number: int) -> tuple[Array, ...]:
-    """Return q, k and v of one entry."""
     return case.clean if case.sizes.b is None else tuple(array[number] for array in case.clean)
 
 
@@ -115,7 +114,6 @@ def beside(heads: Array) -> list[list[float]]:
 
 
 def judged(name: str, case: Case, rows: list[Row], kernel: bool) -> str | None:
-    """Return what is wrong with a form's answer, or None."""
     try:
         trace = compute(name, case)
     except Exception as error:  # whatever is raised is what was looked for
@@ -143,7 +141,6 @@ def compute(name: str, case: Case) -> Trace:
 
 
 def compared(found: Array, name: str, case: Case, rows: list[Row], at: int, kernel: bool) -> str | None:
-    """Hold rows of the context or the weights to the truth."""
     found = found if case.sizes.b is not None else found[None]
     for place, weights, context in rows:
         expected = (weights, context)[at - 1]

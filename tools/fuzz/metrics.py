@@ -46,7 +46,6 @@ def wrong(config: Config) -> str | None:
 
 
 def drawn(rng: np.random.Generator) -> Config:
-    """Return a random small run with one of the checks."""
     rows, keys = (int(rng.choice([1, 1, 2, 3, 5, 9])) for _ in range(2))
     head, size = int(rng.choice([1, 2, 3])), 2 * int(rng.choice([1, 2]))
     kv_head = 1 if rng.random() < 0.3 else None
@@ -68,7 +67,6 @@ def drawn(rng: np.random.Generator) -> Config:
 
 
 def masks(rng: np.random.Generator, rows: int, keys: int) -> dict[str, Any]:
-    """Return some masks, which may hide everything."""
     values = (rng.random((rows, keys)) < rng.choice([0.0, 0.3, 0.8])).tolist()
     window = {"left": int(rng.integers(-1, 3)), "right": int(rng.integers(-1, 2))}
     return some(
@@ -79,5 +77,4 @@ def masks(rng: np.random.Generator, rows: int, keys: int) -> dict[str, Any]:
 
 
 def some(rng: np.random.Generator, choices: dict[str, Any]) -> dict[str, Any]:
-    """Return each choice with a chance of three in ten."""
     return {name: settings for name, settings in choices.items() if rng.random() < 0.3}

@@ -243,7 +243,6 @@ def drawn(seed: int) -> Drawn:
 
 
 def without(settings: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """Return settings of which some are missing, so that defaults count."""
     return {name: value for name, value in settings.items() if name not in names}
 
 

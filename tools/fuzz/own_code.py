@@ -226,7 +226,6 @@ def attempt(seed: int) -> str | None:
 
 
 def wrong_with(code: int | None, text: str, as_json: bool, right: bool) -> str | None:
-    """Return what is wrong with how a check ended and what it printed."""
     if code is None:
         return "hung"
     lines = text.splitlines()

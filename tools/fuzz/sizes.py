@@ -38,7 +38,6 @@ Chance = random.Random
 
 
 def size(chance: Chance) -> str:
-    """Return a size: usually a round one of any magnitude, sometimes no size at all."""
     kind = chance.random()
     if kind < 0.75:
         return str(chance.choice((1, 2, 3, 5, 7, 8)) * 10 ** chance.choice((0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 9, 12)))

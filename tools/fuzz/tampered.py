@@ -95,7 +95,6 @@ def twist_array(chance: random.Random, run: Path) -> None:
 
 
 def twist_table(chance: random.Random, run: Path) -> None:
-    """Change lines, cells or columns of a table."""
     path = chance.choice(sorted(run.glob("*.csv")))
     lines = list(csv.reader(io.StringIO(path.read_text("utf-8"), newline="")))
     place, kind = chance.randrange(len(lines)), chance.randrange(8)
@@ -141,7 +140,6 @@ def unseal(chance: random.Random, run: Path) -> None:
 
 
 def twist_part(chance: random.Random, sweep: Path) -> None:
-    """Change a part of a sweep, and give it the name that seals what it holds now."""
     path = chance.choice(sorted((sweep / "parts").iterdir()))
     usual = csv.field_size_limit(2**24)  # it may have got a long cell before
     lines = list(csv.reader(io.StringIO(path.read_text("utf-8"), newline="")))

@@ -68,7 +68,6 @@ def attempt(seed: int) -> str | None:
 
 
 def hostile(chance: random.Random) -> str:
-    """Return a word from the list, or one of random pieces."""
     if chance.random() < 0.7:
         return chance.choice(WORDS)
     return "".join(chance.choice(PIECES) for _ in range(chance.randrange(1, 30)))

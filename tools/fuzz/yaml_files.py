@@ -96,7 +96,6 @@ def bent(chance: random.Random, text: bytes) -> bytes:
 
 
 def defaults(chance: random.Random) -> str:
-    """Return a list of defaults, now and then."""
     if chance.random() < 0.8:
         return ""
     return "defaults:\n" + "".join(f"  - {chance.choice(DEFAULTS)}\n" for _ in range(chance.randrange(1, 3)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -71,6 +72,11 @@ class Answer:
     refused: bool = False
     reached: Shape | None = None
     axes: str = ""
+
+
+Asked = tuple[Case, Answer]
+Seen = Sequence[Asked]
+"""Questions with their answers."""
 
 
 def expected(case: Case) -> Right:

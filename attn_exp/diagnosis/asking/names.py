@@ -195,7 +195,6 @@ def words_in(name: str) -> list[str]:
 
 
 def plain(name: str) -> str:
-    """Return a name in lowercase without underscores."""
     return name.replace("_", "").lower()
 
 

@@ -51,7 +51,6 @@ class Offer:
         return replace(self, parameters=words, defaults=defaults)
 
     def of_keys_alone(self) -> Offer:
-        """Return the offer with its mask treated as a key padding mask."""
         words, defaults = (
             {"padding" if role == "mask" else role: value for role, value in said.items()}
             for said in (self.parameters, self.defaults)

@@ -111,7 +111,6 @@ def request_of(config: Config, words: Sequence[str], **how: Any) -> Request:
 
 
 def with_words(request: Request, words: str) -> Request:
-    """Return the request as if the user had typed these words too."""
     said = {word.partition("=")[0]: word for word in (*sorted(request.typed), *words.split())}
     how: dict[str, Any] = {key: said.pop(key).partition("=")[2] for key in HOW if key in said}
     typed = list(said.values())

@@ -34,8 +34,11 @@ from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.padding import Padding
 
+Found = tuple[Finding, str]
+"""A finding, and the name of its mistake."""
 
-def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Finding, str]]:
+
+def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[Found]:
     yield check_determinism(caller, case, digits)
     yield check_inputs_unchanged(caller, case)
     yield check_answer_kept(caller, case)
@@ -48,7 +51,7 @@ def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Findin
         yield check_second_mask(caller, case, digits)
 
 
-def check_determinism(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+def check_determinism(caller: Caller, case: Case, digits: int) -> Found:
     rung = TWICE
     answers = [caller(case) for _ in range(3)]
     if find_failure(answers):
@@ -85,7 +88,7 @@ def uses_dropout(caller: Caller, case: Case) -> bool:
     return bool(names & {"bernoulli", "native_dropout"})
 
 
-def check_inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
+def check_inputs_unchanged(caller: Caller, case: Case) -> Found:
     """Check that the arrays passed to the function, and masks, are unchanged, even if the call fails."""
     rung, keys, changed, answers = "inputs unchanged", at_of(case).keys, list[str](), list[Answer]()
     rules: dict[str, Mask] = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
@@ -108,7 +111,7 @@ def copy_arrays(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array
     return {role: np.array(caller.library.back(value)) for role, value in arguments.items() if hasattr(value, "shape")}
 
 
-def check_batch_independence(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
     rung = "batch entries independent"
     answer = caller(case)
     whole = answer.output
@@ -152,7 +155,7 @@ def cut_entry(case: Case, entry: int) -> Case:
     return replace(case, given=replace(given, **cut), recipe=case.recipe.with_rules(masks=tuple(masks)))
 
 
-def check_memory_layout(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+def check_memory_layout(caller: Caller, case: Case, digits: int) -> Found:
     rung = "odd strides, read-only inputs"
     if caller.library.name == "jax":
         return Finding(rung, ABSENT), ""
@@ -176,7 +179,7 @@ def change_memory_order(value: Any) -> Any:
     return value.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
-def check_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+def check_threads(caller: Caller, case: Case, digits: int) -> Found:
     rung = IN_THREADS
     cases = [case, other_data(case)] * 4
     alone = [caller(question) for question in cases[:2]] * 4
@@ -202,7 +205,7 @@ LATER = 4
 """Calls that must not overwrite an earlier answer; some functions use a few buffers in turn."""
 
 
-def check_answer_kept(caller: Caller, case: Case) -> tuple[Finding, str]:
+def check_answer_kept(caller: Caller, case: Case) -> Found:
     try:
         with held():
             said = caller.call(caller.arguments(case))
@@ -217,7 +220,7 @@ def check_answer_kept(caller: Caller, case: Case) -> tuple[Finding, str]:
     return Finding("a first answer is kept", HELD), ""
 
 
-def check_same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+def check_same_address(caller: Caller, case: Case, digits: int) -> Found:
     """Overwrite the inputs in place: a function that caches by address returns its old answer."""
     rung = "fresh data at the same address"
     new = other_data(case)
@@ -244,7 +247,7 @@ def check_same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding
 OF_OLD = "it caches by the address of its inputs, and returns an old answer"
 
 
-def check_one_input_changed(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+def check_one_input_changed(caller: Caller, case: Case, digits: int) -> Found:
     """Change the end of one input only: a function that caches by the rest returns its old answer.
 
     Only a function that was right before is tested.
@@ -273,7 +276,7 @@ def two_masks(case: Case) -> tuple[Array, Array]:
     return places % 3 > 0, places % 2 > 0
 
 
-def check_second_mask(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+def check_second_mask(caller: Caller, case: Case, digits: int) -> Found:
     """Call with two masks in turn: a function that caches the first one returns its first answer again."""
     rung, at, masks = "another mask, another answer", at_of(case), two_masks(case)
     first, second = (caller(masked(case, seen)) for seen in masks)
@@ -287,7 +290,7 @@ def check_second_mask(caller: Caller, case: Case, digits: int) -> tuple[Finding,
 # Gradients: autograd compared with numerical differences
 
 
-def gradients(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+def gradients(caller: Caller, case: Case, digits: int) -> Found:
     """Compare PyTorch's gradients with central differences along random directions."""
     rung = "gradients"
     if caller.library.name != "torch" or digits < DIGITS["float64"]:
@@ -339,7 +342,7 @@ def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
 # NaN behind a mask, and rows without keys
 
 
-def remarks(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
+def remarks(caller: Caller, case: Case) -> Iterator[Found]:
     yield from check_default_dropout(caller, case)
     if not caller.offer.takes("mask") or case.given.q is None or case.given.v is None:
         yield Finding("NaN behind a mask", ABSENT), ""
@@ -354,7 +357,7 @@ def remarks(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
     yield check_empty_row(caller, masked(case, seen), rows // 2)
 
 
-def check_default_dropout(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
+def check_default_dropout(caller: Caller, case: Case) -> Iterator[Found]:
     if not caller.offer.defaults.get("dropout"):
         return
     arguments = caller.arguments(case)
@@ -370,7 +373,7 @@ def masked(case: Case, seen: np.ndarray) -> Case:
     return replace(case, recipe=case.recipe.with_rules(masks=(Allowed(seen),)))
 
 
-def check_nan_leak(caller: Caller, case: Case) -> tuple[Finding, str]:
+def check_nan_leak(caller: Caller, case: Case) -> Found:
     assert case.given.v is not None
     values = case.given.v.copy()
     values[..., -1, :] = np.nan
@@ -383,7 +386,7 @@ def check_nan_leak(caller: Caller, case: Case) -> tuple[Finding, str]:
     return Finding("NaN behind a mask", HELD), ""
 
 
-def check_empty_row(caller: Caller, case: Case, row: int) -> tuple[Finding, str]:
+def check_empty_row(caller: Caller, case: Case, row: int) -> Found:
     output = caller(case).output
     if output is None:
         return Finding("rows without keys", ABSENT), ""

@@ -395,7 +395,6 @@ def traced(function: Callable[..., Any], arrays: Sequence[Any], keeps_state: boo
 
 
 def is_about_values(error: Exception) -> bool:
-    """Return whether an error says that tracing needs the values of arrays."""
     of_jax = sys.modules["jax"].errors
     return isinstance(error, of_jax.JAXTypeError | of_jax.JAXIndexError) or "racer" in str(error)
 

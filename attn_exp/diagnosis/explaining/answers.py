@@ -11,7 +11,9 @@ import numpy as np
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.asking.case import (
     Answer,
+    Asked,
     Case,
+    Seen,
     differs,
     expected,
     is_blind,
@@ -28,7 +30,6 @@ from attn_exp.diagnosis.finding.ways_to_call import failing
 from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
     Explained,
-    Seen,
     best,
     every_mistake,
     everywhere,
@@ -72,14 +73,14 @@ class Answers:
     scores are all equal. `is_seen` returns whether a layer's trace shows everything that is wrong.
     """
 
-    seen: Sequence[tuple[Case, Answer]]
+    seen: Seen
     digits: int
     kept: int
     broken: Sequence[str] = ()
     bits: str = "own"
     ask: Callable[[], Seen] = tuple
     ask_right: Callable[[], Seen] = tuple
-    ask_equal: Callable[[], tuple[Case, Answer] | None] = lambda: None
+    ask_equal: Callable[[], Asked | None] = lambda: None
     is_seen: Callable[[], bool] = lambda: False
 
     read_off: dict[object, float | None] = field(default_factory=dict)
@@ -243,7 +244,6 @@ class Answers:
         return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
     def mistake_beside_masks(self) -> Explained | None:
-        """Return one mistake that shows without additional masks, with a mask mistake if needed."""
         plain, masked = self.by_masks(self.seen)
         if not masked or not failing(plain, self.digits):
             return None

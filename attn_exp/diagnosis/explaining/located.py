@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.case import Case, expected
+from attn_exp.diagnosis.asking.case import Case, Seen, expected
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import LARGE
-from attn_exp.diagnosis.finding.ways_to_call import Seen, rounded
+from attn_exp.diagnosis.finding.ways_to_call import rounded
 from attn_exp.diagnosis.recipes.candidates import only_there
 
 NOTHING = "no known mistake explains it"

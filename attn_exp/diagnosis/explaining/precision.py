@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.case import Answer, Case, expected
+from attn_exp.diagnosis.asking.case import Answer, Case, Seen, expected
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.code.libraries import DIGITS
-from attn_exp.diagnosis.finding.ways_to_call import Seen, digits_of, failing
+from attn_exp.diagnosis.finding.ways_to_call import digits_of, failing
 from attn_exp.mistakes.precision import rounded
 
 
@@ -26,7 +26,7 @@ def representable(answers: Sequence[Answer]) -> str:
     return ""
 
 
-def only_rounded(seen: Sequence[tuple[Case, Answer]], digits: int) -> bool:
+def only_rounded(seen: Seen, digits: int) -> bool:
     for case, answer in seen:
         if answer.output is None:
             continue

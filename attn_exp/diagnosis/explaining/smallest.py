@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted, tolerance
+from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted, tolerance
 from attn_exp.diagnosis.asking.layouts import has_heads
 from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.asking.questions import CROSS
@@ -23,7 +23,7 @@ from attn_exp.diagnosis.code.libraries import DIGITS
 from attn_exp.diagnosis.explaining.answers import Answers
 from attn_exp.diagnosis.finding import ways_to_call
 from attn_exp.diagnosis.finding.signatures import Adapter
-from attn_exp.diagnosis.finding.ways_to_call import Seen, Tried
+from attn_exp.diagnosis.finding.ways_to_call import Tried
 from attn_exp.diagnosis.recipes.candidates import Change
 from attn_exp.experiment.library_conventions import blind
 from attn_exp.experiment.verdict import Cells, Smallest, Stage
@@ -40,9 +40,7 @@ TRIES = 4
 MOST_CALLS = 400
 
 
-def smallest_wrong(
-    caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]], digits: int
-) -> tuple[Case, Answer] | None:
+def smallest_wrong(caller: Caller, function: Bound, wrong: Seen, digits: int) -> Asked | None:
     if function.inside is not None:
         return None
     for small in islice(smaller(wrong[0][0], caller), MOST_CALLS):
@@ -65,7 +63,7 @@ FRESH = ((5, 13, 3), (12, 5, 10), (7, 7, 6), (2, 4, 2), (3, 3, 12))
 RUNGS = 5
 
 
-def fresh(caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]]) -> list[tuple[Case, Answer]]:
+def fresh(caller: Caller, function: Bound, wrong: Seen) -> list[Asked]:
     """Call the function again on the wrong cases with other sizes and numbers; an explanation must reproduce them."""
     asked: list[Case] = []
     few = caller.library.name == "jax"  # JAX compiles again for each size
@@ -312,12 +310,10 @@ def cells(array: Array) -> Cells:
 
 # Fresh calls of a function that answered wrongly: an explanation must reproduce their outputs too
 
-Pair = tuple[Case, Answer]
-
 
 def evidence_of(
     caller: Caller, tried: Tried, seen: Seen, wrong: Seen, *, digits: int, broken: Sequence[str] = (),
-    small: Pair | None = None,
+    small: Asked | None = None,
 ) -> Answers:  # fmt: skip
     function, lost = tried.function, {case for case, _ in wrong}
     right = [pair for pair in seen if pair[0] not in lost]
@@ -331,11 +327,11 @@ def evidence_of(
     def ask_right() -> Seen:
         return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
 
-    def ask_equal() -> Pair | None:
+    def ask_equal() -> Asked | None:
         return of_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
 
     return Answers(
-        promised(wrong) + right, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right,
+        [*promised(wrong), *right], digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right,
         ask_equal=ask_equal,
     )  # fmt: skip
 
@@ -349,7 +345,7 @@ def of_one_input(wrong: Seen) -> Seen:
     return [(case, answer) for case, answer in wrong if case.rung != CROSS] or wrong
 
 
-def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> tuple[Case, Answer] | None:
+def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> Asked | None:
     if caller.offer.core:
         return next((pair for pair in seen if pair[0].rung == "equal inputs"), None)
     if function.inside is not None:  # the module has its own weights

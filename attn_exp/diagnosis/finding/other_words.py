@@ -127,7 +127,6 @@ def is_meant(words: str, caller: Caller) -> bool:
 
 
 def under(verdict: Verdict, request: Request, words: str) -> Verdict:
-    """Return the verdict under assumed settings as one on the original request."""
     said = f"attention with {words}, though the settings do not say so; that is no mistake"
     if verdict.passed:
         return replace(verdict, asked=request.words, right_under=words, computes=said)

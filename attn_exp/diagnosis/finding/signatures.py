@@ -78,7 +78,6 @@ class Adapter:
         return self.function(*first, **values)
 
     def arguments(self, **given: Any) -> dict[str, Any]:
-        """Return the arguments of the function by their own names."""
         at, positions = given.pop(own(SIZES))
         given.pop(own("heads"), None)
         known = {role: given.pop(own(role)) for role in (*CORE, "x", "memory", *MATRICES) if own(role) in given}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array, Shape
-from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted
+from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted
 from attn_exp.diagnosis.asking.layouts import KNOWN, LAYOUTS, RARE, WIDE, cuts_heads, has_heads, layouts_of_answer
 from attn_exp.diagnosis.asking.masking import AXES, MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.asking.offer import Offer, at_of, kept_by
@@ -34,7 +34,6 @@ MOST_COMPILING = 6.0
 """Seconds after which optional cases are skipped with JAX."""
 LOGITS = 2
 """Bits that an answer loses when logits of about 6 are rounded to a half type."""
-Seen = list[tuple[Case, Answer]]
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def failing_at_first(tried: Tried, request: Request, digits: int) -> int:
     return len(failing([(case, caller(case)) for case in asked], digits))
 
 
-def longest_question(tried: Tried, request: Request) -> tuple[Case, Answer] | None:
+def longest_question(tried: Tried, request: Request) -> Asked | None:
     caller = replace(tried.caller, request=request)
     asked = [case for case in cases(caller, tried.function, quick=False) if case.rung == "off the block"]
     case = max(asked, key=lambda one: one.given.keys, default=None)
@@ -299,7 +298,7 @@ def is_half(caller: Caller) -> bool:
 
 def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
     """Run every case that the dtype can resolve, with inputs that it holds exactly, and return all answers."""
-    start, seen = process_time(), list[tuple[Case, Answer]]()
+    start, seen = process_time(), list[Asked]()
     for asked in cases(caller, function, quick):
         is_dear = caller.library.name == "jax" and process_time() - start > MOST_COMPILING
         if not is_beyond_dtype(caller, asked) and not (asked.optional and is_dear):
@@ -405,7 +404,7 @@ def rounded(case: Case, caller: Caller) -> Case:
     return replace(case, given=replace(case.given, **held, arrays=arrays))
 
 
-def failing(seen: Sequence[tuple[Case, Answer]], digits: int) -> Seen:
+def failing(seen: Seen, digits: int) -> Seen:
     return [
         (case, answer)
         for case, answer in seen

@@ -131,7 +131,6 @@ def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) 
 
 
 def ask_rotated(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Pass rotary tables that do rotate to a layer that takes them."""
     tables = [layer.keywords[role] for role in ROTARY if role in layer.keywords]
     if request.positions or not tables:
         return verdict

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, without_blind
+from attn_exp.diagnosis.asking.case import Answer, Asked, Case, differs, expected, without_blind
 from attn_exp.diagnosis.asking.masking import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.asking.names import plain
 from attn_exp.diagnosis.asking.request import Request, with_words
@@ -51,8 +51,8 @@ class Reading:
 
     words: str
     request: Request
-    wrong: Sequence[tuple[Case, Answer]]
-    others: Sequence[tuple[Case, Answer]]
+    wrong: Sequence[Asked]
+    others: Sequence[Asked]
     added: bool = False
 
 
@@ -109,7 +109,7 @@ def read_core(core: Core, seen: Seen, request: Request) -> Iterator[Reading]:
             yield replace(compare_reading(one, other, [ask_core(core, other)], required_bits(seen)), added=True)
 
 
-def compare_reading(words: str, request: Request, pairs: Sequence[tuple[Case, Answer]], bits: int) -> Reading:
+def compare_reading(words: str, request: Request, pairs: Sequence[Asked], bits: int) -> Reading:
     wrong = [one for one in pairs if is_wrong(*one, bits)]
     return Reading(words, request, wrong, [one for one in pairs if one not in wrong])
 
@@ -160,14 +160,14 @@ def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
     return differs(without_blind(answer.output, right), kept, bits)
 
 
-def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), rung: str = "values") -> tuple[Case, Answer]:
+def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), rung: str = "values") -> Asked:
     heads, rows, keys, size = core.q.shape[1], core.q.shape[2], core.k.shape[2], core.q.shape[3]
     rules = replace(request.rules(size, rows, keys), masks=(*request.masks, *masks))
     case = Case(rung, Recipe(rules, heads, heads), Given(core.q, core.k, core.v))
     return case, Answer(core.context, {"weights": core.weights})
 
 
-def ask_with_masks(seen: Seen, request: Request) -> Iterator[tuple[Case, Answer]]:
+def ask_with_masks(seen: Seen, request: Request) -> Iterator[Asked]:
     """Yield a case and answer for each mask argument of a layer.
 
     The mask is written in the first format that hides the right keys, or else in the first that the layer accepts.
@@ -175,7 +175,7 @@ def ask_with_masks(seen: Seen, request: Request) -> Iterator[tuple[Case, Answer]
     for role in ("mask", "padding"):
         if role in seen.layer.keywords:
             pairs = [("mask", one) for one in MASKINGS[:MOST_MASKS]] if role == "mask" else []
-            first: tuple[Case, Answer] | None = None
+            first: Asked | None = None
             for kind, masking in [*pairs, *(("padding", one) for one in PADDINGS[:MOST_MASKS])]:
                 asked = ask_with_mask(seen, request, (role, kind), masking)
                 first = first or asked
@@ -191,7 +191,7 @@ MOST_MASKS = 16
 
 def ask_with_mask(
     seen: Seen, request: Request, role: tuple[str, str], masking: Masking
-) -> tuple[Case, Answer] | None:  # fmt: skip
+) -> Asked | None:  # fmt: skip
     """Return a case with a mask for the attention inside a layer, and its answer; None if the layer rejects the mask.
 
     `role` is the role of the argument, and the kind of mask: per query ("mask") or per batch entry ("padding").

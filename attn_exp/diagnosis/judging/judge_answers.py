@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted
+from attn_exp.diagnosis.asking.case import Answer, Asked, Seen, differs, expected, predicted
 from attn_exp.diagnosis.asking.layouts import axes
 from attn_exp.diagnosis.asking.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.asking.questions import MASKS_OF_MORE, WIDTH
 from attn_exp.diagnosis.asking.request import with_words
-from attn_exp.diagnosis.calling.behaviour import IN_THREADS, behaviours, gradients, remarks
+from attn_exp.diagnosis.calling.behaviour import IN_THREADS, Found, behaviours, gradients, remarks
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, Answers
@@ -21,7 +21,7 @@ from attn_exp.diagnosis.explaining.located import located
 from attn_exp.diagnosis.explaining.precision import SILENT, bits_to_judge_by, error
 from attn_exp.diagnosis.explaining.smallest import evidence_of, shown, smallest_wrong
 from attn_exp.diagnosis.finding import other_words, ways_to_call, ways_to_mask
-from attn_exp.diagnosis.finding.ways_to_call import Seen, Tried, failing
+from attn_exp.diagnosis.finding.ways_to_call import Tried, failing
 from attn_exp.diagnosis.judging.unasked import unasked, unverified
 from attn_exp.diagnosis.recipes.candidates import OF_ZEROS, Explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.recipes.fitted import is_clipped
@@ -141,7 +141,7 @@ def rename_small_fill(found: Explained, caller: Caller, function: Bound) -> Expl
     return replace(found, names=tuple(SMALL_FILL if name in (product, nothing) else name for name in found.names))
 
 
-def soften_thread_failure(finding: Finding, name: str) -> tuple[Finding, str]:
+def soften_thread_failure(finding: Finding, name: str) -> Found:
     """Turn a failure in two threads into a remark.
 
     Layers may keep state for their own backward pass, or a KV cache for decoding.
@@ -172,7 +172,7 @@ def exclude_rungs(seen: Seen, rungs: set[str]) -> Seen:
     return [pair for pair in seen if pair[0].rung not in rungs]
 
 
-def explain_as_meant(wrong: Seen, digits: int, ask: Callable[[], Sequence[tuple[Case, Answer]]]) -> str:
+def explain_as_meant(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> str:
     """Return why wrong answers may be intended, or an empty string: clipped scores, or another head size.
 
     A function of a layer's matrices may take x's width / heads as head size; it need not support any other.
@@ -214,7 +214,7 @@ def describe_computation(found: Explained, is_wrong: bool) -> str:
     return what_mistakes_compute(found.names, found.where, found.said)
 
 
-def pick_remark(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
+def pick_remark(findings: Sequence[Found]) -> tuple[str, ...]:
     said = {name for finding, name in findings if name and finding.state == REMARK}
     return tuple(name for name in REMARKS if name in said)[:1]
 
@@ -223,7 +223,6 @@ REMARKS = ("dropout_on", *OVERFLOWS, ONE_MAXIMUM, OF_ZEROS, "empty_row_nan", "na
 
 
 def said_of_call(caller: Caller) -> str:
-    """Describe how a function is called."""
     what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
     masking = str(caller.masking) if caller.offer.takes("mask") else ""
     kind = "" if caller.padding.kind == "booleans" else f" {WORDS[caller.padding.kind].removeprefix('masks ')}"
@@ -264,7 +263,7 @@ def findings_of_questions(seen: Seen, wrong: Seen) -> Iterator[Finding]:
             yield Finding(rung, HELD)
 
 
-def describe_error(pair: tuple[Case, Answer]) -> str:
+def describe_error(pair: Asked) -> str:
     case, answer = pair
     right = expected(case)["output"]
     assert answer.output is not None

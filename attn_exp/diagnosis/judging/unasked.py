@@ -11,7 +11,7 @@ from inspect import isroutine
 from typing import Any
 
 from attn_exp.diagnosis.asking import names
-from attn_exp.diagnosis.asking.case import Case
+from attn_exp.diagnosis.asking.case import Case, Seen
 from attn_exp.diagnosis.asking.layouts import has_batch, has_heads
 from attn_exp.diagnosis.asking.names import is_starred, parameters_of, plain, role_of, words_in, words_set_aside
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE
@@ -20,7 +20,7 @@ from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.calling.bound import Bound
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.finding import other_words
-from attn_exp.diagnosis.finding.ways_to_call import Seen, is_near
+from attn_exp.diagnosis.finding.ways_to_call import is_near
 from attn_exp.errors import NOT_VERIFIED, UserError
 from attn_exp.experiment.verdict import ABSENT, ANSWERED, BROKEN, REMARK, Finding, Verdict, decide
 from attn_exp.own_code import OwnFunction

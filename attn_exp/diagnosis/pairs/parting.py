@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array, Arrays
-from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted, same_answer, without_blind
+from attn_exp.diagnosis.asking.case import (
+    Answer,
+    Asked,
+    Case,
+    Seen,
+    differs,
+    expected,
+    predicted,
+    same_answer,
+    without_blind,
+)
 from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import Answers
@@ -46,7 +56,6 @@ WHERE = {
     "window": "under a window", "padding": "with filler", "hidden keys far ahead": "where hidden logits are far ahead",
 }  # fmt: skip
 """Where two functions differ, as phrases for the user; other cases go by the name of their kind."""
-Seen = Sequence[tuple[Case, Answer]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +119,7 @@ def find_causes(
     ]
 
 
-def answers_of(pairs: Iterable[Pair], place: int) -> list[tuple[Case, Answer]]:
+def answers_of(pairs: Iterable[Pair], place: int) -> list[Asked]:
     return [(pair.case, pair.answers[place]) for pair in pairs]
 
 
@@ -163,7 +172,7 @@ def gives(here: Seen, change: Callable[[Case], Recipe], digits: int) -> bool:
     return True
 
 
-def describe_blind_row(pair: tuple[Case, Answer]) -> str:
+def describe_blind_row(pair: Asked) -> str:
     case, answer = pair
     assert answer.output is not None
     stages = expected(case)

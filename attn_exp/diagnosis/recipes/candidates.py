@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from attn_exp import mistakes
-from attn_exp.diagnosis.asking.case import Answer, Case, differs, expected, predicted
+from attn_exp.diagnosis.asking.case import Asked, Case, Seen, differs, expected, predicted
 from attn_exp.experiment.recipes import features
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change as RecipeChange
@@ -31,7 +31,6 @@ from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.asking.questions import SIZE
 from attn_exp.rules.masks.array import Allowed
 
-Seen = Sequence[tuple[Case, Answer]]
 Change = Callable[[Case], Recipe]
 """Maps a case to its changed recipe."""
 
@@ -125,7 +124,6 @@ def every_mistake(cases: Sequence[Case]) -> Iterator[Candidate]:
 
 
 def everywhere(change: RecipeChange) -> Change:
-    """Turn a change of a recipe into a change of a case."""
     return lambda case: change(case.recipe)
 
 
@@ -191,7 +189,7 @@ def samples(seen: Seen) -> Seen:
 
     Mistakes of masks show only there.
     """
-    found = dict[object, tuple[Case, Answer]]()
+    found = dict[object, Asked]()
     for place, (case, answer) in enumerate(seen):
         rules = case.recipe.rules
         kinds = (*map(type, rules.masks), *map(type, rules.scores), case.rung == "equal inputs")
@@ -225,7 +223,6 @@ SETTINGS, CHOSEN = {"rules", "heads", "groups", "positions"}, {"allowed", "proje
 
 
 def order_matters(first: set[str], second: set[str]) -> bool:
-    """Judge by the changed fields whether the order of two mistakes matters."""
     by_settings = any(one & SETTINGS and other & CHOSEN for one, other in ((first, second), (second, first)))
     return bool(first & second) or by_settings
 
@@ -333,7 +330,6 @@ CONDITIONS = (
 
 
 def that_hold(wrong: Seen, seen: Seen) -> Iterator[Condition]:
-    """Yield the conditions that hold for all wrong answers, but not for all answers."""
     for condition in CONDITIONS:
         everywhere = all(condition.holds(case) for case, answer in seen if answer.output is not None)
         if not everywhere and all(condition.holds(case) for case, _ in wrong):

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.case import Answer, Case, differs, overflows, predicted
-from attn_exp.diagnosis.recipes.candidates import Candidate, Seen, composed, everywhere
+from attn_exp.diagnosis.asking.case import Answer, Case, Seen, differs, overflows, predicted
+from attn_exp.diagnosis.recipes.candidates import Candidate, composed, everywhere
 from attn_exp.forms.pipeline import At, Step
 from attn_exp.mistakes.masks import added, filled, late
 from attn_exp.mistakes.mistake import Change, around, instead, together

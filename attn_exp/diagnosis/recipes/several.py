@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attn_exp import mistakes
-from attn_exp.diagnosis.asking.case import Answer, Case, predicted
+from attn_exp.diagnosis.asking.case import Answer, Asked, Case, predicted
 from attn_exp.diagnosis.recipes.candidates import Candidate, composed, everywhere, once
 from attn_exp.diagnosis.recipes.fitted import fitted_factors
 from attn_exp.mistakes.masks import filled
 
-Asked = tuple[Case, Answer]
 PARTS = ("heads", "products", "scale", "softmax")
 """Groups of the catalogue, in the order in which their mistakes apply."""
 LIKELY = frozenset((
@@ -87,7 +86,6 @@ def count(*parts: Candidate) -> int:
 
 
 def keep_distinct_outputs(several: Sequence[Candidate], case: Case) -> Iterator[Candidate]:
-    """Keep the first candidate of each output: many mistakes do not affect a given case."""
     seen = set[bytes]()
     for one in several:
         stages = predicted(one.change(case), case.given)

@@ -117,7 +117,6 @@ def compute_answer(recipe: Recipe, settled: Settled, problem: Problem) -> Array 
 
 
 def differ(one: Array | None, other: Array | None) -> bool:
-    """Say whether two outputs differ by more than rounding; None differs from any array."""
     if one is None or other is None:
         return one is not other
     return one.shape != other.shape or not np.allclose(one, other, rtol=1e-9, atol=1e-9, equal_nan=True)

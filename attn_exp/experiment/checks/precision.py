@@ -83,7 +83,6 @@ def largest_error(array: Array, exact: Array) -> float:
 
 
 def half_unit(exact: Array, dtype: np.dtype[np.generic]) -> float:
-    """Return half a unit in the last place of the largest finite number."""
     size = np.abs(exact[np.isfinite(exact)]).max(initial=0.0)
     return float(np.spacing(np.asarray(size).astype(dtype))) / 2 or float(np.finfo(np.float64).tiny)
 

@@ -105,7 +105,6 @@ def bend(flat: Array, bends: Sequence[Callable[[Any], Any]], after: Callable[...
 
 
 def forbid(block: Block, run: Run, tile: Array) -> None:
-    """Write -inf into a tile of logits wherever a mask forbids."""
     for start, stop in run.masked:
         inside = tile[..., start - run.start : stop - run.start, :]
         np.copyto(inside, -np.inf, where=~allowed(block, Run(start, stop)))

@@ -39,7 +39,6 @@ class Held(NamedTuple):
 
 
 def no_array(reason: str) -> Entry:
-    """Return an entry for something that is not an array; reading it raises the reason."""
 
     def refuse(index: Any) -> Array:
         raise ValueError(reason)

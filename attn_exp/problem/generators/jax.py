@@ -36,7 +36,6 @@ TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.005739
 
 
 def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
-    """Hash pairs of words with the two words of the key."""
     words = (key[0], key[1], key[0] ^ key[1] ^ np.uint32(PARITY))
     left, right = high + words[0], low + words[1]
     for turn in range(5):
@@ -49,7 +48,6 @@ def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
 
 
 def hash_counters(key: Array, size: int) -> tuple[Array, Array]:
-    """Hash the counters 0, 1, ..."""
     numbers = np.arange(size, dtype=np.uint64)
     return threefry(key, (numbers >> np.uint64(32)).astype(np.uint32), numbers.astype(np.uint32))
 

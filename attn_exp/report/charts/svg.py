@@ -17,7 +17,6 @@ ANCHORS = {"left": "", "center": ' text-anchor="middle"', "right": ' text-anchor
 
 
 def chart_as_svg(chart: Chart) -> bytes:
-    """Return a chart as the bytes of an SVG; equal charts give equal bytes."""
     wide, high = chart.page or (chart.width, chart.height)
     page = Rect(36 * (chart.width - wide), 36 * (chart.height - high), 72 * wide, 72 * high, PAPER)
     size = f'width="{short(page.width * chart.zoom)}pt" height="{short(page.height * chart.zoom)}pt"'

@@ -42,5 +42,4 @@ class Normalizer:
 
     @property
     def name(self) -> str:
-        """The setting name."""
         return self.weigh.__name__

@@ -123,7 +123,6 @@ class Checked:
 
     @property
     def mistakes(self) -> tuple[str, ...]:
-        """The names of the mistakes that explain the numbers."""
         return self.grade.mistakes
 
     @property
