@@ -22,7 +22,7 @@ FILE = re.compile(r"^```(?P<kind>python|yaml|diff) (?P<path>\S+)\n(?P<body>.*?)^
 SECTIONS = re.split(r"\n## (?!\{)", (ROOT / "docs/extend.md").read_text(encoding="utf-8"))[1:]  # no template's heading
 RECIPES = {section.splitlines()[0]: section for section in SECTIONS if FILE.search(section)}
 HELP = "python -m attn_exp --help"
-ONE_FUNCTION = "looped, matrix and scaled compute the same function (A)"
+ONE_FUNCTION = "looped, matrix and scaled give the same result (group A)"
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Outcome:
 
 OUTCOMES = {
     "A mask": Outcome(
-        "looped and matrix compute the same function (A)",
+        "looped and matrix give the same result (group A)",
         "\nmask: array, causal, document, model, none, padding, prefix, strided, window\n",
     ),
     "A score": Outcome(ONE_FUNCTION, "\nscore: added, additive, alibi, kerple, none, sink,"),
     "A position": Outcome(ONE_FUNCTION, "\nposition: model, none, rope, rope_llama3, sinusoidal, temperature\n"),
-    "A form": Outcome("looped, matrix and einsum compute the same function (A)", " decode, einsum, linear,"),
+    "A form": Outcome("looped, matrix and einsum give the same result (group A)", " decode, einsum, linear,"),
     "A metric": Outcome("  brightest   0.8120", "\nbrightest ", "python -m attn_exp.experiment.metrics"),
     "A check": Outcome("0 of 4 variants share out 1 in each row.", "precision or shares"),
     "A figure": Outcome("peaks.svg", "](figures/peaks.svg)", "cat outputs/latest/report.md"),

@@ -205,8 +205,8 @@ def test_a_recipe_works_unchanged_from_outside(title: str, here: Path, capsys: p
     assert cli.obey(["--with", name, *([] if title == "A figure" else ["report=none"]), *words]) == 0
     printed = capsys.readouterr()
     assert not printed.err
-    said = {"A metric": "brightest", "A check": "0 of 4 variants", "A form": "matrix and einsum compute the same"}
-    assert said.get(title, "compute the same function (A)") in printed.out
+    said = {"A metric": "brightest", "A check": "0 of 4 variants", "A form": "matrix and einsum give the same"}
+    assert said.get(title, "give the same result (group A)") in printed.out
     assert title != "A figure" or (here / "outputs/latest/figures/peaks.svg").is_file()
 
 

@@ -42,7 +42,7 @@ def format_causes(members: Sequence[Row], steps: Sequence[Step]) -> str:
 
 
 def format_cause(steps: Sequence[Step]) -> str:
-    """Describe the steps to one row: `: 2 heads move it by up to 0.031, then W_o by up to 0.67`."""
+    """Describe the steps to one row: `: 2 heads change the output by up to 0.031, then W_o by up to 0.67`."""
     telling = [step for step in steps if tells(step, steps)]
     if len(telling) == 1 and telling[0].note == TOO_LARGE:
         return f": {telling[0].change}; the run is too large to tell them apart"
@@ -54,7 +54,7 @@ def format_cause(steps: Sequence[Step]) -> str:
 
 
 def format_steps(steps: Sequence[Step]) -> Iterator[str]:
-    verb = {True: " move it", False: " moves it"}
+    verb = {True: " change the output", False: " changes the output"}
     for step in steps:
         many, orders = is_plural(step), ranged(step)
         if math.isnan(step.moved):
@@ -75,25 +75,8 @@ def ranged(step: Step) -> str:
     """Format how far a step moves the output over all orders; empty if the order hardly matters."""
     if not step.orders or step.most - step.least <= MATTERS * step.most:
         return ""
-    return f"{step.least:.2g} to {step.most:.2g} over all orders"
+    return f"{step.least:.2g} to {step.most:.2g}, depending on the order"
 
 
 def is_plural(step: Step) -> bool:
     return " + " in step.setting or (step.setting in ("head", "kv_head") and step.after != "1")
-
-
-def nothing_else(members: Sequence[Row], steps: Sequence[Step] | None) -> str:
-    """Return the end of a sentence about variants that compute one function, if no setting but the form differs."""
-    if steps is None:
-        return ""
-    settings = {
-        frozenset(
-            (step.setting, step.after) for step in steps if step.variant == row.variant and step.setting != "form"
-        )
-        for row in members
-    }
-    if len(settings) > 1:
-        return ""
-    if len({row.form for row in members}) == 1:
-        return ", and nothing in them differs"
-    return ", and differ in nothing but how they compute it"

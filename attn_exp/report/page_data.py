@@ -30,8 +30,11 @@ from attn_exp.rules.rules import Rules, places, whole_grid
 from attn_exp.rules.scores.additive import Additive
 from attn_exp.rules.scores.score import Score
 
+Data = dict[str, Any]
+"""What a script of the page reads, ready for JSON."""
 
-def page_data(views: Views) -> dict[str, Any]:
+
+def page_data(views: Views) -> Data:
     """Return the tokens, the weights with what they are computed from, and the outputs, ready for JSON."""
     places = {name: place for place, panel in enumerate(views.panels) for name in panel.variants}
     comparison = views.comparison
@@ -49,14 +52,14 @@ def page_data(views: Views) -> dict[str, Any]:
     }
 
 
-def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str, Any]:
+def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
     """Return weights `[h t s]` for a page: their scores and added biases if they are a softmax, else the weights.
 
     Many numbers become float32; too many for a page become pictures. `shut` marks masked places.
     """
     variant, split = panel.variants[0], panel.split
     settled = settled_as(comparison, variant)
-    told: dict[str, Any] = {"title": panel.title, "shape": panel.weights.shape}
+    told: Data = {"title": panel.title, "shape": panel.weights.shape}
     own = settled.multiplier if split is None else split.own
     told |= {"own": own, "standard": standard_multiplier(comparison, variant)}
     shut = closed_by_mask(settled, panel.weights) if split is None else np.isneginf(split.rest)
@@ -75,7 +78,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str
     return told | {"scores": pack(split.scores)} | ({"rest": pack(added)} if added.any() else {})
 
 
-def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, *, carried: bool) -> dict[str, Any]:
+def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, *, carried: bool) -> Data:
     """Return the final output of a variant, if it is `carried` and small, and the panel with its weights."""
     ends = answer(comparison.traces[variant])
     alone = len({row.same_as for row in comparison.rows} - {""}) == 1  # no other output to compare it with
@@ -96,7 +99,7 @@ NORMALIZERS = ("softmax", "sigmoid", "sum", "sparsemax")
 """Normalizers that the page's script implements."""
 
 
-def live_plans(comparison: Comparison, leaders: Sequence[str]) -> dict[str, Any]:
+def live_plans(comparison: Comparison, leaders: Sequence[str]) -> Data:
     """Return the arrays that a reader may change, and a plan or a reason for each walk."""
     rows = [plan_row(comparison, row) for row in comparison.rows]
     plans = list[Any]()
@@ -115,7 +118,7 @@ def live_plans(comparison: Comparison, leaders: Sequence[str]) -> dict[str, Any]
     return {"arrays": arrays, "rows": listed, "against": against, **told}
 
 
-def plan_row(comparison: Comparison, row: Row) -> dict[str, Any]:
+def plan_row(comparison: Comparison, row: Row) -> Data:
     """Return the plan of a row, or the reason why there is none.
 
     `spread` says whether the weights are formed whole, in pieces, or not at all; `even` whether their rows may sum to
@@ -181,7 +184,7 @@ def is_known(rule: Score | Position) -> bool:
     return type(rule) in (Rope, Sinusoidal)
 
 
-def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:
+def plan(comparison: Comparison, settled: Settled) -> Data:
     """Return how the page's script computes a variant: its heads, its rules as numbers, and its output."""
     problem, shares = comparison.problem, settled.heads
     return {
@@ -199,7 +202,7 @@ def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:
     }
 
 
-def position_data(problem: Problem, settled: Settled) -> dict[str, Any]:
+def position_data(problem: Problem, settled: Settled) -> Data:
     added = [position for position in settled.positions if position.changes_x]
     sources = {"x": problem.x, "memory": problem.memory} if added else {}
     marks = {
@@ -216,7 +219,7 @@ def position_data(problem: Problem, settled: Settled) -> dict[str, Any]:
     }
 
 
-def angles(rope: Rope, width: int, queries: Array, keys: Array) -> dict[str, Any]:
+def angles(rope: Rope, width: int, queries: Array, keys: Array) -> Data:
     """Return the cosines and sines of each query and key: the rotation of the pair (1, 0)."""
     size = width if rope.size is None else rope.size
     first = slice(0, size, 2) if rope.interleaved else slice(0, size // 2)
@@ -228,7 +231,7 @@ def angles(rope: Rope, width: int, queries: Array, keys: Array) -> dict[str, Any
     return {"pairs": size // 2, "interleaved": rope.interleaved, **both}
 
 
-def rule_data(problem: Problem, settled: Settled) -> dict[str, Any]:
+def rule_data(problem: Problem, settled: Settled) -> Data:
     """Return the scale, and masks and score biases as numbers for every query and key."""
     rules, heads, rows, keys = settled.rules, settled.head, len(problem.tokens), problem.keys
     grid = whole_grid(rules, heads, rows, keys)

@@ -24,7 +24,7 @@ from attn_exp.experiment.row import Agreement, Row, Step
 from attn_exp.experiment.settling import pinned_or_run
 from attn_exp.experiment.variant import baseline
 from attn_exp.problem.problem import Problem
-from attn_exp.report.differences import departure, nothing_else
+from attn_exp.report.differences import departure
 from attn_exp.report.words import listed
 
 
@@ -37,7 +37,7 @@ def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against
     computed = [row for row in rows if row.same_as]
     for row in computed:
         groups.setdefault(row.same_as, []).append(row)
-    parts = [agreement(members, steps) for members in groups.values() if len(members) > 1]
+    parts = [agreement(members) for members in groups.values() if len(members) > 1]
     first = next((row for row in computed if row.variant == against), computed[0])
     parts += [departure(members, first, steps) for members in groups.values() if members[0].same_as != first.same_as]
     parts = parts or [f"{first.variant} is the only variant of this run"]
@@ -47,15 +47,14 @@ def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against
     return f"{'; '.join(parts)}."
 
 
-def agreement(members: Sequence[Row], steps: Sequence[Step] | None) -> str:
+def agreement(members: Sequence[Row]) -> str:
     others: dict[str, list[str]] = {}
     for row in members:
         if row.computed_in != members[0].computed_in:
             others.setdefault(row.computed_in, []).append(row.variant)
     types = (f"{listed(names)} in {kind}" for kind, names in others.items())
     variants = listed([row.variant for row in members])
-    said = ", ".join([f"{variants} compute the same function ({members[0].same_as})", *types])
-    return said + nothing_else(members, steps)
+    return ", ".join([f"{variants} give the same result (group {members[0].same_as})", *types])
 
 
 def agreed(agreements: Sequence[Agreement]) -> str:

@@ -76,7 +76,7 @@ def test_a_row_in_float32_says_so_wherever_it_is_judged(monkeypatch: pytest.Monk
     row = found.rows[1]
     assert row.sameness.startswith("within ") and row.sameness.endswith(" of float32")
     assert [each.sameness for each in found.distances] == [row.sameness]
-    assert who_agrees(found.rows) == "matrix and onnxruntime compute the same function (A), onnxruntime in float32."
+    assert who_agrees(found.rows) == "matrix and onnxruntime give the same result (group A), onnxruntime in float32."
     first, second = sentences.accuracy(list(found.rows)).split("; ")
     assert first.startswith("matrix in float64 is within ") and second.startswith("onnxruntime in float32 is within ")
     head, _, line = summary(found).splitlines()[:3]

@@ -23,11 +23,10 @@ def test_the_summary_says_what_each_setting_does_in_one_line() -> None:
     found = comparison("embeddings=she_likes_coffee", "projections=normal", "seed=0")
     heads, mixed = [step for step in found.steps if step.variant == "multi_head" and step.setting != "form"]
     lead = said(found)
-    assert lead.startswith(
-        "looped, matrix and scaled compute the same function (A), and differ in nothing but how they compute it; "
-    )
+    assert lead.startswith("looped, matrix and scaled give the same result (group A); ")
     assert (
-        f"multi_head differs from looped by up to {found.rows[3].shift:.2g} in the output: 2 heads move it by" in lead
+        f"multi_head differs from looped by up to {found.rows[3].shift:.2g} in the output: 2 heads change the output by"
+        in lead
     )
     assert f"by up to {heads.moved:.2g}" in lead
     assert lead.endswith(f"then W_o by up to {mixed.moved:.2g}.")
@@ -53,14 +52,14 @@ def test_a_setting_that_moves_nothing_is_not_named() -> None:
     """Of one key the weight is 1 whatever the scale: W_o alone moves the output, in any order."""
     words = ("embeddings=random", "embeddings.tokens=1", "embeddings.d_model=4", "head=1")
     text = said(between({"scale": False}, {"scale": True, "output_projection": True}, *words))
-    assert "W_o moves it by up to" in text and "scal" not in text
+    assert "W_o changes the output by up to" in text and "scal" not in text
 
 
 def test_what_moves_something_in_another_order_alone_is_named_with_its_range() -> None:
     """Key/value heads are shared by one head already, so that they move nothing before there are more heads."""
     rows = between({"head": 3, "kv_head": 1}, {"head": 1, "output_projection": True})
     text = said(rows)
-    assert "1 head" in text and "over all orders" in text
+    assert "1 head" in text and "depending on the order" in text
 
 
 def test_rows_of_one_function_that_come_to_it_by_other_settings_are_told_apart() -> None:
@@ -68,7 +67,7 @@ def test_rows_of_one_function_that_come_to_it_by_other_settings_are_told_apart()
     rows: dict[str, dict[str, Any]] = {"a": {}, "b": {"scale": False}, "c": {"scale": 1.0, "form": "looped"}}
     variants = {name: Variant(**{"form": "matrix", "head": 1, **pins}) for name, pins in rows.items()}
     text = said(compare(replace(config(*RANDOM), variant=variants)))
-    assert text.startswith("b and c compute the same function (B); ")
+    assert text.startswith("b and c give the same result (group B); ")
     assert text.endswith(": in b leaving out the scaling alone does that; in c scale=1.0 alone does that.")
 
 
@@ -82,7 +81,7 @@ def test_settings_that_undo_each_other_change_nothing_together() -> None:
 def test_the_row_compared_with_is_the_one_that_is_named() -> None:
     text = said(comparison("against=multi_head", "embeddings=she_likes_coffee"))
     assert "looped, matrix and scaled differ from multi_head by up to" in text
-    assert "1 head moves it by up to" in text and "then leaving out W_o by up to" in text
+    assert "1 head changes the output by up to" in text and "then leaving out W_o by up to" in text
 
 
 def test_a_run_too_large_names_what_differs_and_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:

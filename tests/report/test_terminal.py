@@ -46,11 +46,11 @@ MULTI_HEAD = replace(LOOPED, variant="multi_head", same_as="B", shift=0.8897)
         (
             [LOOPED, MATRIX, SCALED, MULTI_HEAD],
             (
-                "looped, matrix and scaled compute the same function (A); "
+                "looped, matrix and scaled give the same result (group A); "
                 "multi_head differs from looped by up to 0.89 in the output."
             ),
         ),
-        ([LOOPED, MATRIX], "looped and matrix compute the same function (A)."),
+        ([LOOPED, MATRIX], "looped and matrix give the same result (group A)."),
         ([LOOPED], "looped is the only variant of this run."),
         ([LOOPED, MULTI_HEAD], "multi_head differs from looped by up to 0.89 in the output."),
         (
@@ -60,7 +60,7 @@ MULTI_HEAD = replace(LOOPED, variant="multi_head", same_as="B", shift=0.8897)
         (
             [LOOPED, MULTI_HEAD, replace(MULTI_HEAD, variant="wide", shift=1.5)],
             (
-                "multi_head and wide compute the same function (B); "
+                "multi_head and wide give the same result (group B); "
                 "multi_head and wide differ from looped by up to 1.5 in the output."
             ),
         ),
