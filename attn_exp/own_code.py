@@ -77,7 +77,6 @@ def staying_here() -> AbstractContextManager[None]:
 
 
 def is_code(form: Any) -> bool:
-    """Return whether a form names the user's own code rather than a form of the project."""
     return isinstance(form, str) and ":" in form
 
 

@@ -27,7 +27,6 @@ def stop(number: int, frame: FrameType | None) -> None:
 
 
 def exit_code(interrupt: KeyboardInterrupt) -> int:
-    """Return the exit code after an interrupt: 128 plus the number of the signal."""
     return 128 + (signal.SIGTERM if isinstance(interrupt, Stopped) else signal.SIGINT)
 
 

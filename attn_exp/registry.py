@@ -66,7 +66,6 @@ def at_hand(package: str) -> dict[str, Any]:
 
 
 def is_known(package: str, name: str) -> bool:
-    """Return whether a package has a member from outside of that name, alias or not."""
     return (package, name) in OUTSIDE
 
 

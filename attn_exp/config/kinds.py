@@ -184,7 +184,6 @@ TEXT_OR_WORDS = Kind(read_sentence, SENTENCE)
 
 
 def list_of(kind: Kind) -> Kind:
-    """Accept a list of items of that kind; None is an empty list."""
 
     def read(value: Any, key: str) -> tuple[Any, ...]:
         items = () if value is None else value
@@ -205,7 +204,6 @@ SHAPE = Kind(read_shape, "rows and columns, such as [3,4]")
 
 
 def list_of_numbers(kind: Kind, expected: str) -> Kind:
-    """Accept a non-empty list of numbers of that kind; errors are about the whole list."""
 
     def read(value: Any, key: str) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple) or not value:

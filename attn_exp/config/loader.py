@@ -125,7 +125,6 @@ class Source(FileConfigSource):
 
 
 def parse_yaml(path: Path, text: str) -> Any:
-    """Parse a YAML text; errors name its file and line."""
     try:
         check_depth(path, text)
         values = yaml.load(text, Loader=Reader)

@@ -166,7 +166,6 @@ def walk_steps(start: Rung, end: Rung, form: str, at: At) -> Iterator[tuple[list
 
 
 def computed(config: Config, problem: Problem, rows: Iterable[Rung], form: str, chosen: Choices) -> Rung | None:
-    """Compute a variant, or reuse an equal row; None if there is no such variant."""
     for row in rows:
         if row.form == form and not differing(row.chosen, chosen):
             return row._replace(chosen=chosen)

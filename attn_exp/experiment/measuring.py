@@ -38,7 +38,6 @@ def make_rows(
     traces: Mapping[str, Trace],
     expected: Mapping[str, oracle.Answer],
 ) -> tuple[Row, ...]:
-    """Return the rows of a run, a stack of one problem; a refused variant has no measurements."""
     chosen = [variant for variant in variants if not variant.refused]
     stacks = {variant.name: traces[variant.name].as_stack() for variant in chosen}
     answers = {name: answer.as_stack() for name, answer in expected.items()}

@@ -23,7 +23,6 @@ def order(q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
 
 
 def source(side: str, x: Array, memory: Array) -> Array:
-    """Return the input of one projection: x for queries, the memory (or x) for keys and values."""
     return x if side == "q" else memory
 
 

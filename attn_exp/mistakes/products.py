@@ -35,7 +35,6 @@ def multiply_sums(score: Step, at: At, q: Array, k: Array) -> Array:
 
 
 def sum_separately(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Array:
-    """Sum weights and values separately, as an einsum with two letters for the keys does."""
     every = v.sum(axis=-2, keepdims=True)
     return np.asarray(weights.sum(axis=-1, keepdims=True) * np.broadcast_to(every, (*every.shape[:-2], 1, v.shape[-1])))
 

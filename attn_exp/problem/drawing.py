@@ -159,7 +159,6 @@ def spell_seed(given: Draw | Projections, key: str) -> tuple[str | None, int | N
 
 
 def own_source(generator: str | None, seed: int | None, key: str, source: Numbers, alone: bool = True) -> Numbers:
-    """Return the run's numbers, or, given another generator or a seed, new ones."""
     name = source.generator if generator is None else generator
     if seed is None and name == source.generator:
         return source

@@ -243,7 +243,6 @@ def meant_projection(name: str) -> tuple[str, int] | None:
 
 
 def by_projection(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the names that mean each projection; an exact name wins over guesses."""
     roles: dict[str, dict[int, list[str]]] = {}
     for name in names:
         meaning = meant_projection(name)

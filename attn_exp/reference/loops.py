@@ -105,7 +105,6 @@ def context(weights: Vector, v: Matrix, groups: int, group: int) -> list[float]:
 
 
 def mask_logit(logit: float, place: Grid, rules: Rules) -> float:
-    """Apply the score rules to a logit, and return -inf where a mask hides the key."""
     if not rules.bend_last:
         logit = bend(logit, rules)
     for rule in rules.scores:

@@ -275,7 +275,6 @@ def turned(settled: Settled, name: str) -> str:
 
 
 def arrow_shapes(source: Box, target: Box, label: str) -> Iterator[Shape]:
-    """Yield the arrow between two boxes and its label: downwards, or round a corner."""
     start, edge = source.bottom, target.right + (4 if target.heads > 1 else 0)
     if source.top == target.top or (target.stage == "context" and source.left > target.right):
         level = target.top + TALL // 2

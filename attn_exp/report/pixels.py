@@ -82,7 +82,6 @@ def encoded_png(pixels: Bytes, before: Sequence[tuple[bytes, bytes]] = ()) -> by
 
 
 def png_chunk(kind: bytes, data: bytes) -> bytes:
-    """Return a chunk of a PNG file: its length, its type, its data and their checksum."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 

@@ -199,7 +199,6 @@ def explain_mistake(stated: Explained, stage: str, settled: Settled) -> Explaine
 
 
 def stages_of(trace: Trace) -> dict[str, Array]:
-    """Return the stages of a trace by name, without those equal to the stage before."""
     found: dict[str, Array] = {}
     last = None
     for stage, array in trace.stages():

@@ -53,7 +53,6 @@ def load_renderers(config: Config) -> None:
 
 
 def opens_first(folder: Path, config: Config) -> Path:
-    """Return what a reader opens first: the page, the Markdown, or else the folder."""
     if config.report.pages:
         return folder / "report.html"
     return folder / "report.md" if config.report.tables else folder

@@ -44,7 +44,6 @@ def find_whole(folder: Path, about: About) -> dict[str, Part]:
 def read_lines(
     folder: Path, about: About, parts: Mapping[str, Part] | None = None
 ) -> tuple[Sequence[str], Iterator[list[str]]]:
-    """Return the columns and the lines of some parts of a sweep, or of all that are intact."""
     shelf = shelf_of(folder, about)
     return shelf.head, shelf.lines(list((find_whole(folder, about) if parts is None else parts).values()))
 

@@ -75,6 +75,26 @@ class Windowed(Faulty):
         return self.attend(q, k, v, (behind >= first) & (behind <= limit))
 
 
+class Rotated(Kept):
+    """Its caller rotates queries and keys, by a table for the tokens of this call."""
+
+    def forward(self, x: Tensor, freqs_cis: Tensor, start_pos: int = 0) -> Any:
+        def rotate(side: Tensor) -> Tensor:
+            pairs = torch.view_as_complex(side.reshape(*side.shape[:-1], -1, 2).contiguous())
+            return torch.view_as_real(pairs * freqs_cis).flatten(-2)
+
+        q, k, v = map(self.split, self.project(x))
+        end = start_pos + x.shape[1]
+        self.keys[: len(x), :, start_pos:end], self.values[: len(x), :, start_pos:end] = rotate(k), v
+        return self.attend(rotate(q), self.keys[: len(x), :, :end], self.values[: len(x), :, :end])
+
+
+@pytest.mark.long
+def test_a_cache_of_keys_that_the_caller_rotates_is_not_verified() -> None:
+    verdict = attn_exp.check(Rotated, "position=rope", "position.rope.interleaved=true", quick=True)
+    assert verdict.not_verified == ("cache `start_pos` (its caller rotates)",), verdict
+
+
 WINDOW = ("mask=[causal,window]", "mask.window.left=2")
 
 

@@ -77,6 +77,42 @@ def test_functions_of_packed_matrices_and_of_masks_are_named(function: Any, name
         exec(verdict.smallest.python.replace("from test_jax", "from tests.diagnosis.test_jax"))
 
 
+CROSS = """
+import equinox as eqx, jax, jax.numpy as jnp
+
+class Cross(eqx.Module):
+    w_q: jax.Array
+    w_k: jax.Array
+    w_v: jax.Array
+    w_o: jax.Array
+    heads: int
+
+    def __init__(self, key):
+        keys = jax.random.split(key, 4)
+        self.w_q, self.w_k, self.w_v, self.w_o = (jax.random.normal(one, (8, 8)) / 3 for one in keys)
+        self.heads = 2
+
+    def __call__(self, hidden_states, key_value_states=None, attention_mask=None):
+        others = hidden_states if key_value_states is None else key_value_states
+        split = lambda rows: rows.reshape(len(rows), self.heads, -1)
+        q, k, v = split(hidden_states @ self.w_q), split(others @ self.w_k), split(others @ self.w_v)
+        logits = jnp.einsum("thd,shd->hts", q, k) / 2
+        weights = jax.nn.softmax(logits if attention_mask is None else logits + attention_mask, -1)
+        return jnp.einsum("hts,shd->thd", weights, v).reshape(len(hidden_states), -1) @ self.w_o
+
+def make():
+    rows = jax.random.normal(jax.random.PRNGKey(1), (7, 8))
+    return Cross(jax.random.PRNGKey(0)), {"hidden_states": rows[:5], "key_value_states": rows}
+"""
+
+
+@pytest.mark.long
+def test_inputs_keep_their_order_where_jax_sorts_their_names(tmp_path: Path) -> None:
+    pytest.importorskip("equinox", reason="Equinox is not installed: pip install equinox")
+    (tmp_path / "cross.py").write_text(CROSS, encoding="utf-8")
+    assert attn_exp.check(f"{tmp_path / 'cross.py'}:make").outcome == "right"
+
+
 # Layers
 
 ATTEND = """

@@ -111,7 +111,6 @@ class Caller:
         return self.laid_as_asked(arrays, kind, case)
 
     def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Call the function with arguments by role; every call goes through here."""
         if self.request.tell:
             said = (f"{self.offer.parameters[role].strip()}{format_value(value)}" for role, value in arguments.items()
                     if role != "sizes")  # fmt: skip

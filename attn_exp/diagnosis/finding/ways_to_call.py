@@ -347,7 +347,6 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
-    """Return whether an answer equals these stages, to float32 at most."""
     digits = min(digits_of(caller, answer), DIGITS["float32"])
     return answer.output is not None and not differs(answer.output, stages, digits)
 

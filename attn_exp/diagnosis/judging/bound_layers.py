@@ -126,7 +126,12 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     roles = {role: layer.keywords[role] for role in ("mask", "padding", "causal") if role in layer.keywords}
     words = {word: role for role, word in roles.items()}
     has_memory = len(layer.inputs) > 1
-    ask = compiled(layer.call) if layer.library == "jax" else layer.call
+
+    def call_in_order(rows: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+        """Call the layer with its inputs in their order, which JAX sorts by name."""
+        return layer.call({role: rows[role] for role in layer.inputs}, given)
+
+    ask = compiled(call_in_order) if layer.library == "jax" else layer.call
 
     def call(x: Any, memory: Any = None, **named: Any) -> Any:
         other = x if memory is None else memory
@@ -137,8 +142,11 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
         made = list[Any]()
         for entry in entries:
             chosen = {role: one if entry is None else one[entry : entry + 1] for role, one in rows.items()}
+            has_batch = {word: entry is not None and getattr(mask, "ndim", 0) > 2 and len(mask) == len(x)
+                         for word, mask in given.items()}  # fmt: skip
+            masks = {word: mask[entry] if has_batch[word] else mask for word, mask in given.items()}
             said = parts_of(ask({role: lay(one, layer.inputs[role], find_height(layer, one.shape[1]))
-                                 for role, one in chosen.items()}, given))  # fmt: skip
+                                 for role, one in chosen.items()}, masks))  # fmt: skip
             first = next(iter(said), "")
             made.append({**said, first: unlay(said[first], axes)} if said else said)
         if len(made) == 1:

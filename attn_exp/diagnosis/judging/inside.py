@@ -237,7 +237,6 @@ def first_difference(core: Core, case: Case) -> str:
 
 
 def close_rows(logits: Array, right: Array) -> bool:
-    """Return whether logits are right up to a constant per row, which a softmax cancels."""
     if logits.shape != right.shape:
         return False
     known = np.isfinite(logits) & np.isfinite(right)

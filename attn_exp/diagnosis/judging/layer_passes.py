@@ -15,6 +15,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import differs, expected
 from attn_exp.diagnosis.asking.questions import layer_cases
 from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.diagnosis.bind.runners import leave_out
@@ -224,8 +225,9 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
             return replace(verdict, findings=(*verdict.findings, Finding(RUNG, HELD)))
         if alone is None or not np.allclose(made[:, 1:], alone[:, 1:]):
             problem = problem or f"a token is off by {gap:.2g} of the largest number"
-    if not problem:
-        left = f"cache `{names[0]}` (no way to pass one was found)"
+    tables = any(role in layer.keywords for role in ROTARY)
+    if tables or not problem:
+        left = f"cache `{names[0]}` ({'its caller rotates' if tables else 'no way to pass one was found'})"
         return replace(verdict, not_verified=(*verdict.not_verified, left))
     computes = f"{verdict.computes}; but with `{names[0]}`, decoding token by token differs from one full pass"
     finding = Finding(RUNG, BROKEN, problem)

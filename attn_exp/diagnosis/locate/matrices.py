@@ -101,7 +101,6 @@ def find_bias(trace: Trace, place: int, are_rows: bool, exact: float) -> Array |
 
 
 def added_later(trace: Trace, place: int) -> Array | None:
-    """Return what the next operations add to a product, in its layout; None if they add nothing."""
     output, last = trace.operations[place].output, min(place + NEAR, len(trace.operations))
     known = follow(trace, place, np.arange(output.size).reshape(output.shape), last)
     for one in trace.operations[place + 1 : last]:

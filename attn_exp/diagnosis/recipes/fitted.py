@@ -110,7 +110,6 @@ def factor_of_scores(number: float) -> list[Candidate]:
 
 
 def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
-    """Yield a size-independent scale, given a factor of the expected logits that fits one case."""
     stages = predicted(case.recipe, case.given)
     if stages is not None and stages["scores"].size:
         place = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)

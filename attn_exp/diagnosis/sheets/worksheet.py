@@ -205,7 +205,6 @@ def stop_after(step: Step) -> Step:
 
 
 def going_on_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
-    """Return the recipe that continues from the numbers in these boxes instead of its own."""
     steps: dict[str, Any] = {}
     for box in boxes:
         if box.stage in STEPS:

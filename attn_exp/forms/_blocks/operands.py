@@ -144,7 +144,6 @@ def evaluate_rule(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, 
 
 
 def grid(block: Block, key: Array, row: Array, query: int | None = None) -> Grid:
-    """Return the grid of a task's batch entries and heads at these keys and rows."""
     whole, task = block.whole, block.task
     shape, offset = whole.shape, np.asarray(whole.rules.offset)
     heads = np.arange(shape.groups * shape.members).reshape(shape.groups, shape.members, 1, 1)

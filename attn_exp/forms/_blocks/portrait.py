@@ -77,7 +77,6 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
 
 
 def divide_by_total(sums: Sums, moment: Array, first: Array, coarse: Array) -> Portrait:
-    """Divide the accumulated sums by the total, which includes the logit without a key."""
     level = np.where(np.isneginf(sums.anchor), 0, sums.anchor)
     top = level if sums.extra is None else np.maximum(sums.anchor, sums.extra)
     step = np.maximum(sums.anchor - top, np.finfo(moment.dtype).min)
