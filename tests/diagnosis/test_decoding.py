@@ -78,7 +78,7 @@ class Windowed(Faulty):
 class Rotated(Kept):
     """Its caller rotates queries and keys, by a table for the tokens of this call."""
 
-    def forward(self, x: Tensor, freqs_cis: Tensor, start_pos: int = 0) -> Any:
+    def forward(self, x: Tensor, freqs_cis: Tensor, start_pos: int = 0) -> Any:  # type: ignore[override]
         def rotate(side: Tensor) -> Tensor:
             pairs = torch.view_as_complex(side.reshape(*side.shape[:-1], -1, 2).contiguous())
             return torch.view_as_real(pairs * freqs_cis).flatten(-2)

@@ -17,6 +17,7 @@ from attn_exp.diagnosis.asking.case import Case, expected
 from attn_exp.diagnosis.asking.layouts import cuts_heads, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.asking.offer import Offer
 from attn_exp.diagnosis.asking.request import Filler, Gap, Request
+from attn_exp.experiment import memory
 from attn_exp.experiment.library_conventions import blind
 from attn_exp.forms.around import Around
 from attn_exp.forms.pipeline import Given, Recipe
@@ -58,6 +59,7 @@ def core_cases(
     `one_size`: the only head size of an object that may be built for one; else 0.
     """
     maker = HeadsMaker(request, offer, layout, returns or layout, one_size)
+    refuse_large_cases(maker, quick)
     yield maker.case("values", 9, 9)
     yield maker.case("unequal lengths", 7, 11, optional=True)
     yield from other_sizes(maker)
@@ -94,6 +96,7 @@ def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
 
 def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
     maker = LayerMaker(request, offer, inside)
+    refuse_large_cases(maker, quick)
     yield maker.case("values", 9, 9)
     yield maker.case("another length", 7, 7, batch=3)
     if inside is None:
@@ -158,6 +161,25 @@ def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
     if isinstance(maker, LayerMaker) and maker.has_entries:
         every = (*masks, kind(OF_ENTRIES))
         yield maker.case(PADDED[1], 8, 8, masks=every, batch=len(OF_ENTRIES), unpromised=True)
+
+
+STAGES, MATRICES = 12, 4
+"""Arrays `[b h t s]` and `[m m]` that a case, its answer and the mistakes tried on it hold at once."""
+
+
+def refuse_large_cases(maker: Maker, quick: bool) -> None:
+    """Refuse heads whose longest case would not fit in memory.
+
+    Raises:
+        UserError: with the size, the free memory, and a way out.
+    """
+    longest = MIDDLE if quick else LONGEST
+    rows, keys = maker.room_for(maker.request.masks, longest, longest)
+    layer = 0 if maker.offer.core else MATRICES * (maker.heads * SIZE) ** 2
+    size = memory.NUMBER * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
+    is_shared = maker.request.kv_head is not None and "head" not in maker.request.said
+    setting = f"kv_head={maker.request.kv_head}" if is_shared else f"head={maker.heads}"
+    memory.refuse_too_large([memory.Need(size, setting, f"for questions of {longest} tokens", "choose fewer heads")])
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:
