@@ -82,7 +82,7 @@ def load(folder: str | Path) -> Result | Swept:
 
         return swept.load(place)
     run = store.load(place)
-    own = tuple(provenance.files_of_members(run.about))
+    own = provenance.files_of_members(run.about)
     return Result(run.comparison, run.timings, Repeat(tuple(run.about["words"]), tuple(run.about["folders"]), own=own))
 
 

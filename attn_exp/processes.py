@@ -137,7 +137,9 @@ class Child:
     def __enter__(self) -> Child:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
+        if kind is not None:
+            self.kill()
         self.close()
 
 

@@ -52,7 +52,7 @@ FULL, PART, LOCATED = "named in full", "named in part", "located"
 UNEXPLAINED, UNSEEN = "unexplained", "not seen"
 OF_RIGHT = (RIGHT, OPEN, ALARM, WRONG, UNCALLED)
 OF_BUGS = (FULL, PART, LOCATED, OPEN, WRONG, UNEXPLAINED, UNSEEN, UNCALLED)
-GOALS = {("right", RIGHT): "60 % with `ignore=`", ("right", ALARM): "0", ("right", WRONG): "0", ("bugs", FULL): "72 %"}
+GOALS = {("right", ALARM): "0", ("right", WRONG): "0", ("bugs", FULL): "72 %"}
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def measure(folder: Path, only: str, table: Path | None, verdicts: Path | None =
         if row["right_or_wrong"] == "right" and made["grade"] == OPEN:
             left_open = " ".join(made["verdict"].get("not_verified", ()))
             aside = sorted(set(re.findall("`([^`]+)`", left_open)))
-            again = in_a_fork(partial(checked, [*words, f"ignore=[{','.join(aside)}]"]))
-            made["with_ignore"] = graded(row, again)["grade"]
+            again = partial(checked, [*words, f"ignore=[{','.join(aside)}]"])
+            made["with_ignore"] = graded(row, in_a_fork(again))["grade"] if aside else OPEN
         done.append(made)
         print(f"{made['file']:44} {made['seconds']:5.1f} s  {made['grade']:14} {made['said'][:110]}", flush=True)
     if table is not None:
@@ -242,8 +242,8 @@ def summary(done: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             share = f"{counts[grade]:5} {counts[grade] / len(rows):6.1%}"
             yield f"  {grade:14} {share}{f'   goal {goal}' if goal else ''}"
         if is_right and rows:
-            more = sum(row.get("with_ignore") == RIGHT for row in rows)
-            yield f"  {more} of the {counts[OPEN]} that are {OPEN} are right with `ignore=` of what they name"
+            right = counts[RIGHT] + sum(row.get("with_ignore") == RIGHT for row in rows)
+            yield f"  {'with ignore=':14} {right:5} {right / len(rows):6.1%}   goal 60 %"
     seconds = [row["seconds"] for row in done]
     if seconds:
         slowest = max(done, key=lambda row: row["seconds"])

@@ -72,7 +72,7 @@ class Page:
     name: str
     folder: Path
     target: Path
-    python: dict[str, Any] = field(default_factory=dict)
+    python: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     drawn: int = 0
 
     @property

@@ -49,7 +49,7 @@ EDGES = {
         "exercise",
         "execution",
     ),  # execution names its type alone: test_api asserts that it loads none
-    "matplotlib": ("plots", "maps", "figures", "matplotlib_figure"),
+    "matplotlib": ("plots", "figures", "matplotlib_figure"),
     "jinja2": ("templating",),
 }
 """Which files, or all files of which folders, may import a library that is slow to load."""

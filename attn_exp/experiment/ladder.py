@@ -110,7 +110,8 @@ def climb(
     if len(start.chosen["mask"]) < 2:
         start = start._replace(chosen={**start.chosen, "mask_join": end.chosen["mask_join"]})
     size = max(rung.chosen["head"] for rung in (start, end)) * len(problem.tokens) * problem.keys
-    form = start.form if start.form == end.form and size <= SMALL else forms.form(start.form).plainest
+    is_shared = start.form == end.form and size <= SMALL and not forms.is_own(start.form)
+    form = start.form if is_shared else forms.form(start.form).plainest
 
     @functools.cache
     def at(changed: frozenset[str]) -> Rung | None:

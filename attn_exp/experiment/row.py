@@ -214,7 +214,7 @@ class Row:
         float,
         Column(
             190,
-            meaning="what the key that is looked at most gets, a mean over heads and queries",
+            meaning="the largest weight of a row, a mean over heads and queries",
             shown=(*EVERYWHERE, "sweep"),
             summed=True,
             drawn=2,

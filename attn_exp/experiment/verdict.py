@@ -111,7 +111,7 @@ class Verdict:
 
     @property
     def summary(self) -> str:
-        """The verdict in about five lines: outcome, reason, fix, the smallest failing input, what is not verified.
+        """The verdict in a few lines: outcome, reason, fix, the smallest failing input, what is not verified.
 
         `str(verdict)` lists every question too.
         """
@@ -182,7 +182,7 @@ def headline(verdict: Verdict, name: str = "") -> str:
 
 
 def summary_of(verdict: Verdict, name: str = "") -> str:
-    """Return the verdict in about five lines; `name` is how the user named the function."""
+    """Return the verdict in a few lines; `name` is how the user named the function."""
     return "\n".join(summary_lines(verdict, name))
 
 
@@ -204,7 +204,7 @@ def text_of(verdict: Verdict, name: str = "") -> str:
         said.append(f"The first stage that differs: {STAGES.get(verdict.stage, verdict.stage)}.")
     said += [f"Beside the definition, {side.name}: {state_of(side)}." for side in verdict.sides]
     if verdict.right_under and not verdict.sides:
-        said.append(f"It is right under {verdict.right_under}: pass these words, and it is held to them.")
+        said.append(f"It is right under {verdict.right_under}; pass these settings to check it under them.")
     said += [f"{known}: {mistake.says} Seen in: {mistake.seen}" for known, mistake in look_up_mistakes(verdict)]
     if verdict.alike:
         said.append(f"The same numbers come from {', or '.join(' with '.join(group) for group in verdict.alike)}.")

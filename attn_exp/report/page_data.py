@@ -71,8 +71,9 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
         return told
     if shut is not None and shut.any():
         told["shut"] = as_text(one_head(shut))
-    pack = narrow if panel.weights.size > MOST_NUMBERS else packed
-    if split is None:
+    is_large = panel.weights.size > MOST_NUMBERS  # scores of float32 must still give the weights to the digits shown
+    pack = narrow if is_large else packed
+    if split is None or (is_large and np.abs(split.own * split.scores).max() > STEEPEST):
         return told | {"weights": pack(panel.weights)}
     added = np.where(np.isneginf(split.rest), 0, split.rest)
     return told | {"scores": pack(split.scores)} | ({"rest": pack(added)} if added.any() else {})
@@ -92,7 +93,7 @@ def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, 
     }
 
 
-MOST_STARTS, MOST_WEIGHTS = 4096, 10_000
+MOST_STARTS, MOST_WEIGHTS, STEEPEST = 4096, 10_000, 1e3
 """Maximum number of input values, and of weights of one variant, that a page recomputes."""
 
 NORMALIZERS = ("softmax", "sigmoid", "sum", "sparsemax")

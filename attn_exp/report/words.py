@@ -21,7 +21,7 @@ ALL_WITH = "(all with {shared})"
 ONLY_ROUNDING = "No number moved beyond rounding, in {where}."
 
 # The classroom
-RIGHT, WRONG, ALL_RIGHT = "right", "wrong", "all right"
+ALL_RIGHT = "all right"
 STAGE_OF_HEAD = "{stage}, head {number}"
 MARKED, MARKED_SHEETS = "marked", "Marked sheets"
 MISTAKE, WHAT_IT_IS, NO_MISTAKE = "mistake", "what it is", "No mistake by name."

@@ -253,9 +253,10 @@ def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -
         for key, array in arrays.items()
         if array is not None
     }
-    kept = [word for word in words if not word.lstrip("+").startswith(("embeddings", "projections"))]
+    kept = [word for word in words if not word.lstrip("+").startswith(("embeddings", "projections", "draws"))]
     tokens = f"embeddings.tokens={spelled(config.embeddings.tokens)}"
-    return config, (*kept, "embeddings=inline", tokens, *(f"{key}={name}" for key, name in names.items()))
+    start = () if problem.projections else ("projections=none",)
+    return config, (*kept, "embeddings=inline", *start, tokens, *(f"{key}={name}" for key, name in names.items()))
 
 
 def as_started(problem: Problem) -> Embeddings:

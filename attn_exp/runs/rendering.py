@@ -94,7 +94,7 @@ def said_anew(words: Sequence[str], command: str, known: Collection[str] = (*FIG
 
 
 def typed_value(value: str) -> Any:
-    """Parse a value as a number, true or false, a list in brackets, or else a word."""
+    """Parse a value as JSON or a list of words in brackets, or else take it as a word."""
     if value.startswith("[") and value.endswith("]"):
         return [typed_value(part.strip()) for part in value[1:-1].split(",") if part.strip()]
     try:

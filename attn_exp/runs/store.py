@@ -16,6 +16,7 @@ import numpy as np
 
 from attn_exp import drafts, machine, registry
 from attn_exp.arrays import Array, Arrays
+from attn_exp.config import large_arrays
 from attn_exp.config.fields import make
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat
@@ -107,7 +108,8 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
     about = trust.read_json(folder / "run.json", DESCRIPTION)
     if sealed:
         trust.check_seal(about, folder)
-    stored = stored_arrays.load_arrays(folder)
+    is_named = sealed or large_arrays.MARK in json.dumps(about["config"])
+    stored = stored_arrays.load_arrays(folder) if is_named else {}
     return about, read_config(stored_arrays.put_back(about["config"], stored)), stored
 
 

@@ -1,8 +1,7 @@
 """Arrays next to settings: those passed from Python, large ones named by their hash, and `results.npz`.
 
 Settings name the arrays that are too large to type, and the run's array file stores them. It is read without running
-code and without trusting its sizes, and what does not fit the tables and settings is refused. Axes: `h` heads, `g`
-and `f` key/value heads, `t` queries, `s` keys, `m` the width of x.
+code and without trusting its sizes; the arrays of the problem must fit each other.
 """
 
 from __future__ import annotations

@@ -189,5 +189,7 @@ def point_command(about: About, point: int) -> Repeat:
         if point < stop - first:
             break
         point -= stop - first
+    else:
+        raise DamagedError("the manifest has no such point")
     words = [word for word in space_of(about).words(first + point) if not word.startswith("sweep.")]
     return Repeat(tuple(words), tuple(about["folders"]), own=provenance.files_of_members(about))

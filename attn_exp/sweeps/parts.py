@@ -121,8 +121,9 @@ class Shelf:
         others = [(path, match) for path, match in find_parts(self.folder) if path not in complete.values()]
         open_chunks = [chunk for chunk, name in enumerate(plan.names) if name not in complete] if others else []
         shared, names = dict[int, Lines](), self.head[1 + len(plan.space.axes) :]
-        if plan.chunk * len(open_chunks) > MOST_POINTS:
-            return shared
+        if plan.chunk * len(open_chunks) > MOST_POINTS:  # then only of parts of its own in which points failed
+            failed = {part.chunk for part in whole.values() if part.failed}
+            open_chunks = [chunk for chunk in open_chunks if plan.names[chunk] in failed][: MOST_POINTS // plan.chunk]
         numbers = {plan.key(number): number for chunk in open_chunks for number in plan.numbers(chunk)}
         for path, match in others if numbers else []:
             head, *lines = machine.csv_lines(path) if is_whole(path, match) else [[]]

@@ -118,9 +118,10 @@ def check_points(plan: Plan) -> None:
 def draws_nothing(space: Space) -> bool:
     """Return whether no seed changes an input of a sweep of one seed: all are given, or come from a checkpoint."""
     configs = [config for config in space.configs.values() if config.model.family is None]
-    if len(configs) > MOST_BUILT or any(axis.key == "seed" for axis in space.axes):
+    drawing = ("seed", "embeddings", "projections", "draws", "generator")
+    if len(configs) > MOST_BUILT or any(axis.key.split(".")[0] in drawing and not axis.composed for axis in space.axes):
         return False
-    with suppress(UserError):
+    with suppress(Exception):  # a worker will report it in the point's line
         return all(map(is_given, configs))
     return False
 

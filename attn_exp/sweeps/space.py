@@ -160,12 +160,18 @@ class Condition:
             UserError: values that cannot be compared or computed with.
         """
         try:
-            return bool(
-                eval(self.code, {"__builtins__": {}, "values": {**WORDS, **values}})
-            )  # only the syntax in `ALLOWED`
+            known = {"__builtins__": {}, "values": {**WORDS, **values}, "number": number}
+            return bool(eval(self.code, known))  # the syntax in `ALLOWED` alone, and arithmetic of numbers alone
         except (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
             shown = ", ".join(f"{name}={values[name]}" for name in self.names)
             raise UserError(f"sweep.skip={brief(self.text)}: cannot be evaluated for {shown} ({error})") from error
+
+
+def number(value: Any) -> int | float:
+    """Return a number; a product with a text or list could fill the memory."""
+    if not isinstance(value, int | float):
+        raise TypeError(f"{brief(str(value))} is not a number")
+    return value
 
 
 class NamesAsKeys(ast.NodeTransformer):
@@ -183,7 +189,11 @@ class NamesAsKeys(ast.NodeTransformer):
         if not isinstance(node, ALLOWED):
             what = type(node).__name__
             raise UserError(f"sweep.skip={brief(self.text)}: {what} is not allowed in an expression")
-        return self.generic_visit(node)
+        node = self.generic_visit(node)
+        if isinstance(node, ast.BinOp):
+            left, right = (ast.Call(ast.Name("number", ast.Load()), [one], []) for one in (node.left, node.right))
+            return ast.BinOp(left, node.op, right)
+        return node
 
 
 def parse_condition(text: str) -> Condition:
@@ -249,7 +259,7 @@ def points_left(space: Space, text: str) -> array[int]:
     lengths = [length if is_read else 1 for length, is_read in zip(space.lengths, read, strict=True)]
     if prod(lengths) > MOST_DECIDED:
         raise UserError(
-            f"sweep.skip reads {prod(lengths):,} combinations of values; at most {MOST_DECIDED:,}can be evaluated"
+            f"sweep.skip reads {prod(lengths):,} combinations of values; at most {MOST_DECIDED:,} can be evaluated"
         )
     held = np.zeros(lengths, dtype=bool)
     for places in np.ndindex(*lengths):

@@ -153,5 +153,5 @@ def heads_of_stacks(x: Any, Wqs: Any, Wks: Any, Wvs: Any) -> Any:
 
 @pytest.mark.parametrize("function", [of_a_mapping, heads_of_stacks, of_a_stack])
 def test_matrices_that_no_name_tells_are_not_guessed(function: Callable[..., Any]) -> None:
-    with pytest.raises(UserError, match=r"expected q, k, v, or x, W_q, W_k, W_v|no name says how"):
+    with pytest.raises(UserError, match=r"expected q, k, v, or x, W_q, W_k, W_v|do not say how"):
         attn_exp.check(function)

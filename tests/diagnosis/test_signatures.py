@@ -1,4 +1,4 @@
-"""Functions of any signature are called: unknown arguments, arrays that come together, axes in another order."""
+"""Functions are called by the names of their arguments; what no name tells is not guessed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ from tests.diagnosis.functions import attend, causal, logits, merge, raw, softma
 
 def with_d_k(q: Any, k: Any, v: Any, d_k: int) -> Any:
     return softmax(raw(q, k) / math.sqrt(d_k)) @ v
+
+
+def by_position(k: Any, q: Any, v: Any, /) -> Any:
+    return attend(q, k, v)
+
+
+def with_pair_of_tables(q: Any, k: Any, v: Any, rope: Any) -> Any:
+    return with_tables(q, k, v, *rope)
 
 
 def with_module_of_functions(xp: Any, query: Any, key: Any, value: Any) -> Any:
@@ -127,6 +135,7 @@ def row_by_row(q: Any, k: Any, v: Any) -> Any:
 
 
 RIGHT = [
+    by_position, with_pair_of_tables,
     with_d_k, with_tables, keywords_alone, of_an_odd_window, of_a_switch, of_a_default, of_a_dropout_mask,
     partial(with_d_k, d_k=8), Temperature, Temperature(8**0.5).__call__, tokens_first, channels_first, joined,
     side_by_side, weights_first, an_object, nested, row_by_row,

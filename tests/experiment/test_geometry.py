@@ -30,7 +30,7 @@ def test_one_head_hides_what_concerns_heads() -> None:
     found = records("variant=[matrix]")
     hidden = ("scale_by_sqrt_d_model", "heads_reversed", "heads_averaged", "single_head")
     assert {found[name].shows for name in hidden} == {"no"}
-    assert {found[name].reason for name in hidden} == {"H = 1, d = d_model, as many queries as keys"}
+    assert {found[name].reason for name in hidden} == {"possibly H = 1, d = d_model, as many queries as keys"}
     assert found["heads_merged_wrong"].shows == "yes"  # tokens as columns, put together by a view: of one head too
     assert "scale_by_sqrt_heads" in found["no_scale"].like.split(", ")  # 1 / sqrt(1) is no scale
 

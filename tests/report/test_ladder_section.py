@@ -37,7 +37,7 @@ def test_each_rung_has_its_weights_and_its_output() -> None:
         assert trace.weights is not None and trace.output is not None
         np.testing.assert_array_equal(stages, [trace.output])
         assert [drawn.picture[:15] for drawn in rung.arrays[:-1]] == ["data:image/png;"] * len(trace.weights)
-    assert one.rungs[1].moved == f"moves the output by up to {heads.moved:.2g}"
+    assert one.rungs[1].moved == f"changes the output by up to {heads.moved:.2g}"
     assert one.rungs[2].share == 1 > one.rungs[1].share == heads.moved / mixed.moved
 
 
@@ -60,4 +60,4 @@ def test_the_page_and_its_text_say_every_step_at_any_size(tokens: int) -> None:
     assert section is not None
     assert section[0].count("<li>") == 3
     assert ("<table" in section[0]) == (tokens == 3)
-    assert "4 heads: moves the output by up to" in text and "W_o: moves the output by up to" in text
+    assert "4 heads: changes the output by up to" in text and "W_o: changes the output by up to" in text

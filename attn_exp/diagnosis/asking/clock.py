@@ -13,8 +13,8 @@ from time import process_time
 from typing import TypeVar
 
 T = TypeVar("T")
-ASKING_MORE, EXPLAINING = 6.0, 8.0
-"""Seconds after which a check tries no other size, layout or convention, and no more combinations of mistakes."""
+EXPLAINING = 8.0
+"""Seconds after which a check tries no more combinations of mistakes."""
 
 
 SEVERAL = "several mistakes at once"

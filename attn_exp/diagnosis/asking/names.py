@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import inspect
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -127,12 +127,12 @@ def parameters_of(function: Any, name: str) -> list[inspect.Parameter]:
         UserError: its parameters cannot be determined.
     """
     every = every_parameter(function, name)
-    aside = set_aside(function, every, role_of)
+    aside = set_aside(function, every)
     return [one for one in every if one not in aside]
 
 
 def words_set_aside(function: Any) -> list[str]:
-    return [one.name for one in set_aside(function, every_parameter(function, ""), role_of)]
+    return [one.name for one in set_aside(function, every_parameter(function, ""))]
 
 
 def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
@@ -286,9 +286,7 @@ HINT = "is_causal"
 """An optimization hint of `torch.nn.MultiheadAttention`, which requires the mask all the same."""
 
 
-def set_aside(
-    function: Any, parameters: Sequence[inspect.Parameter], role_of: Callable[[str], str]
-) -> list[inspect.Parameter]:  # fmt: skip
+def set_aside(function: Any, parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
     """Return the mask parameters that the code of a function never reads and that a call can omit.
 
     The function must read another mask parameter, or have this one by a convention of Keras or PyTorch. A parameter

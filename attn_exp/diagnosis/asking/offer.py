@@ -13,7 +13,6 @@ from attn_exp.diagnosis.asking.case import Case
 from attn_exp.diagnosis.asking.request import Filler, Gap, Request
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe
-from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.padding import Padding
@@ -44,11 +43,6 @@ class Offer:
 
     def takes(self, role: str) -> bool:
         return role in self.parameters
-
-    def without(self, *roles: str) -> Offer:
-        words = {role: word for role, word in self.parameters.items() if role not in roles}
-        defaults = {role: value for role, value in self.defaults.items() if role not in roles}
-        return replace(self, parameters=words, defaults=defaults)
 
     def of_keys_alone(self) -> Offer:
         words, defaults = (
@@ -155,8 +149,7 @@ def join_masks(masks: list[Mask], at: At, request: Request) -> Array:
     rules = at.rules.__class__(masks=tuple(masks), offset=at.rules.offset)
     whole = steps.allowed(At(rules, at.batch, at.heads, at.groups, at.rows, at.keys, at.size, at.width))
     shared = whole[0, 0] if whole.shape[:2] == (1, 1) else whole
-    written = any(isinstance(mask, Allowed) for mask in masks) or bool(masks)
-    return ~shared if request.blocks and written else shared
+    return ~shared if request.blocks else shared
 
 
 def score_arguments(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:

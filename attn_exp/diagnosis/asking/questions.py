@@ -179,7 +179,10 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
     size = memory.NUMBER * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
     is_shared = maker.request.kv_head is not None and "head" not in maker.request.said
     setting = f"kv_head={maker.request.kv_head}" if is_shared else f"head={maker.heads}"
-    memory.refuse_too_large([memory.Need(size, setting, f"for questions of {longest} tokens", "choose fewer heads")])
+    instead = "choose fewer heads"
+    if maker.entries > maker.heads:
+        setting, instead = f"a batch of {maker.entries}", "choose fewer lengths"
+    memory.refuse_too_large([memory.Need(size, setting, f"for questions of {longest} tokens", instead)])
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:

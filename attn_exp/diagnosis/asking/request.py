@@ -39,8 +39,7 @@ class Request:
     `head` and `kv_head` are None if the user did not set them. `typed` holds the settings that the user wrote;
     `as_typed`: assume no others. `align`: whether the first query is at the first key, or the last query at the last
     key. `size`: the head size of a module that was built from its class, if its arguments fit no other, or 0.
-    `scale_set`: a number of that module's configuration, and which power of the head size it is. `ignore`: arguments
-    that need not be verified. `tell` is called with a description of each call before it is made.
+    `ignore`: arguments that need not be verified. `tell` is called with a description of each call before it is made.
     """
 
     masks: tuple[Mask, ...] = ()
@@ -58,7 +57,6 @@ class Request:
     head: int | None = None
     kv_head: int | None = None
     size: int = 0
-    scale_set: tuple[str, float] | None = None
     bias: bool = False
     seed: int = 0
     layout: str = ""

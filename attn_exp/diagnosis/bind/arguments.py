@@ -42,7 +42,7 @@ ROLE_NAMES: dict[str, tuple[str, ...]] = {
     "room": NAMES["room"],
     "random": ("rng", "dropoutrng", "prngkey", "rngs", "dropoutkey"),
 }  # fmt: skip
-"""Roles of arguments in addition to those of `asking.offer`, with the names that people use for them."""
+"""Roles of arguments in addition to those of `asking.names`, with the names that people use for them."""
 ROLE_OF = {name: role for role, names in ROLE_NAMES.items() for name in names}
 ARRAYS = ("q", "k", "v", "x", "memory")
 MASKS = ("mask", "padding", "query_padding", "memory_mask", "lengths")
@@ -55,7 +55,7 @@ STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def role_of_argument(name: str) -> str:
-    """Return the role of an argument by its name: one of ARRAYS, ROLE_NAMES or `offer.ROLES`, or an empty string."""
+    """Return the role of an argument by its name: one of ARRAYS, ROLE_NAMES or `names.ROLES`, or an empty string."""
     word = plain(name)
     if BY_NAME.get(word) in ARRAYS or word in ROLE_OF:
         return ROLE_OF.get(word) or BY_NAME[word]

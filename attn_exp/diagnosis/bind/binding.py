@@ -114,8 +114,7 @@ def bind_with(
         if with_memory and MEMORY not in attempt.more:
             continue
         try:
-            layer = try_call(own, replace(recipe, wide=attempt.wide), (arguments, attempt), numbers, request)
-            return replace(layer, default_error=first if attempt.more else "")
+            return try_call(own, replace(recipe, wide=attempt.wide), (arguments, attempt), numbers, request)
         except UncalledError:
             raise
         except Exception as error:

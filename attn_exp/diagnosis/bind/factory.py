@@ -33,7 +33,7 @@ AXES: dict[str, dict[int, tuple[str, ...]]] = {
     "x": {4: ("bchw", "bhwc"), 3: ("btm", "bct"), 2: ("tm",)},
 }
 """The usual layouts of an array by its number of axes: arrays of heads, and arrays of tokens or images."""
-OPTIONS = ("layout", "mask", "weights", "heads", "vary")
+OPTIONS = ("layout", "mask", "weights", "heads")
 POLARITIES = ("attends", "hides", "added")
 
 
@@ -227,7 +227,7 @@ def layer_of_factory(
         lengths={one: lengths[one] for one in lengths if one in "btsw" or (one == "h" and "w" in lengths)},
         weights=dict(options.get("weights") or find_weights(kept, forms)),
         fixed=fixed, widths={role: size for (role, letter), size in found.items() if letter in "mc"},
-        vary=options.get("vary"), axes_told="layout" in options,
+        axes_told="layout" in options,
         is_fixed="w" in lengths or any(lengths.get("t", 0) in getattr(one, "shape", ()) for value in kept.values()
                      for one in (value if isinstance(value, tuple | list) else [value])),
     )  # fmt: skip

@@ -20,10 +20,9 @@ class Layer:
     padding, causal, positions, cache and the like; `defaults` holds default values. `call` takes arrays of the library
     and keyword values, both by role, and returns the layer's result. `lengths` are those of the trial call: b,
     t, s; for images h and w (rows and columns) and t = h w. A factory sets `weights`, `mask_true` (mask polarity:
-    True `attends` or `hides`, or the mask is `added`) and `vary` (a function of sizes that returns other inputs);
-    `is_fixed` means that the number of tokens cannot change. `widths` are those of each role, if they differ from m.
+    True `attends` or `hides`, or the mask is `added`); `is_fixed` means that the number of tokens cannot change.
+    `widths` are those of each role, if they differ from m.
     `fixed` names the arrays of unknown role that a factory passes, `axes_told` is False if it did not say the layout.
-    `default_error` is the error with all optional arguments at their defaults, if passing more of them helped.
     `dropout_error` is the error of a class built with dropout. `convert` turns a NumPy array into one of the library,
     float64 if possible. `made` is the constructor call, `settings` its arguments and the fields of its configuration;
     `said` lists the extra arguments for the user. `unknown` are optional arguments of unknown meaning.
@@ -45,9 +44,7 @@ class Layer:
     lengths: Mapping[str, int] = field(default_factory=dict)
     weights: Mapping[str, Any] = field(default_factory=dict)
     mask_true: str = ""
-    default_error: str = ""
     dropout_error: str = ""
-    vary: Callable[..., Any] | None = None
     is_fixed: bool = False
     widths: Mapping[str, int] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()

@@ -121,7 +121,7 @@ class Caller:
         return self.function(*plain, **named)
 
     def spoken(self, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        order = [role for role in self.offer.parameters if role in self.offer.positional and role in arguments]
+        order = [role for role in self.offer.positional if role in arguments]
         named = {self.offer.parameters[role]: value for role, value in arguments.items() if role not in order}
         return [arguments[role] for role in order], named
 

@@ -118,13 +118,13 @@ class Judge:
             follows[box.stage] = box.given & ~missed & (plain if self.before_wrong else np.zeros_like(plain))
             wrong[box.stage] = missed
             right = box
-            if missed.any() and (centre := self.centre(place, box)) is not None:
-                expected[box.stage] = centre
             if missed.any():
+                if (centre := self.centre(place, box)) is not None:
+                    expected[box.stage] = centre
                 if not self.plainly:
                     said, right = self.explained(place, box, missed)
                     remarks += said
-                self.before_wrong |= bool(missed.any())
+                self.before_wrong = True
             self.written.append(sharpened(box, self.exact))
             self.mended.append(sharpened(right, self.exact))
         return Judged(wrong, follows, tuple(remarks), expected)

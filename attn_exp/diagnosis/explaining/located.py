@@ -45,7 +45,8 @@ def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
     held, where = f", and right in {', '.join(right)}" if right else "", only_there(wrong, seen)
     alone = f". It is wrong only where {where}" if where else ""
     holed = [case for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
-    is_masked = holed and rungs != [LARGE] and all(case.recipe.rules.masks for case in holed)
+    has_plain = any(not case.recipe.rules.masks and answer.output is not None for case, answer in seen)
+    is_masked = holed and has_plain and rungs != [LARGE] and all(case.recipe.rules.masks for case in holed)
     told = Located("masked", ". NaN appears only with masks") if is_masked else locate_by_cases({*rungs}, seen)
     weights = locate_by_weights(caller, wrong)
     said = f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{told.said}{weights.said}"

@@ -161,16 +161,13 @@ class Numbers:
         return None if rest.tell_too_little(len(known) * cells) else replace(found, slip=slip)
 
     def distinct(self) -> list[Made]:
-        """Return the candidates that change the boxes, without duplicates of one name and result.
-
-        Candidates that do not fit the shapes are kept: a pair of them may fit.
-        """
+        """Return the candidates that change the boxes, one per name and result."""
         seen: set[tuple[str, str]] = set()
         kept = []
         right = self.text_of(stages(self.sheet, self.sheet.right))
         for made in self.known():
             key = (made.candidate.names[0], self.text_of(made.stages))
-            if made.stages is None or (key not in seen and key[1] != right):
+            if made.stages is not None and key not in seen and key[1] != right:
                 kept.append(made)
             seen.add(key)
         return kept
@@ -205,7 +202,7 @@ def bits(box: Box, arrays: Sequence[Array]) -> float:
 
 
 def only_slip(sheet: Sheet, made: Made) -> Slip | None:
-    if made.stages is None or (not sheet.open and sheet.boxes[0].misses(part(made.stages, sheet.boxes[0])).sum() > 1):
+    if not sheet.open and sheet.boxes[0].misses(part(made.stages, sheet.boxes[0])).sum() > 1:
         return None
     only: Slip | None = None
     for slip in slips_of(sheet, made.recipe, made.stages):

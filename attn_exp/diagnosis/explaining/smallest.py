@@ -212,7 +212,8 @@ def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> S
     first = [parameters[role] for role in caller.offer.positional]
     if isinstance(caller.function, Adapter):
         names, first = caller.function.arguments(**names), list(caller.function.positional)
-    lines = [f"from {module_of(own)} import {own.name.split('.')[0]}", *IMPORTS[caller.library.name]]
+    module = module_of(own)
+    lines = [f"from {module} import {own.name.split('.')[0]}"] * bool(module) + IMPORTS[caller.library.name]
     words = []
     for name, value in sorted(names.items(), key=lambda item: item[0] not in first):
         before = "" if name in first else f"{name}="

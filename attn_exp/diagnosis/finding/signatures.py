@@ -135,7 +135,8 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
         missing = [f"`{one}`" for one, value in adapter.neutral_values(ONE_TOKEN).items() if value is ...]
         if missing:
             raise UncalledError(f"{name} needs {', '.join(missing)}, whose meaning is not known")
-        for level in range(4) if set(neutral.values()) & set(ROTARY) else (0,):
+        levels = 7 if "rotary" in neutral.values() else 4  # so many layouts of tables
+        for level in range(levels) if set(neutral.values()) & set(ROTARY) else (0,):
             yield bind(replace(adapter, level=level), passed)
 
 
@@ -152,7 +153,8 @@ def bind(adapter: Adapter, passed: Mapping[str, inspect.Parameter]) -> Bound:
     own_names = {source: name for name, source in arrays.sources.items() if isinstance(source, str)}
     if not adapter.neutral and len(own_names) == len(arrays.sources):
         names = own_names | words
-        places = tuple(role for role, name in names.items() if name in adapter.positional)
+        roles = {name: role for role, name in names.items()}
+        places = tuple(roles[name] for name in adapter.positional if name in roles)
         return Bound(function, function, replace(offer, parameters=names, positional=places))
     names = {role: own(role) for role in (*arrays.roles, SIZES)}
     if any(letter_of(name) == "h" for name in adapter.neutral):
@@ -190,7 +192,7 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
         first = [one.name for one in usable if is_required(one)]
         if len(first) != len(CORE) or {"x", "W_q", "qkv", "kv"} & set(sides):
             taken = ", ".join(one.name for one in parameters) or "nothing"
-            expected = "q, k, v, or x, W_q, W_k, W_v; docs/check.md shows a wrapper of three lines"
+            expected = "q, k, v, or x, W_q, W_k, W_v"
             raise UncalledError(f"{name} takes {taken}; expected {expected}")
         yield Arrays(dict(zip(first, CORE, strict=True)), CORE, only_if_right=True)
 
@@ -233,6 +235,6 @@ def side_by_side(
             size = several[0].shape[-1] // at.heads
             several = [one[..., head * size : (head + 1) * size] for head in range(at.heads) for one in several]
         whole = several[0] if len(several) == 1 else join(several, -1)
-        return whole.T if turned else whole
+        return whole.T if turned and whole.ndim == 2 else whole
 
     return make

@@ -69,7 +69,7 @@ def with_other_masks(first: Tried) -> Iterator[Tried]:
     usual = replace(getattr(first.caller, role), attribute=attribute_of(first.answer.error))
     others = [usual, *(replace(usual, neutral=neutral) for neutral in ("none", "turned"))]
     others += [one.like(usual) for one in (MASKINGS if role == "masking" else PADDINGS)]
-    callers = [replace(first.caller, **{role: masking}) for masking in others]
+    callers = [caller for one in others if (caller := replace(first.caller, **{role: one})) != first.caller]
     if role == "masking" and needs_mask(first.caller.offer):
         of_keys = replace(first.caller, offer=first.caller.offer.of_keys_alone())
         callers += [replace(of_keys, padding=one) for one in PADDINGS]
@@ -117,6 +117,8 @@ def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
     if request.layout and request.layout not in KNOWN:
         raise UserError(unknown(request.layout, KNOWN, "layout"))
     if not offer.core:
+        if request.layout.startswith("tb"):
+            raise UserError(f"layout={request.layout}: functions of x take [b t m] or [t m]; write a factory")
         several = function.inside is not None or request.entries > 1 or request.layout == "bhtd"
         return ("bhtd",) if several else ("td", "bhtd")
     if request.layout:
@@ -162,8 +164,9 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     place, best = min(ranked, key=lambda one: one[0])
     if place > NEARLY_RIGHT and not request.layout:
         best = find_rare_layout(own, request, several, [one for _, one in ranked]) or best
-    if best.answer.axes and not best.caller.offer.core:  # its matrices may be stored head by head
-        raise UncalledError(f"{own.name} returns {best.answer.axes}; no name says how it takes its matrices")
+    if known is None and best.answer.axes and not best.caller.offer.core:
+        said = "its argument names do not say how its matrices are stored"  # perhaps head by head
+        raise UncalledError(f"{own.name} returns {best.answer.axes}; {said}")
     if rank(best) < SILENT:
         return best
     best = max((one for _, one in ranked), key=lambda one: reached_place(one.answer))
@@ -171,7 +174,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     if known is not None or (best.function.call is best.function.origin and not offer.only_if_right):
         return best
     said = f"with {offer.said}: " if offer.said else ""
-    error = best.answer.error or "argument names do not tell q, k and v, and taken in order the answer is wrong"
+    error = best.answer.error or "its argument names do not tell q, k and v; taken in order, they give a wrong answer"
     raise UncalledError(f"{own.name} could not be called ({said}{error})")
 
 

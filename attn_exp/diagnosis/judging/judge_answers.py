@@ -276,9 +276,7 @@ def report_accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Fi
     """Report the accuracy in units in the last place, or a loss of precision."""
     if rounding:
         return Finding("accuracy", BROKEN if rounding == SILENT and not lenient else REMARK, rounding)
-    errors = [
-        error(answer.output, case) for case, answer in seen if answer.output is not None and case.rung != "large inputs"
-    ]
+    errors = [error(answer.output, case) for case, answer in seen if answer.output is not None and case.rung != LARGE]
     units = max(errors) * 2.0 ** (digits - 1)
     return Finding("accuracy", HELD, f"within {units:.2g} units in the last place of the largest number")
 

@@ -79,7 +79,8 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
         optional = [one.name for one in parameters_of(made, "") if not is_starred(one) and one.default is not one.empty]
         known = {*offer.parameters.values(), *names.never_read(made, optional), *getattr(made, "keywords", {})}
         known |= set() if function.unknown is None else {*optional} - {*function.unknown}
-        known |= {word for word in optional if f"{word}=" in offer.said or HARMLESS & {plain(word), *words_in(word)}}
+        said = {one.partition("=")[0] for one in offer.said.split(", ")}
+        known |= {word for word in optional if word in said or HARMLESS & {plain(word), *words_in(word)}}
         options = {one.name: one.default for one in parameters_of(made, "") if one.name not in known}
         open_words = [word for word in optional if word not in known and not (
             type(options[word]) in (bool, int) and offer.core and is_right_otherwise(caller, word, options[word], seen)

@@ -168,7 +168,7 @@ class Core:
     """Attention in standard axes: q `[b h t d]`, k `[b h s d]`, v `[b h s e]`, weights `[b h t s]`, context.
 
     q and k are unscaled, the context is `[b h t e]`. `scores` is the recorded product, `between` the arrays from there
-    to the weights. `where` gives the pair, the index n and the row of each query, `[b h t 3]`.
+    to the weights.
     """
 
     q: Array
@@ -178,7 +178,6 @@ class Core:
     weights: Array
     context: Array
     between: Sequence[Array]
-    where: Array
 
 
 class MixedTokensError(Exception):
@@ -202,9 +201,9 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
     if len(heads) != 1 or len(rows) != len(entries) * len(positions):
         raise MixedTokensError("queries have different numbers of heads")
     count = heads.pop()
-    where = np.array([[[rows[entry, at][head] for at in positions] for head in range(count)] for entry in entries])
-    parts = [[[read_row(recording, pairs[at], m, row, entry) for at, m, row in of_head]
-              for of_head in of_entry] for entry, of_entry in zip(entries, where.tolist(), strict=True)]  # fmt: skip
+    parts = [[[read_row(recording, pairs[at], m, row, entry)
+               for at, m, row in (rows[entry, position][head] for position in positions)]
+              for head in range(count)] for entry in entries]  # fmt: skip
     made = {name: stack_parts(parts, name) for name in ("q", "k", "v", "scores", "weights", "context")}
     steps = range(min(len(pair.between) for pair in pairs))
     between = [stack_parts(parts, f"between{step}") for step in steps]
@@ -213,7 +212,7 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
             raise MixedTokensError(f"queries of one head have different {side}")
     scaled = {side: find_factor(recording, getattr(pairs[0], side)) for side in "qk"}
     q, k = made["q"] / scaled["q"], made["k"][:, :, 0] / scaled["k"]
-    return Core(q, k, made["v"][:, :, 0], made["scores"], made["weights"], made["context"], between, where)
+    return Core(q, k, made["v"][:, :, 0], made["scores"], made["weights"], made["context"], between)
 
 
 def stack_parts(parts: Sequence[Sequence[Sequence[dict[str, Array]]]], name: str) -> Array:

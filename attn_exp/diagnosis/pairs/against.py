@@ -168,8 +168,9 @@ def share_weights(both: Both) -> str | None:
     if first.inside is None:
         return ""
     with suppress(RuntimeError, ValueError, AttributeError):  # other names or shapes, or no module of PyTorch
-        second.origin.load_state_dict(first.origin.state_dict())
-        return f"with the parameters of {both[0].name} in both"
+        if parameters := first.origin.state_dict():  # a module in a plain list has none
+            second.origin.load_state_dict(parameters)
+            return f"with the parameters of {both[0].name} in both"
     return None
 
 
@@ -261,7 +262,9 @@ def compare(
     lost = parted or [pair for pair in pairs if pair.part(digits)]
     small = smallest_of_both(both, lost, digits) if lost else None
     required = [pair for pair in pairs if not (pair.both or pair.case.optional)]
-    alone = tuple({f"{one.case.rung} (only {names[one.answers[0].output is None]} answers)": 0 for one in required})
+    alone = tuple(
+        dict.fromkeys(f"{one.case.rung} (only {names[one.answers[0].output is None]} answers)" for one in required)
+    )
     alone = alone if any(pair.both for pair in pairs) else ("every case (none was answered by both)",)
     return decide(conclude(names, verdicts, request, found, findings, small), alone)
 

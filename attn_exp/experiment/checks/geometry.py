@@ -28,7 +28,7 @@ class Record:
 
     `shows` is "yes"; "no" if it gives the right answer here; "alike" if another mistake, `like`, gives the same wrong
     answer; "not asked for" if the run lacks the setting; or "-" if the variant is not computed in steps. `reason` is
-    the missing setting, or which sizes coincide in the variant and may hide the mistake.
+    the missing setting, or the sizes that coincide in the variant, any of which may be why.
     """
 
     variant: str
@@ -51,6 +51,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
     recipe, variant, made = right(settled), settled.name, dict[str, list[Array | None]]()
     present, sizes = features([(recipe, given_to(settled, problem))]), ", ".join(find_coincidences(settled, problem))
+    sizes = sizes and f"possibly {sizes}"
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
         missing = [need for need in mistake.needs if need not in present]
@@ -108,7 +109,7 @@ def summarize(records: Sequence[Record]) -> str:
     tried = [record for record in records if record.shows != UNASKED]
     shown = sum(record.shows == SHOWS for record in tried)
     sizes = next((record.reason for record in tried if record.shows in (HIDDEN, ALIKE) and record.reason), "")
-    return f"{shown} of {len(tried)} mistakes would show{f'; sizes that coincide: {sizes}' if sizes else ''}"
+    return f"{shown} of {len(tried)} mistakes would show{f'; the others {sizes}' if sizes else ''}"
 
 
 def compute_answer(recipe: Recipe, settled: Settled, problem: Problem) -> Array | None:

@@ -239,7 +239,7 @@ METRICS = (
     relative(
         "total_variation",
         partial(mean_divergence, total_variation),
-        meaning="the share of weight that both rows put on different keys",
+        meaning="the share of weight that would have to move to make both rows equal",
         unit="to the row compared with",
         source='Jain and Wallace 2019, "Attention is not Explanation", section 3',
     ),

@@ -1,6 +1,6 @@
 """Matplotlib output: charts as figures, one style for all, fonts, and encoding.
 
-It is needed for formats other than SVG, for notebooks and for the plots of a sweep. Drawings use
+It is needed for formats other than SVG, for a configured font, and for notebooks. Drawings use
 `matplotlib.figure.Figure` alone, so that equal comparisons give equal bytes.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from io import BytesIO
 from types import MappingProxyType
@@ -26,7 +26,7 @@ from matplotlib.path import Path as Line
 from attn_exp.report.charts.chart import Chart, Path, Picture, Rect, Shape, Text
 from attn_exp.report.charts.layout import shapes_of
 from attn_exp.report.charts.widths import width
-from attn_exp.report.escapes import label, visible
+from attn_exp.report.escapes import visible
 
 
 def figure_of(chart: Chart) -> Figure:
@@ -91,9 +91,6 @@ def write_text(axes: Axes, text: Text, zoom: float) -> None:
     axes.text(x, text.y, drawable(text.text), ha=text.side, va="baseline", **turned, **look)
 
 
-WIDTH = 6.3
-"""The text width of an A4 page, in inches."""
-
 STYLE = pathlib.Path(__file__).with_name("paper.mplstyle")
 UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}}
 
@@ -151,7 +148,3 @@ def drawable(text: str) -> str:
     """Return a text on one line, with a square for each character that no font in use has."""
     fonts = matplotlib.rcParams["font.family"]
     return "".join(letter if any(has(font, letter) for font in fonts) else "□" for letter in visible(text))
-
-
-def labels(tokens: Sequence[str]) -> list[str]:
-    return [drawable(label(token)) for token in tokens]

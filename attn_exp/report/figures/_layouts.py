@@ -62,6 +62,7 @@ class Named(NamedTuple):
     unit: str = "weight"
     down: str = "query"
     low: float = 0.0
+    high: float | None = None
     colours: str = COLOURS
     form: str = ".2f"
 
@@ -70,7 +71,7 @@ def weight_maps(
     maps: Sequence[Head], names: Named, width: float, gamma: float = 1.0, height: float | None = None
 ) -> Chart:
     """Lay out titled maps side by side, on one colour scale; a given height is filled as far as possible."""
-    low, end = names.low, top(head.weights for head in maps)
+    low, end = names.low, top(head.weights for head in maps) if names.high is None else names.high
     left, below = widest(names.rows) + 0.32, widest(names.columns)
     right = max(0.55, GAP + beside(scale_ticks(low, end)) + (LINE if width_of(names.unit) > LONG else 0))
     ratio = max(0.4, min(2.5, len(names.rows) / len(names.columns)))  # a map is as high as it has rows, within reason
@@ -86,7 +87,8 @@ def weight_maps(
         columns = name_ticks(names.columns, turned, side) if place + across >= len(maps) else NO_TICKS
         form = "" if low else form_of_numbers(head.weights, side / len(names.columns), names.form)
         title = short_title(head, side)
-        heat = Heat(box, head.weights - low, end - low, names.colours, gamma, form, title, rows=rows, columns=columns)
+        span = (end - low) or 1.0
+        heat = Heat(box, head.weights - low, span, names.colours, gamma, form, title, rows=rows, columns=columns)
         parts.append(heat._replace(closed=head.closed))
     middle = (down - 0.5) * pitch + LINE
     parts.append(Text(7 + 0.9 * width, 72 * middle, names.down, side="center", turned=True))

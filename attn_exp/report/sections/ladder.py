@@ -82,7 +82,7 @@ def make_rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> Rung:
     if math.isnan(step.moved):
         moved = "changes the shape of the output"
     else:
-        moved = f"moves the output by up to {step.moved:.2g}" if step.moved > 1e-12 * most else "moves nothing"
+        moved = f"changes the output by up to {step.moved:.2g}" if step.moved > 1e-12 * most else "changes nothing"
     notes = [*filter(None, [ranged(step), step.note, f"this is {step.row}" if step.row else ""])]
     return Rung(step.change, moved, "; ".join(notes), share, drawn)
 
@@ -110,7 +110,7 @@ HTML = """\
 {% from "matrices.html" import draw -%}
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
-<p>One setting at a time is changed from one variant to another. Each step shows how far it moves the output: {#
+<p>One setting at a time is changed from one variant to another. Each step shows how much it changes the output: {#
 #}the largest change of any of its numbers.</p>
 {% for ladder in part.ladders %}{% if loop.first %}<article>{% else %}<details class="more"><summary>{% endif %}
 <h3>{{ ladder.start }} → {{ ladder.ends }}{% if ladder.far %} <small>differ by up to {{ ladder.far|minus }}</small>{#

@@ -329,8 +329,9 @@ def heat(plotted: Plotted, width: float, height: float | None) -> Chart:
     for key, cell in plotted.cells.items():
         if key[-1] in found and metric in cell:
             found[key[-1]][rows.index(key[down]), columns.index(key[across])] = cell[metric].mean
-    low, name = float(np.nanmin(list(found.values()))), titled(metric)
-    return maps(found, Named(rows, columns, plotted.axes[across], name, plotted.axes[down], low, MAP), width, height)
+    means, name = list(found.values()), titled(metric)
+    ends = float(np.nanmin(means)), float(np.nanmax(means))
+    return maps(found, Named(rows, columns, plotted.axes[across], name, plotted.axes[down], *ends, MAP), width, height)
 
 
 def heads_by_layer(plotted: Plotted, width: float, height: float | None) -> Chart:

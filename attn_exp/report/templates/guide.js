@@ -17,8 +17,8 @@
     ["no scale", `Without scaling (not a row of this run), the query of ${query} meets every key, with scores from ${two(Math.min(...stages[0].scores[0][0]))} to ${two(Math.max(...stages[0].scores[0][0]))}, and their softmax gives ${key} ${two(Math.max(...row))}. The weights have a mean entropy of ${entropy(stages[0])} nats, where uniform weights would have ${two(Math.log(count))}.`],
     ["scale", `The scores are divided by the square root of d = ${width}, and ${query} gives ${key} ${two(stages[1].weights[0][0][largest(row)])} instead of ${two(Math.max(...row))}. The mean entropy goes from ${entropy(stages[0])} to ${entropy(stages[1])} nats.`],
     [`${heads} heads`, `The ${width} columns of Q, K and V are split into ${heads} heads of ${width / heads}, and each head attends separately. For ${query}, ${seconds.slice(0, 2).map((line, head) => `head ${head + 1} gives the most to ${data.keys[largest(line)]} (${two(Math.max(...line))})`).join(", ")}.`],
-    ["a mask", `A causal mask hides the keys that come later, so “${query}” attends only to itself. This moves the output by up to ${move(3)}.`],
-    ["W_o", `Without the mask again, W_o mixes the concatenated heads into a vector for each token: this moves the output by up to ${move(4)}. This is ${data.walks[last].variant}, the last variant of this run.`],
+    ["a mask", `A causal mask hides the keys that come later, so “${query}” attends only to itself. This changes the output by up to ${move(3)}.`],
+    ["W_o", `Without the mask again, W_o mixes the concatenated heads into a vector for each token: this changes the output by up to ${move(4)}. This is ${data.walks[last].variant}, the last variant of this run.`],
   ];
 
   const box = element("aside", { class: "guide touch", "aria-label": "A guided tour" }), title = element("h3"), said = element("p", { "aria-live": "polite" });
