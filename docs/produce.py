@@ -229,8 +229,9 @@ def produce_page(name: str, target: Path) -> str:
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.(\d+))?(?:e([+-]\d+))?(?![\w.]*\w)")
 CHANCE = re.compile(
     r"\d{8}-\d{6}-\w{6}|\d{4}-\d\d-\d\dT\S+|\d+ of \d+ parts|[\d.]+ (?:(?:s|min|ms|chunks)\b|GiB are free)"
+    r"|(?<=error_ulp) +[\d.].*"
 )
-"""Names of runs, dates, times, free memory, and parts, which depend on the number of processors."""
+"""Names of runs, dates, times, free memory, parts and rounding errors, which depend on the processor."""
 
 
 def merge(old: str, new: str) -> tuple[str, list[str]]:
@@ -255,7 +256,7 @@ def hide_chance(lines: list[str]) -> list[str]:
     """Return lines without what differs each time or on each processor: times, names of runs, columns of ulp."""
     hidden, column = [], slice(0)
     for line in lines:
-        if found := re.search(r"\S( +error_ulp)", line):
+        if found := re.search(r"\S( +error_ulp)(?! +\d)", line):
             column = slice(*found.span(1))
         elif not line.strip():
             column = slice(0)

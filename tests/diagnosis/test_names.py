@@ -199,10 +199,12 @@ def nan_for_hidden(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("words", [(), ("mask=causal",)])
-def test_where_little_but_nan_comes_back_no_mask_is_named(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("words", "stage"), [((), "masked"), (("mask=causal",), "")]
+)  # all that is asked is masked then
+def test_where_little_but_nan_comes_back_no_mask_is_named(words: tuple[str, ...], stage: str) -> None:
     verdict = attn_exp.check(nan_for_hidden, *words, quick=True)
-    assert verdict.is_wrong and not verdict.mistakes and verdict.stage == "masked", verdict
+    assert verdict.is_wrong and not verdict.mistakes and verdict.stage == stage, verdict
 
 
 def of_halves(q: Any, k: Any, v: Any) -> Any:
