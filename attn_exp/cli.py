@@ -230,7 +230,7 @@ COMMANDS = {
     ),
     "sheet": Command(
         "runs.classroom.sheets:write_sheets", 1, MANY,
-        "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [turned=true] [exam=true] [to=DIR]",
+        "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [transposed=true] [exam=true] [to=DIR]",
         "a worksheet to fill in by hand, and its key",
     ),
     "grade": Command(

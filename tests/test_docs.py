@@ -211,7 +211,7 @@ def test_the_reference_names_every_form_metric_mistake_convention_and_setting() 
             "| `sweep.zip` |",
             "| `mask` | `array`, `causal`",
             "| `embeddings.d_model` | none | a whole number of at least 1 |",
-            "| `projections.turned` | `false` | true or false |",
+            "| `projections.transposed` | `false` | true or false |",
             "| `variant.NAME.head` | none | a whole number of at least 1 |",
         ],
     }.items():

@@ -136,7 +136,7 @@ class Matters:
     largest_weight: Annotated[
         float, FROM_ZERO, Says("a difference in the largest weight below this does not matter")
     ] = 0.05
-    shift: Annotated[float, FROM_ZERO, Says("a difference in the shift below this does not matter")] = 0.1
+    max_diff: Annotated[float, FROM_ZERO, Says("a maximum difference of outputs below this does not matter")] = 0.1
     cosine: Annotated[float, FROM_ZERO, Says("a difference in the cosine below this does not matter")] = 0.05
 
 

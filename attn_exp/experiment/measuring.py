@@ -100,7 +100,7 @@ def measure(
         columns[variant.name] = {
             "same_as": classes[variant.name],
             **error(answer(trace), expected.get(variant.name), kinds[variant.name]),
-            "shift": apart.pop("difference"),
+            "max_diff": apart.pop("difference"),
             **apart,
             **spread(trace, variant.rules),
         }

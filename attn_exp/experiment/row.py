@@ -168,7 +168,7 @@ class Row:
         ),
     ]
     checked: Annotated[int, Column(230, meaning="how many queries the reference checked", aside=True, fixed=True)]
-    shift: Annotated[
+    max_diff: Annotated[
         float,
         Column(
             150,

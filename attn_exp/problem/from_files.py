@@ -99,14 +99,14 @@ def projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, A
         held, said = files.look(settings.file, "projections.file"), files.name_file("projections.file", settings.file)
         for role, name in find_projections(settings, held, said).items():
             array = files.numbers(held.arrays[name], f"{said}: {name}")
-            arrays |= lay_out(array, role, inputs, head, settings.turned, f"{said}: {name}")
+            arrays |= lay_out(array, role, inputs, head, settings.transposed, f"{said}: {name}")
         check_whole(arrays, settings, held, said)
     for name, given in settings.given.items():
         if not is_plain(given):
-            key, turned = f"projections.given.{name}", settings.columns or settings.turned
+            key, transposed = f"projections.given.{name}", settings.columns or settings.transposed
             text = isinstance(given, str)
             array = read_array(given, key, name) if text else files.numbers(array_of_lists(given), key)
-            arrays |= lay_out(array, name, inputs, head, turned, files.name_file(key, given) if text else key)
+            arrays |= lay_out(array, name, inputs, head, transposed, files.name_file(key, given) if text else key)
     return arrays
 
 
@@ -144,7 +144,7 @@ def check_whole(arrays: Arrays, settings: Projections, held: Held, said: str) ->
         )
 
 
-def lay_out(array: Array, name: str, inputs: Inputs, head: int, turned: bool, said: str) -> dict[str, Array]:
+def lay_out(array: Array, name: str, inputs: Inputs, head: int, transposed: bool, said: str) -> dict[str, Array]:
     """Return an array, or the three parts of a fused one, as matrices `[m h*d]` and biases `[1 h*d]`, by name.
 
     The layout is `[m h*d]`, `[h m d]`, `[m h d]`, or a transpose.
@@ -153,37 +153,37 @@ def lay_out(array: Array, name: str, inputs: Inputs, head: int, turned: bool, sa
         UserError: another shape; `said` names the origin of the array.
     """
     if name.endswith("qkv"):
-        axis = 0 if turned else -1
+        axis = 0 if transposed else -1
         if array.ndim not in (1, 2) or array.shape[axis] % 3:
-            expected = f"[3n,{inputs.width()}]" if turned else f"[{inputs.width()},3n]"
+            expected = f"[3n,{inputs.width()}]" if transposed else f"[{inputs.width()},3n]"
             raise shape_error(array, f"{expected}, queries, keys and values side by side", said)
         arrays: dict[str, Array] = {}
         for letter, part in zip("qkv", np.split(array, 3, axis), strict=True):
-            arrays |= lay_out(part, name[:2] + letter, inputs, head, turned, said)
+            arrays |= lay_out(part, name[:2] + letter, inputs, head, transposed, said)
         return arrays
     if name.startswith("b_"):
         return {name: array.reshape(1, -1)}
     if array.ndim == 3:
-        array, turned = join_heads(array, name, inputs.width(name), head, turned, said), False
+        array, transposed = join_heads(array, name, inputs.width(name), head, transposed, said), False
     if array.ndim != 2:
         raise shape_error(array, "rows and columns, or heads of them", said)
-    return {name: array.T if turned else array}
+    return {name: array.T if transposed else array}
 
 
-def join_heads(array: Array, name: str, width: int, head: int, turned: bool, said: str) -> Array:
+def join_heads(array: Array, name: str, width: int, head: int, transposed: bool, said: str) -> Array:
     """Concatenate the columns of heads, `[h m d]` or JAX's `[m h d]`, or for W_o, `[h d m]`, their rows.
 
     Keys and values may have fewer heads, which the queries share.
     """
-    apart = np.swapaxes(array, 1, 2) if turned else array
+    apart = np.swapaxes(array, 1, 2) if transposed else array
     heads, rows, _ = apart.shape
     if name == "W_o" and head % heads == 0:
         return apart.reshape(heads * rows, -1)
     if name != "W_o" and rows == width and head % heads == 0:
         return apart.swapaxes(0, 1).reshape(rows, -1)
-    if name != "W_o" and not turned and heads == width and head % rows == 0:
+    if name != "W_o" and not transposed and heads == width and head % rows == 0:
         return apart.reshape(heads, -1)
-    expected = "d,m" if name == "W_o" else f"d,{width}" if turned else f"{width},d"
+    expected = "d,m" if name == "W_o" else f"d,{width}" if transposed else f"{width},d"
     raise shape_error(array, f"[{head},{expected}], one matrix for each of head={head}", said)
 
 

@@ -40,13 +40,13 @@ def project(
     for name in MATRICES[:3]:
         if name in named:
             meaning = "d_model" if inputs.of(name) is inputs.x else "the memory's width"
-            check_rows(name, named[name], meaning, inputs.width(name), settings.turned)
+            check_rows(name, named[name], meaning, inputs.width(name), settings.transposed)
     named |= ordered(settings, named, inputs, head, bias, source)
     arrays: dict[str, Array] = {}
     for name in MATRICES + BIASES if bias else MATRICES:
         shape = fitting_shape(name, arrays, settings, inputs, head)
         arrays[name] = named[name] if name in named else made(settings, name, shape, source)
-    check(arrays, head, settings.turned)
+    check(arrays, head, settings.transposed)
     return {name: matrix.reshape(-1) if name in BIASES else matrix for name, matrix in arrays.items()}
 
 
@@ -60,7 +60,7 @@ def from_document(settings: Projections, inputs: Inputs, head: int, source: Numb
     for name, given in settings.given.items():
         if is_plain(given):
             matrix = array_or_drawn(rows(given), f"projections.{name}", source)
-            named[name] = matrix.T if settings.columns or settings.turned else matrix
+            named[name] = matrix.T if settings.columns or settings.transposed else matrix
     named |= recover(settings.printed, inputs, source)
     for name in named:
         if name not in MATRICES + BIASES:
@@ -68,9 +68,9 @@ def from_document(settings: Projections, inputs: Inputs, head: int, source: Numb
     return named
 
 
-def check_rows(name: str, matrix: Array, meaning: str, size: int, turned: bool) -> None:
+def check_rows(name: str, matrix: Array, meaning: str, size: int, transposed: bool) -> None:
     if len(matrix) != size:
-        fits = f"; it fits with projections.turned={str(not turned).lower()}" if matrix.shape[1] == size else ""
+        fits = f"; it fits with projections.transposed={str(not transposed).lower()}" if matrix.shape[1] == size else ""
         raise UserError(f"projections.{name} has the shape {list(matrix.shape)}; expected {meaning}={size} rows{fits}")
 
 
@@ -141,9 +141,9 @@ def rows(given: Any) -> Any:
     return [given] if isinstance(given, (list, tuple)) and given and not isinstance(given[0], (list, tuple)) else given
 
 
-def check(arrays: Mapping[str, Array], head: int, turned: bool) -> None:
+def check(arrays: Mapping[str, Array], head: int, transposed: bool) -> None:
     sharing = grouped(arrays["W_q"].shape[1], arrays["W_k"].shape[1], head)
-    check_rows("W_o", arrays["W_o"], "the size of v", arrays["W_v"].shape[1] * sharing, turned)
+    check_rows("W_o", arrays["W_o"], "the size of v", arrays["W_v"].shape[1] * sharing, transposed)
     for name, matrix in zip(BIASES, MATRICES, strict=True):
         if name in arrays and arrays[name].size != arrays[matrix].shape[1]:
             raise UserError(f"projections.{name} has {arrays[name].size} numbers; expected {arrays[matrix].shape[1]}")

@@ -19,7 +19,7 @@ NOTHING = 1e-9
 
 def departure(members: Sequence[Row], first: Row, steps: Sequence[Step] | None) -> str:
     """Say how far a group of variants that compute one function is from the baseline row, and why."""
-    names, far = listed([row.variant for row in members]), max(row.shift for row in members)
+    names, far = listed([row.variant for row in members]), max(row.max_diff for row in members)
     differ = "differs" if len(members) == 1 else "differ"
     shape = math.isnan(far)
     said = f"{names} {differ} from {first.variant} " + (

@@ -74,14 +74,14 @@ def legend_of_marks(grade: Grade) -> list[str]:
 
 
 def tables(paper: Paper, blank: Blank, grade: Grade, numbers: Array | None) -> Iterator[dict[str, Any]]:
-    rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
+    rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
     shape = blank.right.shape
     values = np.full(shape, np.nan) if numbers is None else numbers.reshape(shape)
     expected = grade.expected.get(blank.stage, paper.exact[blank.stage]).reshape(shape)
     blank_states = np.full(shape, "") if is_untouched(grade) else grade.cells[blank.stage]
     for head in range(shape[0]):
         parts = (values[head], expected[head], blank_states[head])
-        mine, right, states = (part.T if paper.turned else part for part in parts)
+        mine, right, states = (part.T if paper.transposed else part for part in parts)
         lines = [
             [cell(paper, float(number), float(other), str(state)) for number, other, state in zip(*line, strict=True)]
             for line in zip(mine, right, states, strict=True)

@@ -58,7 +58,7 @@ def tables(comparison: Comparison) -> list[Table]:
     shown = [
         Table(
             "comparison",
-            f"Variants of attention on one input; error against a scalar reference, shift against {first}.",
+            f"Variants of attention on one input; error against a scalar reference, max_diff against {first}.",
             tuple(COLUMNS[name].title for name in NAMES),
             tuple(tuple(cell(row, name) for name in NAMES) for row in rows),
         )

@@ -25,7 +25,7 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
 
     The page of an `exam` checks nothing and contains no answers.
     """
-    blank = {"file": file, "digits": paper.digits, "turned": paper.turned, "exam": exam, "hides": bool(crossed(paper))}
+    blank = {"file": file, "digits": paper.digits, "transposed": paper.transposed, "exam": exam, "hides": bool(crossed(paper))}
     known = blank if exam else blank | data(paper)
     return render_page(
         "worksheet.html", contents(paper, student) | {"exam": exam, "data": known}, STYLES, ("maths.js", "worksheet.js")
@@ -50,7 +50,7 @@ def contents(paper: Paper, student: str) -> dict[str, Any]:
     return {
         "student": "" if student == "key" else student,
         "digits": paper.digits,
-        "turned": paper.turned,
+        "transposed": paper.transposed,
         "given": given(paper),
         "boxes": [box(paper, blank) for blank in paper.blanks],
         "filled": False,
@@ -135,24 +135,24 @@ def by_head(name: str, heads: Array, tokens: Sequence[str]) -> Iterator[Named]:
 
 
 def matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[str, Any]:
-    """Return a given matrix, with more digits than the sheet asks for; with tokens as columns if `turned` is set."""
-    turned, digits = paper.turned, max(6, paper.digits + 4)
-    shown = array.T if turned and rows else array
+    """Return a given matrix, with more digits than the sheet asks for; with tokens as columns if `transposed` is set."""
+    transposed, digits = paper.transposed, max(6, paper.digits + 4)
+    shown = array.T if transposed and rows else array
     signs = str.maketrans({"-": "−"})
     cells = [
         [f"{number:.{digits}g}".translate(signs).replace("inf", "∞") for number in line] for line in shown.tolist()
     ]
-    return {"name": name, "rows": [] if turned else list(rows), "columns": list(rows) if turned else [], "cells": cells}
+    return {"name": name, "rows": [] if transposed else list(rows), "columns": list(rows) if transposed else [], "cells": cells}
 
 
 def box(paper: Paper, blank: Blank) -> dict[str, Any]:
-    rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
+    rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
     tables = [matrix_of(head, paper) for head in blank.right]
     return {"stage": blank.stage, "formula": formula(paper, blank), "rows": rows, "columns": columns, "tables": tables}
 
 
 def matrix_of(array: Array, paper: Paper) -> list[list[str]]:
-    return [[written(number, paper.digits) for number in line] for line in (array.T if paper.turned else array)]
+    return [[written(number, paper.digits) for number in line] for line in (array.T if paper.transposed else array)]
 
 
 def written(number: float, digits: int) -> str:
@@ -226,27 +226,27 @@ def is_stage_before(paper: Paper, stage: str) -> bool:
 
 
 def formulas(paper: Paper) -> dict[str, str]:
-    settled, projections, turned = paper.sheet.settled, paper.sheet.problem.projections, paper.turned
+    settled, projections, transposed = paper.sheet.settled, paper.sheet.problem.projections, paper.transposed
     logits = "logits" if paper.cap is None else "capped"
-    of, line, cap = logits if paper.added is None else "masked", "column" if turned else "row", f"{paper.cap or 0:.10g}"
+    of, line, cap = logits if paper.added is None else "masked", "column" if transposed else "row", f"{paper.cap or 0:.10g}"
     extra = ", ".join(f"{number:.10g}" for number in dict.fromkeys(paper.extra))
     weights = {
         "sum": f"weights = {of} / sum of {of} over the row",
         "sigmoid": f"weights = 1 / (1 + exp(−{of})), each separately",
     }.get(settled.rules.normalizer.name, f"weights = exp({of}) / sum of exp({of}) over the {line}")
     stages = {
-        "scores": "scores = kᵀ q: a column for each query" if turned else "scores = q kᵀ",
+        "scores": "scores = kᵀ q: a column for each query" if transposed else "scores = q kᵀ",
         "logits": "logits = scores" if settled.multiplier == 1 else f"logits = scores × {scale_written(paper)}",
         "capped": f"capped = {cap} tanh(logits / {cap})",
         "masked": f"masked = {logits} + added{', −∞ where a token may not look' if crossed(paper) else ''}",
         "weights": weights + (f", one more logit in the sum: {extra}" if extra else ""),
-        "context": f"context = {'v weights' if turned else 'weights v'}",
+        "context": f"context = {'v weights' if transposed else 'weights v'}",
         "output": output_formula(paper),
     }
     for side in ("q", "k", "v"):
         source = "x" if side == "q" or paper.sheet.problem.memory is None else "memory"
         bias = f" + b_{side}" if f"b_{side}" in projections else ""
-        stages[side] = f"{side} = {f'W_{side}ᵀ {source}' if turned else f'{source} W_{side}'}{bias}"
+        stages[side] = f"{side} = {f'W_{side}ᵀ {source}' if transposed else f'{source} W_{side}'}{bias}"
     return {
         stage: f"{text}{describe_split(paper, stage)}{describe_rotation(paper, stage)}"
         for stage, text in stages.items()
@@ -254,14 +254,14 @@ def formulas(paper: Paper) -> dict[str, str]:
 
 
 def output_formula(paper: Paper) -> str:
-    settled, turned = paper.sheet.settled, paper.turned
+    settled, transposed = paper.sheet.settled, paper.transposed
     if is_context_the_output(paper):
-        return f"output = {'v weights' if turned else 'weights v'}"
-    heads = f"context of all heads, {'one below the other' if turned else 'side by side'}"
+        return f"output = {'v weights' if transposed else 'weights v'}"
+    heads = f"context of all heads, {'one below the other' if transposed else 'side by side'}"
     if not settled.output_projection:
         return f"output = {heads}"
     bias = " + b_o" if "b_o" in paper.sheet.problem.projections else ""
-    return f"output = {f'W_oᵀ times the {heads}' if turned else f'{heads}, times W_o'}{bias}"
+    return f"output = {f'W_oᵀ times the {heads}' if transposed else f'{heads}, times W_o'}{bias}"
 
 
 def describe_rotation(paper: Paper, stage: str) -> str:
@@ -270,7 +270,7 @@ def describe_rotation(paper: Paper, stage: str) -> str:
     if one is None or not one.pairs:
         return ""
     pairs = ", ".join(f"({left + 1}, {right + 1})" for left, right in one.pairs)
-    lines, heads = "rows" if paper.turned else "columns", " of each head" if len(paper.exact[stage]) > 1 else ""
+    lines, heads = "rows" if paper.transposed else "columns", " of each head" if len(paper.exact[stage]) > 1 else ""
     first, last = ("", "") if len(one.pairs) == 1 else ("the pairs of ", " and the pair")
     return (
         f", then {first}{lines} (a, b) = {pairs}{heads} turned: a cos − b sin and a sin + b cos, "

@@ -26,7 +26,7 @@ NOISE = 1e-9
 """Half of an interval below this share of the mean is rounding."""
 GROUPS = ("embeddings.", "model.", "projections.", "mask.", "score.", "position.")
 """Groups of settings whose members are clear without the prefix."""
-SPOKEN = ("entropy", "largest_weight", "shift")
+SPOKEN = ("entropy", "largest_weight", "max_diff")
 """Built-in metrics described in sentences, besides an `error` beyond rounding: the first two that a setting changes."""
 MATTERS = asdict(Matters())
 RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
@@ -44,7 +44,7 @@ CHANGE_KEYS = ("mask", "past", "tokens")
 INPUTS = ("embeddings", "experiment")
 WRONG = 1e6
 """Units in the last place beyond which rounding cannot explain an error."""
-ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "shift", "cosine")
+ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "max_diff", "cosine")
 """Metrics that do not change merely because the number of visible keys does."""
 SCALES = ("scale", "multiplier", "logit_std")
 SPREAD = 0.05
@@ -176,7 +176,7 @@ def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[C
     asked = [metric for metric in cube.numbers if metric not in METRICS]
     is_wrong = find_wrong_rows(cube).any()
     wanted = [metric for metric in SPOKEN if metric in cube.numbers] + asked + ["error"] * (not rounded)
-    relative = {"shift", *(metric for metric in asked if metric in known and known[metric].relative)}
+    relative = {"max_diff", *(metric for metric in asked if metric in known and known[metric].relative)}
     for axis, name in enumerate(cube.names):
         # relative metrics compare each variant with one of them anyway
         chosen = [metric for metric in wanted if name != VARIANT or metric not in relative]
@@ -217,9 +217,9 @@ def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) ->
 
 
 def values_of(cube: Cube, metric: str) -> Array:
-    """Return the values of a metric: errors as log10, and the baseline row's shift as NaN."""
+    """Return the values of a metric: errors as log10, and the baseline row's max_diff as NaN."""
     values = cube.numbers[metric]
-    if metric == "shift":
+    if metric == "max_diff":
         first = np.nan_to_num(values).max(axis=(*range(values.ndim - 2), -1), keepdims=True) == 0
         return np.where(first & (not first.all()), np.nan, values)
     return np.log10(np.where(values > 0, values, np.nan)) if metric in RATIOS else values

@@ -34,7 +34,7 @@ ALIKE = 1e-9
 """Outputs that differ by less than this are the same to rounding."""
 NAMED = 20
 """How many points that disagree with a published figure are listed."""
-TO_THE_FIRST = ("shift", "cosine")
+TO_THE_FIRST = ("max_diff", "cosine")
 """Metrics that compare a variant with the first one."""
 
 TABLE = [name for name, column in COLUMNS.items() if "sweep" in column.shown]
@@ -87,7 +87,7 @@ def depth_of(about: About) -> str:
 
 def metrics(summary: Summary, depth: str = "all") -> list[str]:
     """Return the metrics in the table, without those that compare variants if all variants agree."""
-    is_alike = "shift" in summary.most and summary.most["shift"][0] <= ALIKE
+    is_alike = "max_diff" in summary.most and summary.most["max_diff"][0] <= ALIKE
     left_out = TO_THE_FIRST if len(summary.variants) == 1 or is_alike else ()
     shown = [name for name in TABLE if name in summary.most and name not in left_out] + summary.more
     shown = ["error", *shown] if has_errors(summary) else shown

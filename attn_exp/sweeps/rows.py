@@ -28,7 +28,7 @@ RESOLVED = (*(f"variant_{name}" for name in PINNED), "form", "multiplier", "outp
 MOST_POINTS = 50_000
 """Maximum number of points compared in pairs; a larger sweep is limited to its first seeds."""
 MOST_CELLS = 4_000_000
-OWN = tuple(name for name in METRICS if name not in ("shift", "cosine"))
+OWN = tuple(name for name in METRICS if name not in ("max_diff", "cosine"))
 """Metrics of a variant alone; the others compare it with the baseline row."""
 OF_SHARES = ("largest_weight", "sink", "sparsity")
 """Metrics of weights; rows are comparable only if the weights of both sum to 1, or of neither."""
@@ -136,7 +136,7 @@ class Cube:
 
     def find_groups(self, metric: str) -> Array:
         """Number the rows by what makes a metric comparable: its queries, and the sum of the weights."""
-        over_queries = metric in OVER_QUERIES or metric not in METRICS or (PAST in self.names and metric == "shift")
+        over_queries = metric in OVER_QUERIES or metric not in METRICS or (PAST in self.names and metric == "max_diff")
         groups: Array = self.queries if over_queries else np.zeros_like(self.queries)
         return 2 * groups + self.sums_to_one if metric in OF_SHARES else groups
 

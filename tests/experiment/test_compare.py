@@ -37,7 +37,7 @@ def test_without_scaling_the_table_shows_what_scaling_changed() -> None:
     found = rows(comparison(*RANDOM, "scale=false"))
     assert found["matrix"].same_as == "A"
     assert found["scaled"].same_as == "B"
-    assert found["scaled"].shift > 0.01
+    assert found["scaled"].max_diff > 0.01
     assert found["scaled"].entropy > found["matrix"].entropy
 
 
@@ -80,8 +80,8 @@ def test_a_variant_with_positions_of_its_own_is_projected_apart() -> None:
 
 def test_against_says_which_row_all_are_compared_with() -> None:
     usual, other = comparison(*RANDOM), comparison(*RANDOM, "against=multi_head")
-    assert other.rows[0].shift == usual.rows[3].shift > 0
-    assert other.rows[3].shift == 0
+    assert other.rows[0].max_diff == usual.rows[3].max_diff > 0
+    assert other.rows[3].max_diff == 0
     assert [row.same_as for row in other.rows] == [row.same_as for row in usual.rows]
     assert {step.against for step in other.steps} == {"multi_head"}
     assert {step.variant for step in other.steps} == {"looped", "matrix", "scaled"}

@@ -45,8 +45,8 @@ def test_each_step_is_the_difference_of_two_rows_that_a_user_would_write() -> No
     assert [step.setting for step in found] == ["head", "scale", "mask", "output_projection"]
     assert [step.change for step in found] == ["3 heads", "scaling", "mask=causal", "W_o"]
     for step, before, after in zip(found, rungs, rungs[1:], strict=False):
-        assert step.moved == between(before, after).rows[1].shift > 0.01
-        assert step.total == between(rungs[0], after).rows[1].shift
+        assert step.moved == between(before, after).rows[1].max_diff > 0.01
+        assert step.total == between(rungs[0], after).rows[1].max_diff
         assert step.sameness == DIFFERENT
 
 
@@ -57,7 +57,7 @@ def test_the_range_of_two_settings_is_that_of_both_orders() -> None:
         ("output_projection", plain, plain | mixed),
         ("head", plain | mixed, heads | mixed),
     ):
-        both = sorted((found[name].moved, between(start, end).rows[1].shift))
+        both = sorted((found[name].moved, between(start, end).rows[1].max_diff))
         assert both[0] < both[1]
         assert [found[name].least, found[name].most, found[name].orders] == [*both, "all 2"]
 
@@ -87,7 +87,7 @@ def test_nothing_that_a_variant_can_pin_is_missing() -> None:
     found = between({"head": 6, "mask": {"padding": {"lengths": 4}, "prefix": {"length": 1}}}, pins, *RANDOM[:3])
     assert [step.setting for step in found.steps] == list(pins)
     assert {step.orders for step in found.steps} == {""}  # of more than five settings no other order is tried
-    assert found.steps[-1].total == found.rows[1].shift
+    assert found.steps[-1].total == found.rows[1].max_diff
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in ("mask_join", "align", "form")])
@@ -95,7 +95,7 @@ def test_a_setting_that_differs_alone_is_the_whole_difference(name: str) -> None
     found = between({}, {name: 2 if name == "head" else EVERY[name]}, *RANDOM[:3], "head=6")
     (step,) = found.steps
     assert step.setting == name
-    assert step.moved == step.total == step.least == step.most == found.rows[1].shift
+    assert step.moved == step.total == step.least == step.most == found.rows[1].max_diff
 
 
 def test_true_is_not_the_number_one_and_order_of_masks_is_none() -> None:
@@ -111,7 +111,7 @@ def test_how_masks_are_joined_differs_only_where_both_rows_have_several() -> Non
     (step,) = between({"mask": causal, "mask_join": "and"}, {"mask": both, "mask_join": "or"}).steps
     assert (step.setting, step.moved) == (
         "mask",
-        between({"mask": causal}, {"mask": both, "mask_join": "or"}).rows[1].shift,
+        between({"mask": causal}, {"mask": both, "mask_join": "or"}).rows[1].max_diff,
     )
     assert [step.setting for step in between({"mask": both, "mask_join": "or"}, {"mask": both}).steps] == ["mask_join"]
     assert [step.setting for step in between({"mask": window, "mask_join": "or"}, {"mask": window}).steps] == []

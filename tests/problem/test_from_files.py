@@ -79,7 +79,7 @@ def test_what_is_called_otherwise_is_no_projection(name: str) -> None:
 
 def test_matrices_turned_as_linear_layers_keep_them(tmp_path: Path) -> None:
     turned = {name: matrix.T for name, matrix in WHOLE.items()}
-    same(arrays(tmp_path, turned, "projections.turned=true", "head=2"), WHOLE)
+    same(arrays(tmp_path, turned, "projections.transposed=true", "head=2"), WHOLE)
 
 
 def test_matrices_head_by_head(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_matrices_head_by_head(tmp_path: Path) -> None:
     heads |= {name: bias.reshape(2, -1) for name, bias in BIASES.items()}
     same(arrays(tmp_path, heads, "head=2", "bias=true"), WHOLE | BIASES)
     turned = {name: array.swapaxes(1, 2) if array.ndim == 3 else array for name, array in heads.items()}
-    same(arrays(tmp_path, turned, "head=2", "bias=true", "projections.turned=true"), WHOLE | BIASES)
+    same(arrays(tmp_path, turned, "head=2", "bias=true", "projections.transposed=true"), WHOLE | BIASES)
 
 
 def test_matrices_head_by_head_as_jax_keeps_them(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_three_in_one(tmp_path: Path) -> None:
     words = ("bias=true", "head=2")
     same(arrays(tmp_path, {"c_attn.weight": together, "c_attn.bias": np.arange(18.0)}, *words), expected)
     given = {"in_proj_weight": together.T, "in_proj_bias": np.arange(18.0)}
-    same(arrays(tmp_path, given, *words, "projections.turned=true"), expected)
+    same(arrays(tmp_path, given, *words, "projections.transposed=true"), expected)
 
 
 def test_a_prefix_and_names_say_which_are_meant(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_an_array_that_is_given_wins_and_may_be_a_file_of_its_own(tmp_path: Path
     np.save(tmp_path / "q.npy", -Q.T)
     turned = {name: matrix.T for name, matrix in WHOLE.items()}
     word = f"+projections.given.W_q={tmp_path}/q.npy"
-    same(arrays(tmp_path, turned, word, "projections.turned=true"), WHOLE | {"W_q": -Q})
+    same(arrays(tmp_path, turned, word, "projections.transposed=true"), WHOLE | {"W_q": -Q})
 
 
 def test_an_array_may_be_typed_head_by_head() -> None:
@@ -152,8 +152,8 @@ def test_what_the_file_lacks_is_made_as_the_source_says(tmp_path: Path) -> None:
 
 
 MISFITS: list[tuple[dict[str, Any], str, str]] = [
-    ({**WHOLE, "W_q": Q.T}, "", "W_q has the shape [6, 4]; expected d_model=4 rows; it fits with projections.turned"),
-    (WHOLE, "projections.turned=true", "expected d_model=4 rows; it fits with projections.turned=false"),
+    ({**WHOLE, "W_q": Q.T}, "", "W_q has the shape [6, 4]; expected d_model=4 rows; it fits with projections.transposed"),
+    (WHOLE, "projections.transposed=true", "expected d_model=4 rows; it fits with projections.transposed=false"),
     ({**WHOLE, "W_o": OUT.T}, "", "W_o has the shape [4, 10]; expected the size of v=10 rows; it fits with"),
     ({**WHOLE, "W_q": by_heads(Q, 3)}, "", "W_q has the shape [3,4,2]; expected [2,4,d], one matrix for each"),
     ({**WHOLE, "W_q": Q[None, None]}, "", "W_q has the shape [1,1,4,6]; expected rows and columns, or heads of them"),

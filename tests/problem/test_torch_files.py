@@ -31,7 +31,7 @@ def test_a_layer_of_multi_head_attention(heads: int, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", x.numpy())
     output, weights = layer(x, x, x, average_attn_weights=False)
     words = ("embeddings=file", f"embeddings.file={tmp_path}/x.npy", "projections=file", saved(layer, tmp_path))
-    found = comparison(*words, "projections.turned=true", "bias=true", f"head={heads}", "variant=multi_head")
+    found = comparison(*words, "projections.transposed=true", "bias=true", f"head={heads}", "variant=multi_head")
     trace = found.traces["multi_head"]
     assert trace.weights is not None
     assert trace.output is not None

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long  # it starts processes, browsers or other librarie
 
 comparing: Any = sys.modules[compare.__module__]
 
-FOLLOWING = ("shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error")
+FOLLOWING = ("max_diff", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error")
 
 
 WAYS = (
@@ -57,7 +57,7 @@ def held(opened: Tab, wanted: Comparison) -> None:
     for row, now in zip(wanted.rows, numbers, strict=True):
         size = float(now["size"])
         for name in FOLLOWING:
-            exact, near = getattr(row, name), 1e-12 * (max(size, 1e-300) if name == "shift" else 1)
+            exact, near = getattr(row, name), 1e-12 * (max(size, 1e-300) if name == "max_diff" else 1)
             np.testing.assert_allclose(float(now[name]), exact, rtol=1e-12, atol=near, err_msg=f"{row.variant} {name}")
             if (name, row.variant) in shown:
                 _, text, still = shown[name, row.variant]

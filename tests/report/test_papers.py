@@ -121,8 +121,8 @@ def test_units_stand_in_the_head_and_rows_are_the_variants() -> None:
 
 def test_a_shift_below_the_error_is_nothing() -> None:
     found = comparison()
-    row = replace(found.rows[1], error=1e-15, shift=2e-16)
-    assert papers.cell(row, "shift") == "0"
+    row = replace(found.rows[1], error=1e-15, max_diff=2e-16)
+    assert papers.cell(row, "max_diff") == "0"
     assert papers.cell(row, "error") == "1.0e-15"
 
 

@@ -28,7 +28,7 @@ LOOPED = Row(
     error=0.0,
     error_ulp=0.0,
     checked=3,
-    shift=0.0,
+    max_diff=0.0,
     cosine=1.0,
     entropy=1.0,
     effective_keys=2.7,
@@ -37,7 +37,7 @@ LOOPED = Row(
     flops=144,
 )
 MATRIX, SCALED = (replace(LOOPED, variant=name) for name in ("matrix", "scaled"))
-MULTI_HEAD = replace(LOOPED, variant="multi_head", same_as="B", shift=0.8897)
+MULTI_HEAD = replace(LOOPED, variant="multi_head", same_as="B", max_diff=0.8897)
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ MULTI_HEAD = replace(LOOPED, variant="multi_head", same_as="B", shift=0.8897)
         ([LOOPED], "looped is the only variant of this run."),
         ([LOOPED, MULTI_HEAD], "multi_head differs from looped by up to 0.89 in the output."),
         (
-            [LOOPED, replace(MULTI_HEAD, shift=float("nan"))],
+            [LOOPED, replace(MULTI_HEAD, max_diff=float("nan"))],
             "multi_head differs from looped in the shape of the output.",
         ),
         (
-            [LOOPED, MULTI_HEAD, replace(MULTI_HEAD, variant="wide", shift=1.5)],
+            [LOOPED, MULTI_HEAD, replace(MULTI_HEAD, variant="wide", max_diff=1.5)],
             (
                 "multi_head and wide give the same result (group B); "
                 "multi_head and wide differ from looped by up to 1.5 in the output."
@@ -96,7 +96,7 @@ def test_published_results_are_counted() -> None:
 def test_reading_leaves_out_what_a_student_has_no_use_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)  # a worker of pytest has 80
     whole, brief = (terminal.summary(comparison(f"report.depth={depth}")) for depth in ("all", "reading"))
-    assert "error_ulp" in whole and "ulp" not in brief and "shift" in brief
+    assert "error_ulp" in whole and "ulp" not in brief and "max_diff" in brief
 
 
 def test_a_run_prints_one_table_one_sentence_and_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_blanks_have_the_shape_that_check_takes(tmp_path: Path) -> None:
     right = heads.paper.blanks[1].right
     assert heads.check(weights=blank.fillna(0) + right.reshape(6, 3)).passed
     assert heads.check({"weights": right}).passed
-    turned = attn_exp.sheet(*WORDS, turned=True)
+    turned = attn_exp.sheet(*WORDS, transposed=True)
     assert list(turned.blank("output").columns) == ["The", "cat", "sat"]
     output = turned.paper.blanks[-1].right[0]
     assert turned.check(output=output.T).passed

@@ -20,7 +20,7 @@ FILES = ("embeddings=file", "embeddings.file=words.csv", "projections=file", "pr
 RUNS: list[tuple[str, ...]] = [
     FILES,
     (*FILES, "bias=true", "projections.file=biased.npz"),
-    (*FILES, "projections.turned=true", "embeddings.columns=true", "embeddings.file=turned.npy"),
+    (*FILES, "projections.transposed=true", "embeddings.columns=true", "embeddings.file=turned.npy"),
     (*FILES, "embeddings.tokens=tokens.txt"),
     (*FILES, "past=1", "mask=causal"),
     ("embeddings=she_likes_coffee", "embeddings.memory=words.csv", "head=2"),

@@ -34,7 +34,7 @@ CELLS = [
 STAGES = ["scores", "weights", "logits", "context", "output", "q", "nothing", ""]
 SETTINGS = [
     "mask=causal", "mask=padding", "head=2", "scale=false", "bias=true", "digits=0", "digits=6", "digits=9",
-    "turned=true", "turned=x", "variant=[multi_head]", "experiment=the_cat_sat", "embeddings.d_model=2",
+    "transposed=true", "transposed=x", "variant=[multi_head]", "experiment=the_cat_sat", "embeddings.d_model=2",
     "embeddings.d_model=0", "softmax=x", "names=gone.csv", "normalizer=sparsemax", "--with", "nonsense",
     "seed=range(0,0)",
 ]  # fmt: skip

@@ -93,7 +93,7 @@ def check(chance: Chance) -> list[str]:
 
 
 def sheet(chance: Chance) -> list[str]:
-    own = chance.choice(("digits", "seed", "head", "turned", "stages"))
+    own = chance.choice(("digits", "seed", "head", "transposed", "stages"))
     return ["sheet", *settings(chance), f"{own}={size(chance)}"]
 
 

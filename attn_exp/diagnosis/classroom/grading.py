@@ -31,7 +31,7 @@ from attn_exp.diagnosis.explaining.explanations import explained
 from attn_exp.diagnosis.explaining.numbers import Numbers, equal_but_for_rounding
 from attn_exp.diagnosis.recipes.candidates import best, what_a_setting_computes
 from attn_exp.diagnosis.sheets.boxes import Box
-from attn_exp.diagnosis.sheets.readings import turned
+from attn_exp.diagnosis.sheets.readings import transposed
 from attn_exp.diagnosis.sheets.worksheet import Sheet, agrees, part
 from attn_exp.experiment.recipes import STAGES, Stages
 
@@ -214,7 +214,7 @@ def written_otherwise(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet
     if coarse is not None:
         yield Remark("", WRITTEN, coarse[0]), coarse[1]
     yield Remark("", WRITTEN, CUT_TEXT), replace(sheet, boxes=tuple(map(uncut, sheet.boxes)))
-    other = turned(sheet)
+    other = transposed(sheet)
     if other is not None:
         yield Remark("", LAYOUT, TURNED_TEXT), other
 

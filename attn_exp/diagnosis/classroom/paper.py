@@ -45,13 +45,13 @@ class Blank:
 class Paper:
     """A worksheet: what is given, what to fill in, and to how many decimals.
 
-    `turned` shows the tables transposed, with tokens as columns, as some courses do.
+    `transposed` shows the tables transposed, with tokens as columns, as some courses do.
     """
 
     sheet: Sheet
     blanks: tuple[Blank, ...]
     digits: int = 2
-    turned: bool = False
+    transposed: bool = False
 
     @cached_property
     def exact(self) -> Stages:
@@ -101,7 +101,7 @@ class Paper:
         return catalogue(self.sheet)
 
 
-def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bool = False) -> Paper:
+def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, transposed: bool = False) -> Paper:
     """Return the worksheet of the first variant of a configuration.
 
     Raises:
@@ -137,7 +137,7 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
     check_length(sum(box.right.size for box in blanks))
     if not follows_steps(settled, problem):
         raise no_steps(settled)
-    return Paper(sheet, blanks, digits, turned)
+    return Paper(sheet, blanks, digits, transposed)
 
 
 def check_length(count: int) -> None:

@@ -65,7 +65,7 @@ def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]
 
 
 def make_ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Step], scale: Colours) -> Ladder:
-    start, far = steps[0].against, rows[0].shift
+    start, far = steps[0].against, rows[0].max_diff
     traces = [comparison.traces[start], *(trace_of(comparison, step) for step in steps)]
     outputs = [trace.output for trace in traces if trace.output is not None]
     largest = max((float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) for array in outputs), default=0.0)

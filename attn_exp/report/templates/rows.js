@@ -3,7 +3,7 @@
   const { live, data, element: create } = window.attention;
   if (!live?.show) return;
   const { rows, beside, restore, shownIn } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));
-  const computed = rows.filter((row) => row.letter), against = computed.find((row) => row.variant === live.against), FOLLOWING = ["shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error"];
+  const computed = rows.filter((row) => row.letter), against = computed.find((row) => row.variant === live.against), FOLLOWING = ["max_diff", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error"];
   const ends = ({ output, weights }) => output || weights || [[[]]];
   const shape = (matrices) => `${matrices.length} ${matrices[0].length} ${matrices[0][0].length}`;
   const size = (numbers) => numbers.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
@@ -35,11 +35,11 @@
     };
   }
 
-  /** The numbers of a row, and the size beside which a shift is rounding. */
+  /** The numbers of a row, and the size beside which a difference is rounding. */
   function numbersOf(row, stagesOf) {
     const stages = stagesOf(row.plan), first = against.plan && ends(stagesOf(against.plan)), mine = ends(stages);
     const fits = first && shape(mine) === shape(first), [one, other] = [mine.flat(2), fits ? first.flat(2) : []];
-    const apart = fits ? { shift: difference(one, other), cosine: cosine(one, other) } : { shift: NaN, cosine: NaN };
+    const apart = fits ? { max_diff: difference(one, other), cosine: cosine(one, other) } : { max_diff: NaN, cosine: NaN };
     return { ...apart, entropy: NaN, effective_keys: NaN, largest_weight: NaN, row_sum_error: NaN, ...spreadOf(row, stages.weights), size: size([...one, ...other]) };
   }
 
@@ -87,7 +87,7 @@
   const own = rows.map((row) => row.plan && numbersOf(row, live.before));
   const spots = [], still = new Set(), named = new Set();
   function add(element, column, lines, head) {
-    const follows = column === "same_as" ? known : FOLLOWING.includes(column) && lines.every((line) => own[line] && tells(shownIn(element), own[line][column], column === "shift" ? 1e-12 * own[line].size : 1e-12));
+    const follows = column === "same_as" ? known : FOLLOWING.includes(column) && lines.every((line) => own[line] && tells(shownIn(element), own[line][column], column === "max_diff" ? 1e-12 * own[line].size : 1e-12));
     if (follows) spots.push({ element, column, lines });
     else { still.add(element); named.add(head); }
   }
@@ -132,7 +132,7 @@
     const numbers = rows.map((row) => row.plan && numbersOf(row, live.stages)), letters = known && lettersBy(live.stages);
     const text = (line, column) => {
       if (column === "same_as") return letters[line];
-      const [value, before] = [numbers[line][column], own[line][column]], size = column === "shift" ? Math.max(numbers[line].size, own[line].size) : 1;
+      const [value, before] = [numbers[line][column], own[line][column]], size = column === "max_diff" ? Math.max(numbers[line].size, own[line].size) : 1;
       return Object.is(value, before) || Math.abs(value - before) <= 1e-12 * size ? null : brief(value);
     };
     for (const { element, column, lines } of spots) {

@@ -5,7 +5,7 @@
   const stageOf = (input) => input.closest(".box").dataset.stage;
   const place = (input) => {
     const [row, column] = [Number(input.dataset.row), Number(input.dataset.column)];
-    return [Number(input.dataset.head), ...(data.turned ? [column, row] : [row, column])];
+    return [Number(input.dataset.head), ...(data.transposed ? [column, row] : [row, column])];
   };
   const crossed = data.hides ? { masked: -Infinity, weights: 0 } : {}; // what a cross stands for
   const number = (input) => {

@@ -37,24 +37,24 @@ Numbers = dict[str, Array]
 class Filled:
     """A student's file: the numbers by stage `[h r c]`, NaN where a cell is empty or `unreadable`.
 
-    `texts` are the unreadable cells, each with its position. `turned`: its tables are transposed compared with the
+    `texts` are the unreadable cells, each with its position. `transposed`: its tables are transposed compared with the
     sheet. `decimals` is the number of decimals with which each number is written.
     """
 
     numbers: Numbers
     unreadable: Numbers
     texts: tuple[str, ...] = ()
-    turned: bool = False
+    transposed: bool = False
     decimals: Numbers = field(default_factory=dict)
 
     def grade(self, paper: Paper) -> Grade:
-        return grade(paper, self.numbers, self.unreadable, noted(self.texts, self.turned), self.decimals)
+        return grade(paper, self.numbers, self.unreadable, noted(self.texts, self.transposed), self.decimals)
 
 
 def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
     """Yield each block of a sheet: its box, head, corner, and the row and column names as shown."""
     for blank in paper.blanks:
-        rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
+        rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
         yield from ((blank, head, corner_of(blank, head), rows, columns) for head in range(len(blank.right)))
 
 
@@ -66,7 +66,7 @@ def blank_or_filled(paper: Paper, filled: bool = False) -> str:
     """Return `answers.csv`, empty or filled with the right answers."""
     lines: list[list[str]] = []
     for blank, head, corner, rows, columns in blocks(paper):
-        matrix = blank.right[head].T if paper.turned else blank.right[head]
+        matrix = blank.right[head].T if paper.transposed else blank.right[head]
         lines.append([corner, *map(records.cell, columns)])
         for name, numbers in zip(rows, matrix, strict=True):
             right = [decimal(float(number), paper.digits).replace("−", "-") if filled else "" for number in numbers]
@@ -123,18 +123,18 @@ def cells_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> 
     """
     known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
     cells = {blank.stage: np.full(blank.right.shape, "", object) for blank in paper.blanks}
-    turned, start, count = turned_blocks(lines, known), 0, 0
+    transposed, start, count = turned_blocks(lines, known), 0, 0
     while start < len(lines):
         first, start = lines[start], start + 1
         corner = first[0].lower() if first else ""
         if corner not in known:
             continue
         blank, head, rows, columns = known[corner]
-        is_turned = corner in turned or (bool(turned) and tuple(rows) == tuple(columns))
+        is_turned = corner in transposed or (bool(transposed) and tuple(rows) == tuple(columns))
         rows, columns = (columns, rows) if is_turned else (rows, columns)
         body = [*itertools.takewhile(is_within(known, rows), lines[start : start + len(rows)])]
         start, count = start + len(body), count + 1
-        box = cells[blank.stage][head].T if is_turned != paper.turned else cells[blank.stage][head]
+        box = cells[blank.stage][head].T if is_turned != paper.transposed else cells[blank.stage][head]
         across = places(first[1 : len(columns) + 1], columns)
         for row, line in zip(places([line[0] for line in body], rows), body, strict=True):
             if any(line[len(columns) + 1 :]):
@@ -146,7 +146,7 @@ def cells_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> 
                 box[row, column] = cell
     if not count:
         raise UserError(f"{name}: another table; expected blocks that begin with {', '.join(list(known)[:3])}, ...")
-    return cells, bool(turned)
+    return cells, bool(transposed)
 
 
 def turned_blocks(lines: Sequence[Sequence[str]], known: Mapping[str, Any]) -> frozenset[str]:

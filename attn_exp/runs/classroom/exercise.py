@@ -49,7 +49,7 @@ class Exercise:
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         blank = self.asked(stage)
-        rows, columns = (blank.columns, blank.rows) if self.paper.turned else (blank.rows, blank.columns)
+        rows, columns = (blank.columns, blank.rows) if self.paper.transposed else (blank.rows, blank.columns)
         heads = len(blank.right)
         names = pd.MultiIndex.from_product([range(1, heads + 1), rows], names=["head", None]) if heads > 1 else rows
         return pd.DataFrame(np.full((heads * len(rows), len(columns)), np.nan), index=names, columns=list(columns))
@@ -75,7 +75,7 @@ class Exercise:
         """Return the numbers of a stage as `[h r c]`."""
         right = self.asked(stage).right
         heads, rows, columns = right.shape
-        shown = (columns, rows) if self.paper.turned else (rows, columns)
+        shown = (columns, rows) if self.paper.transposed else (rows, columns)
         try:
             array = np.asarray(values, float)
         except (TypeError, ValueError) as error:
@@ -86,7 +86,7 @@ class Exercise:
                 f"{f' for each of {heads} heads' * (heads > 1)}; got shape {array.shape}"
             )
         array = array.reshape(heads, *shown)
-        return array.swapaxes(1, 2) if self.paper.turned else array
+        return array.swapaxes(1, 2) if self.paper.transposed else array
 
     def asked(self, stage: str) -> Blank:
         blank = next((blank for blank in self.paper.blanks if blank.stage == stage), None)

@@ -36,7 +36,7 @@ TO_PRINT = "sheets.html"
 DRAWN = "embeddings=random"
 TEXTS = ("names", "seed", "to")
 
-KEY_SHAPE = {"student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "turned": bool}
+KEY_SHAPE = {"student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "transposed": bool}
 INLINE = ["embeddings=inline", "projections=identity"]
 """Words that replace the input if each student has their own numbers."""
 MOST_DIGITS = 6
@@ -53,7 +53,7 @@ class Key:
     numbers: Mapping[str, Any]
     stages: tuple[str, ...] = ()
     digits: int = 2
-    turned: bool = False
+    transposed: bool = False
 
     def paper(self, composed: Composed) -> Paper:
         """Return the sheet; the right answers are recomputed.
@@ -64,7 +64,7 @@ class Key:
         settings = composed(self.words + tuple(INLINE if self.numbers else ()))
         inputs, projections = split_arrays(self.numbers)
         config = read_config(with_arrays(settings, inputs, projections) if self.numbers else settings)
-        return paper(config, self.stages, self.digits, self.turned)
+        return paper(config, self.stages, self.digits, self.transposed)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Options:
     seed: str = ""
     digits: Annotated[int, at_least(0, most=MOST_DIGITS)] = 2
     stages: tuple[str, ...] = ()
-    turned: bool = False
+    transposed: bool = False
     exam: bool = False
     to: str = "sheets"
 
@@ -125,7 +125,7 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[str,
     kept = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
     telling = possible(asked) if is_drawn else frozenset()
     for file, (student, seed) in zip(file_names([name for name, _ in students]), students, strict=True):
-        key = Key(student, kept, {}, options.stages, options.digits, options.turned)
+        key = Key(student, kept, {}, options.stages, options.digits, options.transposed)
         if is_drawn:
             numbers, made = drawn(config, seed, partial(paper_with, key=key, composed=composed), telling)
             yield file, replace(key, numbers=numbers), made
