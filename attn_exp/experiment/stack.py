@@ -21,8 +21,7 @@ from attn_exp.experiment.row import Row
 from attn_exp.experiment.settling import check_range
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.forms.trace import ApartError, Trace, pile, pile_traces
-from attn_exp.problem.problem import Problem
-from attn_exp.problem.stack import extreme, one, stacked
+from attn_exp.problem.problem import Problem, extreme, one, stacked
 from attn_exp.reference.stack import answers
 
 MOST_NUMBERS, MOST_POINTS = 2**19, 256
@@ -63,7 +62,7 @@ def most_points(problem: Problem, variants: Sequence[Settled]) -> int:
 
 
 def stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Sequence[int]) -> list[Rows]:
-    problem = stacked(config, first, seeds)
+    problem = stacked(config, seeds)
     limits = extreme(problem)
     for variant in variants:
         check_range(variant.rules, limits, variant.words["convention"])

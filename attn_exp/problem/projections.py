@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -90,29 +90,22 @@ def fitting_shape(
 def made(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
     """Make an array that no document gives: drawn from its own stream, or the identity or zeros, which have no effect.
 
+    By default a drawn array is scaled to keep the size of what it multiplies.
+
     Raises:
         UserError: an identity for a memory of another width than x, which would be cut or padded.
     """
     if settings.source in DISTRIBUTIONS:
-        return drawn_by_name(settings, name, shape, source._replace(stream=None).array)
+        distribution = Distribution(settings.source, settings.low, settings.high, key="projections.")
+        numbers = source._replace(stream=None).array(name, distribution, shape)
+        usual = 1.0 if settings.source == "integers" else 1 / math.sqrt(shape[0] if name in MATRICES else shape[1])
+        return (usual if settings.spread is None else settings.spread) * numbers
     if name in ("W_k", "W_v") and shape[0] != shape[1]:
         raise UserError(
             f"projections=identity leaves vectors as they are: the memory's have {shape[0]} numbers, those of x "
             f"{shape[1]}; choose projections=normal"
         )
     return np.eye(*shape) if name in MATRICES else np.zeros(shape)
-
-
-def drawn_by_name(
-    settings: Projections,
-    name: str,
-    shape: tuple[int, int],
-    draw: Callable[..., Array],
-) -> Array:
-    """Draw an array from its own stream, by default scaled to keep the size of what it multiplies."""
-    numbers = draw(name, Distribution(settings.source, settings.low, settings.high, key="projections."), shape)
-    usual = 1.0 if settings.source == "integers" else 1 / math.sqrt(shape[0] if name in MATRICES else shape[1])
-    return (usual if settings.spread is None else settings.spread) * numbers
 
 
 def recover(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict[str, Array]:

@@ -15,8 +15,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Shape
 from attn_exp.forms.trace import ApartError
-from attn_exp.problem.problem import Heads, Problem
-from attn_exp.problem.stack import one
+from attn_exp.problem.problem import Heads, Problem, one
 from attn_exp.reference import loops, oracle
 from attn_exp.reference.oracle import Answer, Question
 from attn_exp.rules.grid import Grid

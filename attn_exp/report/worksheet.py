@@ -25,7 +25,13 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
 
     The page of an `exam` checks nothing and contains no answers.
     """
-    blank = {"file": file, "digits": paper.digits, "transposed": paper.transposed, "exam": exam, "hides": bool(crossed(paper))}
+    blank = {
+        "file": file,
+        "digits": paper.digits,
+        "transposed": paper.transposed,
+        "exam": exam,
+        "hides": bool(crossed(paper)),
+    }
     known = blank if exam else blank | data(paper)
     return render_page(
         "worksheet.html", contents(paper, student) | {"exam": exam, "data": known}, STYLES, ("maths.js", "worksheet.js")
@@ -142,7 +148,12 @@ def matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[s
     cells = [
         [f"{number:.{digits}g}".translate(signs).replace("inf", "∞") for number in line] for line in shown.tolist()
     ]
-    return {"name": name, "rows": [] if transposed else list(rows), "columns": list(rows) if transposed else [], "cells": cells}
+    return {
+        "name": name,
+        "rows": [] if transposed else list(rows),
+        "columns": list(rows) if transposed else [],
+        "cells": cells,
+    }
 
 
 def box(paper: Paper, blank: Blank) -> dict[str, Any]:
@@ -228,7 +239,11 @@ def is_stage_before(paper: Paper, stage: str) -> bool:
 def formulas(paper: Paper) -> dict[str, str]:
     settled, projections, transposed = paper.sheet.settled, paper.sheet.problem.projections, paper.transposed
     logits = "logits" if paper.cap is None else "capped"
-    of, line, cap = logits if paper.added is None else "masked", "column" if transposed else "row", f"{paper.cap or 0:.10g}"
+    of, line, cap = (
+        logits if paper.added is None else "masked",
+        "column" if transposed else "row",
+        f"{paper.cap or 0:.10g}",
+    )
     extra = ", ".join(f"{number:.10g}" for number in dict.fromkeys(paper.extra))
     weights = {
         "sum": f"weights = {of} / sum of {of} over the row",

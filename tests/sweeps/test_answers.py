@@ -20,7 +20,19 @@ from attn_exp.sweeps.rows import METRICS
 from attn_exp.sweeps.student import find_level, student_tails, t_quantile
 from attn_exp.sweeps.summary import Summary, summarized
 
-HEAD = ["point", "seed", "d", "scale", "status", "message", "variant", "variant_scale", "same_as", "entropy", "max_diff"]
+HEAD = [
+    "point",
+    "seed",
+    "d",
+    "scale",
+    "status",
+    "message",
+    "variant",
+    "variant_scale",
+    "same_as",
+    "entropy",
+    "max_diff",
+]
 FLAG = ("true", "false")
 
 
