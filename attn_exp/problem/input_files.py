@@ -11,8 +11,8 @@ from typing import Any
 
 from attn_exp import machine
 from attn_exp.config.inputs import spell_out_memory
+from attn_exp.problem.drawing import PRINTED
 from attn_exp.problem.left_to_model import item, left_to_model
-from attn_exp.problem.matrices import PRINTED
 
 MODEL = ("model.path", "model.patches")
 """Settings of a model that name its checkpoint and its input."""

@@ -15,8 +15,7 @@ from attn_exp.forms.steps import project as project_side
 from attn_exp.forms.trace import ApartError, pile
 from attn_exp.problem.drawing import begun, drawn
 from attn_exp.problem.embeddings import Start, key_names, start, token_names
-from attn_exp.problem.matrices import BIASES, MATRICES, Inputs, check_divides, divisors
-from attn_exp.problem.projections import project
+from attn_exp.problem.projections import BIASES, MATRICES, Inputs, check_divides, divisors, project
 
 
 @dataclass(frozen=True)

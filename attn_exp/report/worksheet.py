@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.classroom.paper import Blank, Foretold, Paper, foretold
-from attn_exp.problem.matrices import BIASES, MATRICES
+from attn_exp.problem.projections import BIASES, MATRICES
 from attn_exp.report.escapes import decimal
 from attn_exp.report.templating import render_page, templates
 

@@ -20,8 +20,8 @@ from attn_exp.config.spelling import spelled
 from attn_exp.errors import first_line
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.forms.trace import Summary, Trace
-from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem
+from attn_exp.problem.projections import BIASES, MATRICES
 from attn_exp.runs.trust import DamagedError
 
 FILE = "results.npz"

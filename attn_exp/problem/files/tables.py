@@ -21,8 +21,8 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.errors import UserError, brief
+from attn_exp.problem.drawing import array
 from attn_exp.problem.files.format import MOST_TEXT, TOKENS, Entry, Format, Held, no_array, read_text
-from attn_exp.problem.matrices import array
 
 Rows = list[list[str]]
 
