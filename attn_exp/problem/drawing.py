@@ -210,9 +210,9 @@ def is_plain(given: Any) -> bool:
     return not isinstance(given, str) and not isinstance(inner, (list, tuple))
 
 
-def finite(matrix: Array, key: str) -> Array:
-    bad = np.argwhere(~np.isfinite(matrix))
+def finite(array: Array, key: str) -> Array:
+    bad = np.argwhere(~np.isfinite(array))
     if len(bad):
-        row, column = bad[0]
-        raise UserError(f"{key}: row {row}, column {column} holds {matrix[row, column]}; expected finite numbers")
-    return matrix
+        place = f"row {bad[0][0]}, column {bad[0][1]}" if array.ndim == 2 else f"[{','.join(map(str, bad[0]))}]"
+        raise UserError(f"{key}: {place} holds {array[tuple(bad[0])]}; expected finite numbers")
+    return array

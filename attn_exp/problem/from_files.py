@@ -25,7 +25,7 @@ from attn_exp.config.inputs import Projections
 from attn_exp.errors import UserError, brief, some, unknown
 from attn_exp.problem import files
 from attn_exp.problem.drawing import PRINTED, as_printed, is_plain
-from attn_exp.problem.files.format import Held, read_text
+from attn_exp.problem.files import Held, read_text
 from attn_exp.problem.files.tables import array_of_lists
 from attn_exp.problem.projections import Inputs
 

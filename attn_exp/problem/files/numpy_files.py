@@ -21,7 +21,7 @@ from numpy.lib import format as numpy_format
 from attn_exp import machine
 from attn_exp.arrays import Array, Shape
 from attn_exp.errors import brief, first_line
-from attn_exp.problem.files.format import MOST_BYTES, TOKENS, Entry, Format, Held, no_array, size_of
+from attn_exp.problem.files import MOST_BYTES, TOKENS, Entry, Held, no_array, size_of
 
 READERS = {(1, 0): numpy_format.read_array_header_1_0, (2, 0): numpy_format.read_array_header_2_0}
 LOOSE, TIGHTEST = 2**28, 50
@@ -69,7 +69,10 @@ def read_array(stream: IO[bytes], size: int) -> Array:
     return np.frombuffer(data, head.dtype).reshape(head.shape, order="F" if head.columns_first else "C")
 
 
-def look_at_npy(path: Path, said: str) -> Held:
+def look(path: Path, said: str) -> Held:
+    """List the arrays of a file from their headers; strings under a token name are the tokens."""
+    if path.suffix.lower() == ".npz":
+        return look_into_archive(path)
     with machine.opened(path) as file:
         head = read_header(file, size_of(file))
     return Held({"": Entry(head.shape, str(head.dtype), lambda index: read_npy(path)[index])})
@@ -99,8 +102,7 @@ def open_archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfil
         raise ValueError(f"not a readable NumPy archive: {first_line(error)}") from error
 
 
-def look_into_archive(path: Path, said: str) -> Held:
-    """List the arrays of an archive from their headers; strings under a token name are the tokens."""
+def look_into_archive(path: Path) -> Held:
     with open_archive(path) as (archive, members):
         entries = {name: find_array(path, archive, name, member) for name, member in members.items()}
     named = next((name for name in TOKENS if name in entries and "U" in entries[name].dtype), None)
@@ -145,6 +147,3 @@ def load_archive(path: Path) -> dict[str, Array]:
             with archive.open(member) as stream:
                 arrays[name] = read_array(stream, member.file_size)
     return arrays
-
-
-FORMATS = {"npy": Format(look_at_npy), "npz": Format(look_into_archive)}

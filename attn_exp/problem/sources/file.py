@@ -5,7 +5,7 @@ from __future__ import annotations
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import files
-from attn_exp.problem.files.format import Held
+from attn_exp.problem.files import Held
 from attn_exp.problem.from_files import by_start, drop_batch_axis, listed
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
