@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as numpy_format
@@ -28,17 +28,8 @@ LOOSE, TIGHTEST = 2**28, 50
 """An array of more bytes must not unpack to more than this many times the size of its archive."""
 
 
-class Header(NamedTuple):
-    """The header of a NumPy file, and how many bytes of numbers follow."""
-
-    shape: Shape
-    columns_first: bool
-    dtype: np.dtype[Any]
-    length: int
-
-
-def read_header(stream: IO[bytes], size: int) -> Header:
-    """Read the header of an array in a stream of `size` bytes.
+def read_header(stream: IO[bytes], size: int) -> tuple[Shape, bool, np.dtype[Any]]:
+    """Read the header of an array in a stream of `size` bytes: its shape, whether columns come first, and its dtype.
 
     Raises:
         ValueError: not a NumPy file, objects, or a header that does not fit the bytes that follow.
@@ -57,16 +48,16 @@ def read_header(stream: IO[bytes], size: int) -> Header:
         raise ValueError(f"its header says {said}, and {follow:,} follow")
     if length > MOST_BYTES:
         raise ValueError(f"{length:,} bytes of numbers; at most {MOST_BYTES:,} are read")
-    return Header(tuple(shape), columns_first, dtype, length)
+    return tuple(shape), columns_first, dtype
 
 
 def read_array(stream: IO[bytes], size: int) -> Array:
-    head = read_header(stream, size)
-    data = bytearray(head.length)
+    shape, columns_first, dtype = read_header(stream, size)
+    data = bytearray(math.prod(shape) * dtype.itemsize)
     done = stream.readinto(data)  # type: ignore[attr-defined] # files and members of an archive have it
-    if done < head.length:
-        raise ValueError(f"it ends after {done:,} of {head.length:,} bytes of numbers")
-    return np.frombuffer(data, head.dtype).reshape(head.shape, order="F" if head.columns_first else "C")
+    if done < len(data):
+        raise ValueError(f"it ends after {done:,} of {len(data):,} bytes of numbers")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if columns_first else "C")
 
 
 def look(path: Path, said: str) -> Held:
@@ -74,8 +65,8 @@ def look(path: Path, said: str) -> Held:
     if path.suffix.lower() == ".npz":
         return look_into_archive(path)
     with machine.opened(path) as file:
-        head = read_header(file, size_of(file))
-    return Held({"": Entry(head.shape, str(head.dtype), lambda index: read_npy(path)[index])})
+        shape, _, dtype = read_header(file, size_of(file))
+    return Held({"": Entry(shape, str(dtype), lambda index: read_npy(path)[index])})
 
 
 def read_npy(path: Path) -> Array:
@@ -121,10 +112,10 @@ def find_array(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.
         raise ValueError(f"{brief(name)} takes {member.file_size:,} bytes; at most {most:,} are read here")
     with archive.open(member) as stream:
         try:
-            head = read_header(stream, member.file_size)
+            shape, _, dtype = read_header(stream, member.file_size)
         except ValueError as error:
             return no_array(first_line(error))
-    return Entry(head.shape, str(head.dtype), partial(read_from_archive, path, name))
+    return Entry(shape, str(dtype), partial(read_from_archive, path, name))
 
 
 def read_from_archive(path: Path, name: str, index: Any) -> Array:
