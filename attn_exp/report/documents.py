@@ -81,9 +81,9 @@ def encode_utf8(text: str) -> bytes:
 
 SCRIPTS = (
     "maths.js", "report.js", "steps.js", "explore.js", "cells.js", "live.js", "change.js", "rows.js",
-    "hand.js", "guide.js", "depth.js",
+    "hand.js", "depth.js",
 )  # fmt: skip
-CHANGING = ("live.js", "change.js", "rows.js", "hand.js", "guide.js")
+CHANGING = ("live.js", "change.js", "rows.js", "hand.js")
 """Scripts for changing the numbers of a page; one whose numbers are fixed does without."""
 
 SHARES = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
@@ -148,8 +148,7 @@ def page(material: Material) -> str:
     carries = page_data(views)
     panels = tuple(zip(views.panels, carries["panels"], strict=True))
     live = live_plans(views.comparison, [walk["variant"] for walk in material.walks])
-    left_out = {"guide.js"} if not is_default(both["command"]) else set[str]()
-    left_out |= set() if live["arrays"] else set(CHANGING)
+    left_out = () if live["arrays"] else CHANGING
     told = {
         **carries,
         **colours(views)._asdict(),
@@ -166,16 +165,6 @@ def page(material: Material) -> str:
         filters=FILTERS,
         more=texts,
     )
-
-
-NOT_COMPUTED = ("figures", "notes", "output_dir", "report", "title")
-"""Settings that affect no number."""
-
-
-def is_default(command: str) -> bool:
-    """Return whether a command is the default run, however its output is written; that page has a guided tour."""
-    given = (word.partition("=")[0].split(".")[0] for word in command.split() if "=" in word)
-    return command != "" and all(setting in NOT_COMPUTED for setting in given)
 
 
 def svg_source(svg: bytes) -> str:
