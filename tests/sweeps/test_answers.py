@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from attn_exp.experiment import metrics
-from attn_exp.report.sweep.plotted import in_order
+from attn_exp.report.sweep_plots import in_order
 from attn_exp.sweeps.effects import Effect
 from attn_exp.sweeps.effects_table import Answers
 from attn_exp.sweeps.rows import METRICS
