@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.runs.classroom.grades import grade_answers
-from attn_exp.runs.classroom.sheets import composer, read_key, write_sheets
+from attn_exp.runs.classroom.sheets import composer, read_keys, write_sheets
 
 Array = NDArray[Any]
 Step = Callable[[dict[str, Any]], Array]
@@ -37,8 +37,8 @@ Step = Callable[[dict[str, Any]], Array]
 Edit = Callable[[Array], Array]
 
 NAMES = (
-    "Ada", "Alan", "Grace", "Emmy", "Kurt", "Sofia", "Carl", "Maria", "Leon", "Hedy", "Evan", "Rosa", "Noor", "Paul", "Lise",
-    "Omar", "Jean", "Mary", "Ravi", "Edith", "Hugo", "Vera", "Ivan", "Tove",
+    "Ada", "Alan", "Grace", "Emmy", "Kurt", "Sofia", "Carl", "Maria", "Leon", "Hedy", "Evan", "Rosa", "Noor", "Paul",
+    "Lise", "Omar", "Jean", "Mary", "Ravi", "Edith", "Hugo", "Vera", "Ivan", "Tove",
 )  # fmt: skip
 DRAWN = ("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=4")
 SHEETS = {
@@ -375,7 +375,7 @@ def judged(case: Case, student: str, home: Path, keys: Mapping[str, Mapping[str,
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         for name in (student, other) if case.other else (student,):
             Path(folder, f"{name}.csv").write_text(table(source, made, taken), encoding="utf-8")
-        grade_answers([folder, str(place / "key")])
+        grade_answers([folder, str(place / "key.json")])
     with (place / "grades" / "grades.csv").open(encoding="utf-8", newline="") as file:
         line = next(line for line in csv.DictReader(file) if line["student"] == student)
     said, must = f"{line.get('mistake', '')} {line.get('what it is', '')}".strip(), case.must.replace("{other}", other)
@@ -397,8 +397,8 @@ def handed_out(home: Path) -> dict[str, dict[str, Paper]]:
         place.mkdir()
         with contextlib.chdir(place):
             Path("names.csv").write_text("\n".join(NAMES) + "\n", encoding="utf-8")
-            write_sheets([*words, "names=names.csv", "to=class"])
-        keys[sheet] = {name: read_key(place / f"class/key/{name}.json").paper(composed) for name in NAMES}
+            write_sheets([*words, "stages=all", "names=names.csv", "to=class"])
+        keys[sheet] = {name: key.paper(composed) for name, key in read_keys(place / "class/key.json").items()}
     return keys
 
 
@@ -411,7 +411,8 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         keys = handed_out(Path(folder))
-        pairs = [(case, name) for name in (NAMES if asked.names == "all" else asked.names.split(",")) for case in CASES if asked.only in case.name]
+        names = NAMES if asked.names == "all" else asked.names.split(",")
+        pairs = [(case, name) for name in names for case in CASES if asked.only in case.name]
         found = [judged(case, name, Path(folder), keys) for case, name in pairs]
     for (case, student), one in zip(pairs, found, strict=True):
         if asked.said or one.trouble:

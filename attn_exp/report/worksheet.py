@@ -42,17 +42,22 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
 
 
 def printed(paper: Paper, student: str) -> str:
-    shown = contents(paper, student) | {"printed": True}
+    return render_one(contents(paper, student) | {"printed": True})
+
+
+def solved(paper: Paper, student: str) -> str:
+    """Return a sheet filled in, with what each mistake would give."""
+    mistakes = [mistake(paper, one) for one in foretold(paper)]
+    return render_one(contents(paper, student) | {"filled": True, "foretold": mistakes})
+
+
+def render_one(shown: dict[str, Any]) -> str:
     return templates(autoescape=True).get_template("worksheet_one.html").render(shown)
 
 
 def to_print(parts: Sequence[str]) -> str:
+    """Join sheets or keys, each on pages of its own."""
     return render_page("worksheets.html", {"parts": list(map(Markup, parts))}, STYLES)
-
-
-def key(paper: Paper, student: str) -> str:
-    mistakes = [mistake(paper, one) for one in foretold(paper)]
-    return render_page("worksheet.html", contents(paper, student) | {"filled": True, "foretold": mistakes}, STYLES)
 
 
 def contents(paper: Paper, student: str) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def test_what_the_file_lacks_is_made_as_the_source_says(tmp_path: Path) -> None:
 
 
 MISFITS: list[tuple[dict[str, Any], str, str]] = [
-    ({**WHOLE, "W_q": Q.T}, "", "W_q has the shape [6, 4]; expected d_model=4 rows; it fits with projections.transposed"),
+    ({**WHOLE, "W_q": Q.T}, "", "W_q has the shape [6, 4]; expected d_model=4 rows; it fits with projections"),
     (WHOLE, "projections.transposed=true", "expected d_model=4 rows; it fits with projections.transposed=false"),
     ({**WHOLE, "W_o": OUT.T}, "", "W_o has the shape [4, 10]; expected the size of v=10 rows; it fits with"),
     ({**WHOLE, "W_q": by_heads(Q, 3)}, "", "W_q has the shape [3,4,2]; expected [2,4,d], one matrix for each"),

@@ -25,7 +25,7 @@ def test_the_summary_says_what_each_setting_does_in_one_line() -> None:
     lead = said(found)
     assert lead.startswith("looped, matrix and scaled give the same result (group A); ")
     assert (
-        f"multi_head differs from looped by up to {found.rows[3].max_diff:.2g} in the output: 2 heads change the output by"
+        f"multi_head differs from looped by up to {found.rows[3].max_diff:.2g} in the output: 2 heads change the output"
         in lead
     )
     assert f"by up to {heads.moved:.2g}" in lead

@@ -59,7 +59,7 @@ def test_the_output_follows_from_what_its_sheet_gives() -> None:
 @pytest.mark.long
 def test_the_page_takes_rounded_boxes_under_every_rule(tmp_path: Path) -> None:
     need_chromium()
-    paper = attn_exp.sheet(*RULES, "digits=1").paper
+    paper = attn_exp.sheet(*RULES, "digits=1", "stages=all").paper
     given = shown(paper)
     sides = [np.round(given["x"] @ given[f"W_{side}"], 1) for side in "qkv"]
     q, k, v = sides
@@ -97,7 +97,7 @@ def test_the_scale_is_said_exactly(words: tuple[str, ...], expected: str) -> Non
     ids=str,
 )
 def test_the_box_that_the_weights_are_made_of_is_named(words: tuple[str, ...], of: str) -> None:
-    paper = attn_exp.sheet("variant=[matrix]", *words).paper
+    paper = attn_exp.sheet("variant=[matrix]", *words, "stages=all").paper
     (told,) = (formula(paper, blank) for blank in paper.blanks if blank.stage == "weights")
     assert f"exp({of}) / sum of exp({of}) over the row" in told
 
@@ -132,7 +132,7 @@ def turned_by_hand(rows: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairs: li
 def test_queries_that_positions_turn_follow_from_the_sheet(
     words: tuple[str, ...], pairs: list[tuple[int, int]]
 ) -> None:
-    paper = attn_exp.sheet("variant=[matrix]", *words, "digits=5").paper
+    paper = attn_exp.sheet("variant=[matrix]", *words, "digits=5", "stages=all").paper
     given, right = shown(paper), {blank.stage: blank.right[0] for blank in paper.blanks}
     x = given.get("x with positions", given.get("x"))
     assert x is not None
@@ -164,18 +164,20 @@ def test_what_is_rounded_before_it_is_turned_is_right(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_each_side_has_its_own_angles_where_its_tokens_are_others() -> None:
-    paper = attn_exp.sheet("variant=[matrix]", "position=rope", "past=1", "digits=5").paper
+    paper = attn_exp.sheet("variant=[matrix]", "position=rope", "past=1", "digits=5", "stages=all").paper
     given = shown(paper)
     assert len(given["cos"]) == len(given["x"]) == 3 and paper.blanks[0].rows == ("likes", "coffee")
     queries = turned_by_hand(given["x"][1:] @ given["W_q"], given["cos"][1:], given["sin"][1:], [(1, 3), (2, 4)])
     assert np.abs(queries - paper.blanks[0].right[0]).max() < 1e-6
-    apart = shown(attn_exp.sheet("variant=[matrix]", "position=rope", "embeddings.memory=2").paper)
+    apart = shown(attn_exp.sheet("variant=[matrix]", "position=rope", "embeddings.memory=2", "stages=all").paper)
     assert len(apart["cos of q"]) == 3 and len(apart["cos of k"]) == 2
 
 
 @pytest.mark.parametrize("pool", ["first", "mean"])
 def test_the_scores_of_heads_that_share_keys_follow_from_the_sheet(pool: str) -> None:
-    paper = attn_exp.sheet("variant=[multi_head]", "head=4", "kv_head=2", "digits=5", f"kv_pool={pool}").paper
+    paper = attn_exp.sheet(
+        "variant=[multi_head]", "head=4", "kv_head=2", "digits=5", f"kv_pool={pool}", "stages=all"
+    ).paper
     given, right = shown(paper), {blank.stage: blank.right for blank in paper.blanks}
     heads = np.split(given["x"] @ given["W_k"], 4, axis=1)
     means = [(heads[0] + heads[1]) / 2, (heads[2] + heads[3]) / 2]
@@ -190,7 +192,7 @@ def test_the_scores_of_heads_that_share_keys_follow_from_the_sheet(pool: str) ->
 
 
 def test_a_memory_is_given_too() -> None:
-    paper = attn_exp.sheet("variant=[matrix]", "embeddings.memory=2").paper
+    paper = attn_exp.sheet("variant=[matrix]", "embeddings.memory=2", "stages=all").paper
     given = shown(paper)
     assert np.abs(given["memory"] @ given["W_k"] - paper.blanks[1].right[0]).max() < 1e-4
     assert formula(paper, paper.blanks[1]) == "k = memory W_k"

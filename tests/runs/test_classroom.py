@@ -30,12 +30,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def handed(*words: str) -> Paper:
-    """Write one sheet and return it as its key gives it."""
-    write_sheets([*words, "to=one"])
-    return sheets.read_key(Path("one/key/key.json")).paper(sheets.composer(typed=False))
+    """Write one sheet, with every box unless they are named, and return it as its key gives it."""
+    boxes = [] if any(word.startswith("stages=") for word in words) else ["stages=all"]
+    write_sheets([*words, *boxes, "to=one"])
+    return sheets.read_keys(Path("one/key.json"))["key"].paper(sheets.composer(typed=False))
 
 
-def result(numbers: str, keys: str = "one/key") -> list[dict[str, str]]:
+def result(numbers: str, keys: str = "one/key.json") -> list[dict[str, str]]:
     grade_answers([numbers, keys])
     with Path(keys).parent.joinpath("grades/grades.csv").open(newline="") as file:
         return list(csv.DictReader(file))
@@ -104,11 +105,11 @@ def test_a_class_gets_numbers_of_its_own_from_small_whole_ones(home: Path) -> No
     Path("class.csv").write_text("name\nAda Lovelace\nAlan\nAda Lovelace\n")
     text = write_sheets([*DRAWN, "names=class.csv", "variant=[matrix]", "to=class"])
     assert text.startswith("3 sheets")
-    keys = [json.loads(path.read_text()) for path in sorted(Path("class/key").glob("*.json"))]
-    assert [one["student"] for one in keys] == ["Ada Lovelace (2)", "Ada Lovelace", "Alan"]
+    keys = json.loads(Path("class/key.json").read_text())["keys"]
+    assert [one["student"] for one in keys] == ["Ada Lovelace", "Alan", "Ada Lovelace (2)"]
     assert len({json.dumps(one["numbers"]) for one in keys}) == 3
     assert {abs(cell) for one in keys for row in one["numbers"]["W_q"] for cell in row} <= {0, 1}
-    blank = {line["student"]: line for line in result("class/answers", "class/key")}
+    blank = {line["student"]: line for line in result("class/answers.csv", "class/key.json")}
     assert {line["points"] for line in blank.values()} == {"0"}
 
 
@@ -122,17 +123,59 @@ def test_who_joins_a_class_changes_nobodys_sheet(home: Path) -> None:
         Path("class.csv").write_text("name\n" + "\n".join(order) + "\n")
         write_sheets([*small, "names=class.csv", f"to={place}"])
     for name in sheets.file_names(names):
-        for kind in ("sheets/{}.html", "key/{}.json", "answers/{}.csv"):
-            files = [Path(place, kind.format(name)).read_bytes() for place in orders]
-            assert files[0] == files[1] == files[2]
-    assert len({Path(f"c/key/{name}.json").read_text() for name in sheets.file_names(names)}) == 20
+        pages = [Path(place, f"sheets/{name}.html").read_bytes() for place in orders]
+        keys = [sheets.read_keys(Path(place, "key.json"))[name] for place in orders]
+        assert pages[0] == pages[1] == pages[2] and keys[0] == keys[1] == keys[2]
+    assert len({str(key.numbers) for key in sheets.read_keys(Path("c/key.json")).values()}) > 20
+
+
+def test_a_short_sheet_has_at_most_24_numbers(home: Path) -> None:
+    for place, (words, boxes) in enumerate([
+        (("embeddings.tokens=3", "embeddings.d_model=4"), ["scores", "weights"]),
+        (("embeddings.tokens=2", "embeddings.d_model=4"), ["scores", "weights", "output"]),
+        (("embeddings.tokens=6", "embeddings.d_model=2"), ["weights"]),
+    ]):  # fmt: skip
+        write_sheets(["embeddings=random", *words, "variant=[matrix]", f"to={place}"])
+        paper = sheets.read_keys(Path(f"{place}/key.json"))["key"].paper(sheets.composer(typed=False))
+        assert [blank.stage for blank in paper.blanks] == boxes
+
+
+def test_a_table_with_a_row_per_student_is_graded(home: Path) -> None:
+    """A teacher types what stands on paper into one table: rows in any order, an empty one, one nobody knows."""
+    Path("class.csv").write_text("Ada\nAlan\nGrace\n")
+    write_sheets(
+        [*DRAWN[:1], "embeddings.tokens=3", "embeddings.d_model=2", "variant=[matrix]", "names=class.csv", "to=class"]
+    )
+    head, *rows = list(csv.reader(Path("class/answers.csv").read_text().splitlines()))
+    assert [row[0] for row in rows] == ["Ada", "Alan", "Grace"] and head[:3] == [
+        "student",
+        "scores t1 t1",
+        "scores t1 t2",
+    ]
+    right = {}
+    for name, key in sheets.read_keys(Path("class/key.json")).items():
+        boxes = [np.round(blank.right[0], 2).ravel() for blank in key.paper(sheets.composer(typed=False)).blanks]
+        right[name] = [str(number) for number in np.concatenate(boxes)]
+    table = [
+        head,
+        ["Grace", *right["Grace"]],
+        ["Ada", *right["Ada"][:-1], "ca. 1"],
+        ["Nobody", "1"],
+        ["Alan", *right["Ada"]],
+    ]
+    with Path("class/answers.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(table)
+    lines = {line["student"]: line for line in result("class/answers.csv", "class/key.json")}
+    assert lines["Grace"]["points"] == lines["Grace"]["of"] and lines["Ada"]["points"] == str(len(right["Ada"]) - 1)
+    assert "'ca. 1'" in lines["Ada"]["what it is"] and "no key of this name" in lines["Nobody"]["what it is"]
+    assert (lines["Alan"]["points"], lines["Ada"]["what it is"].count("Alan")) == ("0", 0)
 
 
 BAD = {
     "table.csv": (b"a,b\n1,2\n", "another table"),
     "formula.csv": (b"q,1,2,3,4\nt1,=A1*2,,,\n", "no cell holds a number; the first is q, row t1, column 1: '=A1*2'"),
     "text.csv": (b"q,1,2,3,4\nt1,one,0,0,0\n", "annot be read: q, row t1, column 1: 'one'"),
-    "huge.csv": (b"q,1\n" + b"t1,0\n" * 60_000, "larger than"),
+    "huge.csv": (b"q,1\n" + b"t1,0\n" * 500_000, "larger than"),
     "bytes.csv": (bytes(range(128, 256)), "not a text"),
     "empty.csv": (b"", "another table"),
 }
@@ -174,11 +217,11 @@ def test_a_mistake_of_the_teacher_is_one_line(words: Sequence[str], message: str
     assert not Path("sheets").exists()
 
 
-@pytest.mark.parametrize("content", [b"{}", b"[1]", b'{"student": 1}', b"\xff"])
+@pytest.mark.parametrize("content", [b"{}", b"[1]", b'{"keys": []}', b'{"keys": [{"student": 1}]}', b"\xff"])
 def test_a_key_that_is_none_is_refused(content: bytes, home: Path) -> None:
     Path("key.json").write_bytes(content)
     Path("mine.csv").write_text("q,1\n")
-    with pytest.raises(UserError, match="not the key of a sheet"):
+    with pytest.raises(UserError, match="not the keys of sheets"):
         grade_answers(["mine.csv", "key.json"])
 
 

@@ -50,7 +50,7 @@ def test_latest_of_ours_is_moved_whether_link_or_text_and_whether_its_run_is_the
 @pytest.mark.long
 def test_a_table_of_grades_written_by_hand_or_changed_stays(home: Path) -> None:
     write_sheets(["embeddings=random", "embeddings.tokens=3", "embeddings.d_model=2", "stages=[scores]", "to=one"])
-    words, grades = ["one/answers.csv", "one/key"], Path("one/grades")
+    words, grades = ["one/answers.csv", "one/key.json"], Path("one/grades")
     for name in ("grades.csv", "class.html"):
         grades.mkdir(exist_ok=True)
         (grades / name).write_text(MINE)

@@ -20,7 +20,7 @@ def held(*given, **more):
     open("held", "a").close()
     time.sleep(60)
 """
-SLOW_KEYS = f"{HELD}\nfrom attn_exp.report import worksheet\nworksheet.key = held"
+SLOW_KEYS = f"{HELD}\nfrom attn_exp.report import worksheet\nworksheet.solved = held"
 SLOW_PAGE = f"{HELD}\nfrom attn_exp.runs import trust\ntrust.sealed = held"
 
 
@@ -57,8 +57,8 @@ def test_a_disk_that_takes_no_more_leaves_no_half_of_a_class(tmp_path: Path) -> 
     assert err.endswith("attn_exp: error: to=deep/class: cannot be written to (File too large)\n")
     assert os.listdir(tmp_path / "deep") == []
     quickly(tmp_path, *SHEETS)
-    assert {folder: len(os.listdir(tmp_path / "deep/class" / folder)) for folder in ("sheets", "answers", "key")} == {
-        "sheets": 2, "answers": 2, "key": 4,
-    }  # fmt: skip
-    run(tmp_path, "grade", "deep/class/answers", "deep/class/key", limit="-f 2", code=2)
-    assert sorted(os.listdir(tmp_path / "deep/class")) == ["answers", "key", "sheets", "sheets.html"]
+    made = ["answers.csv", "key.html", "key.json", "sheets", "sheets.html"]
+    assert sorted(os.listdir(tmp_path / "deep/class")) == made
+    assert len(os.listdir(tmp_path / "deep/class/sheets")) == 2
+    run(tmp_path, "grade", "deep/class/answers.csv", "deep/class/key.json", limit="-f 2", code=2)
+    assert sorted(os.listdir(tmp_path / "deep/class")) == made

@@ -1,4 +1,4 @@
-"""Write and read `answers.csv`: a block for each box, with its stage in the corner and blanks to fill in."""
+"""Write and read `answers.csv`: a block for each box of a sheet, or a table with a row for each student of a class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from attn_exp.report import worksheet
 from attn_exp.report.escapes import decimal
 from attn_exp.runs import records
 
-MOST_BYTES, MOST_CELL = 200_000, 40
+MOST_BYTES, MOST_CELL = 2_000_000, 40
 EXACT = 9
 """Decimals credited to a fraction."""
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
@@ -31,6 +31,9 @@ CROSS = re.compile("[x\u00d7\u2717]", re.IGNORECASE)
 """What students write at a masked position."""
 
 Numbers = dict[str, Array]
+Lines = Sequence[Sequence[str]]
+STUDENT = "student"
+"""Heads the first column of a table with a row for each student."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,52 @@ def blank_or_filled(paper: Paper, filled: bool = False) -> str:
     return records.as_csv(lines)
 
 
+def columns_of(paper: Paper) -> list[str]:
+    """Return the heading of each number of a sheet in a table of students, such as `weights cat sat`."""
+    return [
+        f"{corner} {row} {column}"
+        for _, _, corner, rows, columns in blocks(paper)
+        for row in rows
+        for column in columns
+    ]
+
+
+def blank_table(students: Sequence[str], paper: Paper) -> str:
+    """Return a table with an empty row for each student, to type in what they wrote on paper."""
+    names = columns_of(paper)
+    rows = [[records.cell(student), *[""] * len(names)] for student in students]
+    return records.as_csv([[STUDENT, *map(records.cell, names)], *rows])
+
+
+def blocks_of_row(heading: Sequence[str], row: Sequence[str], paper: Paper) -> Lines:
+    """Return a student's row of a table as the blocks of a sheet.
+
+    Raises:
+        UserError: the table has other columns than the sheet.
+    """
+    if list(heading[1:]) != columns_of(paper):
+        raise UserError(f"{row[0]}: the columns are not those of the sheet, {', '.join(columns_of(paper)[:2])}, ...")
+    cells, lines = itertools.chain(row[1:], itertools.repeat("")), list[Sequence[str]]()
+    for _, _, corner, rows, columns in blocks(paper):
+        lines.append([corner, *columns])
+        lines.extend([name, *itertools.islice(cells, len(columns))] for name in rows)
+    return lines
+
+
 def read_filled(path: Path, paper: Paper) -> Filled:
     """Read a student's file.
 
     Raises:
         UserError: a file that cannot be read, is far too large, or holds another table.
+    """
+    return read_blocks(read_lines(path), paper, path.name)
+
+
+def read_lines(path: Path) -> Lines:
+    """Read the cells of a file of answers.
+
+    Raises:
+        UserError: it cannot be read, or is far too large.
     """
     with refuse(f"{path.name}: cannot be read", OSError):
         content = machine.read(path, MOST_BYTES)
@@ -88,10 +132,10 @@ def read_filled(path: Path, paper: Paper) -> Filled:
     first = text.lstrip().partition("\n")[0]
     with refuse(f"{path.name}: cannot be read", ValueError):
         lines = machine.parse_csv(text, max(",;\t", key=first.count))
-    return numbers_of_blocks([[records.text_of(cell).strip() for cell in line] for line in lines], paper, path.name)
+    return [[records.text_of(cell).strip() for cell in line] for line in lines]
 
 
-def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Filled:
+def read_blocks(lines: Lines, paper: Paper, name: str) -> Filled:
     cells, is_turned = cells_of_blocks(lines, paper, name)
     numbers, crosses, texts = dict[str, Array](), worksheet.crossed(paper), list[str]()
     unreadable, decimals = dict[str, Array](), dict[str, Array]()

@@ -163,5 +163,5 @@ def exercise(asked_words: Sequence[str]) -> Exercise:
     options, settings = sheets.read_options(asked_words)
     if (count := len(sheets.students_of(options))) > 1:
         raise UserError(f"{count} seeds make as many sheets; name one, such as seed=0")
-    _, key, paper = next(sheets.every_sheet(options, settings))
+    key, paper = next(sheets.every_sheet(options, settings))
     return Exercise(paper, key.student)

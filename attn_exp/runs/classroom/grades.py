@@ -1,4 +1,4 @@
-"""`attn-exp grade ANSWERS KEY`: grade each student's answers, and summarise the class."""
+"""`attn-exp grade ANSWERS KEYS`: grade each student's answers, and summarise the class."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from attn_exp.report.escapes import plain
 from attn_exp.report.terminal import table
 from attn_exp.runs import records, trust
 from attn_exp.runs.classroom import answers
-from attn_exp.runs.classroom.sheets import Key, composer, read_key
+from attn_exp.runs.classroom.sheets import Key, composer, read_keys
 
 HEADS = ("student", "points", "of", "first wrong", words.MISTAKE, words.WHAT_IT_IS)
 MOST_FILES = 5000
-USAGE = "attn-exp grade ANSWERS KEY [points=scores:6,weights:9]"
+USAGE = "attn-exp grade ANSWERS KEYS [points=scores:6,weights:9]"
 EVERYBODY = "everybody.html"
 """All marked pages in one file, for printing."""
 WIDTH, MOST_SAID = 120, 2000
@@ -66,7 +66,7 @@ class Handed:
 
 
 def grade_answers(asked: Sequence[str]) -> str:
-    """Grade a file or folder of answers with a key or folder of keys; write the table, the class page and marked pages.
+    """Grade a file or folder of answers with the file of keys; write the table, the class page and marked pages.
 
     `points=scores:6,weights:9` sets the points of a box; a box that is not named has a point for each number.
 
@@ -77,9 +77,8 @@ def grade_answers(asked: Sequence[str]) -> str:
     worth = worth_of([word.partition("=")[2] for word in asked if word.startswith("points=")])
     if len(places) != 2:
         raise UserError(f"expected {USAGE}")
-    files, key_folder = files_of(machine.folder(places[0]), ".csv"), machine.folder(places[1])
-    keys, home = {path.stem: read_key(path) for path in files_of(key_folder, ".json")}, Path(places[1])
-    target = (home if key_folder.is_dir() else home.parent).parent / "grades"
+    files, keys = files_of(machine.folder(places[0]), ".csv"), read_keys(machine.folder(places[1]))
+    target = Path(places[1]).parent / "grades"
     with refuse(f"{target}: cannot be written to", OSError):
         trust.check_grades(target, records.as_csv([HEADS]))
         handed = [
@@ -148,23 +147,42 @@ def by_box(handed: Sequence[Handed]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
-    """Grade each file; an unreadable one gets the reason. Numbers of another student are worth no points."""
+    """Grade each student's answers; those that cannot be read get the reason, numbers of another student no points."""
     composed, only = composer(typed=False), next(iter(keys)) if len(keys) == 1 else None
     paper_of = cache(lambda name: keys[name].paper(composed))
-    handed = [grade_file(path, path.stem if path.stem in keys else only, keys, paper_of) for path in files]
+    handed = list[Handed]()
+    for path in files:
+        try:
+            lines = answers.read_lines(path)
+        except UserError as error:
+            handed.append(Handed(path.stem, path.stem, str(error)))
+            continue
+        if lines and lines[0][:1] == [answers.STUDENT]:
+            named = {key.student: name for name, key in keys.items()}
+            rows = [(row[0], named.get(row[0], row[0]), row) for row in lines[1:] if any(row)]
+            handed += [grade_lines(student, name, [lines[0], row], keys, paper_of) for student, name, row in rows]
+        else:
+            name = path.stem if path.stem in keys or only is None else only
+            handed.append(grade_lines(path.stem, name, lines, keys, paper_of))
     return [void_copied(one, handed, keys, paper_of) if len(keys) > 1 else one for one in handed]
 
 
-def grade_file(path: Path, name: str | None, keys: Mapping[str, Key], paper_of: Callable[[str], Paper]) -> Handed:
+def grade_lines(
+    student: str, name: str, lines: answers.Lines, keys: Mapping[str, Key], paper_of: Callable[[str], Paper]
+) -> Handed:
+    """Grade a student's lines, blocks or a heading and a row, with the key of this name."""
     try:
-        if name is None:
-            raise UserError(f"{path.name}: no key {path.stem}.json")
+        if name not in keys:
+            raise UserError(f"{student}: no key of this name")
         paper = paper_of(name)
-        filled = answers.read_filled(path, paper)
+        is_row = bool(lines) and lines[0][:1] == [answers.STUDENT]
+        filled = answers.read_blocks(
+            answers.blocks_of_row(lines[0], lines[1], paper) if is_row else lines, paper, student
+        )
     except UserError as error:
-        return Handed(path.stem, path.stem, str(error))
-    student = path.stem if len(keys) == 1 or keys[name].student == "key" else keys[name].student
-    return Handed(student, path.stem, "", paper, filled.numbers, filled.grade(paper))
+        return Handed(student, student, str(error))
+    known = student if len(keys) == 1 or keys[name].student == "key" else keys[name].student
+    return Handed(known, student if len(keys) == 1 else name, "", paper, filled.numbers, filled.grade(paper))
 
 
 def void_copied(

@@ -1,4 +1,4 @@
-"""`attn-exp sheet`: a sheet for every student of a class, with blanks to fill in and a key for grading.
+"""`attn-exp sheet`: a sheet for every student of a class, with blanks to fill in, and a file of keys for grading.
 
 A key holds the settings from which a student's numbers are computed, and the questions; no answers and no code.
 """
@@ -20,7 +20,7 @@ from attn_exp import machine
 from attn_exp.arrays import Shape
 from attn_exp.config.compose import values
 from attn_exp.config.fields import read_fields
-from attn_exp.config.kinds import at_least
+from attn_exp.config.kinds import WORDS, at_least
 from attn_exp.config.schema import read_config
 from attn_exp.diagnosis.classroom.paper import Numbers, Paper, drawn, paper, possible
 from attn_exp.errors import UserError, count_of, refuse, unknown
@@ -36,7 +36,11 @@ TO_PRINT = "sheets.html"
 DRAWN = "embeddings=random"
 TEXTS = ("names", "seed", "to")
 
-KEY_SHAPE = {"student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "transposed": bool}
+KEY_SHAPE = {
+    "file": str, "student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "transposed": bool
+}  # fmt: skip
+EVERY_BOX, SHORT, MOST_CELLS = "all", ("weights", "scores", "output"), 24
+"""`stages=all` asks for every box. The default is short: of the second, in this order, what fits in so many cells."""
 INLINE = ["embeddings=inline", "projections=identity"]
 """Words that replace the input if each student has their own numbers."""
 MOST_DIGITS = 6
@@ -46,8 +50,12 @@ Composed = Callable[[tuple[str, ...]], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Key:
-    """What defines a student's sheet: the words of a run, the student's own `numbers` if any, and the questions."""
+    """What defines a student's sheet: the words of a run, the student's own `numbers` if any, and the questions.
 
+    `file` is the name of the student's files, without a suffix.
+    """
+
+    file: str
     student: str
     words: tuple[str, ...]
     numbers: Mapping[str, Any]
@@ -74,7 +82,7 @@ class Options:
     names: str = ""
     seed: str = ""
     digits: Annotated[int, at_least(0, most=MOST_DIGITS)] = 2
-    stages: tuple[str, ...] = ()
+    stages: Annotated[tuple[str, ...], WORDS] = ()
     transposed: bool = False
     exam: bool = False
     to: str = "sheets"
@@ -87,36 +95,39 @@ def write_sheets(asked_words: Sequence[str]) -> str:
         UserError: the settings are invalid, or make no sheet; or the folder exists.
     """
     options, words = read_options(asked_words)
-    to, sheets = machine.folder(options.to), list(every_sheet(options, words))
+    to, made = machine.folder(options.to), list(every_sheet(options, words))
     if os.path.lexists(to):
         raise UserError(f"to={to}: already exists; name another folder, or remove it")
-    alone = len(sheets) == 1
+    alone = len(made) == 1
     with refuse(f"to={to}: cannot be written to", OSError), machine.write_folder(to) as draft:
-        for name, key, made in sheets:
-            machine.fill(draft, files_of_sheet(name, key, made, alone=alone, exam=options.exam))
+        for key, sheet in made:
+            page = worksheet.page(sheet, key.student, f"{key.file}.csv", options.exam)
+            machine.fill(draft, {"sheet.html" if alone else f"sheets/{key.file}.html": page})
+        blank = made[0][1]
+        answers_file = (
+            answers.blank_or_filled(blank) if alone else answers.blank_table([key.student for key, _ in made], blank)
+        )
+        keys = {"keys": [vars(key) for key, _ in made]}
+        machine.fill(draft, {
+            "answers.csv": answers_file,
+            "key.html": worksheet.to_print([worksheet.solved(sheet, key.student) for key, sheet in made]),
+            "key.json": json.dumps(keys, indent=1, ensure_ascii=False) + "\n",
+        })  # fmt: skip
         if not alone:
-            parts = [worksheet.printed(made, key.student) for _, key, made in sheets]
+            parts = [worksheet.printed(sheet, key.student) for key, sheet in made]
             machine.fill(draft, {TO_PRINT: worksheet.to_print(parts)})
     pages = ["sheet.html"] if alone else ["sheets", f"{TO_PRINT}, all of them to print"]
-    lines = [count_of(len(sheets), "sheet"), *(f"{to / page}" for page in pages), ""]
-    return "\n".join([*lines, f"to grade: attn-exp grade {to / ('answers.csv' if alone else 'answers')} {to / 'key'}"])
+    lines = [count_of(len(made), "sheet"), *(f"{to / page}" for page in pages), ""]
+    return "\n".join([*lines, f"to grade: attn-exp grade {to / 'answers.csv'} {to / 'key.json'}"])
 
 
-def files_of_sheet(name: str, key: Key, made: Paper, alone: bool, exam: bool) -> dict[str, str]:
-    """Return one student's sheet, blanks and key; the page of an `exam` contains no answers and checks nothing."""
-    return {
-        "sheet.html" if alone else f"sheets/{name}.html": worksheet.page(made, key.student, f"{name}.csv", exam),
-        "answers.csv" if alone else f"answers/{name}.csv": answers.blank_or_filled(made),
-        f"key/{name}.html": worksheet.key(made, key.student),
-        f"key/{name}.json": json.dumps(vars(key), indent=1, ensure_ascii=False) + "\n",
-    }
-
-
-def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[str, Key, Paper]]:
-    """Yield the file name, the key and the sheet of each student; random numbers differ between students."""
+def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key, Paper]]:
+    """Yield the key and the sheet of each student; random numbers differ between students."""
     composed, students = composer(typed=True), students_of(options)
     config = read_config(composed(words))
-    asked = paper(config, options.stages, options.digits)
+    stages = options.stages or choose_boxes(paper(config, (), options.digits))
+    stages = () if stages == (EVERY_BOX,) else stages
+    asked = paper(config, stages, options.digits)
     settled = asked.sheet.settled
     if settled.head != config.head and any(word.startswith("head=") for word in words):
         heads = count_of(settled.head, "head")
@@ -125,13 +136,24 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[str,
     kept = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
     telling = possible(asked) if is_drawn else frozenset()
     for file, (student, seed) in zip(file_names([name for name, _ in students]), students, strict=True):
-        key = Key(student, kept, {}, options.stages, options.digits, options.transposed)
+        key = Key(file, student, kept, {}, stages, options.digits, options.transposed)
         if is_drawn:
             numbers, made = drawn(config, seed, partial(paper_with, key=key, composed=composed), telling)
-            yield file, replace(key, numbers=numbers), made
+            yield replace(key, numbers=numbers), made
         else:
             key = replace(key, words=(*kept, f"seed={seed}"))
-            yield file, key, key.paper(composed)
+            yield key, key.paper(composed)
+
+
+def choose_boxes(paper: Paper) -> tuple[str, ...]:
+    """Return the boxes of a short sheet, in order; all of them if it has none of the usual ones."""
+    chosen, count = list[str](), 0
+    sizes = {blank.stage: blank.right.size for blank in paper.blanks}
+    for stage in (stage for stage in SHORT if stage in sizes):
+        if not chosen or count + sizes[stage] <= MOST_CELLS:
+            chosen.append(stage)
+            count += sizes[stage]
+    return tuple(stage for stage in sizes if stage in chosen or not chosen)
 
 
 def paper_with(numbers: Numbers, key: Key, composed: Composed) -> Paper:
@@ -231,15 +253,15 @@ def composer(typed: bool) -> Composed:
     return cache(lambda words: values(list(words), [], typed=typed))
 
 
-def read_key(path: Path) -> Key:
-    """Read the key in a file.
+def read_keys(path: Path) -> dict[str, Key]:
+    """Read the keys in a file, by the name of each student's files.
 
     Raises:
-        UserError: it cannot be read, or is not a key.
+        UserError: it cannot be read, or holds no keys of sheets.
     """
-    with refuse(f"{path}: not the key of a sheet", OSError, ValueError, TypeError):
-        record = read_json(path, KEY_SHAPE)
-        key = Key(**record | {name: tuple(record[name]) for name in ("words", "stages")})
-    if not 0 <= key.digits <= MOST_DIGITS:
-        raise UserError(f"{path}: not the key of a sheet (digits={key.digits})")
-    return key
+    with refuse(f"{path}: not the keys of sheets", OSError, ValueError, TypeError):
+        records = read_json(path, {"keys": [KEY_SHAPE]})["keys"]
+        keys = [Key(**record | {name: tuple(record[name]) for name in ("words", "stages")}) for record in records]
+    if not keys or not all(0 <= key.digits <= MOST_DIGITS for key in keys):
+        raise UserError(f"{path}: not the keys of sheets")
+    return {key.file: key for key in keys}
