@@ -14,7 +14,6 @@ from attn_exp.config.inputs import Draw
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError
 from attn_exp.problem import drawing, sources
-from attn_exp.problem.embeddings import memory_size
 from attn_exp.problem.projections import MATRICES, widths
 
 NUMBER, NAME = 8, 150
@@ -59,7 +58,7 @@ def check_drawn(config: Config) -> None:
     )
     size = drawing.size(draws["x"]) if "x" in draws else sources.size(config.embeddings)
     if size is not None:
-        keys, _ = memory_size(config, size) or size
+        keys, _ = sources.memory_size(config, size) or size
         matrices = estimate_matrices(config, max(size[0] - config.past, 0), keys)
         refuse_too_large([*estimate_inputs(config, size), matrices])
 
@@ -74,7 +73,7 @@ def check(config: Config, rows: int, keys: int) -> None:
 
 
 def estimate_inputs(config: Config, size: tuple[int, int]) -> Iterator[Need]:
-    (rows, width), memory = size, memory_size(config, size)
+    (rows, width), memory = size, sources.memory_size(config, size)
     is_projected = config.projections.source != "none"
     columns = max(widths(config.projections, width).values())
     widest = max(width, columns) if is_projected else width

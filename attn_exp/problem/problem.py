@@ -14,8 +14,8 @@ from attn_exp.errors import UserError, count_of
 from attn_exp.forms.steps import project as project_side
 from attn_exp.forms.trace import ApartError, pile
 from attn_exp.problem.drawing import begun, drawn
-from attn_exp.problem.embeddings import Start, key_names, start, token_names
 from attn_exp.problem.projections import BIASES, MATRICES, Inputs, check_divides, divisors, project
+from attn_exp.problem.sources import Start, key_names, start, token_names
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,9 @@ def build(config: Config) -> Problem:
         UserError: arrays that do not fit each other, projections without x, x without projections, or numbers so large
             that scores overflow.
     """
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            problem = assemble(config)
-            check_size(problem)
-    except MemoryError as error:
-        raise UserError("the input does not fit into memory; choose fewer tokens, or a smaller d_model") from error
+    with np.errstate(over="ignore", invalid="ignore"):
+        problem = assemble(config)
+        check_size(problem)
     return problem
 
 
@@ -78,17 +75,18 @@ def assemble(config: Config) -> Problem:
     source = begun(config.generator, config.seed)
     draws = {name: drawn(said, f"draws.{name}", source) for name, said in (config.draws or {}).items()}  # in order
     given = start(config.embeddings, source, draws)
-    check_past(config, 0 if given.x is None else len(given.x))
-    if given.x is None:
+    x = given.stages.get("x")
+    if x is None:
         return start_late(config, given)
+    check_past(config, len(x))
     if config.projections.source == "none":
         raise UserError("projections=none, but the input is x; give embeddings.q, k and v, or choose other projections")
-    memory, keys = (None, given.tokens) if given.memory is None else given.memory
+    memory, key_tokens = given.memory or (None, given.tokens)
     named = {name: array for name, array in draws.items() if name in MATRICES + BIASES}
-    inputs = Inputs(given.x, given.x if memory is None else memory)
+    inputs = Inputs(x, x if memory is None else memory)
     arrays = project(config.projections, inputs, config.head, config.bias, source, named)
     tokens = given.tokens[config.past :]
-    return with_sides(Problem(tokens, keys, given.x, None, None, None, None, arrays, memory, config.past))
+    return with_sides(Problem(tokens, key_tokens, x, None, None, None, None, arrays, memory, config.past))
 
 
 def with_sides(problem: Problem) -> Problem:
@@ -114,7 +112,7 @@ def start_late(config: Config, given: Start) -> Problem:
     named = [*config.projections.given, *config.projections.printed]
     if named:
         raise UserError(f"projections: {' and '.join(named)} given, but the input starts after them; leave them out")
-    q, k, v, weights = given.q, given.k, given.v, given.weights
+    q, k, v, weights = (given.stages.get(name) for name in ("q", "k", "v", "weights"))
     if q is not None and k is not None and q.shape[1] % k.shape[1]:
         raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, embeddings.k has {k.shape[1]} per key")
     keys = len(k) if k is not None else weights.shape[1]  # type: ignore[union-attr] # one is there

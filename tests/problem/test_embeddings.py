@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp.problem.drawing import begun
-from attn_exp.problem.embeddings import Start, start
+from attn_exp.problem.sources import Start, start
 from tests.compose import config
 from tests.refusal import refusal
 
@@ -51,4 +51,4 @@ def test_a_start_that_cannot_be(words: str, message: str) -> None:
 def test_random_tokens_may_have_names() -> None:
     found = begin("embeddings=random", "embeddings.tokens=[a,b,c]", "embeddings.d_model=5")
     assert found.tokens == ("a", "b", "c")
-    assert found.x is not None and found.x.shape == (3, 5)
+    assert found.stages["x"].shape == (3, 5)

@@ -10,7 +10,7 @@ import pytest
 from attn_exp.config.inputs import STREAMS, Embeddings
 from attn_exp.errors import UserError
 from attn_exp.problem.drawing import begun
-from attn_exp.problem.embeddings import Start, start
+from attn_exp.problem.sources import Start, start
 from tests.compose import config
 
 
@@ -21,18 +21,16 @@ def begin(*words: str) -> Start:
 
 def vectors(*words: str) -> dict[str, list[float]]:
     started = begin(*words)
-    assert started.x is not None
-    return dict(zip(started.tokens, started.x.tolist(), strict=True))
+    return dict(zip(started.tokens, started.stages["x"].tolist(), strict=True))
 
 
 def test_the_same_word_has_the_same_vector_wherever_it_stands() -> None:
     one, other = begin("embeddings.text=the cat sat on the mat"), vectors("embeddings.text=a mat the dog")
     assert one.tokens == ("the", "cat", "sat", "on", "the", "mat")
-    assert one.x is not None
-    assert one.x.shape == (6, 8)
-    np.testing.assert_array_equal(one.x[0], one.x[4])
-    assert len(np.unique(one.x, axis=0)) == 5
-    assert (other["the"], other["mat"]) == (one.x[0].tolist(), one.x[5].tolist())
+    assert one.stages["x"].shape == (6, 8)
+    np.testing.assert_array_equal(one.stages["x"][0], one.stages["x"][4])
+    assert len(np.unique(one.stages["x"], axis=0)) == 5
+    assert (other["the"], other["mat"]) == (one.stages["x"][0].tolist(), one.stages["x"][5].tolist())
 
 
 def test_the_seed_decides_and_the_width_does_not() -> None:
@@ -101,4 +99,4 @@ def test_a_generator_draws_one_table_with_a_row_for_each_word_in_order() -> None
     found = config("embeddings=words", "embeddings.text=to be or to", "generator=torch", "seed=123")
     torch.manual_seed(123)
     table = torch.nn.Embedding(3, 8)(torch.tensor([2, 0, 1, 2]))
-    np.testing.assert_array_equal(start(found.embeddings, begun("torch", 123)).x, table.detach().numpy())
+    np.testing.assert_array_equal(start(found.embeddings, begun("torch", 123)).stages["x"], table.detach().numpy())

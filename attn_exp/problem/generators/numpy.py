@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from attn_exp.arrays import Array
@@ -16,32 +18,26 @@ class Numpy:
     """`rng.uniform` (and `rng.random`), `rng.normal` (and `rng.standard_normal`), `rng.integers`, by PCG64."""
 
     def __init__(self, start: Start) -> None:
-        self.rng = np.random.default_rng(start.seed)
+        self.rng: Any = np.random.default_rng(start.seed)
 
     def uniform(self, shape: Shape, low: float, high: float) -> Array:
-        return self.rng.uniform(low, high, shape)
+        return np.asarray(self.rng.uniform(low, high, shape))
 
     def normal(self, shape: Shape, mean: float, spread: float) -> Array:
-        return self.rng.normal(mean, spread, shape)
+        return np.asarray(self.rng.normal(mean, spread, shape))
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
-        return self.rng.integers(low, high, shape)
+        return np.asarray(self.rng.integers(low, high, shape))
 
 
-class Legacy:
+class Legacy(Numpy):
     """`np.random.uniform` (and `rand`, `random`), `normal` (and `randn`), `randint`, by the Mersenne Twister."""
 
     def __init__(self, start: Start) -> None:
-        self.state = np.random.RandomState(start.seed)
-
-    def uniform(self, shape: Shape, low: float, high: float) -> Array:
-        return self.state.uniform(low, high, shape)
-
-    def normal(self, shape: Shape, mean: float, spread: float) -> Array:
-        return self.state.normal(mean, spread, shape)
+        self.rng = np.random.RandomState(start.seed)
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
-        return self.state.randint(low, high, shape)
+        return np.asarray(self.rng.randint(low, high, shape))
 
 
 GENERATORS = {"numpy": Generator(Numpy), "legacy": Generator(Legacy, most=2**32 - 1)}

@@ -134,20 +134,15 @@ def attend(layer: Layer) -> Array:
 
 def linear(x: Array, weight: Array, bias: Array | None) -> Array:
     """Return `x W + b`."""
-    product: Array = x @ weight
-    if bias is not None:
-        product += bias
-    return product
+    return np.asarray(x @ weight if bias is None else x @ weight + bias)
 
 
 def layer_norm(x: Array, part: Checkpoint, name: str, epsilon: float) -> Array:
     """Return `(x - mean) / sqrt(variance + epsilon) * weight + bias` of each row. Source: Ba et al. 2016."""
     centred: Array = x - x.mean(axis=-1, keepdims=True)
     variance = np.einsum("tm,tm->t", centred, centred)[:, None] / x.shape[1]
-    centred *= 1 / np.sqrt(variance + x.dtype.type(epsilon))
-    centred *= part.array(f"{name}.weight")
-    centred += part.array(f"{name}.bias")
-    return centred
+    scaled = centred * (1 / np.sqrt(variance + x.dtype.type(epsilon)))
+    return np.asarray(scaled * part.array(f"{name}.weight") + part.array(f"{name}.bias"))
 
 
 def rms_norm(x: Array, part: Checkpoint, name: str, epsilon: float) -> Array:
@@ -168,28 +163,20 @@ def erf(x: Array) -> Array:
     Source: the coefficients of Eigen's `erf` for float32; NumPy has none.
     """
     z = np.clip(x, -4, 4)
-    square = z * z
-    z *= polynomial(ODD, square)
-    z /= polynomial(EVEN, square)
-    return z
+    return np.asarray(z * polynomial(ODD, z * z) / polynomial(EVEN, z * z))
 
 
 def polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
     """Evaluate a polynomial by Horner's rule, the highest power first."""
     value = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
-        value *= x
-        value += x.dtype.type(coefficient)
+        value = value * x + x.dtype.type(coefficient)
     return value
 
 
 def gelu(x: Array) -> Array:
     """Return `x (1 + erf(x / sqrt 2)) / 2`. Source: Hendrycks and Gimpel 2016."""
-    value = erf(x * x.dtype.type(0.5**0.5))
-    value += 1
-    value *= x
-    value *= 0.5
-    return value
+    return np.asarray((erf(x * x.dtype.type(0.5**0.5)) + 1) * x * 0.5)
 
 
 def gelu_tanh(x: Array) -> Array:

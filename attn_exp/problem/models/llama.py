@@ -131,13 +131,9 @@ def check(config: Config) -> None:
     if size % 2:
         raise UserError(f"{CONFIG} gives each head {size} numbers; rotary positions rotate pairs, so it must be even")
     rope(config)
-    kinds, count = config["layer_types"] or [], config["num_hidden_layers"]
+    kinds, count = config.get("layer_types") or [], config["num_hidden_layers"]
     if len(kinds) not in (0, count):
         raise UserError(f"{CONFIG} says layer_types of {len(kinds)} layers, and num_hidden_layers={count}")
-    for number, kind in enumerate(kinds):
-        if (kind == SLIDING) != (window(config, number) is not None):
-            otherwise = "slides" if kind == FULL else "does not slide"
-            raise UserError(f"{CONFIG} says {kind} of layer {number}, which {otherwise} by the other fields")
 
 
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -169,7 +165,6 @@ def llama_fields(
         "rope_scaling": Field(None, MAPPING),
         "rope_parameters": Field(None, MAPPING),
         "original_max_position_embeddings": Field(None, SIZE),
-        "layer_types": Field(None, LAYERS),
         **read,
     }
     fixed: dict[str, tuple[Any, ...]] = {"rope_interleaved": (False, None), "use_mrope": (False, None), **ROPE}
@@ -198,6 +193,7 @@ QWEN2 = llama_fields(
         "use_sliding_window": Field(False, SWITCH),
         "sliding_window": Field(4096, or_null(SIZE)),
         "max_window_layers": Field(28, COUNT),
+        "layer_types": Field(None, LAYERS),
     },
     same={"attention_bias": (True,), "mlp_bias": (False,)},
 )

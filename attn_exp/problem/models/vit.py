@@ -13,7 +13,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.problem.models._checkpoint import CONFIG, Checkpoint
-from attn_exp.problem.models._parts import ACTIVATION, head_size, linear
+from attn_exp.problem.models._parts import ACTIVATION, linear
 from attn_exp.problem.models.model import (
     EPSILON,
     SIZE,
@@ -25,7 +25,6 @@ from attn_exp.problem.models.model import (
     Kind,
     Model,
     Shapes,
-    or_null,
     said_of,
 )
 
@@ -96,10 +95,6 @@ def check(config: Config) -> None:
     if not all(count_patches(config)):
         said = ", ".join(said_of(name, config[name]) for name in ("image_size", "patch_size"))
         raise UserError(f"{CONFIG} says {said}: no patch fits into the picture")
-    if config["hidden_size"] != config["num_attention_heads"] * head_size(config):
-        raise UserError(f"{CONFIG} says head_dim={config['head_dim']}; a head of a ViT has hidden_size over the heads")
-    if config["pooler_output_size"] not in (None, config["hidden_size"]):
-        raise UserError(f"{CONFIG} says pooler_output_size={config['pooler_output_size']}; expected hidden_size")
 
 
 SIDES = Kind(
@@ -118,12 +113,10 @@ FIELDS = Fields(
         "patch_size": Field(16, SIDES),
         "num_channels": Field(3, SIZE),
         "qkv_bias": Field(True, SWITCH),
-        "head_dim": Field(None, SIZE),
-        "pooler_output_size": Field(None, or_null(SIZE)),
     },
     check=check,
-    same={"is_decoder": (False,), "is_causal": (False,)},
-    harmless="hidden_dropout_prob attention_probs_dropout_prob encoder_stride pooler_act",
+    same={"is_decoder": (False,), "is_causal": (False,), "head_dim": (None,)},
+    harmless="hidden_dropout_prob attention_probs_dropout_prob encoder_stride pooler_act pooler_output_size",
 )
 MODEL = Model(
     fields={"vit": FIELDS}, anchor="embeddings.cls_token", inputs=inputs, embed=embed, block=block, takes="patches"

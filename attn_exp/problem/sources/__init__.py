@@ -1,19 +1,23 @@
-"""Where x comes from: one source per file, found by its name.
+"""The input of a problem: token names and the arrays it starts from, read or drawn by a source, one to a file.
 
 `file`, `vectors` and `distribution` have settings of their own; any other source is selected by its name under
-`embeddings.source`, with its settings.
+`embeddings.source`, with its settings. The memory of cross-attention is a second input, from whose tokens keys and
+values are made.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from attn_exp import registry
+from attn_exp.arrays import Array, Arrays
 from attn_exp.config.fields import make
 from attn_exp.config.inputs import STREAMS, Embeddings
+from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
-from attn_exp.problem.drawing import Numbers
+from attn_exp.problem.drawing import Numbers, array_or_drawn
+from attn_exp.problem.sources import words
 from attn_exp.problem.sources.source import INPUT, Asked, Source, Vectors
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("source",))
@@ -99,3 +103,140 @@ def size(settings: Embeddings) -> tuple[int, int] | None:
     asking = asked(settings, Numbers(STREAMS, 0, None))
     shape = None if asking is None else asking[0].size(asking[1])
     return shape[::-1] if shape and settings.columns else shape
+
+
+STAGES = ("q", "k", "v", "weights")
+"""Where a problem may start after x."""
+
+MEMORY = "embeddings.memory"
+LATER_STAGES = (*STAGES, "memory")
+"""Settings of an input that a memory cannot have: it is projected like x, and has no memory itself."""
+
+
+class Start(NamedTuple):
+    """The input of a problem: its names, and the arrays of its first stage.
+
+    `stages` holds x, or q and k, or weights, perhaps with v. `tokens` are the names of the rows of x; `named` holds the
+    names in the settings, or their number. `memory` is the vectors and tokens of the memory, beside x.
+    """
+
+    stages: Arrays
+    tokens: tuple[str, ...] = ()
+    named: tuple[str, ...] | int | None = None
+    memory: tuple[Array, tuple[str, ...]] | None = None
+
+
+def start(settings: Embeddings, source: Numbers, drawn: Arrays | None = None) -> Start:
+    """Return the input that the settings describe, or that is `drawn` already; tokens are always rows.
+
+    Raises:
+        UserError: no or several starting stages, arrays that are ragged, empty, not numbers or not finite, or numbers
+            of tokens and vectors that differ.
+    """
+    settings, drawn = with_tokens(settings), drawn or {}
+    vectors = embed(settings, source)
+    check_given_once(settings, vectors, drawn)
+    read = Vectors(None) if vectors is None else vectors
+    stages = {**read.later, **drawn}
+    if read.x is not None:
+        stages["x"] = read.x
+    for name in STAGES:
+        if (given := getattr(settings, name)) is not None:
+            stages[name] = array_or_drawn(given, f"embeddings.{name}", source)
+    check_stage(stages)
+    named = choose_names(settings, read.tokens)
+    if "x" not in stages:
+        return Start(stages, named=named)
+    count, width = stages["x"].shape
+    if settings.d_model not in (None, width):
+        raise UserError(f"embeddings.d_model={settings.d_model}, but the vectors have {width} numbers")
+    memory = None if settings.memory is None else read_memory(settings.memory, width, settings.distribution, source)
+    return Start(stages, token_names(named, count), named, memory)
+
+
+def check_given_once(settings: Embeddings, vectors: Vectors | None, drawn: Arrays) -> None:
+    for name in drawn:
+        if name == "x" and vectors is not None:
+            raise UserError("embeddings and draws.x both say what x is; give one of them, such as embeddings=inline")
+        if name in STAGES and getattr(settings, name) is not None:
+            raise UserError(f"embeddings.{name} and draws.{name} both say what {name} is; give one of them")
+
+
+def choose_names(settings: Embeddings, read: tuple[str, ...] | None) -> Any:
+    return settings.tokens if isinstance(settings.tokens, tuple) or read is None else read
+
+
+def check_stage(stages: Arrays) -> None:
+    if ("q" in stages) != ("k" in stages):
+        raise UserError("embeddings.q and embeddings.k go together; only one is given")
+    names = [said for name, said in (("x", "vectors"), ("q", "q and k"), ("weights", "weights")) if name in stages]
+    if not names:
+        raise UserError("embeddings has nothing to start from; give embeddings.vectors, a file, q and k, or weights")
+    if len(names) > 1:
+        raise UserError(f"embeddings starts at {' and at '.join(names)}; give one of them")
+
+
+def token_names(
+    given: tuple[str, ...] | int | None, count: int, path: str = "embeddings", letter: str = "x"
+) -> tuple[str, ...]:
+    """Return the names given, or `x0`, `x1`, ...; there must be one for each row."""
+    if not isinstance(given, tuple):
+        if given not in (None, count):
+            raise UserError(f"{path}.tokens={given}, but there are {count} vectors")
+        return tuple(f"{letter}{place}" for place in range(count))
+    if len(given) != count:
+        raise UserError(f"{path}.tokens names {len(given)} tokens, but there are {count} vectors")
+    return given
+
+
+def describe_memory(memory: Embeddings, d_model: int | None, distribution: str | None) -> Embeddings:
+    """Return the settings of a memory, completed by the distribution and the width of x.
+
+    Raises:
+        UserError: a stage that a memory does not have.
+    """
+    stage = next((name for name in LATER_STAGES if getattr(memory, name) is not None), None)
+    if stage is not None:
+        raise UserError(f"{MEMORY}.{stage}: a memory is vectors, which W_k and W_v project; give {MEMORY}.vectors")
+    memory = with_tokens(memory, MEMORY)
+    asked = list(said(memory))
+    if memory.distribution is None and (not asked or memory.text is not None):
+        memory = replace(memory, distribution=distribution or "normal")
+    open_width = not asked or "d_model" in find(asked[0]).needs
+    return replace(memory, d_model=d_model) if open_width and memory.d_model is None else memory
+
+
+def read_memory(
+    memory: Embeddings, d_model: int, distribution: str | None, source: Numbers
+) -> tuple[Array, tuple[str, ...]]:
+    """Return the vectors of a memory `[s n]` and its tokens, beside x, which has `d_model` columns.
+
+    Raises:
+        UserError: whatever its source refuses, or numbers of tokens and vectors that differ.
+    """
+    settings = describe_memory(memory, d_model, distribution)
+    vectors = embed(settings, source, MEMORY)
+    if vectors is None or vectors.x is None:
+        raise UserError(f"{MEMORY} starts after its vectors; a memory is vectors, which W_k and W_v project")
+    if settings.d_model is not None and settings.d_model != vectors.x.shape[1]:
+        raise UserError(f"{MEMORY}.d_model={settings.d_model}, but the vectors have {vectors.x.shape[1]} numbers")
+    return vectors.x, token_names(choose_names(settings, vectors.tokens), len(vectors.x), MEMORY, "m")
+
+
+def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
+    """Return the names of keys given as arrays, for which a memory may only name tokens.
+
+    Raises:
+        UserError: it sets anything else, or not as many names as there are keys.
+    """
+    if memory.text is not None:
+        memory = replace(memory, tokens=words.listed(memory.text), text=None)
+    if said(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
+        raise UserError(f"{MEMORY}: the keys are given; {MEMORY}.tokens names them, and there is nothing to project")
+    return token_names(choose_names(with_tokens(memory, MEMORY), None), count, MEMORY, "m")
+
+
+def memory_size(config: Config, x: tuple[int, int]) -> tuple[int, int] | None:
+    """Return the rows and columns of the memory before it is read; None if they are unknown."""
+    memory = config.embeddings.memory
+    return None if memory is None else size(describe_memory(memory, x[1], config.embeddings.distribution))

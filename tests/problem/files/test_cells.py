@@ -12,7 +12,7 @@ from attn_exp.config.inputs import STREAMS
 from attn_exp.diagnosis.sheets.boxes import read_cells
 from attn_exp.errors import UserError
 from attn_exp.problem.drawing import begun
-from attn_exp.problem.embeddings import start
+from attn_exp.problem.sources import start
 from tests.compose import config
 from tests.refusal import refusal
 
@@ -84,7 +84,7 @@ def test_what_people_have_is_read(name: str, tmp_path: Path) -> None:
     file, content, named = READ[name]
     (tmp_path / file).write_bytes(content)
     found = embedded(tmp_path / file)
-    np.testing.assert_array_equal(found.x, HALVES)
+    np.testing.assert_array_equal(found.stages["x"], HALVES)
     assert found.tokens == (NAMES if named else ("x0", "x1"))
     if name == "word2vec":  # whose first line is no answer's
         return

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from attn_exp.config.inputs import STREAMS
 from attn_exp.problem.drawing import begun
-from attn_exp.problem.embeddings import Start, start
+from attn_exp.problem.sources import Start, start
 from tests.compose import config
 
 X = np.random.default_rng(0).standard_normal((3, 4))
@@ -80,9 +80,8 @@ def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
     file, write, named = WRITERS[name]
     write(tmp_path / file)
     started = begin(f"embeddings.file={tmp_path / file}")
-    assert started.x is not None
-    assert started.x.dtype == np.float64
-    np.testing.assert_array_equal(started.x, X)
+    assert started.stages["x"].dtype == np.float64
+    np.testing.assert_array_equal(started.stages["x"], X)
     assert started.tokens == (TOKENS if named else ("x0", "x1", "x2"))
 
 
@@ -91,8 +90,7 @@ def test_a_first_line_that_may_be_numbers_stays_one(content: str, tmp_path: Path
     path = tmp_path / "x.csv"
     path.write_text(content)
     started = begin(f"embeddings.file={path}")
-    assert started.x is not None
-    assert len(started.x) == 2
+    assert len(started.stages["x"]) == 2
 
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "int8", "uint16", "int64", "longdouble"])
@@ -101,15 +99,15 @@ def test_every_type_of_numbers_becomes_float64(kind: str, tmp_path: Path) -> Non
     np.save(tmp_path / "x.npy", array)
     np.savez(tmp_path / "x.npz", x=array)
     for file in ("x.npy", "x.npz"):
-        np.testing.assert_array_equal(begin(f"embeddings.file={tmp_path / file}").x, [[0, 1, 2], [3, 4, 5]])
+        np.testing.assert_array_equal(begin(f"embeddings.file={tmp_path / file}").stages["x"], [[0, 1, 2], [3, 4, 5]])
 
 
 def test_a_file_of_queries_keys_and_values_starts_there(tmp_path: Path) -> None:
     np.savez(tmp_path / "late.npz", Q=X, K=2 * X, V=3 * X)
     started = begin(f"embeddings.file={tmp_path}/late.npz", "projections=none")
-    assert started.x is None
+    assert "x" not in started.stages
     for letter, times in (("q", 1), ("k", 2), ("v", 3)):
-        np.testing.assert_array_equal(getattr(started, letter), times * X)
+        np.testing.assert_array_equal(started.stages[letter], times * X)
 
 
 def test_a_setting_of_an_array_may_name_a_file(tmp_path: Path) -> None:
@@ -119,7 +117,7 @@ def test_a_setting_of_an_array_may_name_a_file(tmp_path: Path) -> None:
     found = config("embeddings=inline", "projections=none", *words)
     started = start(found.embeddings, begun(STREAMS, 0))
     for letter, times in (("q", 1), ("k", 2), ("v", 3)):
-        np.testing.assert_array_equal(getattr(started, letter), times * X)
+        np.testing.assert_array_equal(started.stages[letter], times * X)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "windows of nobody": (OF_LLAMA | {"sliding_window": 4}, "sliding_window=4; only null is computed here"),
     "layers that nobody reads": (
         OF_MISTRAL | {"layer_types": ["full_attention"] * 32},
-        "full_attention of layer 0, which slides",
+        "which is not read here and may change the numbers",
     ),
     "too few layers": (
         OF_QWEN2 | {"layer_types": ["full_attention"]},
