@@ -219,7 +219,7 @@ def test_a_class_is_registered_and_returned(here: Path) -> None:
         def allows(self, grid: Grid) -> Any:
             return grid.query == grid.key
 
-    assert OwnKeyOnly().looks_ahead(0)
+    assert OwnKeyOnly().looks_ahead()
     np.testing.assert_array_equal(weights("mask=own_key_only"), [np.eye(5)])
     np.testing.assert_array_equal(weights("mask=none"), before)
 

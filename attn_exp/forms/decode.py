@@ -45,7 +45,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 def refuses(rules: Rules) -> str | None:
     """Return an error if the masks let a query look ahead: decoding has no later keys."""
-    ahead = AllOf(rules.masks).looks_ahead(rules.offset)
+    ahead = AllOf(rules.masks).looks_ahead()
     return "decoding has no later keys to look at; use mask=causal" if ahead else None
 
 

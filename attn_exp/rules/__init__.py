@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 from attn_exp import registry
 from attn_exp.config import fields
 from attn_exp.errors import UserError, unknown
+from attn_exp.rules.from_outside import ABSENT, absent_normalizer
 from attn_exp.rules.masks.mask import AnyOf, Mask
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.positions.position import Position
@@ -63,14 +64,8 @@ def make(group: str, name: str, settings: Any) -> Any:
         word = "position" if group == "position" else "rule"
         raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], word))
     if registry.is_absent(package(group), name):
-        return stand_in(group, name)
+        return ABSENT[group](name)
     return fields.make(kind(group, name), settings, f"{group}.{name}")
-
-
-def stand_in(group: str, name: str) -> Any:
-    from attn_exp.rules import from_outside  # noqa: PLC0415 - only runs on disk lack the code of a rule
-
-    return from_outside.ABSENT[group](name)
 
 
 def deciding(group: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,8 +84,7 @@ def normalizer(name: str) -> Normalizer:
     if not has("normalizer", name):
         raise UserError(unknown(name, names("normalizer"), "normalizer"))
     if registry.is_absent(package("normalizer"), name):
-        absent: Normalizer = stand_in("normalizer", name)
-        return absent
+        return absent_normalizer(name)
     return registry.constant(package("normalizer"), name, Normalizer)
 
 

@@ -9,6 +9,7 @@ is not available; a placeholder shows it without running any.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -102,11 +103,7 @@ def hold_methods(kind: type, name: str, group: str) -> None:
         if place.__module__.partition(".")[0] in (THIS_PACKAGE, "builtins", "abc", "typing"):
             continue
         for word, method in list(vars(place).items()):
-            if (
-                not word.startswith("_")
-                and callable(method)
-                and not isinstance(method, type | staticmethod | classmethod)
-            ):
+            if inspect.isfunction(method) and not word.startswith("_"):
                 setattr(place, word, guarded(method, f"{group}={name}", MISFITS.get(word, nothing)))
 
 
@@ -142,25 +139,21 @@ def guarded(
     return asked
 
 
-def wrong_type(said: Any, kinds: str = "fiub", expected: str = "real numbers") -> str:
-    """Describe a result that is not of these dtype kinds; other libraries' arrays pass."""
-    if not isinstance(said, np.ndarray | np.generic | float | int):
-        return "" if hasattr(said, "shape") else f"{type(said).__name__}; expected {expected}"
+def dtype_misfit(said: Any, kinds: str, expected: str) -> str:
     dtype = np.asarray(said).dtype
-    return "" if dtype.kind in kinds else f"numbers of type {dtype}; expected {expected}"
+    given = type(said).__name__ if dtype.kind == "O" else f"numbers of type {dtype}"
+    return "" if dtype.kind in kinds else f"{given}; expected {expected}"
 
 
 def places_misfit(given: tuple[Any, ...], said: Any, kinds: str = "biu", expected: str = "booleans") -> str:
-    wrong = wrong_type(said, kinds, expected)
-    if wrong or not isinstance(said, np.ndarray | float):
+    """Describe a result that is not of these dtype kinds, does not broadcast to the grid, or holds NaN."""
+    if wrong := dtype_misfit(said, kinds, expected):
         return wrong
     grid, array = given[1], np.asarray(said)
     places = np.broadcast_shapes(*(np.shape(part) for part in (grid.batch, grid.head, grid.query, grid.key)))
     try:
-        fits = np.broadcast_shapes(array.shape, places) == places
+        np.broadcast_to(array, places)
     except ValueError:
-        fits = False
-    if not fits:
         return f"shape {list(array.shape)}; expected one that fits {list(places)}"
     return "NaN" if np.isnan(array).any() else ""
 
@@ -172,8 +165,9 @@ def bias_misfit(given: tuple[Any, ...], said: Any) -> str:
 def values_misfit(given: tuple[Any, ...], said: Any) -> str:
     """Describe a result that differs in shape from the array argument, or introduces NaN."""
     numbers = next((one for one in given if isinstance(one, np.ndarray)), None)
-    wrong = "" if numbers is None else wrong_type(np.asarray(said))
-    if numbers is None or wrong:
+    if numbers is None:
+        return ""
+    if wrong := dtype_misfit(said, "fiub", "real numbers"):
         return wrong
     if np.shape(said) != numbers.shape:
         return f"shape {list(np.shape(said))}; expected {list(numbers.shape)}"
@@ -223,9 +217,4 @@ def absent_normalizer(name: str) -> Normalizer:
     return Normalizer(weigh, takes_extra=True)
 
 
-ABSENT: dict[str, Callable[[str], Any]] = {
-    "mask": AbsentMask,
-    "score": AbsentScore,
-    "position": AbsentPosition,
-    "normalizer": absent_normalizer,
-}
+ABSENT: dict[str, Callable[[str], Any]] = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}

@@ -197,9 +197,6 @@ class Filler(Mask):
         seen: Array = np.asarray(self.kept)[np.asarray(grid.key) % len(self.kept)]
         return seen
 
-    def looks_ahead(self, offset: Array | int) -> bool:
-        return any(self.kept)
-
 
 @dataclass(frozen=True)
 class Gap(Padding):
@@ -214,9 +211,6 @@ class Gap(Padding):
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         return Mask.span(self, batch, first, last, keys)
-
-    def looks_ahead(self, offset: Array | int) -> bool:
-        return True
 
 
 def token_names(config: Config) -> Sequence[str]:

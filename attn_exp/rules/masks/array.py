@@ -38,12 +38,6 @@ class Allowed(Mask):
     def allows(self, grid: Grid) -> Array | bool:
         return at(self.values, grid)
 
-    def looks_ahead(self, offset: Array | int) -> bool:
-        if self.values.ndim < 2 or 1 in self.values.shape[-2:]:
-            return bool(self.values.any())  # the same for every query, or for every key
-        ahead = np.arange(self.values.shape[-1]) > np.arange(self.values.shape[-2])[:, None] + np.min(offset)
-        return bool((self.values & ahead).any())
-
 
 EXAMPLE = Example(
     settings={"values": [[True, False, True], [False, True, False]]},

@@ -47,11 +47,6 @@ class Document(Mask):
         alone = first >= 0 and last < keys and len(set(mine.tolist())) == 1 and stop - start == len(seen)
         return Span(start, stop, start, stop) if alone else Span(start, stop, 0, 0)
 
-    def looks_ahead(self, offset: Array | int) -> bool:
-        last = {number: place for place, number in enumerate(self.ids)}
-        first = max(int(np.min(offset)), 0)
-        return any(last[number] > place for place, number in enumerate(self.ids) if place >= first)
-
 
 EXAMPLE = Example(
     settings={"ids": [0, 1, 1, 0]},

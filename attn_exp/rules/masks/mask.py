@@ -42,11 +42,8 @@ class Mask(Rule):
         """Return bounds on the keys that queries of one batch entry see, at positions `first` to `last` inclusive."""
         return Span(0, keys, 0, 0)
 
-    def looks_ahead(self, offset: Array | int) -> bool:
-        """Return whether some query may see a key after its own position, if the first query is at position `offset`.
-
-        `offset` is an integer, or `[b]`, one per batch entry. The default is True.
-        """
+    def looks_ahead(self) -> bool:
+        """Return whether a query may see a key after its own position; False only if none ever does."""
         return True
 
     def unpadded(self, keys: int) -> int:
@@ -91,8 +88,8 @@ class AllOf(Several):
         every = max(span.every_start for span in spans), min(span.every_stop for span in spans)
         return bounds(some, every)
 
-    def looks_ahead(self, offset: Array | int) -> bool:
-        return all(mask.looks_ahead(offset) for mask in self.masks)
+    def looks_ahead(self) -> bool:
+        return all(mask.looks_ahead() for mask in self.masks)
 
 
 class AnyOf(Several):
@@ -107,8 +104,8 @@ class AnyOf(Several):
         hull = min(start for start, _ in some), max(stop for _, stop in some)
         return bounds(hull, widest([(span.every_start, span.every_stop) for span in spans]))
 
-    def looks_ahead(self, offset: Array | int) -> bool:
-        return any(mask.looks_ahead(offset) for mask in self.masks)
+    def looks_ahead(self) -> bool:
+        return any(mask.looks_ahead() for mask in self.masks)
 
 
 @dataclass(frozen=True)
@@ -133,9 +130,6 @@ class Holes(Mask):
         ]
         runs = list(zip(edges[::2], edges[1::2], strict=True))
         return bounds((runs[0][0], runs[-1][1]), widest(runs)) if runs else Span(0, 0, 0, 0)
-
-    def looks_ahead(self, offset: Array | int) -> bool:
-        return self.unpadded(len(self.kept)) - 1 > int(np.min(offset))
 
 
 def bounds(some: tuple[int, int], every: tuple[int, int]) -> Span:

@@ -66,10 +66,6 @@ class Padding(Mask):
         length = min(keys, int(lengths[batch if len(lengths) > 1 else 0]))
         return Span(0, length, 0, length)
 
-    def looks_ahead(self, offset: Array | int) -> bool:
-        lengths = np.ravel(self.lengths)
-        return bool(np.any((lengths > 0) & (lengths - 1 > np.asarray(offset))))
-
 
 EXAMPLE = Example(
     settings={"lengths": 2},

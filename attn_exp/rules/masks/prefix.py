@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import numpy as np
-
 from attn_exp.arrays import Array
 from attn_exp.config.kinds import at_least
 from attn_exp.rules.example import Example
@@ -32,9 +30,6 @@ class Prefix(Mask):
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         seen = min(keys, self.length)
         return Span(0, seen, 0, seen)
-
-    def looks_ahead(self, offset: Array | int) -> bool:
-        return self.length > 0 and bool(np.any(self.length - 1 > np.asarray(offset)))
 
 
 EXAMPLE = Example(

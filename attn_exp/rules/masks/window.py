@@ -44,7 +44,7 @@ class Window(Mask):
         every = max(last - left, 0), min(keys, first + right + 1)
         return bounds(some, every)
 
-    def looks_ahead(self, offset: Array | int) -> bool:
+    def looks_ahead(self) -> bool:
         return self.right != 0
 
 
