@@ -134,8 +134,7 @@ def run_settings(words: Sequence[str]) -> int:
 
 def execute(config: Config, repeat: Repeat) -> int:
     """Run one configuration, print the results, and return 1 if `strict` is set and a published figure disagrees."""
-    with find("problem.left_to_model:started")(config.model.text) as under_way:
-        outcome = find("runs.execution:run")(config, repeat, under_way)
+    outcome = find("runs.execution:run")(config, repeat)
     say(outcome.text)
     return FAILED if config.strict and not outcome.agrees else DONE
 

@@ -5,20 +5,13 @@ Points of a sweep that differ only in the layer share one pass, so that no layer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attn_exp.config.inputs import LEFT, PLAIN, Model
 from attn_exp.config.schema import Config
-from attn_exp.errors import UserError, reason
-
-if TYPE_CHECKING:
-    from attn_exp.processes import Child
-
-
-ENCODE = "attn_exp.problem.tokenizing:encode"
+from attn_exp.errors import UserError
 
 
 @dataclass
@@ -27,7 +20,6 @@ class Pass:
 
     `model` is its settings, except for the layer; `checkpoint` and `tokens` are what it was opened with; `layers`
     yields those after `layer`, whose index is `number`. It holds the vectors of one layer, however deep the model is.
-    `tokenizer` is the tokenizing subprocess, if it was started ahead.
     """
 
     model: Model | None = None
@@ -36,29 +28,6 @@ class Pass:
     layers: Any = None
     layer: Any = None
     number: int = -1
-    tokenizer: Child | None = None
-
-
-@contextmanager
-def started(text: str | None) -> Iterator[Pass]:
-    """Yield a pass that has not begun, and start tokenizing the model's text, if there is one.
-
-    The subprocess loads what it needs while this one loads the rest of the program.
-    """
-    if text is None:
-        yield Pass()
-        return
-    with start_tokenizer() as child:
-        yield Pass(tokenizer=child)
-
-
-def start_tokenizer() -> Child:
-    from attn_exp.processes import Child  # noqa: PLC0415 - most runs have no text for a model
-
-    try:
-        return Child(ENCODE, quiet=True)
-    except OSError as error:
-        raise UserError(f"model.text: no process can be started that reads it ({reason(error)})") from error
 
 
 def ask_model(config: Config, under_way: Pass | None = None) -> Config:

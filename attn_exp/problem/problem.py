@@ -120,7 +120,12 @@ def start_late(config: Config, given: Start) -> Problem:
     if v is not None and len(v) != keys:
         raise UserError(f"embeddings.v has {len(v)} rows; expected one for each of {keys} keys")
     if not config.past:
-        return Problem(*name_late_tokens(config, given.named, rows, keys), None, q, k, v, weights)
+        tokens = key_tokens = token_names(given.named, rows)
+        if config.embeddings.memory is not None:
+            key_tokens = key_names(config.embeddings.memory, keys)
+        elif keys != rows:
+            key_tokens = tuple(f"k{place}" for place in range(keys))
+        return Problem(tokens, key_tokens, None, q, k, v, weights)
     if rows not in (keys, keys - config.past):
         new = f"{keys - config.past} for the new tokens" if keys > config.past else f"more than {config.past} keys"
         said = f"{count_of(rows, 'query', 'queries')} and {count_of(keys, 'key')}"
@@ -130,15 +135,6 @@ def start_late(config: Config, given: Start) -> Problem:
         q, weights = (None if side is None else side[config.past :] for side in (q, weights))
     tokens = names_with_past(given.named, config.past, keys)
     return Problem(tokens[config.past :], tokens, None, q, k, v, weights, past=config.past)
-
-
-def name_late_tokens(
-    config: Config, named: tuple[str, ...] | int | None, rows: int, keys: int
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    tokens, memory = token_names(named, rows), config.embeddings.memory
-    if memory is not None:
-        return tokens, key_names(memory, keys)
-    return tokens, tokens if keys == rows else tuple(f"k{place}" for place in range(keys))
 
 
 def check_past(config: Config, count: int) -> None:

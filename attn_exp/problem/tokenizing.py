@@ -1,8 +1,7 @@
 """Code that runs in a subprocess: a checkpoint's tokenizer.json splits a text into tokens.
 
 The package `tokenizers` is compiled, and files can make it panic, abort its process, or never return; so the main
-process only names `encode` here, and imports nothing of it. The subprocess is started before the checkpoint is opened,
-and loads slow imports meanwhile.
+process only names `encode` here, and imports nothing of it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from attn_exp.config.inputs import LEFT, PLAIN, Embeddings, Model, Projections
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief, first_line, reason, unknown
 from attn_exp.problem.files.numpy_files import read_npy
-from attn_exp.problem.left_to_model import Pass, start_tokenizer
+from attn_exp.problem.left_to_model import Pass
 from attn_exp.problem.models import _checkpoint as checkpoints
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models._checkpoint import Checkpoint
@@ -68,7 +68,7 @@ def begin(settings: Model, under_way: Pass) -> None:
     """
     family = find(str(settings.family))
     checkpoint = under_way.checkpoint = opened(settings, family)
-    ids, under_way.tokens = read_input(settings, family, checkpoint, under_way)
+    ids, under_way.tokens = read_input(settings, family, checkpoint)
     under_way.layers, under_way.number = forward(family, checkpoint, ids), -1
 
 
@@ -135,9 +135,7 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
     return checkpoint
 
 
-def read_input(
-    settings: Model, family: contract.Model, checkpoint: Checkpoint, under_way: Pass
-) -> tuple[Array, tuple[str, ...]]:
+def read_input(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tuple[Array, tuple[str, ...]]:
     """Return the input of the model, and a name for each token; for a picture, patches get their names later.
 
     Raises:
@@ -156,10 +154,7 @@ def read_input(
         if max(settings.tokens) >= count:
             raise UserError(f"model.tokens: token id {max(settings.tokens)}, {knows} ({checkpoint.key})")
         return np.array(settings.tokens), tuple(map(str, settings.tokens))
-    child, under_way.tokenizer = under_way.tokenizer or start_tokenizer(), None
-    with child:
-        ids, tokens = checkpoints.encode_text(checkpoint.folder, str(settings.text), checkpoint.key, child)
-        child.kill()  # it has nothing left to do, and waiting for its exit takes time
+    ids, tokens = checkpoints.encode_text(checkpoint.folder, str(settings.text), checkpoint.key)
     stranger = next((place for place, number in enumerate(ids) if number >= count), None)
     if stranger is not None:
         said = f"{brief(tokens[stranger])} has the token id {ids[stranger]}, {knows}"

@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array, Shape
-from attn_exp.errors import UserError, brief, unknown
+from attn_exp.errors import UserError, brief, reason, unknown
 from attn_exp.problem import files
 from attn_exp.problem.files import Entry, safetensors, size_of
 from attn_exp.processes import Child, NoAnswerError
@@ -24,6 +24,7 @@ from attn_exp.processes import Child, NoAnswerError
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZER = "tokenizer.json"
 EXPECTED = f"expected a folder with {CONFIG} and {WEIGHTS}, or a llama2.c file"
+ENCODE = "attn_exp.problem.tokenizing:encode"
 MOST_CONFIG = 2**24
 
 HEADER = struct.Struct("<7i")
@@ -201,7 +202,7 @@ def list_llama2c_arrays(config: dict[str, Any], apart: bool) -> Iterator[tuple[s
         yield "lm_head.weight", (vocabulary, dim)
 
 
-def encode_text(folder: Path, text: str, key: str, child: Child) -> tuple[list[int], tuple[str, ...]]:
+def encode_text(folder: Path, text: str, key: str) -> tuple[list[int], tuple[str, ...]]:
     """Return the ids of a text, with the model's special tokens, and a name for each.
 
     Raises:
@@ -213,7 +214,11 @@ def encode_text(folder: Path, text: str, key: str, child: Child) -> tuple[list[i
     seconds = LEAST_SECONDS + path.stat().st_size // BYTES_A_SECOND + len(text) // LETTERS_A_SECOND
     try:
         text.encode()
-        answer = child.ask({"path": str(path), "text": text, "key": said}, seconds)
+        with Child(ENCODE, quiet=True) as child:
+            answer = child.ask({"path": str(path), "text": text, "key": said}, seconds)
+            child.kill()  # it has nothing left to do, and waiting for its exit takes time
+    except OSError as error:
+        raise UserError(f"model.text: no process can be started that reads it ({reason(error)})") from error
     except UnicodeEncodeError as error:
         raise UserError("model.text holds bytes that are not text") from error
     except NoAnswerError as error:
