@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_exp.arrays import Array, draw
+from attn_exp.arrays import Array, Shape, draw
 from attn_exp.config.inputs import STREAMS, Draw, Projections
 from attn_exp.config.kinds import AT_LEAST_0, refuse
 from attn_exp.errors import UserError, brief, shown
@@ -19,7 +19,6 @@ from attn_exp.errors import UserError, brief, shown
 if TYPE_CHECKING:
     from attn_exp.problem.generators.generator import Stream
 
-Shape = tuple[int, ...]
 EXACT = 2**53
 """The largest magnitude up to which every integer is a float64."""
 

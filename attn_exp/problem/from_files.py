@@ -27,9 +27,7 @@ from attn_exp.problem import files
 from attn_exp.problem.drawing import PRINTED, as_printed, is_plain
 from attn_exp.problem.files import Held, read_text
 from attn_exp.problem.files.tables import array_of_lists
-from attn_exp.problem.projections import Inputs
-
-NEEDED = ("W_q", "W_k", "W_v")
+from attn_exp.problem.projections import MATRICES, Inputs
 
 
 def read_array(file: str, key: str, wanted: str = "") -> Array:
@@ -132,7 +130,7 @@ def find_projections(settings: Projections, held: Held, said: str) -> dict[str, 
 
 
 def check_whole(arrays: Arrays, settings: Projections, held: Held, said: str) -> None:
-    missing = [name for name in NEEDED if name not in {**arrays, **settings.given, **settings.printed}]
+    missing = [name for name in MATRICES[:3] if name not in {**arrays, **settings.given, **settings.printed}]
     if missing and "" in held.arrays:
         file, name = brief(settings.file or "", 60), missing[0]
         raise UserError(

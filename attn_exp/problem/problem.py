@@ -180,17 +180,16 @@ def stacked(config: Config, seeds: Sequence[int]) -> Problem:
     """
     problems = [build(replace(config, seed=seed)) for seed in seeds]
     first = problems[0]
-    for other in problems[1:]:
-        if (other.tokens, other.key_tokens, other.past) != (first.tokens, first.key_tokens, first.past):
-            raise ApartError
+    if len({(problem.tokens, problem.key_tokens, problem.past) for problem in problems}) > 1:
+        raise ApartError
     stages: dict[str, Any] = {name: pile([getattr(problem, name) for problem in problems]) for name in STAGES}
     arrays = {name: pile([problem.projections.get(name) for problem in problems]) for name in first.projections}
     return replace(first, **stages, projections=arrays)
 
 
 def map_arrays(problem: Problem, change: Callable[[Array], Array]) -> Problem:
-    given = {name: getattr(problem, name) for name in STAGES}
-    changed: dict[str, Any] = {name: None if array is None else change(array) for name, array in given.items()}
+    given = ((name, getattr(problem, name)) for name in STAGES)
+    changed: dict[str, Any] = {name: None if array is None else change(array) for name, array in given}
     return replace(problem, **changed, projections={name: change(one) for name, one in problem.projections.items()})
 
 

@@ -73,16 +73,17 @@ def project(
     if unused and not bias:
         raise UserError(f"projections: {' and '.join(unused)} given, but bias=false adds none; write bias=true")
     named |= drawn
-    for name in MATRICES[:3]:
-        if name in named:
-            meaning = "d_model" if inputs.of(name) is inputs.x else "the memory's width"
-            check_rows(name, named[name], meaning, inputs.width(name), settings.transposed)
     named |= ordered(settings, named, inputs, head, bias, source)
     names = MATRICES + BIASES if bias else MATRICES
     for name in names:
+        rows, columns = shape_of(name, named, settings, inputs, head)
         if name not in named:
-            named[name] = make(settings, name, *shape_of(name, named, settings, inputs, head), source)
-    check(named, head, settings.transposed)
+            named[name] = make(settings, name, rows, columns, source)
+        if name in MATRICES:
+            meaning = "d_model" if inputs.of(name) is inputs.x else "the memory's width"
+            check_rows(name, named[name], "the size of v" if name == "W_o" else meaning, rows, settings.transposed)
+        elif named[name].size != columns:
+            raise UserError(f"projections.{name} has {named[name].size} numbers; expected {columns}")
     return {name: named[name].reshape(-1) if name in BIASES else named[name] for name in names}
 
 
@@ -168,14 +169,6 @@ def rows(given: Any) -> Any:
     if isinstance(given, np.ndarray) and given.ndim == 1:
         return given[None]
     return [given] if isinstance(given, (list, tuple)) and given and not isinstance(given[0], (list, tuple)) else given
-
-
-def check(arrays: Mapping[str, Array], head: int, transposed: bool) -> None:
-    sharing = grouped(arrays["W_q"].shape[1], arrays["W_k"].shape[1], head)
-    check_rows("W_o", arrays["W_o"], "the size of v", arrays["W_v"].shape[1] * sharing, transposed)
-    for name, matrix in zip(BIASES, MATRICES, strict=True):
-        if name in arrays and arrays[name].size != arrays[matrix].shape[1]:
-            raise UserError(f"projections.{name} has {arrays[name].size} numbers; expected {arrays[matrix].shape[1]}")
 
 
 def ordered(

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from attn_exp.arrays import Array
-
-Shape = tuple[int, ...]
+from attn_exp.arrays import Array, Shape
 
 
 class Start(NamedTuple):

@@ -20,9 +20,9 @@ from itertools import count, repeat
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError
-from attn_exp.problem.generators.generator import Generator, Shape, Start
+from attn_exp.problem.generators.generator import Generator, Start
 from attn_exp.problem.generators.torch import fused, polynomial
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

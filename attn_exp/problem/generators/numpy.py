@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
-from attn_exp.problem.generators.generator import Generator, Shape, Start
+from attn_exp.arrays import Array, Shape
+from attn_exp.problem.generators.generator import Generator, Start
 
 
 class Numpy:

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
-from attn_exp.problem.generators.generator import Generator, Shape, Start
+from attn_exp.arrays import Array, Shape
+from attn_exp.problem.generators.generator import Generator, Start
 
 BLOCK = 16
 """The number of normal numbers made at once; fewer are made two at a time."""
@@ -44,10 +44,6 @@ class Torch:
     def fractions(self, count: int) -> Array:
         """Return float32 in `[0, 1)`, from 24 bits of a word each."""
         return (self.words(count) & np.uint32(2**24 - 1)).astype(np.float32) * np.float32(2**-24)
-
-    def long_fractions(self, count: int) -> Array:
-        """Return float64 in `[0, 1)`, from 53 bits of a word each."""
-        return (self.long_words(count) & np.uint64(2**53 - 1)).astype(np.float64) * 2.0**-53
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
         """`torch.rand(shape)`, `tensor.uniform_(low, high)`: a number rounded up to `high` becomes `low`."""
@@ -77,7 +73,7 @@ class Torch:
         if self.kept is not None:
             number, self.kept = self.kept, None
             return number
-        turn, share = self.long_fractions(2).tolist()
+        turn, share = ((self.long_words(2) & np.uint64(2**53 - 1)) * 2.0**-53).tolist()
         radius, angle = math.sqrt(-2.0 * math.log1p(-share)), 2.0 * math.pi * turn
         self.kept = radius * math.sin(angle)
         return radius * math.cos(angle)
