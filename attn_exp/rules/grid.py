@@ -86,8 +86,7 @@ def grid_of(values: Any, name: str) -> Array:
     """
     try:
         array = np.asarray(values)
-        array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError):  # rows of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be rows of equal length, such as [[1,0],[1,1]]")
