@@ -16,7 +16,6 @@ from urllib.parse import quote
 import numpy as np
 from markupsafe import Markup, escape
 
-from attn_exp.config.schema import Report
 from attn_exp.errors import printable
 from attn_exp.experiment.comparison import Run
 from attn_exp.report import figures, papers, walk
@@ -43,7 +42,7 @@ def documents(run: Run) -> dict[str, bytes]:
     """
     comparison = run.comparison
     wanted, formats = comparison.config.report, comparison.config.figures.format
-    views = seen(comparison, splits_up_to(wanted))
+    views = seen(comparison, math.inf if wanted.figures else MOST_COARSE if wanted.pages else 0)
     drawn: dict[str, dict[str, bytes]] = {}
     captions: dict[str, str] = {}
     if wanted.figures:
@@ -66,13 +65,6 @@ def documents(run: Run) -> dict[str, bytes]:
         inside = [Shown(svg_source(drawn[name]["svg"]), captions[name]) for name in in_page]
         files["report.html"] = encode_utf8(page(material._replace(figures=inside)))
     return files
-
-
-def splits_up_to(wanted: Report) -> float:
-    """Return the size up to which weights are split into scores and rest: any for figures, small ones for the page."""
-    if wanted.figures:
-        return math.inf
-    return MOST_COARSE if wanted.pages else 0
 
 
 def encode_utf8(text: str) -> bytes:

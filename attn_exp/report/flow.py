@@ -118,11 +118,8 @@ class Flow(NamedTuple):
 
     @property
     def svg(self) -> Markup:
-        """What the page draws behind the boxes: all lines as one path, and all arrowheads as another."""
-        paths = [shape for shape in self.behind if isinstance(shape, Path)]
-        joined = [Path("".join(path.path for path in paths if path.fill == fill), fill) for fill in ("none", QUIET)]
-        others = [shape for shape in self.behind if not isinstance(shape, Path)]
-        return Markup("".join(element(shape, alone=False) for shape in (*others[:1], *joined, *others[1:])))
+        """What the page draws behind the boxes."""
+        return Markup("".join(element(shape, alone=False) for shape in self.behind))
 
     @property
     def shapes(self) -> list[Shape]:

@@ -9,7 +9,7 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import NamedTuple
@@ -58,6 +58,7 @@ def csp_hash(text: str) -> str:
 
 
 MOST_COLUMNS = 6
+"""Maximum number of settings with a column of their own: those that most runs set."""
 
 
 class Listed(NamedTuple):
@@ -78,11 +79,12 @@ class Listed(NamedTuple):
 
 def index_page(listed: Sequence[Listed]) -> str:
     """Return a self-contained page with one table, which its script makes sortable and filterable."""
-    settings = [dict(parse_settings(entry.words)) for entry in listed]
+    settings = [dict(setting.partition("=")[::2] for setting in entry.words) for entry in listed]
     readable = [values for entry, values in zip(listed, settings, strict=True) if not entry.problem]
     first = readable[0] if len(listed) > 1 and readable else {}
     common = {key: value for key, value in first.items() if all(values.get(key) == value for values in readable)}
-    columns = differing(readable, common) if len(listed) > 1 else []
+    counts = Counter(key for values in readable for key, value in values.items() if value and key not in common)
+    columns = sorted(counts, key=lambda key: (-counts[key], key))[:MOST_COLUMNS] if len(listed) > 1 else []
     titled = any(entry.title for entry in listed)
     heads = ["run", *["title"] * titled, *columns, "other settings" if columns else "settings", "started"]
     rest = [{key: value for key, value in values.items() if key not in common} for values in settings]
@@ -104,20 +106,8 @@ def index_page(listed: Sequence[Listed]) -> str:
     )
 
 
-def parse_settings(settings: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for setting in settings:
-        key, _, value = setting.partition("=")
-        yield key, value
-
-
 def format_setting(setting: tuple[str, str]) -> str:
     return "=".join(setting) if setting[1] else setting[0]
-
-
-def differing(settings: Sequence[Mapping[str, str]], common: Mapping[str, str]) -> list[str]:
-    """Return at most `MOST_COLUMNS` settings that not all runs share, most frequent first."""
-    counts = Counter(key for values in settings for key, value in values.items() if value and key not in common)
-    return sorted(counts, key=lambda key: (-counts[key], key))[:MOST_COLUMNS]
 
 
 def head_cell(name: str) -> str:

@@ -23,7 +23,6 @@ from attn_exp.report.charts.chart import (
     Axis,
     Box,
     Chart,
-    Legend,
     Part,
     Plot,
     Stroke,
@@ -32,7 +31,7 @@ from attn_exp.report.charts.chart import (
     number_ticks,
     power_ticks,
 )
-from attn_exp.report.charts.layout import BAR, Named, colour_scale, weight_maps
+from attn_exp.report.charts.layout import BAR, Named, colour_scale, legend_shapes, weight_maps
 from attn_exp.report.charts.svg import chart_as_svg
 from attn_exp.report.charts.widths import fitted, widest
 from attn_exp.report.escapes import label as short
@@ -441,7 +440,8 @@ def in_panels(panels: Sequence[Panel], across: int, high: float, width: float, h
     above = LINE * (1.3 if any(title for title, *_ in panels) else 0.6)
     if height is not None:
         high = max(0.3, (height - legend) / down - above - BELOW)
-    parts: list[Part] = [Legend(Box(0.05, legend + 0.05, width, 0), tuple(entries.values()), columns)] if legend else []
+    named = list(entries.values()) if legend else []
+    parts: list[Part] = list(legend_shapes(named, columns, 72 * 0.05, 72 * (legend + 0.05)))
     each = width / across
     for place, (title, strokes, along, upward) in enumerate(panels):
         row, column = divmod(place, across)

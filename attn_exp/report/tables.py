@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attn_exp.errors import UserError, chosen, given, shown
+from attn_exp.errors import UserError, chosen, shown
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.row import Agreement, Distance, Row, Step, Timing
 from attn_exp.report.walk import names
@@ -47,23 +47,14 @@ def stage(run: Comparison, variant: str, name: str, head: int = 1) -> pd.DataFra
     formed = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
     array = formed[chosen(name, formed, "stage", variant)]
     heads = array if array.ndim == 3 else (array.T if name == "lse" else array)[None]
-    check_head(head, len(heads), f"{name} of {variant}")
+    if head not in range(1, len(heads) + 1):
+        known = (
+            "one head; choose 1" if len(heads) == 1 else f"{len(heads)} heads, counted from 1; choose 1 to {len(heads)}"
+        )
+        raise UserError(f"head={shown(head)}: {name} of {variant} has {known}")
     matrix = np.asarray(heads[int(head) - 1])
     rows, columns = names(name, run, matrix.shape, vector=False)
     return pd.DataFrame(matrix, index=list(rows), columns=list(columns))
-
-
-def check_head(head: Any, count: int, whose: str) -> None:
-    """Check the number of a head, counted from 1.
-
-    Raises:
-        UserError: no such head.
-    """
-    if not isinstance(head, int | float | np.number | str):
-        raise UserError(f"head is {given(head)}; expected a whole number from 1 to {count}")
-    if head not in range(1, count + 1):
-        known = "one head; choose 1" if count == 1 else f"{count} heads, counted from 1; choose 1 to {count}"
-        raise UserError(f"head={shown(head)}: {whose} has {known}")
 
 
 def frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:

@@ -82,10 +82,8 @@ class Compiled(FileSystemBytecodeCache):
 
     def load_bytecode(self, bucket: Bucket) -> None:
         """Load a cached template, ignoring one that is unreadable or incomplete."""
-        try:
+        with suppress(OSError, EOFError, UnpicklingError):
             super().load_bytecode(bucket)
-        except (OSError, EOFError, UnpicklingError):
-            bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         if not sys.dont_write_bytecode:
@@ -105,16 +103,15 @@ def pipe_cells(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def fenced(text: str) -> str:
     """Return a code block, fenced by more backticks than it contains in a row."""
-    fence = "`" * max(3, 1 + longest_backtick_run(text))
+    fence = backticks(text, least=3)
     return f"{fence}\n{text}\n{fence}"
 
 
 def code(text: str) -> str:
     """Return inline code, fenced by more backticks than it contains in a row."""
-    fence = "`" * (1 + longest_backtick_run(text))
-    pad = " " if "`" in text else ""
+    fence, pad = backticks(text), " " if "`" in text else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-def longest_backtick_run(text: str) -> int:
-    return max((len(ticks) for ticks in re.findall("`+", text)), default=0)
+def backticks(text: str, least: int = 1) -> str:
+    return "`" * max([least, *(len(ticks) + 1 for ticks in re.findall("`+", text))])

@@ -21,7 +21,9 @@ def summary(comparison: Comparison) -> str:
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
     parts = [table(names, cells), visible(who_agrees(comparison.rows, comparison.causes, comparison.config.against))]
     parts += filter(None, [sentences.describe_tokens(comparison.problem).queries])
-    parts += filter(None, [spot_checked(comparison)])
+    checked, queries = [row for row in comparison.rows if row.checked], len(comparison.problem.tokens)
+    if any(row.checked < queries for row in checked):  # otherwise the table has the errors
+        parts.append(sentences.accuracy(checked, queries))
     if comparison.published:
         parts += [published(comparison.published)]
     for finding in comparison.checks:
@@ -29,14 +31,6 @@ def summary(comparison: Comparison) -> str:
         cells = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
         parts += [*([table(heads, cells)] if cells else []), visible(finding.sentence)]
     return "\n\n".join(parts)
-
-
-def spot_checked(comparison: Comparison) -> str:
-    """Report the errors of the variants if only some queries were checked; otherwise the table shows them."""
-    rows, queries = [row for row in comparison.rows if row.checked], len(comparison.problem.tokens)
-    if all(row.checked == queries for row in rows):
-        return ""
-    return sentences.accuracy(rows, queries)
 
 
 def published(agreements: Sequence[Agreement]) -> str:

@@ -215,22 +215,15 @@ MEANING = {
 """The meaning of each letter in a shape, in the order of explanation."""
 
 
-class Axis(NamedTuple):
-    """One letter of shapes, its meaning, and its sizes in words, such as `4 or 2`."""
-
-    letter: str
-    meaning: str
-    sizes: str
-
-
-def axes_of(steps: Iterable[Step]) -> list[Axis]:
+def axes_of(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
+    """Return the letters of shapes, each with its meaning and its sizes in words, such as `4 or 2`."""
     sizes: dict[str, dict[int, None]] = {}
     for step in steps:
         letters = step.explained.axes.split()
         for letter, size in zip(["h", *letters] if len(step.shape) == 3 else letters, step.shape, strict=False):
             sizes.setdefault(letter, {})[size] = None
     return [
-        Axis(letter, meaning, " or ".join(map(str, sizes[letter])))
+        (letter, meaning, " or ".join(map(str, sizes[letter])))
         for letter, meaning in MEANING.items()
         if letter in sizes
     ]
@@ -267,19 +260,16 @@ def sum_of(row: Array, keys: Sequence[str]) -> str:
     return f"{terms} + {rest:.2f} of other values" if len(chosen) < np.count_nonzero(row) else terms
 
 
-MOST_PLACES = 1 << 22
-
-
 def closed_by_mask(settled: Settled, weights: Array) -> Array | None:
     """Return which of the weights `[h t s]` are masked; None without masks.
 
-    A weight above 0, such as one leaked by a mistake, is not. If there are very many, or a mask's code is unavailable,
-    every weight of exactly 0 counts as masked.
+    A weight above 0, such as one leaked by a mistake, is not. If a mask's code is unavailable, every weight of exactly
+    0 counts as masked.
     """
     masks, offset = settled.rules.masks, settled.rules.offset
     if not masks or np.ndim(offset):
         return None
-    if weights.size > MOST_PLACES or any(isinstance(mask, AbsentMask) for mask in masks):
+    if any(isinstance(mask, AbsentMask) for mask in masks):
         return np.asarray(weights == 0)
     heads, rows, keys = weights.shape
     return np.asarray(~allowed_places(masks, rows, keys, int(offset), heads) & (weights == 0))

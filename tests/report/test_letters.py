@@ -97,7 +97,7 @@ def sizes(*words: str) -> dict[str, str]:
     """Return the sizes of each letter, of all walks of a run."""
     found = comparison(*words)
     return {
-        axis.letter: axis.sizes for axis in axes_of(step for row in found.rows for step in steps(found, row.variant))
+        letter: sizes for letter, _, sizes in axes_of(step for row in found.rows for step in steps(found, row.variant))
     }
 
 

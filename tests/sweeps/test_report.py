@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from attn_exp.report import sweep_plots as plots
-from attn_exp.report.charts.chart import Chart, Legend, Plot, Stroke
+from attn_exp.report.charts.chart import Chart, Plot, Stroke, Text
+from attn_exp.report.charts.layout import TICK
 from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.summary import Summary, summarized
 from tests.sweeps.command import COMMAND, environment, quickly, the_sweep
@@ -72,7 +73,7 @@ def lines_of(chart: Chart) -> tuple[Plot, list[Stroke]]:
 
 def named_in(chart: Chart) -> list[str]:
     """Return the names in the legend of a chart."""
-    return [stroke.label for part in chart.parts if isinstance(part, Legend) for stroke in part.strokes]
+    return [part.text for part in chart.parts if isinstance(part, Text) and part.size == TICK]
 
 
 def test_one_key_of_numbers_gets_a_line_for_each_variant(tmp_path: Path) -> None:

@@ -113,14 +113,6 @@ class Plot(NamedTuple):
     columns: int = 1
 
 
-class Legend(NamedTuple):
-    """The legend of labelled strokes, in `columns` columns above the top of a box."""
-
-    box: Box
-    strokes: tuple[Stroke, ...]
-    columns: int = 1
-
-
 class Rect(NamedTuple):
     """A rectangle with rounded corners; without a `stroke` it has no border."""
 
@@ -175,7 +167,7 @@ class Picture(NamedTuple):
 
 
 Shape = Rect | Path | Text | Picture
-Part = Heat | Plot | Legend | Shape
+Part = Heat | Plot | Shape
 
 
 class Chart(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,7 +18,6 @@ from attn_exp.report.charts.chart import (
     Box,
     Chart,
     Heat,
-    Legend,
     Part,
     Path,
     Picture,
@@ -202,8 +202,6 @@ def shapes_of(chart: Chart) -> Iterator[Shape]:
                 yield from heat_shapes(part, Box(*(72 * side for side in part.box)))
             case Plot():
                 yield from plot_shapes(part, Box(*(72 * side for side in part.box)))
-            case Legend():
-                yield from legend_shapes(part, Box(*(72 * side for side in part.box)))
             case _:
                 yield part
 
@@ -258,7 +256,7 @@ def plot_shapes(part: Plot, at: Box) -> Iterator[Shape]:
         yield Text(left - REACH - PAD, height + AT_TICK * TICK, name, TICK, "right")
     beside = left - REACH - PAD - 72 * widest(part.y.ticks.names, TICK) - NAME_PAD - BELOW * BODY
     yield Text(beside, (top + bottom) / 2, part.y.name, BODY, "center", turned=True)
-    yield from legend_shapes(part, at)
+    yield from legend_shapes(part.strokes, part.columns, left, top)
 
 
 def relative_positions(axis: Axis, values: Array) -> Array:
@@ -267,13 +265,14 @@ def relative_positions(axis: Axis, values: Array) -> Array:
     return np.asarray((values - axis.low) / (axis.high - axis.low))
 
 
-def legend_shapes(part: Plot | Legend, at: Box) -> Iterator[Shape]:
-    shown = [stroke for stroke in part.strokes if stroke.label]
-    columns = np.array_split(np.arange(len(shown)), part.columns)
-    left = at.left + 0.6 * TICK
+def legend_shapes(strokes: Sequence[Stroke], across: int, left: float, bottom: float) -> Iterator[Shape]:
+    """Yield the legend of labelled strokes above a point, in so many columns."""
+    shown = [stroke for stroke in strokes if stroke.label]
+    columns = np.array_split(np.arange(len(shown)), across)
+    left += 0.6 * TICK
     for column in columns:
         for row, stroke in enumerate(shown[entry] for entry in column):
-            y = at.top - (1.1 + 1.3 * (len(columns[0]) - 1 - row)) * TICK
+            y = bottom - (1.1 + 1.3 * (len(columns[0]) - 1 - row)) * TICK
             ends = left + TICK * np.array([0.0, 2.0])
             yield from stroke_paths(stroke._replace(mark="", steps=False), ends, np.full(2, y))
             yield from stroke_paths(stroke._replace(width=0.0, opacity=1.0), ends.mean(keepdims=True), np.full(1, y))
@@ -309,32 +308,17 @@ def short(number: float) -> str:
     return f"{round(number, 2) + 0.0:.7g}"
 
 
-THIRD = 1 / 3
 MARKS = {
-    "s": [(-0.5, -0.5), (1, 0), (0, 1), (-1, 0)],
-    "D": [(0, -(0.5**0.5)), (0.5**0.5, 0.5**0.5), (-(0.5**0.5), 0.5**0.5), (-(0.5**0.5), -(0.5**0.5))],
-    "^": [(0, -0.5), (0.5, 1), (-1, 0)],
-    "v": [(0, 0.5), (0.5, -1), (-1, 0)],
-    "P": [
-        (-THIRD / 2, -0.5), (THIRD, 0), (0, THIRD), (THIRD, 0), (0, THIRD), (-THIRD, 0),
-        (0, THIRD), (-THIRD, 0), (0, -THIRD), (-THIRD, 0), (0, -THIRD), (THIRD, 0),
-    ],
-    "X": [
-        (-0.25, -0.5), (0.25, 0.25), (0.25, -0.25), (0.25, 0.25), (-0.25, 0.25), (0.25, 0.25),
-        (-0.25, 0.25), (-0.25, -0.25), (-0.25, 0.25), (-0.25, -0.25), (0.25, -0.25), (-0.25, -0.25),
-    ],
-}  # fmt: skip
-"""The offset of a mark's first corner from its centre, then of each corner from the last, with y downwards."""
-
-CIRCLE = (
-    (0, 0.276, 0.224, 0.5, 0.5, 0.5), (0.276, 0, 0.5, -0.224, 0.5, -0.5),
-    (0, -0.276, -0.224, -0.5, -0.5, -0.5), (-0.276, 0, -0.5, 0.224, -0.5, 0.5),
-)  # fmt: skip
-"""A circle of diameter 1 as four Bézier curves from its left end, in relative coordinates."""
+    "s": "m-.5 -.5l1 0l0 1l-1 0z",
+    "D": "m0 -.7071l.7071 .7071l-.7071 .7071l-.7071 -.7071z",
+    "^": "m0 -.5l.5 1l-1 0z",
+    "v": "m0 .5l.5 -1l-1 0z",
+    "P": "m-.1667 -.5l.3333 0 0 .3333 .3333 0 0 .3333 -.3333 0 0 .3333 -.3333 0 0 -.3333 -.3333 0 0 -.3333 .3333 0z",
+    "X": "m-.25 -.5l.25 .25l.25 -.25l.25 .25l-.25 .25l.25 .25l-.25 .25l-.25 -.25l-.25 .25l-.25 -.25l.25 -.25l-.25 -.25z",
+    "o": "m-.5 0c0 .276 .224 .5 .5 .5c.276 0 .5 -.224 .5 -.5c0 -.276 -.224 -.5 -.5 -.5c-.276 0 -.5 .224 -.5 .5z",
+}
+"""Each mark with diameter 1, in SVG syntax with y downwards, relative to its centre; `o` is four Bézier curves."""
 
 
 def outline(mark: str, size: float) -> str:
-    if mark == "o":
-        curves = (" ".join(f"{size * number:.3g}" for number in curve) for curve in CIRCLE)
-        return f"m{-size / 2:g} 0c{'c'.join(curves)}z"
-    return "m" + "l".join(f"{x * size:.3g} {y * size:.3g}" for x, y in MARKS[mark]) + "z"
+    return re.sub(r"-?[.\d]+", lambda number: f"{size * float(number[0]):.3g}", MARKS[mark])
