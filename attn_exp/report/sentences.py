@@ -23,7 +23,11 @@ from attn_exp.experiment.row import Agreement, Row, Step
 from attn_exp.experiment.settling import pinned_or_run
 from attn_exp.experiment.variant import baseline
 from attn_exp.problem.problem import Problem
-from attn_exp.report.words import listed
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names for a sentence: a, b and c."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:

@@ -16,7 +16,6 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.classroom.grading import EMPTY, FOLLOWS, UNREADABLE, WRONG, Grade, Score
 from attn_exp.diagnosis.classroom.paper import Blank, Foretold, Paper, foretold
 from attn_exp.problem.projections import BIASES, MATRICES
-from attn_exp.report import words
 from attn_exp.report.escapes import decimal
 from attn_exp.report.templating import render_page, templates
 
@@ -381,7 +380,7 @@ def marked(paper: Paper, student: str, grade: Grade, numbers: Arrays, scored: Se
 def verdict(grade: Grade) -> str:
     if is_untouched(grade):
         return "nothing is filled in"
-    return grade.said or (words.ALL_RIGHT if grade.points == grade.most else "no number is wrong; some are missing")
+    return grade.said or ("all right" if grade.points == grade.most else "no number is wrong; some are missing")
 
 
 def is_untouched(grade: Grade) -> bool:
@@ -406,7 +405,7 @@ def tables(paper: Paper, blank: Blank, grade: Grade, numbers: Array | None) -> I
             [cell(paper, float(number), float(other), str(state)) for number, other, state in zip(*line, strict=True)]
             for line in zip(mine, right, states, strict=True)
         ]
-        name = words.STAGE_OF_HEAD.format(stage=blank.stage, number=head + 1) if shape[0] > 1 else blank.stage
+        name = f"{blank.stage}, head {head + 1}" if shape[0] > 1 else blank.stage
         yield {"name": name, "columns": columns, "lines": list(zip(rows, lines, strict=True))}
 
 

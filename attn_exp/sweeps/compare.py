@@ -17,10 +17,9 @@ from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.forms import coarser
-from attn_exp.report import words
 from attn_exp.report.escapes import brief, minus, plain
 from attn_exp.report.papers import Table, deep_places
-from attn_exp.report.sentences import spoken
+from attn_exp.report.sentences import listed, spoken
 from attn_exp.report.versus import Versus, explorer, versus_page, versus_text, why_not
 from attn_exp.runs import folders, store, trust
 from attn_exp.runs.rendering import DEPTH, said_anew
@@ -128,10 +127,10 @@ def is_array(pair: tuple[Any, Any]) -> bool:
 
 def with_settings(versus: Versus, apart: Apart, abouts: Sequence[About], depths: set[str]) -> Versus:
     lines = tuple((name, *map(show_setting, pair)) for name, pair in apart.items())
-    table = Table("settings", "Settings that differ.", (words.SETTING, words.FIRST_ONE, words.SECOND_ONE), lines)
+    table = Table("settings", "Settings that differ.", ("setting", "first", "second"), lines)
     names = [*[*apart][:3], *([f"{len(apart) - 3:,} more"] if len(apart) > 3 else [])]
     count = "1 setting differs" if len(apart) == 1 else f"{len(apart):,} settings differ"
-    settings = f"{count}: {words.listed(names)}." if apart else "All settings are the same."
+    settings = f"{count}: {listed(names)}." if apart else "All settings are the same."
     one, other = map(find_origin, abouts)
     changed = [name for name in one | other if one.get(name) != other.get(name)]
     made = [f"{name} {one.get(name, '-')} and {other.get(name, '-')}" for name in changed]
@@ -173,7 +172,7 @@ def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
     elif set(kinds) <= {IDENTICAL}:
         verdict = f"No number moved: {count} are the same to the bit."
     else:
-        verdict = words.ONLY_ROUNDING.format(where=count)
+        verdict = f"No number moved beyond rounding, in {count}."
     sides = dict(zip(short_names(apart), (a, b), strict=True))
     why = why_not(sides) if is_moved else ""
     sentences = (verdict, *(sentence for _, sentence in partings.values()), *alone, *filter(None, [why]))
@@ -191,7 +190,7 @@ def short_names(apart: Apart) -> tuple[str, str]:
         one, other = (plain(f"{names[0]}={spelled(value)}", SHORT) for value in apart[names[0]])
         if one != other:
             return one, other
-    return words.FIRST_ONE, words.SECOND_ONE
+    return "first", "second"
 
 
 def find_parting(name: str, one: Run, other: Run) -> tuple[str, str]:
@@ -223,7 +222,7 @@ def where(run: Run, stage: str, one: Array, other: Array) -> str:
     problem, (*head, row, column) = run.comparison.problem, map(int, place)
     tokens = problem.key_tokens if stage in ("k", "v") else problem.tokens
     keys = problem.key_tokens if stage in OVER_KEYS else ()
-    parts = [words.HEAD.format(number=head[-1] + 1)] if head else []
+    parts = [f"head {head[-1] + 1}"] if head else []
     parts.append(tokens[row] if row < len(tokens) else f"row {row + 1}")
     parts.append(keys[column] if column < len(keys) else f"column {column + 1}")
     return f"most at {', '.join(parts)}: {numbers}"
@@ -237,7 +236,7 @@ def rows_table(first: Sequence[Row], second: Sequence[Row], near: Mapping[str, s
     lines = tuple(
         (row.variant, name, brief(one), brief(other)) for row, name, one, other in pairs if repr(one) != repr(other)
     )
-    head = (words.VARIANT_HEAD, "column", words.FIRST_ONE, words.SECOND_ONE)
+    head = ("variant", "column", "first", "second")
     return Table("rows", "Cells of the comparison that differ.", head, lines, deep_places(line[1] for line in lines))
 
 
@@ -296,14 +295,14 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
         most, metrics = max(move.moved for move in beyond), ", ".join(move.metric for move in beyond)
         verdict = f"Numbers moved in {most:,} of {count} that both have: {metrics}."
     elif moves:
-        verdict = words.ONLY_ROUNDING.format(where=f"{count} that both have")
+        verdict = f"No number moved beyond rounding, in {count} that both have."
     else:
         verdict = f"No number moved: {count} in both are the same to the bit."
     sentences = [verdict, *(f"{rows:,} rows are in the {which} alone." for which, rows in alone.items() if rows)]
     if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
         of_several = "of points that differ in nothing else, the first is compared"
         sentences.append(f"Only one side sweeps {unshared}; {of_several}.")
-    head = (words.METRIC, words.ROWS, "same bits", "moved", words.LARGEST, "at", words.FIRST_ONE, words.SECOND_ONE)
+    head = ("metric", "rows", "same bits", "moved", "largest", "at", "first", "second")
     caption = "How each metric moved; the mean difference is the second minus the first."
     lines, deep = tuple(move.line for move in moves), deep_places(move.metric for move in moves)
     table = Table("numbers", caption, (*head, "mean difference"), lines, deep)

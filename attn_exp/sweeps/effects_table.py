@@ -12,10 +12,9 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.row import COLUMNS, spoken, titled
-from attn_exp.report import words
 from attn_exp.report.papers import Table, deep_places
+from attn_exp.report.sentences import listed
 from attn_exp.report.sweep_plots import Change, is_number
-from attn_exp.report.words import listed
 from attn_exp.sweeps.effects import (
     FEW,
     NO,
@@ -188,7 +187,7 @@ def list_records(answers: Answers) -> dict[str, tuple[Sequence[str], list[tuple[
 
 
 def effects_table(answers: Answers) -> Table:
-    head = (words.SETTING, "change", words.METRIC, "at", "effect", words.SEEDS, "explains", "verdict", "note")
+    head = ("setting", "change", "metric", "at", "effect", "seeds", "explains", "verdict", "note")
     lines = [
         (
             shorten(each.setting), format_change(each), titled(each.metric), shorten(each.at),
@@ -214,5 +213,5 @@ def shares_table(answers: Answers) -> Table:
         (titled(metric), " × ".join(settings), f"{share:.1%}") for (metric, *settings), share in large.items()
     )
     caption = "The share of each metric's variance that each setting explains, and each pair beyond both alone."
-    head = (words.METRIC, "explained by", words.SHARE)
+    head = ("metric", "explained by", "share")
     return Table("shares", caption, head, lines, deep_places(metric for metric, *_ in large))

@@ -12,7 +12,6 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.experiment.row import COLUMNS, is_deep, titled
 from attn_exp.processes import format_duration
-from attn_exp.report import words
 from attn_exp.report.escapes import brief, plain
 from attn_exp.report.figures.figure import size
 from attn_exp.report.papers import Table
@@ -51,7 +50,7 @@ def closing(about: About, summary: Summary) -> str:
     if missing:
         reason = "" if about["status"] == "partial" else f" ({about['status']})"
         text = f"Partial{reason}: {text}. The same command continues it"
-    agreement = [words.PUBLISHED_AGREE.format(tally=summary.tally)] if summary.tally else []
+    agreement = [f"{summary.tally} published results agree."] if summary.tally else []
     if odd := summary.disagreements:
         points = "1 point disagrees" if len(odd) == 1 else f"{len(odd):,} points disagree"
         agreement.append(f"{points} with a published result.")
@@ -74,7 +73,7 @@ def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str]
         cell, settings = summary.cells[key], (key[place] for place in places)
         count = max((moments.count for moments in cell.values()), default=0)
         lines.append((*settings, key[-1], str(count), *(mean_and_interval(cell.get(name)) for name in names)))
-    heads = (*(summary.axes[place] for place in places), words.VARIANT_HEAD, words.POINTS, *map(named, names))
+    heads = (*(summary.axes[place] for place in places), "variant", "points", *map(named, names))
     caption = (
         "Means over the seeds, each ± half of its 95% confidence interval; of fewer than five numbers, the least and "
         "the most instead."
@@ -107,7 +106,7 @@ def paper_tables(about: About, summary: Summary) -> dict[str, Table]:
 
 def extremes(about: About, summary: Summary, depth: str) -> Iterator[dict[str, Any]]:
     for name in metrics(summary, depth):
-        for which, (number, point, variant) in (("smallest", summary.least[name]), (words.LARGEST, summary.most[name])):
+        for which, (number, point, variant) in (("smallest", summary.least[name]), ("largest", summary.most[name])):
             if summary.least[name][0] != summary.most[name][0]:
                 yield {
                     "metric": titled(name),
@@ -142,7 +141,7 @@ def failures(about: About, summary: Summary) -> Iterator[tuple[str, int, str, st
 def terminal(about: About, summary: Summary) -> str:
     shown, answers, parts = table(summary, IN_TERMINAL, depth_of(about), str), summary.answers, []
     more = len(answers.sentences) - MOST_SAID
-    said = [*answers.sentences[:MOST_SAID], *([words.MORE_EFFECTS.format(count=more)] if more > 0 else [])]
+    said = [*answers.sentences[:MOST_SAID], *([f"The report and effects.csv have {more} more."] if more > 0 else [])]
     if said or answers.notes:
         wrapped = TextWrapper(WIDTH, subsequent_indent="  ", break_on_hyphens=False)
         parts.append("\n".join(wrapped.fill(plain(sentence, LONGEST)) for sentence in (*said, *answers.notes)))
@@ -151,7 +150,7 @@ def terminal(about: About, summary: Summary) -> str:
     if len(summary.cells) > len(shown.lines):
         parts.append(f"{len(shown.lines)} of {len(summary.cells):,} rows; the report has more, the results have all.")
     struck = [
-        f"{count:,} x {plain(message, 100)}{f' {words.ALL_WITH.format(shared=shared)}' if shared else ''}\n    {again}"
+        f"{count:,} x {plain(message, 100)}{f' (all with {shared})' if shared else ''}\n    {again}"
         for message, count, shared, again in failures(about, summary)
     ]
     odd = [

@@ -14,9 +14,8 @@ from attn_exp.forms.trace import Trace
 from attn_exp.report import walk
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sections.weights import Drawn, draw_picture
-from attn_exp.report.sentences import ranged, tells
+from attn_exp.report.sentences import listed, ranged, tells
 from attn_exp.report.views import Colours, colours
-from attn_exp.report.words import listed
 
 SMALL, WIDE = 6, 8
 """Outputs with at most this many rows and columns are tables of numbers; larger ones are pictures, as weights are."""

@@ -13,7 +13,7 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.classroom.grading import Grade, scores
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.errors import UserError, unknown
-from attn_exp.report import words, worksheet
+from attn_exp.report import worksheet
 from attn_exp.report.notebook import html
 from attn_exp.report.terminal import table
 from attn_exp.runs.classroom import answers, sheets
@@ -137,12 +137,12 @@ class Checked:
     @property
     def verdict(self) -> str:
         """The name of the mistake, if there is one, and the sentence."""
-        return f"{f' {words.AND} '.join(self.mistakes)}: {self.said}" if self.mistakes else self.said
+        return f"{' and '.join(self.mistakes)}: {self.said}" if self.mistakes else self.said
 
     def _repr_html_(self) -> str:
         marked = worksheet.marked(self.paper, self.student, self.grade, self.numbers, scores(self.grade, {}))
         return html(
-            "framed", worksheet.marked_page(words.MARKED_SHEETS, [marked]), "marked worksheet", height_of(self.paper)
+            "framed", worksheet.marked_page("Marked sheets", [marked]), "marked worksheet", height_of(self.paper)
         )
 
 

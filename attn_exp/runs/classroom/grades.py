@@ -20,14 +20,14 @@ from attn_exp.diagnosis.classroom.grading import Grade, Score, not_their_own, sc
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.errors import UserError, chosen, count_of, refuse
 from attn_exp.experiment.recipes import STAGES
-from attn_exp.report import words, worksheet
+from attn_exp.report import worksheet
 from attn_exp.report.escapes import plain
 from attn_exp.report.terminal import table
 from attn_exp.runs import records, trust
 from attn_exp.runs.classroom import answers
 from attn_exp.runs.classroom.sheets import Key, composer, read_keys
 
-HEADS = ("student", "points", "of", "first wrong", words.MISTAKE, words.WHAT_IT_IS)
+HEADS = ("student", "points", "of", "first wrong", "mistake", "what it is")
 MOST_FILES = 5000
 USAGE = "attn-exp grade ANSWERS KEYS [points=scores:6,weights:9]"
 EVERYBODY = "everybody.html"
@@ -93,8 +93,8 @@ def grade_answers(asked: Sequence[str]) -> str:
     parts = [
         table(HEADS[:-1], [[plain(cell, 90) for cell in line[:-1]] for line in lines]),
         "\n".join(map(wrapped.fill, said)),
-        "\n".join(map(wrapped.fill, named)) or words.NO_MISTAKE,
-        f"{target / 'class.html'}\n{target / words.MARKED / EVERYBODY}",
+        "\n".join(map(wrapped.fill, named)) or "No mistake by name.",
+        f"{target / 'class.html'}\n{target / 'marked' / EVERYBODY}",
     ]
     return "\n\n".join(parts)
 
@@ -108,15 +108,15 @@ def write_grades(handed: Sequence[Handed], often: Sequence[tuple[str, str, str]]
     }
     pages = {file: worksheet.marked_page(student, [part]) for file, (student, part) in marked.items()}
     pages |= (
-        {EVERYBODY: worksheet.marked_page(words.MARKED_SHEETS, [part for _, part in marked.values()])} if marked else {}
+        {EVERYBODY: worksheet.marked_page("Marked sheets", [part for _, part in marked.values()])} if marked else {}
     )
     for name in pages:
-        trust.check_page(target / words.MARKED / name, "marked")
+        trust.check_page(target / "marked" / name, "marked")
     made = machine.as_bytes(records.as_csv([HEADS, *(list(map(records.cell, one.cells)) for one in handed)]))
     seal, rows = hashlib.sha256(made).hexdigest(), [one.line for one in handed]
     page = worksheet.grades(HEADS, rows, often, seal, list(by_box(handed)))
     with machine.write_folder(target, add=True) as draft:
-        marks = {f"{words.MARKED}/{name}": text for name, text in pages.items()}
+        marks = {f"marked/{name}": text for name, text in pages.items()}
         machine.fill(draft, {"grades.csv": made, "class.html": page, **marks})
 
 
