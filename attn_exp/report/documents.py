@@ -43,11 +43,8 @@ def documents(run: Run) -> dict[str, bytes]:
     comparison = run.comparison
     wanted, formats = comparison.config.report, comparison.config.figures.format
     views = seen(comparison, math.inf if wanted.figures else MOST_COARSE if wanted.pages else 0)
-    drawn: dict[str, dict[str, bytes]] = {}
-    captions: dict[str, str] = {}
-    if wanted.figures:
-        drawn = figures.files(views, tuple(dict.fromkeys(("svg", *formats))))
-        captions = {name: figure.caption for name, figure in figures.figures().items()}
+    drawn = figures.files(views, tuple(dict.fromkeys(("svg", *formats)))) if wanted.figures else {}
+    known = figures.figures()
     files = {f"figures/{name}.{form}": made[form] for name, made in drawn.items() for form in formats}
     if not (wanted.tables or wanted.pages):
         return files
@@ -58,11 +55,12 @@ def documents(run: Run) -> dict[str, bytes]:
                 f"tables/{table.name}.{ending}": encode_utf8(form(table)) for ending, form in papers.FORMS.items()
             }
         best = next(form for form in BEST_IN_MARKDOWN if form in formats)
-        beside = [Shown(f"figures/{name}.{best}", captions[name]) for name in drawn]
+        beside = [Shown(f"figures/{name}.{best}", known[name].caption) for name in drawn]
         files["report.md"] = encode_utf8(markdown(material._replace(figures=beside)))
     if wanted.pages:
-        in_page = [name for name in drawn if figures.figures()[name].in_page]
-        inside = [Shown(svg_source(drawn[name]["svg"]), captions[name]) for name in in_page]
+        inside = [
+            Shown(svg_source(made["svg"]), known[name].caption) for name, made in drawn.items() if known[name].in_page
+        ]
         files["report.html"] = encode_utf8(page(material._replace(figures=inside)))
     return files
 

@@ -302,9 +302,7 @@ def on_page(step: Step, most: int) -> Step:
         parts=cut_parts(first.parts, columns),
     )
     kept = heads if walk.by_key(step) else max(1, min(heads, MOST_CELLS // max(1, rows * columns)))
-    counts = ((kept, heads, "heads"), (len(table.rows), tall, "rows"), (len(table.columns), wide, "columns"))
-    left_out = ", ".join(f"{shown} of {whole} {what}" for shown, whole, what in counts if shown < whole)
-    return step._replace(tables=(table,), corners=step.corners[:kept, :rows, :columns], left_out=left_out)
+    return step._replace(tables=(table,), corners=step.corners[:kept, :rows, :columns])
 
 
 def cut_parts(parts: tuple[tuple[str, int], ...], columns: int) -> tuple[tuple[str, int], ...]:
@@ -395,18 +393,14 @@ def digits_of(value: float, places: int) -> int:
     return MARKS[text] if text in MARKS else int(text.replace(".", "").replace("−", "-"))
 
 
-def packed(array: Array) -> str:
-    """Encode an array as base64 of little-endian float64."""
-    return in_base64(array, "<f8")
+def packed(array: Array, kind: str = "<f8") -> str:
+    """Encode an array as base64 of little-endian numbers, float64 unless another kind is named."""
+    return base64.b64encode(np.ascontiguousarray(array, kind).tobytes()).decode()
 
 
 def narrow(array: Array) -> dict[str, str]:
     """Encode an array as base64 of float32, in half the bytes."""
-    return {"narrow": in_base64(array, "<f4")}
-
-
-def in_base64(array: Array, kind: str) -> str:
-    return base64.b64encode(np.ascontiguousarray(array, kind).tobytes()).decode()
+    return {"narrow": packed(array, "<f4")}
 
 
 def as_text(places: Array) -> str:

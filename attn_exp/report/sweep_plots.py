@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -105,25 +106,20 @@ def refuse_unknown(names: Sequence[str]) -> None:
             raise UserError(unknown(name, list(CAPTIONS), "plot of a sweep in figures.only"))
 
 
-class Numbers(Protocol):
+@dataclass(frozen=True)
+class Numbers:
     """Summary statistics of a cell of a sweep, such as those over its seeds.
 
     `squares` is the sum of squared deviations from the mean, and `half_width` half of the mean's 95% confidence
     interval, NaN for a single number.
     """
 
-    @property
-    def count(self) -> int: ...
-    @property
-    def mean(self) -> float: ...
-    @property
-    def squares(self) -> float: ...
-    @property
-    def least(self) -> float: ...
-    @property
-    def most(self) -> float: ...
-    @property
-    def half_width(self) -> float: ...
+    count: int
+    mean: float
+    squares: float
+    least: float
+    most: float
+    half_width: float
 
 
 class Change(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import reduce
@@ -16,7 +15,7 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.classroom.grading import EMPTY, FOLLOWS, UNREADABLE, WRONG, Grade, Score
 from attn_exp.diagnosis.classroom.paper import Blank, Foretold, Paper, foretold
 from attn_exp.problem.projections import BIASES, MATRICES
-from attn_exp.report.escapes import decimal
+from attn_exp.report.escapes import SIGN, decimal
 from attn_exp.report.templating import render_page, templates
 
 STYLES = ("report.css", "worksheet.css")
@@ -346,8 +345,6 @@ MEANING = {
 }
 """The legend of the marks."""
 
-HYPHEN = re.compile(r"(?<![\w.-])-(?=[\d.])")
-
 LONG = 1e6
 """Numbers from here on are written in six digits."""
 
@@ -373,7 +370,7 @@ def marked(paper: Paper, student: str, grade: Grade, numbers: Arrays, scored: Se
     remedies = dict.fromkeys(remark.remedy for remark in grade.remarks if remark.remedy)
     return templates(autoescape=True).get_template("marked_one.html").render(
         student=student, boxes=boxes, points=total[0], most=total[1], remedies=list(remedies),
-        said=HYPHEN.sub("−", said[:1].upper() + said[1:]), legend="; ".join(marks),
+        said=SIGN.sub("−", said[:1].upper() + said[1:]), legend="; ".join(marks),
     )  # fmt: skip
 
 

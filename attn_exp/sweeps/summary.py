@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.report.escapes import brief
-from attn_exp.report.sweep_plots import FEW
+from attn_exp.report.sweep_plots import FEW, Numbers
 from attn_exp.sweeps.effects import NOISE
 from attn_exp.sweeps.effects_table import Answers, answer, with_interval
 from attn_exp.sweeps.rows import METRICS, Axes, Column, Failed, Rows, combine, make_cube, read_rows
@@ -34,24 +34,6 @@ def head_column(head: int, pattern: str) -> str:
 def head_and_pattern(name: str) -> tuple[int, str] | None:
     match = HEAD_COLUMN.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Count, mean, sum of squared deviations and range of numbers."""
-
-    count: int
-    mean: float
-    squares: float
-    least: float
-    most: float
-
-    @property
-    def half_width(self) -> float:
-        """Half of the 95 % confidence interval of the mean, `t s / sqrt(n)`; NaN for a single number."""
-        if self.count < 2:
-            return math.nan
-        return t_quantile(self.count - 1) * math.sqrt(self.squares / (self.count - 1) / self.count)
 
 
 @dataclass(frozen=True)
@@ -78,7 +60,7 @@ class Summary:
     points: int
     failed: int
     variants: tuple[str, ...]
-    cells: Mapping[Key, Mapping[str, Moments]]
+    cells: Mapping[Key, Mapping[str, Numbers]]
     first: Mapping[Key, int]
     least: Mapping[str, Extreme]
     most: Mapping[str, Extreme]
@@ -152,7 +134,12 @@ def shown_axes(rows: Rows, axes: Axes) -> dict[str, Column]:
     return {axis["column"]: rows.texts[axis["column"]] for axis in axes if axis in shown}
 
 
-def measure_cells(cells: Column, numbers: Array) -> list[Moments]:
+def half_width(count: int, squares: float) -> float:
+    """Return half of the 95 % confidence interval of a mean, `t s / sqrt(n)`; NaN for a single number."""
+    return t_quantile(count - 1) * math.sqrt(squares / (count - 1) / count) if count > 1 else math.nan
+
+
+def measure_cells(cells: Column, numbers: Array) -> list[Numbers]:
     count, there = len(cells.labels), np.isfinite(numbers)
     codes, numbers = cells.codes[there], numbers[there]
     counts = np.bincount(codes, minlength=count)
@@ -162,7 +149,7 @@ def measure_cells(cells: Column, numbers: Array) -> list[Moments]:
     np.minimum.at(least, codes, numbers)
     np.maximum.at(most, codes, numbers)
     columns = (column.tolist() for column in (counts, means, squares, least, most))
-    return [Moments(*each) for each in zip(*columns, strict=True)]
+    return [Numbers(*each, half_width=half_width(each[0], each[2])) for each in zip(*columns, strict=True)]
 
 
 def count_agreement(rows: Rows) -> Array:
@@ -187,7 +174,7 @@ def group_failures(failed: Sequence[Failed]) -> dict[str, Failure]:
     return found
 
 
-def mean_and_interval(moments: Moments | None) -> str:
+def mean_and_interval(moments: Numbers | None) -> str:
     """Format a mean with the digits that its uncertainty allows, and half of its 95 % interval.
 
     A mean of few numbers is followed by their range instead; one that varies only by rounding stands alone.

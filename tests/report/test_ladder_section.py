@@ -28,17 +28,17 @@ def test_each_rung_has_its_weights_and_its_output() -> None:
     (one,) = ladders(*DEFAULT)
     found = comparison(*DEFAULT)
     heads, mixed = (step for step in found.steps if step.setting in ("head", "output_projection"))
-    assert (one.start, one.ends) == ("looped", "multi_head")
-    assert [rung.title for rung in one.rungs] == ["looped", "2 heads", "W_o"]
-    assert [len(rung.arrays) for rung in one.rungs] == [2, 3, 3]
+    assert (one["start"], one["ends"]) == ("looped", "multi_head")
+    assert [rung["title"] for rung in one["rungs"]] == ["looped", "2 heads", "W_o"]
+    assert [len(rung["arrays"]) for rung in one["rungs"]] == [2, 3, 3]
     rungs = [found.traces["looped"], found.rungs["multi_head", heads.step], found.traces["multi_head"]]
-    for rung, trace in zip(one.rungs, rungs, strict=True):
-        stages = [drawn.table.matrix for drawn in rung.arrays if drawn.table is not None]
+    for rung, trace in zip(one["rungs"], rungs, strict=True):
+        stages = [drawn.table.matrix for drawn in rung["arrays"] if drawn.table is not None]
         assert trace.weights is not None and trace.output is not None
         np.testing.assert_array_equal(stages, [trace.output])
-        assert [drawn.picture[:15] for drawn in rung.arrays[:-1]] == ["data:image/png;"] * len(trace.weights)
-    assert one.rungs[1].moved == f"changes the output by up to {heads.moved:.2g}"
-    assert one.rungs[2].share == 1 > one.rungs[1].share == heads.moved / mixed.moved
+        assert [drawn.picture[:15] for drawn in rung["arrays"][:-1]] == ["data:image/png;"] * len(trace.weights)
+    assert one["rungs"][1]["moved"] == f"changes the output by up to {heads.moved:.2g}"
+    assert one["rungs"][2]["share"] == 1 > one["rungs"][1]["share"] == heads.moved / mixed.moved
 
 
 def test_rows_that_differ_in_form_alone_have_no_picture() -> None:
@@ -48,7 +48,7 @@ def test_rows_that_differ_in_form_alone_have_no_picture() -> None:
 
 def test_each_row_of_another_function_has_a_ladder() -> None:
     words = ("variant=[looped,unscaled,linear,linear_recurrent]", "mask=causal")
-    assert [one.ends for one in ladders(*words)] == ["unscaled", "linear", "linear_recurrent"]
+    assert [one["ends"] for one in ladders(*words)] == ["unscaled", "linear", "linear_recurrent"]
 
 
 @pytest.mark.long

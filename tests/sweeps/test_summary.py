@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from attn_exp.sweeps.summary import Failure, Moments, mean_and_interval, summarized
+from attn_exp.report.sweep_plots import Numbers
+from attn_exp.sweeps.summary import Failure, mean_and_interval, summarized
 
 HEAD = ["point", "head", "seed", "status", "message", "variant", "error", "entropy"]
 AXES: list[dict[str, Any]] = [
@@ -31,7 +32,7 @@ def lines() -> list[list[str]]:
     return found
 
 
-def measured(numbers: list[float]) -> Moments:
+def measured(numbers: list[float]) -> Numbers:
     """The moments of the entropies of one setting."""
     rows = [[str(seed), "1", str(seed), "ok", "", "a", "", repr(number)] for seed, number in enumerate(numbers)]
     return summarized(HEAD, rows, [AXES[0], {**AXES[1], "count": len(numbers)}]).cells["1", "a"]["entropy"]

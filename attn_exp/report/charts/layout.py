@@ -75,19 +75,21 @@ def weight_maps(
     """Lay out titled maps side by side, on one colour scale; a given height is filled as far as possible."""
     low, end = names.low, top(head.weights for head in maps) if names.high is None else names.high
     left, below = widest(names.rows) + 0.32, widest(names.columns)
-    right = max(0.55, GAP + beside(scale_ticks(low, end)) + (LINE if width_of(names.unit) > LONG else 0))
+    numbers = GAP + BAR + 6 / 72 + widest(scale_ticks(low, end).names, 7.5)
+    right = max(0.55, numbers + (LINE if width_of(names.unit) > LONG else 0))
     ratio = max(0.4, min(2.5, len(names.rows) / len(names.columns)))  # a map is as high as it has rows, within reason
     across, side = arranged(len(maps), width - left - right, ratio, None if height is None else height - 0.22 - below)
     turned, tall = below > 0.9 * side / len(names.columns), side * ratio
     pitch, down = tall + 2 * LINE, -(-len(maps) // across)
     high = down * pitch + 0.22 + (below if turned else LINE)
+    is_written = not low and side / len(names.columns) > 0.06 * len(format(0.01, names.form))  # numbers fit into cells
     parts: list[Part] = []
     for place, head in enumerate(maps):
         line, column = divmod(place, across)
         box = Box(left + column * (side + GAP), line * pitch + 2 * LINE, side, tall)
         rows = name_ticks(names.rows, False, tall) if column == 0 else NO_TICKS
         columns = name_ticks(names.columns, turned, side) if place + across >= len(maps) else NO_TICKS
-        form = "" if low else form_of_numbers(head.weights, side / len(names.columns), names.form)
+        form = names.form if is_written and max(head.weights.shape) <= NUMBERS_UP_TO else ""
         title = short_title(head, side)
         span = (end - low) or 1.0
         heat = Heat(box, head.weights - low, span, names.colours, gamma, form, title, rows=rows, columns=columns)
@@ -116,11 +118,6 @@ def arranged(count: int, room: float, ratio: float, height: float | None) -> tup
     return across, max(0.1, side)
 
 
-def form_of_numbers(matrix: Array, cell: float, form: str) -> str:
-    """Return the format of numbers in cells, `cell` inches wide; empty if they would not fit or are too many."""
-    return form if max(matrix.shape) <= NUMBERS_UP_TO and cell > 0.06 * len(format(0.01, form)) else ""
-
-
 def colour_scale(
     box: Box, end: float, gamma: float, unit: str, room: float = 0.55 - GAP, *, low: float = 0, colours: str = COLOURS
 ) -> Iterator[Part]:
@@ -143,11 +140,6 @@ def colour_scale(
 def scale_ticks(low: float, end: float, most: int = PIECES) -> Ticks:
     places = round_places(low, end, max(2, min(most, PIECES)))
     return Ticks(places, tuple(f"{place:{'.4g' if low else '.2g'}}" for place in places))
-
-
-def beside(ticks: Ticks) -> float:
-    """Return how far the numbers of a colour scale reach from its left edge, in inches."""
-    return BAR + 6 / 72 + widest(ticks.names, 7.5)
 
 
 def short_title(head: Head, width: float) -> str:
@@ -209,7 +201,8 @@ def shapes_of(chart: Chart) -> Iterator[Shape]:
 def heat_shapes(part: Heat, at: Box) -> Iterator[Shape]:
     left, top, width, height = at
     rows, columns = part.matrix.shape
-    yield heat_picture(part, at)
+    closed = None if part.closed is None else coarse(part.closed.astype(float)) == 1
+    yield Picture(*at, colour_cells(coarse(part.matrix), part.end, part.gamma, part.colours, closed))
     if part.form:
         for (row, column), value in np.ndenumerate(part.matrix):
             if part.closed is None or not part.closed[row, column]:
@@ -231,11 +224,6 @@ def tick_labels(ticks: Ticks, places: list[float], y: float) -> Iterator[Shape]:
             yield Text(x + MIDDLE * TICK, y, name, TICK, "right", turned=True)
         else:
             yield Text(x, y + ABOVE * TICK, name, TICK, "center")
-
-
-def heat_picture(part: Heat, at: Box) -> Picture:
-    closed = None if part.closed is None else coarse(part.closed.astype(float)) == 1
-    return Picture(*at, colour_cells(coarse(part.matrix), part.end, part.gamma, part.colours, closed))
 
 
 def plot_shapes(part: Plot, at: Box) -> Iterator[Shape]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,25 +22,6 @@ SMALL, WIDE = 6, 8
 
 MOST_HEADS = 4
 """Maximum number of heads shown."""
-
-
-class Rung(NamedTuple):
-    """One rung: the change, how far it moved the output, also relative to the largest move, and its arrays."""
-
-    title: str
-    moved: str
-    note: str
-    share: float
-    arrays: tuple[Drawn, ...]
-
-
-class Ladder(NamedTuple):
-    """The rungs from one row to others, and the distance between them."""
-
-    start: str
-    ends: str
-    far: str
-    rungs: tuple[Rung, ...]
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
@@ -63,27 +44,30 @@ def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]
     yield from found.values()
 
 
-def make_ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Step], scale: Colours) -> Ladder:
+def make_ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Step], scale: Colours) -> dict[str, Any]:
+    """Return the rungs from one row to others, and the distance between them."""
     start, far = steps[0].against, rows[0].max_diff
     traces = [comparison.traces[start], *(trace_of(comparison, step) for step in steps)]
     outputs = [trace.output for trace in traces if trace.output is not None]
     largest = max((float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) for array in outputs), default=0.0)
     most = max((step.moved for step in steps if math.isfinite(step.moved)), default=0.0)
     drawn = [tuple(draw_arrays(comparison, rows[0].variant, trace, scale, largest)) for trace in traces]
-    first = Rung(start, "", "", 0.0, drawn[0])
+    first = {"title": start, "moved": "", "note": "", "share": 0.0, "arrays": drawn[0]}
     others = [make_rung(step, most, each) for step, each in zip(steps, drawn[1:], strict=True)]
     ends = listed([row.variant for row in rows])
-    return Ladder(start, ends, "" if math.isnan(far) else f"{far:.2g}", (first, *others))
+    far_text = "" if math.isnan(far) else f"{far:.2g}"
+    return {"start": start, "ends": ends, "far": far_text, "rungs": [first, *others]}
 
 
-def make_rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> Rung:
+def make_rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> dict[str, Any]:
+    """Return the change, how far it moved the output, also relative to the largest move, and its arrays."""
     share = step.moved / most if most and math.isfinite(step.moved) else 0.0
     if math.isnan(step.moved):
         moved = "changes the shape of the output"
     else:
         moved = f"changes the output by up to {step.moved:.2g}" if step.moved > 1e-12 * most else "changes nothing"
     notes = [*filter(None, [ranged(step), step.note, f"this is {step.row}" if step.row else ""])]
-    return Rung(step.change, moved, "; ".join(notes), share, drawn)
+    return {"title": step.change, "moved": moved, "note": "; ".join(notes), "share": share, "arrays": drawn}
 
 
 def trace_of(comparison: Comparison, step: Step) -> Trace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -59,14 +59,13 @@ def walks(views: Views) -> list[dict[str, Any]]:
     for number, (title, variant) in enumerate(functions(views.comparison), start=1):
         made.append(walk_of(views, variant, title, f"walk-{number}"))
         inputs = {(step.stage, parts) for step in made[-1]["steps"] for parts in {step.tables[0].parts, ()}}
-        made[-1]["new"] = [step for step in made[-1]["steps"] if not is_repeated(step, known)]
+        made[-1]["new"] = [
+            step
+            for step in made[-1]["steps"]
+            if (step.stage, step.tables[0].parts) not in known or step.stage in walk.OUTWARD or not walk.is_input(step)
+        ]
         known |= inputs
     return made
-
-
-def is_repeated(step: walk.Step, known: Collection[Any]) -> bool:
-    is_said = (step.stage, step.tables[0].parts) in known
-    return is_said and walk.is_input(step) and step.stage not in walk.OUTWARD
 
 
 def functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -137,7 +136,6 @@ HTML = """\
 #}</span>{% endif %}</p>{% endif %}
 {{ step.explained.mathml|safe }}
 <div class="tables">{% if written %}{{ matrix(step.tables[0], step) }}{% endif %}</div>
-{% if step.left_out %}<p class="note">Shown: {{ step.left_out }}; results.npz holds all.</p>{% endif %}
 </div>
 {%- endmacro -%}
 <section id="{{ part.anchor }}" class="walk{{ " chosen" if not part.hidden }}" data-panel="{{ part.walk.panel }}"{#
