@@ -26,7 +26,7 @@ from attn_exp.reference.oracle import TAKEN
 from attn_exp.report import walk
 from attn_exp.report.escapes import decimal
 from attn_exp.report.pixels import picture
-from attn_exp.report.views import MOST_COARSE, MOST_NUMBERS, Colours, Panel, Views, colours, labels
+from attn_exp.report.views import MOST_COARSE, Colours, Panel, Views, colours, labels
 from attn_exp.report.walk import SIDE, Step, closed_by_mask, is_mixed
 from attn_exp.rules.from_outside import AbsentMask
 from attn_exp.rules.positions.position import Position
@@ -61,7 +61,7 @@ def page_data(views: Views) -> Data:
 def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
     """Return weights `[h t s]` for a page: their scores and added biases if they are a softmax, else the weights.
 
-    Many numbers become float32; too many for a page become pictures. `shut` marks masked places.
+    Too many numbers for a page become pictures. `shut` marks masked places.
     """
     variant, split = panel.variants[0], panel.split
     settled = settled_as(comparison, variant)
@@ -77,19 +77,17 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
         return told
     if shut is not None and shut.any():
         told["shut"] = as_text(one_head(shut))
-    is_large = panel.weights.size > MOST_NUMBERS  # scores of float32 must still give the weights to the digits shown
-    pack = narrow if is_large else packed
-    if split is None or (is_large and np.abs(split.own * split.scores).max() > STEEPEST):
-        return told | {"weights": pack(panel.weights)}
+    if split is None:
+        return told | {"weights": packed(panel.weights)}
     added = np.where(np.isneginf(split.rest), 0, split.rest)
-    return told | {"scores": pack(split.scores)} | ({"rest": pack(added)} if added.any() else {})
+    return told | {"scores": packed(split.scores)} | ({"rest": packed(added)} if added.any() else {})
 
 
 def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, *, carried: bool) -> Data:
     """Return the final output of a variant, if it is `carried` and small, and the panel with its weights."""
     ends = answer(comparison.traces[variant])
     alone = len({row.same_as for row in comparison.rows} - {""}) == 1  # no other output to compare it with
-    small = carried and ends.ndim == 2 and ends.size <= (MOST_STARTS if alone else MOST_NUMBERS)
+    small = carried and ends.ndim == 2 and ends.size <= (MOST_STARTS if alone else MOST_COARSE)
     return {
         "name": variant,
         "letter": letter,
@@ -99,7 +97,7 @@ def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, 
     }
 
 
-MOST_STARTS, MOST_WEIGHTS, STEEPEST = 4096, 10_000, 1e3
+MOST_STARTS, MOST_WEIGHTS = 4096, 10_000
 """Maximum number of input values, and of weights of one variant, that a page recomputes."""
 
 NORMALIZERS = ("softmax", "sigmoid", "sum", "sparsemax")
@@ -279,11 +277,6 @@ LARGEST = 32_765
 """The largest two-byte integer that is no code."""
 
 
-def most_numbers(tokens: int) -> int:
-    """Return how long a vector may be to be shown whole, in a run of so many tokens."""
-    return FEW if tokens > MANY_TOKENS else SIDE
-
-
 def on_page(step: Step, most: int) -> Step:
     """Cut a step to what a page shows: its first head, and four numbers of vectors that have more than `most`."""
     heads, rows, columns = step.corners.shape
@@ -393,14 +386,9 @@ def digits_of(value: float, places: int) -> int:
     return MARKS[text] if text in MARKS else int(text.replace(".", "").replace("−", "-"))
 
 
-def packed(array: Array, kind: str = "<f8") -> str:
-    """Encode an array as base64 of little-endian numbers, float64 unless another kind is named."""
-    return base64.b64encode(np.ascontiguousarray(array, kind).tobytes()).decode()
-
-
-def narrow(array: Array) -> dict[str, str]:
-    """Encode an array as base64 of float32, in half the bytes."""
-    return {"narrow": packed(array, "<f4")}
+def packed(array: Array) -> str:
+    """Encode an array as base64 of little-endian float64."""
+    return base64.b64encode(np.ascontiguousarray(array, "<f8").tobytes()).decode()
 
 
 def as_text(places: Array) -> str:

@@ -86,7 +86,7 @@ def index_page(listed: Sequence[Listed]) -> str:
     counts = Counter(key for values in readable for key, value in values.items() if value and key not in common)
     columns = sorted(counts, key=lambda key: (-counts[key], key))[:MOST_COLUMNS] if len(listed) > 1 else []
     titled = any(entry.title for entry in listed)
-    heads = ["run", *["title"] * titled, *columns, "other settings" if columns else "settings", "started"]
+    heads = ["run", *["title"] * titled, *columns, "other settings" if columns else "settings"]
     rest = [{key: value for key, value in values.items() if key not in common} for values in settings]
     rows = [table_row(entry, values, columns, titled) for entry, values in zip(listed, rest, strict=True)]
     remark = "" if listed else "Nothing here yet: python -m attn_exp computes a first run."
@@ -101,18 +101,13 @@ def index_page(listed: Sequence[Listed]) -> str:
         filter="Show rows that contain all of these words",
         count=f'<output id="shown">{len(listed):,}</output> of {len(listed):,}.',
         common=html(remark, 1000),
-        heads="".join(map(head_cell, heads)),
+        heads="".join(f'<th scope="col">{allow_breaks(html(name))}</th>' for name in heads),
         rows="\n".join(rows),
     )
 
 
 def format_setting(setting: tuple[str, str]) -> str:
     return "=".join(setting) if setting[1] else setting[0]
-
-
-def head_cell(name: str) -> str:
-    order = ' aria-sort="descending"' if name == "started" else ""
-    return f'<th scope="col"{order}>{allow_breaks(html(name))}</th>'
 
 
 def table_row(entry: Listed, values: Mapping[str, str], columns: Sequence[str], titled: bool) -> str:

@@ -148,8 +148,9 @@ def measure_cells(cells: Column, numbers: Array) -> list[Numbers]:
     least, most = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(least, codes, numbers)
     np.maximum.at(most, codes, numbers)
-    columns = (column.tolist() for column in (counts, means, squares, least, most))
-    return [Numbers(*each, half_width=half_width(each[0], each[2])) for each in zip(*columns, strict=True)]
+    halves = np.array(list(map(half_width, counts.tolist(), squares.tolist())))
+    columns = (column.tolist() for column in (counts, means, squares, least, most, halves))
+    return [Numbers(*each) for each in zip(*columns, strict=True)]
 
 
 def count_agreement(rows: Rows) -> Array:

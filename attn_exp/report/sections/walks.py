@@ -12,7 +12,7 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
 from attn_exp.report.flow import Flow, by_head, flow, parted, rows_by_head, splitting
-from attn_exp.report.page_data import most_numbers, on_page
+from attn_exp.report.page_data import FEW, MANY_TOKENS, on_page
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.views import Colours, Views, colours
 from attn_exp.rules.scores.score import Score
@@ -38,7 +38,7 @@ def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> lis
 
     Weights have the colours of the maps, and wide projections are shown by head.
     """
-    most, split = most_numbers(len(problem.tokens)), shown["split"]
+    most, split = FEW if len(problem.tokens) > MANY_TOKENS else walk.SIDE, shown["split"]
 
     def on_screen(step: walk.Step) -> walk.Step:
         if step.stage in problem.projections:

@@ -2,11 +2,8 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
 
-  // Numbers travel as the bytes of float64, so that the page computes with exactly the run's own; very many as float32.
-  const floats = (told) => {
-    const bytes = Uint8Array.from(atob(told.narrow ?? told), (letter) => letter.charCodeAt(0)).buffer;
-    return told.narrow ? Float64Array.from(new Float32Array(bytes)) : new Float64Array(bytes);
-  };
+  // Numbers travel as the bytes of float64, so that the page computes with exactly the run's own.
+  const floats = (text) => new Float64Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
   const shutIn = ({ shut, shape }) => (place, head) => Boolean(shut) && shut[shut.length > shape[1] * shape[2] ? head * shape[1] * shape[2] + place : place] === "1";
   const panels = data.panels.map((panel) => {
     const [heads, rows, keys] = panel.shape, size = rows * keys, closed = shutIn(panel);
