@@ -43,8 +43,10 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
     """
     from attn_exp.report import figures  # noqa: PLC0415 - Matplotlib is slow to import, and tables need none
 
-    drawn = figures.draw(seen(comparison))
-    return Drawing(drawn[chosen(name, drawn, "figure")])
+    views = seen(comparison)
+    known = figures.wanted(views)
+    drawn = figures.drawings(views, {name: known[chosen(name, known, "figure")]})
+    return Drawing(drawn[name])
 
 
 class Map(NamedTuple):

@@ -106,11 +106,6 @@ def is_mixed(comparison: Comparison, variant: str) -> bool:
     return "W_o" in comparison.problem.projections and any(row.output_projection for row in rows)
 
 
-def is_input(step: Step) -> bool:
-    """Return whether a step is an input, the same for every variant: x, the memory, or a projection."""
-    return step.stage in ("x", "memory") or is_projection(step)
-
-
 def is_projection(step: Step) -> bool:
     return step.stage[:2] in ("W_", "b_")
 

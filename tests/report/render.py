@@ -39,4 +39,5 @@ def find_braces(text: str) -> list[str]:
 
 def drawings_of(comparison: Comparison) -> dict[str, Drawing]:
     """Return every figure of a comparison."""
-    return figures.draw(seen(comparison))
+    views = seen(comparison)
+    return figures.drawings(views, figures.wanted(views))

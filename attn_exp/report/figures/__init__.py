@@ -37,10 +37,6 @@ def wanted(views: Views) -> dict[str, Figure]:
     return {name: member for name, member in known.items() if name in (only or known) and member.wanted(views)}
 
 
-def draw(views: Views) -> dict[str, Drawing]:
-    return drawings(views, wanted(views))
-
-
 def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
     """Return figures as Matplotlib's, in one style, with fonts for every token."""
     from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - a page of charts alone needs none

@@ -58,13 +58,13 @@ def walks(views: Views) -> list[dict[str, Any]]:
     made, known = list[dict[str, Any]](), set[Any]()
     for number, (title, variant) in enumerate(functions(views.comparison), start=1):
         made.append(walk_of(views, variant, title, f"walk-{number}"))
-        inputs = {(step.stage, parts) for step in made[-1]["steps"] for parts in {step.tables[0].parts, ()}}
+        inputs = [step for step in made[-1]["steps"] if step.stage in ("x", "memory") or walk.is_projection(step)]
         made[-1]["new"] = [
             step
             for step in made[-1]["steps"]
-            if (step.stage, step.tables[0].parts) not in known or step.stage in walk.OUTWARD or not walk.is_input(step)
+            if (step.stage, step.tables[0].parts) not in known or step.stage in walk.OUTWARD
         ]
-        known |= inputs
+        known |= {(step.stage, parts) for step in inputs for parts in {step.tables[0].parts, ()}}
     return made
 
 
