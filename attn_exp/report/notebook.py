@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from attn_exp.errors import chosen
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Timing
-from attn_exp.report import sentences
+from attn_exp.report import figures, sentences
 from attn_exp.report.escapes import brief, label, minus, plain
 from attn_exp.report.pixels import FULL, INK, picture
 from attn_exp.report.sections.comparison import table
@@ -30,7 +30,7 @@ class Drawing:
     figure: Any
 
     def _repr_svg_(self) -> str:
-        from attn_exp.report.charts.matplotlib_figure import encoded  # noqa: PLC0415 - as below
+        from attn_exp.report.charts.matplotlib_figure import encoded  # noqa: PLC0415 - Matplotlib is slow to import
 
         return encoded(self.figure, "svg").decode()
 
@@ -41,8 +41,6 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
     Raises:
         UserError: this run has no such figure.
     """
-    from attn_exp.report import figures  # noqa: PLC0415 - Matplotlib is slow to import, and tables need none
-
     views = seen(comparison)
     known = figures.wanted(views)
     drawn = figures.drawings(views, {name: known[chosen(name, known, "figure")]})
