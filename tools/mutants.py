@@ -59,9 +59,9 @@ class Mutant(NamedTuple):
 
 MUTANTS = [
     Mutant("softmax over queries", "rules/normalizers/softmax.py", "total = add_up(powers)", "total = powers.sum(axis=-2, keepdims=True)"),
-    Mutant("no scale", "experiment/settling.py", "return 1 / math.sqrt(size) if scale else 1.0", "return 1.0"),
-    Mutant("scale by d", "experiment/settling.py", "1 / math.sqrt(size)", "1 / size"),
-    Mutant("scale by d_model in multi-head", "experiment/settling.py", "problem.q.shape[-1] // shares.query", "problem.q.shape[-1]"),
+    Mutant("no scale", "experiment/variant.py", "return 1 / math.sqrt(size) if scale else 1.0", "return 1.0"),
+    Mutant("scale by d", "experiment/variant.py", "1 / math.sqrt(size)", "1 / size"),
+    Mutant("scale by d_model in multi-head", "experiment/variant.py", "problem.q.shape[-1] // shares.query", "problem.q.shape[-1]"),
     Mutant("weights transposed", "forms/steps.py", "product(weights, v)", "product(weights.swapaxes(-1, -2), v)"),
     Mutant("Q and K swapped", "forms/steps.py", "product(q, k.swapaxes(-1, -2))", "product(k, q.swapaxes(-1, -2))"),
     Mutant("no bias on v", "forms/steps.py", 'if f"b_{side}" in arrays', 'if f"b_{side}" in arrays and side != "v"'),
@@ -92,8 +92,8 @@ MUTANTS = [
     Mutant("rope pairs the other way", "rules/positions/rope.py", "first = slice(0, 2 * pairs, 2) if interleaved", "first = slice(0, 2 * pairs, 2) if not interleaved", RULES),
     Mutant("every column its own wave", "rules/positions/sinusoidal.py", "(column // 2 * 2 / width)", "(column / width)", RULES),
     Mutant("rope forgets the offset", "experiment/executing.py", "np.arange(q.shape[1]) + first_position(settled, problem)", "np.arange(q.shape[1])", RUNS),
-    Mutant("bottom-right is top-left", "experiment/settling.py", '"bottom_right": keys - rows', '"bottom_right": 0', ("tests/experiment/test_checks.py", "-k", "conventions")),
-    Mutant("flash aligns to the filler", "experiment/settling.py", "has_filler = means.knows_filler and", "has_filler = False and", ("tests/experiment/test_ruled_runs.py", "-k", "flash")),
+    Mutant("bottom-right is top-left", "experiment/variant.py", '"bottom_right": keys - rows', '"bottom_right": 0', ("tests/experiment/test_checks.py", "-k", "conventions")),
+    Mutant("flash aligns to the filler", "experiment/variant.py", "has_filler = means.knows_filler and", "has_filler = False and", ("tests/experiment/test_ruled_runs.py", "-k", "flash")),
     Mutant("the unit forgets the softmax", "experiment/variant.py", "return forms.coarser(own, np.dtype(softmax)) if softens else own", "return own", ("tests/experiment/test_checks.py", "-k", "unit")),
     Mutant("a small shift", "experiment/checks/invariants.py", "1.1 * float(np.log(limits(case.settled.computed_in).max))", "5.0", ("tests/experiment/test_checks.py", "-k", "largest_logit")),
     Mutant("an entropy of anything", "experiment/metrics/spread.py", "    ruled = shares", "    return True\n    ruled = shares", ("tests/experiment/test_measures.py", "-k", "sum_to_one")),

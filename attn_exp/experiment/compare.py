@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,16 +15,15 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError, shown
 from attn_exp.experiment import checks, ladder, memory
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.executing import embedded, execute, find_type, keep, rounded
-from attn_exp.experiment.measuring import distance, make_rows
+from attn_exp.experiment.executing import embedded, execute, find_type, joined, keep, placed, rounded
+from attn_exp.experiment.measuring import describe, distance, make_rows, measure
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.published import hold
-from attn_exp.experiment.row import Distance
-from attn_exp.experiment.settling import settle
-from attn_exp.experiment.variant import Bind, Settled
-from attn_exp.forms.trace import Trace
+from attn_exp.experiment.row import Distance, Row
+from attn_exp.experiment.variant import Bind, Settled, baseline, check_range, settle
+from attn_exp.forms.trace import ApartError, Trace, pile_traces
 from attn_exp.problem.left_to_model import Pass, ask_model
-from attn_exp.problem.problem import Problem, build
+from attn_exp.problem.problem import Problem, build, extreme, one, stacked
 from attn_exp.reference import oracle
 
 
@@ -163,6 +163,90 @@ def compute_all(
 
 def every_distance(variants: Sequence[Settled], traces: Mapping[str, Trace]) -> Iterator[Distance]:
     stacks = [(variant, traces[variant.name].as_stack()) for variant in variants if not variant.refused]
-    for (one, first), (other, second) in itertools.combinations(stacks, 2):
-        apart = distance(first, second, forms.coarser(one.computed_in, other.computed_in))
-        yield Distance(one.name, other.name, **{column: values[0] for column, values in apart.items()})
+    for (first, left), (second, right) in itertools.combinations(stacks, 2):
+        apart = distance(left, right, forms.coarser(first.computed_in, second.computed_in))
+        yield Distance(first.name, second.name, **{column: values[0] for column, values in apart.items()})
+
+
+# Points of a sweep that differ only in their seed, computed at once: the same rows as `tabulate` for each
+
+MOST_NUMBERS, MOST_POINTS = 2**19, 256
+"""Limits of a stack: entries of its largest arrays, 4 MiB each, and points."""
+
+
+class Rows(NamedTuple):
+    """The rows of one variant: how many, a row without numbers that all share, and the columns that differ."""
+
+    points: int
+    shared: Row
+    columns: Mapping[str, Sequence[Any]]
+
+
+def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
+    """Return the rows of each variant, in batches of seeds; `config` is that of the first seed.
+
+    Every array gets a leading axis for the seeds. Variants whose form can be `stacked`, under plain rules, are computed
+    for all seeds at once, the others one seed after the other; either way rows are measured by columns.
+
+    Raises:
+        ApartError: the points cannot be stacked, and each is to be computed alone.
+        Exception: what `tabulate` raises for one of them.
+    """
+    own = any(forms.is_own(variant.form) for variant in config.variant.values())
+    if own or config.dtype or config.published or config.model.family is not None:  # these need more than rows
+        raise ApartError
+    _, first, variants = prepared(config)
+    count = most_points(first, variants)
+    if count < 2 or any(variant.computed_in != np.float64 for variant in variants):
+        raise ApartError
+    batches = (seeds[start : start + count] for start in range(0, len(seeds), count))
+    return [tabulate_stack(config, first, variants, batch) for batch in batches]
+
+
+def most_points(problem: Problem, variants: Sequence[Settled]) -> int:
+    """Return how many points a stack may hold; below two if the arrays are so large that stacking saves nothing."""
+    width = max((side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None), default=1)
+    pairs = len(problem.tokens) * problem.keys
+    largest = max(pairs * max(width, *(5 * variant.head for variant in variants)), problem.keys * width * width)
+    return min(MOST_POINTS, MOST_NUMBERS // largest)
+
+
+def tabulate_stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Sequence[int]) -> list[Rows]:
+    problem = stacked(config, seeds)
+    limits, problems = extreme(problem), [one(problem, place) for place in range(len(seeds))]
+    for variant in variants:
+        check_range(variant.rules, limits, variant.words["convention"])
+    chosen = [variant for variant in variants if not variant.refused]
+    traces = {
+        variant.name: trace_at_once(variant, problem)
+        if can_stack(variant, problem, config.weights)
+        else pile_traces([keep(variant, each, config.weights) for each in problems])
+        for variant in chosen
+    }
+    expected = oracle.answers({variant.name: variant.question for variant in chosen}, problems)
+    numbers = measure(chosen, traces, expected, baseline(config, chosen).name)
+    return [
+        Rows(
+            points=len(seeds),
+            shared=describe(variant, config, first, traces.get(variant.name, Trace())),
+            columns=numbers.get(variant.name, {}),
+        )
+        for variant in variants
+    ]
+
+
+def can_stack(variant: Settled, problem: Problem, weights: str) -> bool:
+    is_whole = problem.weights is None and problem.q is not None and problem.v is not None
+    # a position rule from a plugin may encode one problem only
+    is_plain = variant.empty == "zeros" and variant.rules.plain and not (variant.mistakes or variant.positions)
+    member = variant.member
+    keeps_all = weights != "blocks" and member.keeping(weights) is member.attend
+    return is_whole and is_plain and not variant.tiled and keeps_all and member.stacked is not None
+
+
+def trace_at_once(variant: Settled, problem: Problem) -> Trace:
+    assert variant.member.stacked is not None
+    stages = variant.member.stacked(*(side[:, None] for side in placed(variant, problem)), variant.rules)  # type: ignore[index] # it has all three
+    trace = Trace().replace(**{name: array[:, 0] for name, array in stages.stages()})
+    assert trace.context is not None
+    return trace.replace(output=joined(trace.context, variant, problem))

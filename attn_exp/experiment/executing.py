@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.library_conventions import empty_rows
@@ -58,7 +57,7 @@ def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -
     else:
         stages = attend(q, k, v, settled.rules)
     if settled.own is None:  # a user's own function decides what rows without keys give
-        stages = empty_rows(stages, settled.rules, settled.empty, forms.form(settled.plain_form).attend)
+        stages = empty_rows(stages, settled.rules, settled.empty)
     if stages.context is None:
         return stages
     return stages.replace(output=joined(stages.context, settled, problem))

@@ -25,8 +25,7 @@ from attn_exp.experiment.executing import answer, execute
 from attn_exp.experiment.measuring import compared
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import Step
-from attn_exp.experiment.settling import JOINS, pinned_or_run, say_choices, settle
-from attn_exp.experiment.variant import Settled, baseline
+from attn_exp.experiment.variant import JOINS, Settled, baseline, pinned_or_run, say_choices, settle
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem, heads
 from attn_exp.reference.oracle import is_same

@@ -31,16 +31,14 @@ PyTorch and NumPy a layer of float64 answers in float32; on PyTorch one of float
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array, widen
 from attn_exp.errors import UserError, unknown
-from attn_exp.forms.pipeline import At, Recipe
-from attn_exp.forms.steps import add_context
+from attn_exp.forms.pipeline import At, Recipe, attend
 from attn_exp.forms.trace import Trace
 from attn_exp.reference.oracle import TAKEN
 from attn_exp.rules.rules import Rules, places
@@ -133,37 +131,28 @@ def leaks(rules: Rules) -> bool:
     return rules.bend_last and math.isfinite(masked)
 
 
-def less(logits: Array, rules: Rules, taken: float) -> Array:
-    """Subtract a number from logits, both rounded to the dtype of the softmax."""
-    kind = np.dtype(rules.softmax_dtype or logits.dtype)
-    with np.errstate(over="ignore"):
-        return np.asarray(logits.astype(kind) - kind.type(taken))
-
-
-def weigh_less(logits: Array, rules: Rules, taken: float) -> Array:
-    """Return the weights `[h t s]` of logits less a number; all -inf gives NaN, as in the libraries."""
-    lower = less(logits, rules, taken)
-    head = np.arange(len(logits))[:, None, None]
-    extras = [extra for rule in rules.scores if (extra := rule.extra(head)) is not None]
-    weights = rules.normalizer.weigh(lower, np.concatenate(extras, axis=-1).astype(lower.dtype) if extras else None)
-    lost = np.isneginf(lower).all(axis=-1, keepdims=True) & (rules.normalizer.exponential and not extras)
-    return np.where(lost, np.nan, weights).astype(logits.dtype)
-
-
 def filled(recipe: Recipe, empty: str) -> Recipe:
     """Make rows without keys give what a convention says, instead of zeros."""
     if empty == "zeros":
         return recipe
 
-    def forbid(at: At, logits: Array, allowed: Array) -> Array:
+    def subtract(at: At, logits: Array, allowed: Array) -> Array:
         masked = recipe.forbid(at, logits, allowed)
-        return np.where(blind(masked), less(logits, at.rules, TAKEN[empty]), masked) if empty in TAKEN else masked
+        kind = np.dtype(at.rules.softmax_dtype or logits.dtype)
+        with np.errstate(over="ignore"):
+            lower = logits.astype(kind) - kind.type(TAKEN[empty])
+        return np.asarray(np.where(blind(masked), lower, masked))
 
     def normalize(at: At, masked: Array) -> Array:
         weights = recipe.normalize(at, masked)
         return np.where(blind(masked), 1 / masked.shape[-1] if empty == "mean" else np.nan, weights)
 
-    return replace(recipe, forbid=forbid, normalize=normalize)
+    rules = recipe.rules
+    if empty not in TAKEN:
+        return recipe.changed(normalize=normalize)
+    if not rules.normalizer.exponential or any(rule.extra(0) is not None for rule in rules.scores):
+        return recipe.changed(forbid=subtract)
+    return recipe.changed(forbid=subtract, normalize=normalize)  # if even the lower scores are -inf, the row is NaN
 
 
 def blind(masked: Array) -> Array:
@@ -171,11 +160,8 @@ def blind(masked: Array) -> Array:
     return np.asarray(np.isneginf(masked).all(axis=-1, keepdims=True) & bool(masked.shape[-1]))
 
 
-def empty_rows(stages: Trace, rules: Rules, empty: str, attend: Callable[..., Trace]) -> Trace:
-    """Replace the zeros of rows that see no key by what a convention gives them.
-
-    `attend` computes the same function and also works without masks.
-    """
+def empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
+    """Replace the zeros of rows that see no key by what a convention gives them."""
     q, k, v = stages.q, stages.k, stages.v
     if empty == "zeros" or q is None or k is None or leaks(rules):
         return stages
@@ -184,10 +170,8 @@ def empty_rows(stages: Trace, rules: Rules, empty: str, attend: Callable[..., Tr
     context: Any = np.nan
     weights: Any = np.nan
     if empty in TAKEN:
-        bare = attend(q, k, v, replace(rules, masks=()))
-        if bare.masked is not None:  # a kernel has no logits to subtract from
-            bare = bare.replace(weights=weigh_less(bare.masked, rules, TAKEN[empty]))
-        context, weights = bare.context if bare.masked is None else add_context(bare).context, bare.weights
+        whole = attend(filled(Recipe(rules), empty), q, k, v)
+        context, weights = whole.context, whole.weights
     elif empty == "mean":
         weights = 1 / keys if keys else 0.0
         context = (

@@ -22,8 +22,7 @@ from attn_exp.config.schema import Config, Published
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.row import Agreement
-from attn_exp.experiment.settling import settle
-from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.variant import Settled, settle
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem, build
 from attn_exp.problem.projections import BIASES, MATRICES

@@ -1,17 +1,24 @@
-"""A settled variant of a run, and the question that the reference answers for it."""
+"""A settled variant: what it does not pin comes from the run, and all of it must fit the problem."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from attn_exp import forms
-from attn_exp.config.schema import Config
-from attn_exp.problem.problem import Heads
-from attn_exp.reference.oracle import Question
+from attn_exp import forms, mistakes, registry
+from attn_exp.config.schema import Config, Variant
+from attn_exp.errors import UserError, shown, unknown
+from attn_exp.experiment.library_conventions import Convention, convention
+from attn_exp.own_code import Named, is_code
+from attn_exp.problem.problem import Heads, Problem, heads
+from attn_exp.reference.oracle import TAKEN, Question
+from attn_exp.rules import deciding, kind, masks, normalizer, positions, scores
+from attn_exp.rules.grid import Rule
+from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules
 
@@ -20,7 +27,6 @@ if TYPE_CHECKING:
     from attn_exp.forms.form import Form
     from attn_exp.forms.trace import Trace
     from attn_exp.own_code import OwnFunction
-    from attn_exp.problem.problem import Problem
 
 
 FLOAT64 = np.dtype(np.float64)
@@ -141,6 +147,8 @@ class Settled:
             return self.failed or "mistake= changes the steps of the definition, and this form is your own code"
         if self.starts_late and form.mix is None:
             return f"form={self.form} starts at queries and keys, and this problem at given weights"
+        if self.empty in TAKEN and form.reference != "logits":
+            return f"convention={self.words['convention']} subtracts from logits, and form={self.form} forms none"
         if self.ends_early and form.context_alone:
             return f"form={self.form} computes the context alone, and this problem has no values"
         return None if forms.is_own(self.form) else forms.refuses(self.form, self.rules)
@@ -158,3 +166,161 @@ def baseline(config: Config, variants: Sequence[Settled]) -> Settled:
 Bind = Callable[[Settled, Mapping[str, Any], int], OwnForm]
 """Imports the function that a settled variant names as its form: `bind(settled, settings, seed)`, where `settings` are
 the variant's own, or the run's if it pins none."""
+
+
+def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: Bind | None = None) -> Settled:
+    """Fill in what the variant does not pin from the run, and check that it fits the problem.
+
+    `bind` imports the user's own function, if the command line names one as the form; without it none is imported.
+
+    Raises:
+        UserError: an unknown form, rule or mistake, settings that do not fit the problem, or a function that cannot be
+            imported or called.
+    """
+    if variant.form not in forms.names() and not is_code(variant.form):
+        raise UserError(unknown(variant.form, forms.names(), f"variant.{name}.form"))
+    settings = pinned_or_run(variant, config)
+    for mistake in settings["mistake"]:
+        mistakes.usable(mistake)
+    shares = share_heads(name, variant, settings, config, problem)
+    size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
+    means = convention(settings["convention"])
+    rules = make_rules(settings, means, multiplier(settings["scale"], size), problem)
+    marks = positions(settings["position"])
+    if misfit := next(filter(None, misfits(rules, marks, shares.query, size, problem)), None):
+        raise UserError(misfit)
+    check_range(rules, problem, settings["convention"])
+    words = {group: say_choices(group, settings[group], settings["mask_join"]) for group in JOINS}
+    settled = Settled(
+        name=name,
+        form=variant.form,
+        heads=shares,
+        scale=settings["scale"],
+        multiplier=rules.scale,
+        output_projection=variant.output_projection,
+        mistakes=settings["mistake"],
+        rules=rules,
+        positions=marks,
+        words=words | {"convention": settings["convention"]},
+        starts_late=problem.weights is not None,
+        ends_early=problem.v is None,
+        empty=means.empty,
+        tiled=means.tiled,
+    )
+    if bind is None or not isinstance(variant.form, Named):
+        return settled
+    own = bind(settled, settings, config.seed)
+    takes_w_o = own.takes_output_projection and "W_o" in problem.projections
+    return replace(settled, own=own, output_projection=variant.output_projection or takes_w_o)
+
+
+def pinned_or_run(variant: Variant, config: Config) -> dict[str, Any]:
+    pinned = {field.name: getattr(variant, field.name) for field in fields(variant)}
+    return {name: getattr(config, name) if value is None else value for name, value in pinned.items()}
+
+
+def share_heads(name: str, variant: Variant, settings: Mapping[str, Any], config: Config, problem: Problem) -> Heads:
+    follows = variant.head is None or variant.kv_head is not None  # pinned heads bring their own keys and values
+    try:
+        return heads(settings["head"], settings["kv_head"] if follows else None, problem, config.kv_pool)
+    except UserError as error:
+        if variant.head in (None, config.head):
+            raise
+        raise UserError(
+            f"variant={name} pins head={variant.head}; write variant.{name}.head={config.head}: {error}"
+        ) from error
+
+
+def multiplier(scale: bool | float, size: int) -> float:
+    """Return the multiplier of the scores: 1 / sqrt(d), 1, or the number given."""
+    if isinstance(scale, bool):
+        return 1 / math.sqrt(size) if scale else 1.0
+    return scale
+
+
+def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, problem: Problem) -> Rules:
+    """Return the rules that the settings name, under a library's convention.
+
+    Raises:
+        UserError: settings of a rule cannot be read, or rules would have no effect on such a problem.
+    """
+    for group in ("mask", "score", "position"):
+        if problem.weights is not None and settings[group]:
+            names = "+".join(settings[group])
+            raise UserError(f"{group}={names} changes logits, but this problem starts at the weights")
+    if problem.weights is not None and settings["normalizer"] != Config.normalizer:
+        raise UserError(f"normalizer={settings['normalizer']} makes weights, but this problem starts at given ones")
+    for name in settings["mask"] if problem.memory is not None else ():
+        if issubclass(rule := kind("mask", name), Rule) and rule.one_sequence:
+            raise UserError(
+                f"mask={name} numbers the tokens of one sequence, and keys come from a memory; use mask=array"
+            )
+    limits = masks(settings["mask"], settings["mask_join"], means.blocks, problem.key_tokens)
+    return Rules(
+        scale=scale,
+        masks=limits,
+        scores=scores(settings["score"]),
+        normalizer=normalizer(settings["normalizer"]),
+        offset=first_position(alignment(settings["align"], means, limits, problem), limits, problem),
+        softmax_dtype=means.softmax_dtype,
+        bend_last=means.caps_last,
+    )
+
+
+def alignment(asked: str | None, means: Convention, limits: tuple[Mask, ...], problem: Problem) -> str:
+    """Return in a word how the first query is aligned with the keys.
+
+    It is `after_past` if a library's masks count the tokens of a cache, and `before_filler` if the library aligns with
+    the last key of the sequence and some keys are filler.
+    """
+    if asked is not None:
+        return asked
+    if means.cached and problem.past:
+        return "after_past"
+    has_filler = means.knows_filler and AllOf(limits).unpadded(problem.keys) < problem.keys
+    return "before_filler" if has_filler else means.align
+
+
+def first_position(align: str, limits: tuple[Mask, ...], problem: Problem) -> int:
+    rows, keys = len(problem.tokens), problem.keys
+    last = AllOf(limits).unpadded(keys) - rows
+    return {"top_left": 0, "after_past": problem.past, "before_filler": last, "bottom_right": keys - rows}[align]
+
+
+def misfits(rules: Rules, marks: tuple[Position, ...], head: int, size: int, problem: Problem) -> Iterator[str | None]:
+    for rule in (*rules.masks, *rules.scores):
+        yield rule.misfit(head, len(problem.tokens), problem.keys)
+    for score in rules.scores if problem.q is not None else ():
+        yield score.misfit_size(size)
+    if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
+        yield f"normalizer={rules.normalizer.name} gives each key its own weight: score=sink has nothing to share"
+    for position in marks:
+        if position.changes_x and problem.x is None:
+            yield f"position={registry.name_of(position)} is added to x, but this problem starts after x"
+        yield position.misfit(size)
+
+
+def check_range(rules: Rules, problem: Problem, convention: str) -> None:
+    if rules.softmax_dtype is None or problem.q is None:
+        return
+    q, k, v = (0.0 if side is None else float(np.abs(side).max()) for side in (problem.q, problem.k, problem.v))
+    largest = max(q * k * problem.q.shape[1] * abs(rules.scale), v * problem.keys)
+    if largest > float(np.finfo(rules.softmax_dtype).max):
+        raise UserError(
+            f"the input is too large for convention={convention}, which computes in {np.dtype(rules.softmax_dtype)}: "
+            f"logits or outputs may be as large as {largest:.1e}; scale it down"
+        )
+
+
+JOINS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}
+"""The separator between the choices of a group."""
+
+
+def say_choices(group: str, choices: Mapping[str, Any], mask_join: str) -> str:
+    """Return a group's choices for a table: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
+    given = {
+        name: ", ".join(f"{key}={shown(value)}" for key, value in deciding(group, name, settings).items())
+        for name, settings in choices.items()
+    }
+    calls = (f"{name}({settings})" if settings else name for name, settings in given.items())
+    return JOINS[group].format(mask_join=mask_join).join(calls) or "none"

@@ -173,8 +173,8 @@ def compute_row_weights(question: Question, problem: Problem, q: Any, k: Any, he
     if any(weights) or reference.sees(len(k), question.heads.query, head, row, position, len(q), question.rules):
         return weights
     if question.empty in TAKEN:
-        lower = {"taken": TAKEN[question.empty]} if question.weights == "logits" else {}
-        return weigh(q, k, question.heads.query, head, row, position, replace(question.rules, masks=()), **lower)
+        bare, taken = replace(question.rules, masks=()), TAKEN[question.empty]
+        return reference.weights(q, k, question.heads.query, head, row, position, bare, taken=taken)
     filler = {"zeros": 0.0, "mean": 1 / (len(weights) or 1), "nan": math.nan}[question.empty]
     return [filler] * len(weights)
 

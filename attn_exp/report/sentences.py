@@ -20,8 +20,7 @@ from attn_exp.experiment.ladder import TOO_LARGE, choices, differing
 from attn_exp.experiment.measuring import DIFFERENT, SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import Agreement, Row, Step
-from attn_exp.experiment.settling import pinned_or_run
-from attn_exp.experiment.variant import baseline
+from attn_exp.experiment.variant import baseline, pinned_or_run
 from attn_exp.problem.problem import Problem
 
 

@@ -23,7 +23,7 @@ from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.executing import measure
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.row import Timing
-from attn_exp.experiment.settling import settle
+from attn_exp.experiment.variant import settle
 from attn_exp.own_code import staying_here
 from attn_exp.problem.left_to_model import Pass, ask_model
 from attn_exp.problem.problem import build

@@ -24,8 +24,7 @@ from attn_exp.errors import UserError, refuse
 from attn_exp.experiment import checks
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.row import Agreement, Distance, Row, Step, Timing
-from attn_exp.experiment.settling import settle
-from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.variant import Settled, settle
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
 from attn_exp.runs import folders, provenance, records, rendering, stored_arrays, trust

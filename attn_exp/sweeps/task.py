@@ -18,10 +18,9 @@ from attn_exp.config.spelling import bare
 from attn_exp.errors import UserError
 from attn_exp.experiment.checks import measures
 from attn_exp.experiment.checks.heads import measure_patterns
-from attn_exp.experiment.compare import tabulate
+from attn_exp.experiment.compare import Rows, tabulate, tabulate_seeds
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
-from attn_exp.experiment.stack import Rows, tabulated
 from attn_exp.own_code import staying_here
 from attn_exp.problem.left_to_model import Pass
 from attn_exp.runs import provenance, records
@@ -101,7 +100,7 @@ def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
         return ready
     for points, seeds in group_seeds(plan, job.numbers):
         try:
-            stacks = tabulated(config_of(plan, points[0]), seeds)
+            stacks = tabulate_seeds(config_of(plan, points[0]), seeds)
         except Exception:
             continue
         first = 0

@@ -17,7 +17,7 @@ import pytest
 from attn_exp.config.inputs import Embeddings, Projections
 from attn_exp.config.schema import Config
 from attn_exp.experiment.executing import execute
-from attn_exp.experiment.settling import settle
+from attn_exp.experiment.variant import settle
 from attn_exp.problem.problem import build
 from attn_exp.reference import oracle
 from tests import ROOT

@@ -15,7 +15,7 @@ from attn_exp.config.compose import composed
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.library_conventions import convention
-from attn_exp.experiment.settling import multiplier
+from attn_exp.experiment.variant import multiplier
 from attn_exp.rules import masks, normalizer, positions, scores
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.causal import Causal

@@ -10,8 +10,7 @@ from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.library_conventions import CONVENTIONS, convention
 from attn_exp.experiment.measuring import distance, letters
-from attn_exp.experiment.settling import alignment, settle
-from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.variant import Settled, alignment, settle
 from attn_exp.forms import coarser
 from attn_exp.problem.problem import Problem
 
