@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -113,7 +114,7 @@ def prepared(
         raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
     memory.check_drawn(config)
     problem = build(config)
-    memory.check(config, len(problem.tokens), problem.keys)
+    memory.refuse_too_large([memory.estimate_matrices(config, len(problem.tokens), problem.keys)])
     variants = tuple(settle(name, variant, config, problem, bind) for name, variant in config.variant.items())
     for variant in variants:
         if forms.is_own(variant.form) and variant.own is None:
@@ -145,19 +146,18 @@ def compute_all(
     """
     traces = {variant.name: Trace() for variant in variants}
     seconds, failed = {}, dict[str, str]()
-    for variant in variants:
+    for done, variant in enumerate(variants):
         problem = embedded(variant, problem)  # variants with the same positions share one projection of x
-        if progress:
-            progress.begin(variant.name)
+        tell = partial(progress.tell, done, variant.name) if progress else None
         start = perf_counter()
         try:
             if not variant.refused:
-                traces[variant.name] = keep(variant, problem, weights, progress.tell if progress else None)
+                traces[variant.name] = keep(variant, problem, weights, tell)
                 seconds[variant.name] = perf_counter() - start
         except OwnCodeError as error:
             failed[variant.name] = str(error)
-        if progress:
-            progress.end()
+        if tell:
+            tell(1.0)
     return traces, seconds, tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)
 
 
@@ -228,7 +228,7 @@ def tabulate_stack(config: Config, first: Problem, variants: Sequence[Settled], 
     return [
         Rows(
             points=len(seeds),
-            shared=describe(variant, config, first, traces.get(variant.name, Trace())),
+            shared=describe(variant, config, first, traces.get(variant.name, Trace()), {}),
             columns=numbers.get(variant.name, {}),
         )
         for variant in variants

@@ -180,31 +180,28 @@ PATIENCE = 0.5
 ENOUGH = 0.5
 """Seconds beyond which the comparison's own computation is the measurement, so that a long one is done once."""
 
-MOST_RUNS = 100
-
 
 def measure(
-    variants: Sequence[Settled], problem: Problem, budget: float = BUDGET, known: Mapping[str, float] | None = None
+    variants: Sequence[Settled], problem: Problem, known: Mapping[str, float] | None = None
 ) -> tuple[Timing, ...]:
-    """Run every variant as often as its share of the budget, in seconds, allows, and once more for its peak memory.
+    """Run every variant as often as its share of the budget allows, and once more for its peak memory.
 
     `known` are the seconds that variants took before; a slow one is not run again and has no peak.
     """
     before, computed = known or {}, [variant for variant in variants if not variant.refused]
-    return tuple(
-        measure_one(variant, problem, budget / len(computed), before.get(variant.name, 0.0)) for variant in computed
-    )
+    share = BUDGET / len(computed)
+    return tuple(measure_one(variant, problem, share, before.get(variant.name, 0.0)) for variant in computed)
 
 
-def measure_one(settled: Settled, problem: Problem, share: float, before: float = 0.0) -> Timing:
+def measure_one(settled: Settled, problem: Problem, share: float, before: float) -> Timing:
     if before > ENOUGH and not settled.member.library:  # a library's first run includes loading it
         return Timing(settled.name, before, before, 1, None)
     times: list[float] = []
-    while not times or (sum(times) + times[-1] < share and len(times) < MOST_RUNS):
+    while not times or sum(times) + times[-1] < share:
         start = perf_counter()
         execute(settled, problem)
         times.append(perf_counter() - start)
-    peak = peak_bytes(settled, problem) if times[0] < PATIENCE else None
+    peak = None if times[0] >= PATIENCE else peak_bytes(settled, problem)
     return Timing(settled.name, sorted(times)[len(times) // 2], min(times), len(times), peak)
 
 

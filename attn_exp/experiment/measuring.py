@@ -50,9 +50,7 @@ def make_rows(
     )
 
 
-def describe(
-    settled: Settled, config: Config, problem: Problem, trace: Trace, numbers: Mapping[str, Any] | None = None
-) -> Row:
+def describe(settled: Settled, config: Config, problem: Problem, trace: Trace, numbers: Mapping[str, Any]) -> Row:
     """Return the row of a variant with these measurements; missing ones are NaN.
 
     `flops` counts one multiplication and one addition for each term of `q k^T` and of `weights v`; scaling, softmax and
@@ -70,7 +68,7 @@ def describe(
         bias=config.bias,
         output_projection=settled.output_projection,
         mistake=settled.mistake,
-        **(unknown | unmeasured | dict(numbers or {})),
+        **(unknown | unmeasured | dict(numbers)),
         flops=2 * settled.head * len(problem.tokens) * problem.keys * sum(widths),
         kv_head=settled.heads.shared,
         mask=settled.words["mask"],

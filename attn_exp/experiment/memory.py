@@ -63,15 +63,6 @@ def check_drawn(config: Config) -> None:
         refuse_too_large([*estimate_inputs(config, size), matrices])
 
 
-def check(config: Config, rows: int, keys: int) -> None:
-    """Refuse logits and weights `[h t s]` of all variants that would not fit together.
-
-    Raises:
-        UserError: with the size, the free memory, and a way out.
-    """
-    refuse_too_large([estimate_matrices(config, rows, keys)])
-
-
 def estimate_inputs(config: Config, size: tuple[int, int]) -> Iterator[Need]:
     (rows, width), memory = size, sources.memory_size(config, size)
     is_projected = config.projections.source != "none"
@@ -91,18 +82,14 @@ def estimate_inputs(config: Config, size: tuple[int, int]) -> Iterator[Need]:
 
 
 def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
+    """Estimate the logits and weights `[h t s]` of all variants together."""
     sizes = {name: count_matrix_bytes(variant, config, rows, keys) for name, variant in config.variant.items()}
-    needed = max(sizes.values(), default=0) if config.weights == "blocks" else sum(sizes.values())
-    largest = max(sizes, key=lambda name: sizes[name], default="")
+    needed = max(sizes.values()) if config.weights == "blocks" else sum(sizes.values())
+    largest = max(sizes, key=lambda name: sizes[name])
     asked = next((f"{name}=" for name in ASKING if getattr(config, name)), "")
     whose = asked or ("weights=full" if config.weights == "full" else f"variant {largest}")
-    known = {variant.form for variant in config.variant.values()} & {*forms.names()}
-    if asked:
-        instead = "choose fewer tokens, or leave it out"
-    elif all(forms.form(name).matrices == 0 for name in known):
-        instead = "use weights=auto"
-    else:
-        instead = "use variant=[blockwise], which never forms one"
+    other = "use weights=auto" if config.weights == "full" else "use variant=[blockwise], which never forms one"
+    instead = "choose fewer tokens, or leave it out" if asked else other
     return Need(needed, f"embeddings.tokens={rows}: {whose}", f"for whole matrices of {rows} x {keys}", instead)
 
 
@@ -123,14 +110,11 @@ def refuse_too_large(needs: Iterable[Need]) -> None:
     """
     parts = list(needs)
     whole = sum(part.size for part in parts)
-    if whole <= max(SMALL, free() if whole > SMALL else 0):
-        return
-    most = max(parts, key=lambda part: part.size)
-    others = f", {gib(whole)} with all else" if whole - most.size > most.size / 20 else ""
-    purpose = f" {most.purpose}" if most.purpose else ""
-    raise UserError(
-        f"{most.setting} needs {gib(most.size)}{purpose}{others}, and {gib(free())} are free; {most.instead}"
-    )
+    if whole > SMALL and whole > free():
+        most = max(parts, key=lambda part: part.size)
+        others = f", {gib(whole)} with all else" if whole - most.size > most.size / 20 else ""
+        needed = f"{most.setting} needs {gib(most.size)} {most.purpose}".rstrip()
+        raise UserError(f"{needed}{others}, and {gib(free())} are free; {most.instead}")
 
 
 def free() -> int:

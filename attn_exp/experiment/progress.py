@@ -40,26 +40,17 @@ class Progress:
 
     variants: int
     line: Line = field(default_factory=Line)
-    done: int = 0
-    share: float = 0.0
-    name: str = ""
 
-    def begin(self, name: str) -> None:
-        self.name, self.share = name, 0.0
-
-    def tell(self, share: float) -> None:
-        self.share = max(self.share, share)
-        if self.line.is_due():
-            whole = (self.done + self.share) / self.variants
+    def tell(self, done: int, name: str, share: float) -> None:
+        """Show that `done` variants are complete, and this share of the one of that name."""
+        whole = (done + share) / self.variants
+        if whole >= 1:
+            if self.line.shown and self.line.stream.isatty():
+                self.line.put("")
+        elif self.line.is_due():
             left = (monotonic() - self.line.started) * (1 - whole) / max(whole, 1e-9)
             bar = ("#" * round(CELLS * whole)).ljust(CELLS, ".")
-            self.line.put(f"{self.name} [{bar}] {100 * whole:.0f} %{f', {left:.0f} s left' if whole > 0.02 else ''}")
-
-    def end(self) -> None:
-        self.tell(1.0)
-        self.done, self.share = self.done + 1, 0.0
-        if self.done == self.variants and self.line.shown and self.line.stream.isatty():
-            self.line.put("")
+            self.line.put(f"{name} [{bar}] {100 * whole:.0f} %{f', {left:.0f} s left' if whole > 0.02 else ''}")
 
 
 @dataclass

@@ -65,37 +65,31 @@ def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
     exact to 0.005e-13. `digits` is the number of decimals if every number lost zeros.
     """
     words = [found.group().replace("\u2212", "-") for found in matches(text)]
-    plain = most_decimals(words) if digits is None else digits
-    lasts = [plain if power is None else decimals(word) - power for word in words for power in [exponent(word)]]
+    counted = [count_digits(word) for word in words]
+    plain = most_decimals(counted) if digits is None else digits
+    lasts = [plain if power is None else decimals - power for decimals, power in counted]
     return np.array([float(word) for word in words]), np.array([float(f"0.5e{-last}") for last in lasts])
 
 
 def rewritten(text: str, values: Array, digits: int | None = None) -> str:
     """Write other numbers into a printed text, with as many decimals, and at least `digits`."""
     found = list(matches(text))
-    places, numbers = max(most_decimals([match.group() for match in found]), digits or 0), iter(values.tolist())
-    starts = {match.start() for match in found}
-
-    def write(match: re.Match[str]) -> str:
-        word = match.group()
-        if match.start() not in starts:
-            return word
-        return format(next(numbers), f".{places}f" if exponent(word) is None else f".{decimals(word)}e")
-
-    return NUMBER.sub(write, text)
+    counted = [count_digits(match.group()) for match in found]
+    places, end, parts = max(most_decimals(counted), digits or 0), 0, list[str]()
+    for match, (decimals, power), number in zip(found, counted, values.tolist(), strict=True):
+        parts += [text[end : match.start()], format(number, f".{places}f" if power is None else f".{decimals}e")]
+        end = match.end()
+    return "".join([*parts, text[end:]])
 
 
-def most_decimals(words: list[str]) -> int:
-    return max((decimals(word) for word in words if exponent(word) is None), default=0)
+def count_digits(word: str) -> tuple[int, int | None]:
+    """Return the number of decimals, and the exponent if the number has one."""
+    number, mark, power = word.lower().partition("e")
+    return len(number.partition(".")[2]), int(power) if mark else None
 
 
-def decimals(word: str) -> int:
-    return len(re.split("[eE]", word)[0].partition(".")[2])
-
-
-def exponent(word: str) -> int | None:
-    _, mark, power = word.lower().partition("e")
-    return int(power) if mark else None
+def most_decimals(digits: Sequence[tuple[int, int | None]]) -> int:
+    return max((decimals for decimals, power in digits if power is None), default=0)
 
 
 # Comparing them with a run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -59,10 +60,9 @@ def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: i
         return mix_given_weights(recipe, settled, problem, copies)
     given = given_to(settled, problem)
     if copies > 1:
-        x, q, k, v = (
-            None if side is None else np.repeat(side, copies, axis=0) for side in (given.x, given.q, given.k, given.v)
-        )
-        given = replace(given, x=x, q=q, k=k, v=v, apart=True)
+        sides = {name: side for name in "xqkv" if (side := getattr(given, name)) is not None}
+        copied: dict[str, Any] = {name: np.repeat(side, copies, axis=0) for name, side in sides.items()}
+        given = replace(given, apart=True, **copied)
     stages = compute(recipe, given)
     if given.x is None:
         stages["output"] = project_output(recipe, stages, problem)

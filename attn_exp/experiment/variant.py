@@ -108,19 +108,15 @@ class Settled:
     @property
     def computed_in(self) -> np.dtype[Any]:
         """The coarsest dtype that it rounds to: that of the problem, of its form, or of its softmax."""
-        form, softmax = self.member, self.rules.softmax_dtype
-        own = form.computed_in(self.given_in)
-        softens = softmax is not None and form.reference == "logits" and not self.starts_late
-        return forms.coarser(own, np.dtype(softmax)) if softens else own
-
-    @property
-    def plain_form(self) -> str:
-        """The plainest form that computes the same function, whatever the masks."""
-        return self.member.plainest
+        own, softmax = self.member.computed_in(self.given_in), self.rules.softmax_dtype
+        if softmax is None or self.member.reference != "logits" or self.starts_late:
+            return own
+        return forms.coarser(own, np.dtype(softmax))
 
     @property
     def plain(self) -> Settled:
-        return replace(self, form=self.plain_form, own=None)
+        """The variant in the plainest form that computes the same function, whatever the masks."""
+        return replace(self, form=self.member.plainest, own=None)
 
     @property
     def exact(self) -> Settled:

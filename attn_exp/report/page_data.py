@@ -67,7 +67,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
     settled = settled_as(comparison, variant)
     told: Data = {"title": panel.title, "shape": panel.weights.shape}
     own = settled.multiplier if split is None else split.own
-    told |= {"own": own, "standard": standard_multiplier(comparison, variant)}
+    told |= {"own": own, "standard": standard_multiplier(comparison.traces[variant])}
     shut = closed_by_mask(settled, panel.weights) if split is None else np.isneginf(split.rest)
     if panel.weights.size > MOST_COARSE:
         told["pictures"] = [

@@ -22,6 +22,7 @@ from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, refuse
 from attn_exp.experiment import checks
+from attn_exp.experiment.checks.check import Finding
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.row import Agreement, Distance, Row, Step, Timing
 from attn_exp.experiment.variant import Settled, settle
@@ -148,7 +149,7 @@ def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparis
         published=read_table(folder, "published.csv", Agreement) if config.published else (),
         verdicts=read_verdicts(folder),
         checks=tuple(
-            checks.restored(name, read_table(folder, f"{name}.csv", checks.load(name).record))
+            Finding(name, checks.load(name), read_table(folder, f"{name}.csv", checks.load(name).record))
             for name in checks.wanted(config)
             if not registry.is_absent(checks.__name__, name)
         ),

@@ -94,10 +94,9 @@ def test_progress_is_told_after_two_seconds(monkeypatch: pytest.MonkeyPatch) -> 
     now, stream = [0.0], io.StringIO()
     monkeypatch.setattr("attn_exp.experiment.progress.monotonic", lambda: now[0])
     progress = Progress(1, Line(stream, started=0.0))
-    progress.begin("blockwise")
     for tick in range(1, 6):
         now[0] = float(tick)
-        progress.tell(tick / 10)
+        progress.tell(0, "blockwise", tick / 10)
         assert bool(stream.getvalue()) is (tick >= 2)
     assert "20 %, 8 s left" in stream.getvalue()
 

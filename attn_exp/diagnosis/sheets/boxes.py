@@ -15,7 +15,7 @@ import numpy as np
 from attn_exp import machine
 from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError, brief, reason
-from attn_exp.experiment.published import NUMBER, bare, decimals, exponent
+from attn_exp.experiment.published import NUMBER, bare, count_digits, most_decimals
 from attn_exp.problem.files.numpy_files import read_npy
 from attn_exp.problem.files.tables import BLANK, COMMA, SEMICOLON, TAB, names_columns, rows_of
 from attn_exp.problem.problem import Problem
@@ -244,16 +244,13 @@ def plain(word: str) -> str:
 
 
 def halves(words: Sequence[str], *, shared: bool) -> Array:
-    plain_words = [word for word in words if NUMBER.fullmatch(word) and exponent(word) is None]
-    most = max(map(decimals, plain_words), default=0)
-
-    def last(word: str) -> int:
-        power = exponent(word)
-        if power is not None:
-            return decimals(word) - power
-        return most if shared else decimals(word)
-
-    return np.array([float(f"0.5e{-last(word)}") if NUMBER.fullmatch(word) else 0.0 for word in words])
+    counted = {word: count_digits(word) for word in words if NUMBER.fullmatch(word)}
+    most = most_decimals([*counted.values()])
+    lasts = {
+        word: decimals - power if power is not None else most if shared else decimals
+        for word, (decimals, power) in counted.items()
+    }
+    return np.array([float(f"0.5e{-lasts[word]}") if word in lasts else 0.0 for word in words])
 
 
 def shape_of(given: Any, key: str) -> Shape:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from attn_exp import registry
 from attn_exp.config.schema import Config
@@ -19,9 +18,7 @@ ASKED_BY = {"dtype": "precision", "metrics": "measures"}
 
 
 def load(name: str) -> Check:
-    is_outside = name in registry.outside(__name__)
-    check: Check = registry.OUTSIDE[__name__, name].value if is_outside else registry.module(__name__, name).CHECK
-    return check
+    return registry.constant(__name__, name, Check)
 
 
 def names() -> tuple[str, ...]:
@@ -38,9 +35,4 @@ def wanted(config: Config) -> tuple[str, ...]:
 
 def find(names: Sequence[str], config: Config, problem: Problem, variants: Sequence[Settled]) -> tuple[Finding, ...]:
     computed = [variant for variant in variants if not variant.refused]
-    return tuple(restored(name, tuple(load(name).examine(config, problem, computed))) for name in names)
-
-
-def restored(name: str, records: tuple[Any, ...]) -> Finding:
-    """Return a finding from its records, new ones or those of a run on disk."""
-    return Finding(name, load(name), records)
+    return tuple(Finding(name, load(name), tuple(load(name).examine(config, problem, computed))) for name in names)

@@ -14,6 +14,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import TYPES, execute, find_type, rounded
+from attn_exp.experiment.metrics.errors import largest_finite_error
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
@@ -62,8 +63,8 @@ def judge_stages(variant: str, dtype: str, mine: Trace, plain: Trace, exact: Tra
     for stage, array in mine.stages():
         if stage in truths:
             truth = truths[stage]
-            error, floor = largest_error(array, truth), half_unit(truth, array.dtype)
-            beside = max(floor, largest_error(plains[stage], truth) if stage in plains else floor)
+            error, floor = largest_finite_error(array, truth), half_unit(truth, array.dtype)
+            beside = max(floor, largest_finite_error(plains[stage], truth) if stage in plains else floor)
             yield Record(variant, dtype, stage, error, beside, error / beside, verdict(error / beside))
 
 
@@ -71,15 +72,6 @@ def verdict(ratio: float) -> str:
     if ratio <= ORDINARY:
         return "ordinary rounding"
     return "suspicious" if ratio <= SUSPICIOUS else "a different function"
-
-
-def largest_error(array: Array, exact: Array) -> float:
-    """Return the largest difference over finite expected values; infinite if only one of two is finite."""
-    array = array.astype(exact.dtype)
-    finite = np.isfinite(exact)
-    if (np.isfinite(array) != finite).any():
-        return float("inf")
-    return float(np.abs(array[finite] - exact[finite]).max(initial=0.0))
 
 
 def half_unit(exact: Array, dtype: np.dtype[np.generic]) -> float:

@@ -43,6 +43,14 @@ def largest_error(answer: Array, expected: Array) -> float:
     return float(largest_errors(answer[None], expected[None])[0])
 
 
+def largest_finite_error(answer: Array, exact: Array) -> float:
+    """Return the largest difference over finite expected values; infinite if only one of two is finite."""
+    finite = np.isfinite(exact)
+    if (np.isfinite(answer) != finite).any():
+        return float("inf")
+    return float(np.abs(answer.astype(exact.dtype)[finite] - exact[finite]).max(initial=0.0))
+
+
 def mean_error(answer: Array, expected: Array) -> float:
     """Return `mean |x - ref|`. Source: PyTorch, `test/inductor/test_flex_attention.py`, compares means."""
     return float(np.abs(answer - expected).mean())

@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison, settled_as
-from attn_exp.experiment.metrics.errors import largest_error
+from attn_exp.experiment.metrics.errors import largest_finite_error
 from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, mean, stage
 from attn_exp.forms.trace import Trace, entropy
 from attn_exp.rules.normalizers.softmax import softmax
@@ -51,18 +51,14 @@ def log_sums(trace: Trace) -> Array:
     return log_sum_exp(stage(trace, "masked")) if trace.lse is None else trace.lse
 
 
-def finite_sums(subject: Subject) -> Array:
+def mean_finite_sum(subject: Subject) -> float:
     sums = log_sums(subject.trace)
-    return sums[np.isfinite(sums)]
+    return mean(sums[np.isfinite(sums)])
 
 
 def sums_error(subject: Subject) -> float:
     """Return the largest difference of the log-sum-exps from the exact ones; infinite if only one is finite."""
-    mine, exact = (log_sums(trace) for trace in (subject.trace, subject.exact))
-    finite = np.isfinite(exact)
-    if (np.isfinite(mine) != finite).any():
-        return float("inf")
-    return largest_error(mine[finite], exact[finite])
+    return largest_finite_error(log_sums(subject.trace), log_sums(subject.exact))
 
 
 metric = partial(Metric, place=9)
@@ -96,7 +92,7 @@ METRICS = (
     ),
     partial(Metric, place=12)(
         "log_sum_exp",
-        lambda subject: mean(finite_sums(subject)),
+        mean_finite_sum,
         meaning="the log-sum-exp of a row, which merges partial outputs",
         source="FlashAttention-2, section 3.1",
     ),
@@ -142,7 +138,7 @@ def split(comparison: Comparison, variant: str) -> Split | None:
     if own is None:
         return None
     rest = np.where(np.isneginf(trace.masked), -np.inf, trace.masked - trace.logits)
-    return Split(trace.scores, rest, own, standard_multiplier(comparison, variant))
+    return Split(trace.scores, rest, own, standard_multiplier(trace))
 
 
 def find_multiplier(logits: Array, scores: Array, said: float) -> float | None:
@@ -155,10 +151,9 @@ def find_multiplier(logits: Array, scores: Array, said: float) -> float | None:
         return next(fits, None)
 
 
-def standard_multiplier(comparison: Comparison, variant: str) -> float:
+def standard_multiplier(trace: Trace) -> float:
     """Return `1 / sqrt(d)`, where d is the size of one head's queries."""
-    queries = comparison.traces[variant].q
-    return 1.0 if queries is None else 1 / math.sqrt(queries.shape[-1])
+    return 1.0 if trace.q is None else 1 / math.sqrt(trace.q.shape[-1])
 
 
 POINTS, MOST_WEIGHTS = 49, 1_000_000
