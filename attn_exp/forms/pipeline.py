@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,17 +47,6 @@ class Given:
     def keys(self) -> int:
         made_of = next(one for one in (self.k, self.memory, self.x) if one is not None)
         return int(made_of.shape[-2])
-
-    @cached_property
-    def done(self) -> Done | None:
-        """The cached results of steps, shared by many recipes; None for large inputs."""
-        first = self.x if self.q is None else self.q
-        assert first is not None
-        return Done(MOST_STEPS) if first.size * self.keys <= SMALL else None
-
-
-MOST_STEPS, SMALL = 1000, 1 << 15
-"""Cached steps per input, and the largest input (size times keys) that is cached: a few megabytes in all."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +96,7 @@ class At:
 class Recipe:
     """The problem, `rules`, `positions` and head counts, and the steps that compute it, in the order of the fields.
 
-    `wide`: given heads are side by side, `[b t h*d]`, and are split and merged like those of a layer. `remembers`: a
-    step uses the input of another, so steps must not be cached.
+    `wide`: given heads are side by side, `[b t h*d]`, and are split and merged like those of a layer.
     """
 
     rules: Rules
@@ -118,7 +105,6 @@ class Recipe:
     positions: tuple[Position, ...] = ()
     output_projection: bool = True
     wide: bool = False
-    remembers: bool = False
     order: Step = steps.order
     source: Step = steps.source
     project: Step = steps.project
@@ -157,87 +143,37 @@ def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | No
     keys, values = recipe.share(at, k), None if v is None else recipe.share(at, v)
     with np.errstate(over="ignore", invalid="ignore"):
         stages, allowed = masked_logits(recipe, at, q, keys)
-    weights = compute_weights(recipe, at, stages["masked"], allowed)
-    context = None if values is None else compute_context(recipe, at, weights, values, keys)
+    weights = recipe.after(at, recipe.normalize(at, stages["masked"]), allowed)
+    context = None if values is None else np.asarray(recipe.gather(at, recipe.mix(at, weights, values, keys)))
     return Trace(q=q, k=k, v=v).replace(**stages, weights=weights, context=context)
 
 
-class Done:
-    """Cached results of steps on one input, for recipes that share steps.
-
-    A result is reused only for the same step and the same array objects, which the cache keeps alive, so it is
-    bit-identical.
-    """
-
-    def __init__(self, most: int) -> None:
-        """Keep up to `most` results; the cache is cleared when full."""
-        self.most = most
-        self.kept = dict[Any, tuple[Any, tuple[Any, ...]]]()
-
-    def find(self, key: Any, step: Step, given: tuple[Any, ...]) -> Any:
-        known = self.kept.get(key)
-        if known is None:
-            if len(self.kept) >= self.most:
-                self.kept.clear()
-            self.kept[key] = known = (step(*given), given)
-        return known[0]
-
-    def place(self, rules: Rules, q: Array, k: Array, given: Given) -> At:
-        """Return the context of the steps: the same object for equal rules, so that later steps are cached too."""
-        try:
-            at: At = self.find((rules, q.shape, k.shape), At.of_heads, (rules, q, k, None, given))
-        except TypeError:  # per-entry offsets are not hashable
-            return At.of_heads(rules, q, k, None, given)
-        return at
-
-
-def take(done: Done | None, step: Step, *given: Any) -> Any:
-    if done is None:
-        return step(*given)
-    key = (step, *map(id, given))
-    known = done.kept.get(key)
-    return done.find(key, step, given) if known is None else known[0]
-
-
-def compute(recipe: Recipe, given: Given, done: Done | None = None) -> dict[str, Array]:
+def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
     """Return every stage by name, `[b h t ...]`, ending with `output`.
 
-    `output` is the context of all heads if heads were given, else the layer's output `[b t m]`. `done` caches the
-    results of steps on this input for other recipes.
+    `output` is the context of all heads if heads were given, else the layer's output `[b t m]`.
 
     Raises:
         ValueError: a step does not fit the shapes, as when a transposed matrix is not square.
     """
-    done = None if recipe.remembers else done
     with np.errstate(all="ignore"):
-        if done is None:
-            q, k, v = sides(recipe, given)
-            at = At.of_heads(recipe.rules, q, k, None, given)
-        else:
-            steps_of_sides = (recipe.order, recipe.source, recipe.project, recipe.split)
-            of_sides = (*steps_of_sides, recipe.heads, recipe.groups, recipe.wide, id(recipe.positions))
-            q, k, v = done.find(of_sides, sides, (recipe, given))
-            at = done.find((id(recipe.rules), q.shape, k.shape), done.place, (recipe.rules, q, k, given))
-        if recipe.positions or recipe.place is not steps.place:
-            turning = done if recipe.positions else None  # without positions nothing is computed
-            q, k, v = (
-                take(turning, recipe.place, at, side, heads, recipe.positions)
-                for side, heads in zip("qkv", (q, k, v), strict=True)
-            )
-        if at.groups != at.heads or recipe.share is not steps.share:
-            sharing = done if at.groups != at.heads else None
-            k, v = take(sharing, recipe.share, at, k), take(sharing, recipe.share, at, v)
-        stages, allowed = masked_logits(recipe, at, q, k, done)
-        weights = compute_weights(recipe, at, stages["masked"], allowed, done)
-        context = compute_context(recipe, at, weights, v, k, done)
+        q, k, v = sides(recipe, given)
+        at = At.of_heads(recipe.rules, q, k, None, given)
+        q, k, v = (
+            recipe.place(at, side, heads, recipe.positions) for side, heads in zip("qkv", (q, k, v), strict=True)
+        )
+        k, v = recipe.share(at, k), recipe.share(at, v)
+        stages, allowed = masked_logits(recipe, at, q, k)
+        weights = recipe.after(at, recipe.normalize(at, stages["masked"]), allowed)
+        context = np.asarray(recipe.gather(at, recipe.mix(at, weights, v, k)))
         stages |= {"q": q, "k": k, "v": v, "weights": weights, "context": context}
         if given.x is None and not recipe.wide:
             return stages | {"output": context}
-        merged = take(done, recipe.merge, at, context)
+        merged: Array = recipe.merge(at, context)
         if given.x is None:
             return stages | {"output": steps.split(merged, at.heads)}
         weight, bias = (given.arrays.get(name) for name in ("W_o", "b_o"))
-        finished = take(done, recipe.finish, at, merged, weight, bias) if recipe.output_projection else merged
+        finished = recipe.finish(at, merged, weight, bias) if recipe.output_projection else merged
         if given.around is not None:
             finished = given.around.finish(given.x[:, given.past :], finished)
         return stages | {"output": finished}
@@ -275,31 +211,15 @@ def embed_positions(recipe: Recipe, x: Array) -> Array:
     return x
 
 
-def masked_logits(
-    recipe: Recipe, at: At, q: Array, k: Array, done: Done | None = None
-) -> tuple[dict[str, Array], Array]:
+def masked_logits(recipe: Recipe, at: At, q: Array, k: Array) -> tuple[dict[str, Array], Array]:
     """Return the stages from q and k, one k per query head, up to the masked logits, and which places are allowed.
 
     Masked keys may hold any value without effect; callers suppress NumPy's floating-point warnings.
     """
-    bending = done if at.rules.scores else None  # without score rules nothing is computed
-    scores = take(done, recipe.score, at, q, k)
-    logits = capped = take(done, recipe.scaled, at, scores)
-    if not at.rules.bend_last and (at.rules.scores or recipe.bent is not steps.bent):
-        capped = take(bending, recipe.bent, at, logits)
-    allowed = take(done, recipe.allowed, at)
-    biased = capped
-    if at.rules.scores or recipe.biased is not steps.biased:
-        biased = take(bending, recipe.biased, at, capped)
-    masked = take(done, recipe.forbid, at, biased, allowed)
+    scores = recipe.score(at, q, k)
+    logits = recipe.scaled(at, scores)
+    capped = logits if at.rules.bend_last else recipe.bent(at, logits)
+    allowed = recipe.allowed(at)
+    masked = recipe.forbid(at, recipe.biased(at, capped), allowed)
     masked = recipe.bent(at, masked) if at.rules.bend_last else masked
     return {"scores": scores, "logits": logits, "capped": capped, "masked": masked}, allowed
-
-
-def compute_weights(recipe: Recipe, at: At, masked: Array, allowed: Array, done: Done | None = None) -> Array:
-    weights: Array = take(done, recipe.normalize, at, masked)
-    return weights if recipe.after is steps.after else take(done, recipe.after, at, weights, allowed)
-
-
-def compute_context(recipe: Recipe, at: At, weights: Array, v: Array, k: Array, done: Done | None = None) -> Array:
-    return np.asarray(recipe.gather(at, take(done, recipe.mix, at, weights, v, k)))

@@ -121,7 +121,7 @@ def add_residual(recipe: Recipe) -> Recipe:
     def finish(at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
         return recipe.finish(at, merged, weight, bias) + asked.pop("x")
 
-    return instead(project=project, score=score, mix=mix, finish=finish)(recipe).changed(remembers=True)
+    return instead(project=project, score=score, mix=mix, finish=finish)(recipe)
 
 
 def normalize_length(array: Array) -> Array:
@@ -232,7 +232,7 @@ def project_output_by(side: str) -> Change:
         def finish(at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
             return recipe.finish(at, merged, known[f"W_{side}"], known.get(f"b_{side}"))
 
-        return instead(project=project, finish=finish)(recipe).changed(remembers=True)
+        return instead(project=project, finish=finish)(recipe)
 
     return change
 

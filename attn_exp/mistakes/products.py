@@ -26,7 +26,7 @@ def mix_queries(recipe: Recipe) -> Recipe:
     def mix(at: At, weights: Array, v: Array, k: Array) -> Any:
         return recipe.mix(at, weights, asked["q"], k)
 
-    return instead(score=score, mix=mix)(recipe).changed(remembers=True)
+    return instead(score=score, mix=mix)(recipe)
 
 
 def multiply_sums(score: Step, at: At, q: Array, k: Array) -> Array:

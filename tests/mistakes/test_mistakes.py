@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attn_exp import mistakes, registry
-from attn_exp.forms.pipeline import Done, Given, Recipe, compute
+from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.mistakes import scale
 from attn_exp.reference import loops
 from attn_exp.rules.masks.array import Allowed
@@ -137,28 +137,6 @@ def test_a_name_that_two_groups_have_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layer", [False, True])
-def test_what_steps_made_for_other_recipes_changes_no_number(layer: bool) -> None:
-    """Of each way to make a mistake, alone and with others made after it, as the check tries them on one question."""
-    recipe, given = problem(layer, MASKS, SCORES)
-    done = Done(200)  # few, so that it begins anew meanwhile
-    after = [change for name in OFTEN for change in mistakes.mistake(name).changes[:1]]
-    for change in (change for name in mistakes.names() for change in mistakes.mistake(name).changes):
-        first = change(recipe)
-        for made in (first, *(other(first) for other in after), first):
-            try:
-                wanted = compute(made, given)
-                found = compute(made, given, done)
-            except (ValueError, IndexError, ZeroDivisionError):
-                continue
-            for stage, array in wanted.items():
-                np.testing.assert_array_equal(found[stage], array)
-
-
-OFTEN = ("no_scale", "qkv_order", "softmax_over_queries", "output_projection_transposed")
-"""Mistakes of the first stages and of the last."""
-
-
 def test_wrong_slopes_of_alibi_are_those_that_people_take() -> None:
     """For 6 heads the paper has 2^-2, 2^-4, 2^-6, 2^-8 of 4 heads, then 2^-1, 2^-3 of 8 (Press et al., section 3)."""
     i = np.arange(1.0, 7)

@@ -44,7 +44,7 @@ class Case:
 
     @cached_property
     def right(self) -> Right:
-        return Right(compute(self.recipe, self.given, self.given.done))
+        return Right(compute(self.recipe, self.given))
 
     @cached_property
     def in_float32(self) -> Given:
@@ -85,7 +85,7 @@ def expected(case: Case) -> Right:
 
 def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
     try:
-        return compute(recipe, given, given.done)
+        return compute(recipe, given)
     except (ValueError, IndexError, ZeroDivisionError):
         return None
 
