@@ -106,7 +106,7 @@ MUTANTS = [
     Mutant("decoding forgets the new key", "forms/decode.py", "row + offset.max() + 1", "row + offset.max()", FORMS),
     Mutant("past keys move no query", "forms/_operator/functional.py", "if lengths else given.past", "if lengths else 0", (*ONNX, "-k", "past_and_present")),
     Mutant("softmax precision ignored", "forms/_operator/functional.py", "None if softmax_precision is None else read_precision(softmax_precision)", "None", (*ONNX, "-k", "softmax_precision_is_used")),
-    Mutant("a mask's end is open", "forms/_operator/inputs.py", "False if mask.dtype == np.bool_ else -np.inf", "True if mask.dtype == np.bool_ else 0.0", (*ONNX, "-k", "ends_early")),
+    Mutant("a mask's end is open", "forms/_operator/functional.py", "False if mask.dtype == np.bool_ else -np.inf", "True if mask.dtype == np.bool_ else 0.0", (*ONNX, "-k", "ends_early")),
     Mutant("masks of two blocks mixed up", "forms/_blocks/operands.py", "(start - block.task.rows.start, stop - start, queries)", "(0, stop - start, queries)", ("tests/forms/test_blockwise.py", "-k", "test_masks")),
     Mutant("underflow of few tokens trusted", "forms/_blocks/plain.py", "np.finfo(total.dtype).eps <= least and most", "most", FAST),
     Mutant("a second run forgets the first", "forms/_blocks/block.py", "            total += summed", "            total = summed", FAST),

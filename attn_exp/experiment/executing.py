@@ -121,9 +121,8 @@ def first_position(settled: Settled, problem: Problem) -> int:
 
 def joined(context: Array, settled: Settled, problem: Problem) -> Array:
     """Merge the heads to `[t h*e]`, and multiply by W_o if the variant has an output projection."""
-    if settled.output_projection and problem.projections:
-        return project("o", join_heads(context), problem.projections)
-    return join_heads(context)
+    merged, is_mixed = join_heads(context), settled.output_projection and problem.projections
+    return project("o", merged, problem.projections) if is_mixed else merged
 
 
 # Types of numbers

@@ -15,7 +15,7 @@ from attn_exp.forms._blocks.block import Sums, weigh, whole_rows
 from attn_exp.forms._blocks.memory import lent
 from attn_exp.forms._blocks.operands import Operands, reach, room, rows_per_task
 from attn_exp.forms._blocks.plain import READING, finite
-from attn_exp.forms._blocks.portrait import CELLS, Gallery, portrait_of
+from attn_exp.forms._blocks.portrait import CELLS, Gallery, portray
 from attn_exp.forms._blocks.tasks import LEAST, Task, cuts
 from attn_exp.forms._blocks.threads import default_threads, one_blas_thread, together
 from attn_exp.forms.form import Form
@@ -65,7 +65,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
             for job in scratch.afresh(jobs):
                 part, answer = block.cut(whole, job.task, scratch, job.keys), context[job.task]
                 if gallery is not None:
-                    sums, portrait = portrait_of(part, gallery.keys)
+                    sums, portrait = portray(part, gallery.keys)
                     gallery.hang(job.task, portrait)
                 elif whole.entire:
                     sums = whole_rows(part)

@@ -61,12 +61,7 @@ def mix(stages: Trace) -> Trace:
 def compute_score(query: Array, key: Array, head: int, rules: Rules) -> Any:
     if rules.pairing is not None:
         return rules.pairing.pair(query[None], key[None], head)[0, 0]
-    return dot(query, key)
-
-
-def dot(left: Array, right: Array) -> Any:
-    """Return the dot product; half precision is summed in float32."""
-    return np.dot(widen(left), widen(right))
+    return np.dot(widen(query), widen(key))  # half precision is summed in float32
 
 
 def place(line: Sequence[int], key: int, heads: int, rows: int, keys: int, rules: Rules) -> Grid:

@@ -53,6 +53,8 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
     With `x_j = logit_j - anchor` the entropy is `log(total) - sum_j p_j x_j / total`, so that besides the sums only
     `sum_j p_j x_j` is accumulated, and rescaled with them as the anchor grows.
     """
+    if block.whole.entire:
+        return portray_whole(block, marks)
     context, total, anchor, extra = nothing(block)
     moment, first = total, total
     coarse = np.zeros((*total.shape, len(marks) - 1), total.dtype)
@@ -108,10 +110,6 @@ def portray_whole(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         cells=bin_powers(weights.mT, Run(0, block.whole.shape.keys), marks),
     )
     return summed(block, masked, context), portrait
-
-
-def portrait_of(block: Block, marks: Array) -> tuple[Sums, Portrait]:
-    return (portray_whole if block.whole.entire else portray)(block, marks)
 
 
 class Gallery:

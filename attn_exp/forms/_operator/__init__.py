@@ -1,4 +1,1 @@
-"""The ONNX operator Attention on arrays, computed by the forms: `attn_exp.attention` and `attn_exp.trace`.
-
-`functional` defines both; `inputs` reads their arguments.
-"""
+"""The ONNX operator Attention on arrays, computed by the forms: `attn_exp.attention` and `attn_exp.trace`."""
