@@ -14,7 +14,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attn_exp import patience
+from attn_exp import processes
 from attn_exp.errors import UserError, brief, out_of_memory, printable, unknown
 from attn_exp.own_code import split_files
 
@@ -33,7 +33,7 @@ LONGEST_MESSAGE = 280
 def main() -> None:
     """Run the command line and exit: 0 success, 2 a user's mistake, 128 + n after signal n; other errors propagate."""
     try:
-        signal.signal(signal.SIGTERM, patience.stop)
+        signal.signal(signal.SIGTERM, processes.stop)
         if Path(sys.argv[0]).name == "__main__.py":
             sys.argv[0] = "python -m attn_exp"
         for stream in (sys.stdout, sys.stderr):
@@ -41,13 +41,13 @@ def main() -> None:
                 stream.reconfigure(errors="backslashreplace")
         os.environ.setdefault(*SHORT_SPIN)
         gc.disable()  # a run ends before cycles matter; collecting over all imports takes a tenth of its time
-        with patience.saying_so():
+        with processes.report_silence():
             code = obey(sys.argv[1:])
         if not gc.isenabled():  # or the interpreter would collect over everything once more before it exits
             gc.freeze()
     except KeyboardInterrupt as stopped:
-        print(patience.STOPPED, file=sys.stderr)
-        code = patience.exit_code(stopped)
+        print(processes.STOPPED, file=sys.stderr)
+        code = processes.exit_code(stopped)
     except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         print_nowhere()
         code = PIPE_CLOSED

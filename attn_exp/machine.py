@@ -1,8 +1,12 @@
-"""Files from others: only regular ones, opened up to a size limit, and read as text, JSON or a table; folders.
+"""Files: those from others are read up to a limit, and our own are written whole or not at all.
 
-Three bytes of text, such as `[],`, can take a hundred bytes of memory. So the memory of JSON and tables is estimated
-before they are parsed, and a text that needs more than `SWOLLEN` times its size limit is refused. Every violation is a
-one-line ValueError.
+Only regular files are opened, up to a size limit, and read as text, JSON or a table. Three bytes of text, such as
+`[],`, can take a hundred bytes of memory, so the memory of JSON and tables is estimated before they are parsed, and a
+text that needs more than `SWOLLEN` times its size limit is refused. Every violation is a one-line ValueError.
+
+What we write is a draft at first, a file or folder with a hidden name beside its target, and is renamed when complete.
+A command that fails or is interrupted leaves nothing behind; what a kill leaves is removed by a later command that
+writes there. One process at a time holds a lock.
 """
 
 from __future__ import annotations
@@ -12,16 +16,19 @@ import csv
 import errno
 import json
 import os
+import re
+import shutil
 import stat
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from io import BufferedReader, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from attn_exp import system
-from attn_exp.errors import UserError, brief, first_line, reason
+from attn_exp.errors import brief, first_line, refuse
 
 MOST_BYTES = 64 * 2**20
 """Default size limit: settings and descriptions are far smaller; arrays and tables have limits of their own."""
@@ -40,7 +47,8 @@ def opened(path: Path) -> BufferedReader:
     Raises:
         OSError: no such file, or not a regular one.
     """
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | system.NO_WAIT))  # noqa: SIM115
+    no_wait = getattr(os, "O_NONBLOCK", 0)  # otherwise opening a FIFO would block until it has a writer
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | no_wait))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -69,26 +77,26 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
     return read(path, most).decode("utf-8")
 
 
-def read_json(path: Path, most: int = MOST_BYTES, *, once: bool = False) -> Any:
+def read_json(path: Path, most: int = MOST_BYTES) -> Any:
     """Read a regular JSON file of at most `most` bytes; see `parse_json`.
 
     Raises:
         OSError: no such file, not a regular file, or a larger one.
         ValueError: not JSON.
     """
-    return parse_json(read(path, most), most, once=once)
+    return parse_json(read(path, most), most)
 
 
-def parse_json(data: bytes, most: int = MOST_BYTES, *, once: bool = False) -> Any:
-    """Parse JSON; `most` scales the memory limit, `once` refuses an object with a repeated name.
+def parse_json(data: bytes, most: int = MOST_BYTES) -> Any:
+    """Parse JSON; `most` scales the memory limit.
 
     Raises:
-        ValueError: not UTF-8, not JSON, nested too deeply, or too large in memory.
+        ValueError: not UTF-8, not JSON, a repeated name in an object, nested too deeply, or too large in memory.
     """
     text = decoded(data)
     check_memory(text, sum(text.count(mark) * each for mark, each in JSON_COSTS.items()), most)
     try:
-        return json.loads(text, object_pairs_hook=object_of if once else None)
+        return json.loads(text, object_pairs_hook=object_of)
     except RecursionError as error:
         raise ValueError("it nests too deeply") from error
     except json.JSONDecodeError as error:
@@ -169,12 +177,9 @@ def folder(word: str) -> Path:
 
     A link such as `latest` is followed here, once.
     """
-    try:
-        os.lstat(word)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        pass
-    except (OSError, ValueError) as error:  # the name is too long, or contains a NUL
-        raise UserError(f"{brief(word)}: no such folder ({reason(error)})") from error
+    missing = (FileNotFoundError, NotADirectoryError, PermissionError)
+    with refuse(f"{brief(word)}: no such folder", OSError, ValueError), suppress(*missing):
+        os.lstat(word)  # fails if the name is too long, or contains a NUL
     return resolved(Path(word))
 
 
@@ -184,9 +189,167 @@ def resolved(path: Path) -> Path:
     Where links are not allowed, `latest` is a text file that names a folder.
     """
     try:
-        target = os.readlink(path) if path.is_symlink() else read_text(path, MOST_POINTER).strip()
-        found = path.parent / target
-        is_pointer = path.is_symlink() or (target and found.is_dir())
+        if path.is_symlink():
+            return path.parent / os.readlink(path)
+        target = read_text(path, MOST_POINTER).strip()
+        return path.parent / target if target and (path.parent / target).is_dir() else path
     except (OSError, ValueError):  # such as a text that is too long for a name
         return path
-    return found if is_pointer else path
+
+
+# Writing
+
+DRAFT = re.compile(r"\.attn-exp-draft-[0-9a-f]{16}")
+OLD = 24 * 3600.0
+"""Seconds without a write after which a draft is considered abandoned."""
+
+
+def as_bytes(content: str | bytes) -> bytes:
+    """Encode a text; an unpaired surrogate, which UTF-8 cannot encode, is escaped."""
+    return content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+
+
+def write(path: Path, content: str | bytes | Iterable[bytes], *, sync: bool = False) -> None:
+    """Write a file atomically, from a text, bytes, or pieces that are never in memory together.
+
+    A link at that path is replaced, and its target is left alone. Old drafts in the folder are removed. `sync` waits
+    until the file would survive a loss of power.
+
+    Raises:
+        OSError: the folder cannot be written to, or the disk is full.
+    """
+    remove_drafts(path.parent)
+    with draft_of(path) as draft:
+        with open(draft, "xb") as file:
+            file.writelines([as_bytes(content)] if isinstance(content, str | bytes) else content)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(draft, path)
+    if sync:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder would survive a loss of power, if the system can do that."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+
+def fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write files into a draft folder, each under its name, such as `page.html` or `figures/weights.svg`."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(as_bytes(content))
+
+
+def point(link: Path, folder: Path) -> None:
+    """Make `link` point to a folder: a symbolic link, or a text file where links are not allowed.
+
+    An existing link is replaced, and its target is left alone.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    target = os.path.relpath(folder, link.parent)
+    with draft_of(link) as draft:
+        try:
+            draft.symlink_to(target, target_is_directory=True)
+        except OSError:
+            draft.write_bytes(f"{Path(target).as_posix()}\n".encode())
+        os.replace(draft, link)
+
+
+@contextmanager
+def write_folder(folder: Path, *, add: bool = False) -> Iterator[Path]:
+    """Yield a draft folder that becomes `folder` when the block ends; if the block fails, nothing is left.
+
+    With `add`, the files move into a folder that is there already. They replace files of the same names, through no
+    link.
+
+    Raises:
+        OSError: the folder cannot be written to, or is there already, or is a link; or the disk is full.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    remove_drafts(folder.parent)
+    with draft_of(folder) as draft:
+        draft.mkdir()
+        yield draft
+        if not (add and os.path.lexists(folder)):
+            os.replace(draft, folder)
+            return
+        own_folder(folder)
+        for path in sorted(draft.rglob("*")):  # folders before their contents
+            place = folder / path.relative_to(draft)
+            if path.is_dir():
+                own_folder(place)
+            else:
+                os.replace(path, place)
+        shutil.rmtree(draft)
+
+
+@contextmanager
+def draft_of(place: Path) -> Iterator[Path]:
+    """Yield the hidden name of a draft next to `place`; if the block fails, remove the draft."""
+    draft = place.with_name(f".attn-exp-draft-{os.urandom(8).hex()}")
+    try:
+        yield draft
+    except BaseException:
+        remove(draft)
+        raise
+
+
+def remove_drafts(folder: Path, older: float = OLD) -> None:
+    """Remove drafts in a folder that have not been written to for `older` seconds, as a kill leaves them."""
+    with suppress(OSError), os.scandir(folder) as listed:
+        for item in listed:
+            if DRAFT.fullmatch(item.name) and time.time() - item.stat(follow_symlinks=False).st_mtime >= older:
+                remove(Path(item.path))
+
+
+def remove(draft: Path) -> None:
+    """Remove a draft, file or folder, if it exists and can be removed; links are not followed."""
+    shutil.rmtree(draft, ignore_errors=True)  # which refuses a file and a link
+    with suppress(OSError):
+        draft.unlink()
+
+
+class HeldError(Exception):
+    """A file is locked by another process; the message is that process's description of itself."""
+
+
+@contextmanager
+def locked(path: Path, holder: str) -> Iterator[None]:
+    """Lock a file until the block or the process ends; `holder` describes this process for people.
+
+    Raises:
+        HeldError: another process holds it; the message is its description.
+        OSError: the file cannot be made, or is a link.
+    """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - only sweeps lock anything
+
+    beside = path.with_name(f".{path.name}-holder")
+    try:
+        with FileLock(path, timeout=0):
+            try:
+                write(beside, holder)
+                yield
+            finally:
+                beside.unlink(missing_ok=True)
+    except Timeout as error:
+        with suppress(OSError, ValueError):  # it may be being written
+            raise HeldError(read_text(beside, 4096)) from error
+        raise HeldError from error
+
+
+def read_holder(path: Path) -> str | None:
+    """Return the description of the process that has locked a file; None if it is not locked."""
+    try:
+        with locked(path, "") if path.exists() else nullcontext():
+            return None
+    except HeldError as error:
+        return str(error)
+    except OSError:
+        return None

@@ -1,9 +1,9 @@
-"""Processes of our own: one for code that may exit, hang or crash, and a pool of workers.
+"""Processes: a subprocess for code that may exit, hang or crash, a pool of workers, and what a command tells its user.
 
 `Child` starts a subprocess for user code and libraries that abort, and calls a function of this package in it,
 exchanging JSON lines. What the function prints goes to stderr. `Pool` holds one job per worker, so that a death costs
 that job alone; pools of the standard library lose every running job then, or wait for it forever. All of them end with
-their parent process.
+their parent process. The differences between operating systems that are not about files are here, too.
 """
 
 from __future__ import annotations
@@ -12,21 +12,110 @@ import json
 import multiprocessing
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import connection
 from pkgutil import resolve_name
+from types import FrameType
 from typing import Any, BinaryIO
 
-from attn_exp import system
 from attn_exp.errors import FaultError, UserError, fault_line, out_of_memory
 from attn_exp.own_code import error_line
+
+FIRST, LATER = 8.0, 60.0
+"""Seconds of silence before the first progress line, and before each later one."""
+STOPPED = "attn_exp: stopped before it was done"
+OWN_PROGRESS = threading.Event()
+"""Set when a command shows progress of its own, or ends; there is one stderr."""
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    """Handle SIGTERM like Ctrl-C, so that unfinished work is undone on the way out."""
+    raise KeyboardInterrupt(number)
+
+
+def exit_code(interrupt: KeyboardInterrupt) -> int:
+    return 128 + int(interrupt.args[0] if interrupt.args else signal.SIGINT)
+
+
+def format_duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 2 * 86400 else f"{seconds / 86400:,.0f} days"
+
+
+@contextmanager
+def report_silence() -> Iterator[None]:
+    """Print a line now and then while the block runs, unless it shows progress of its own."""
+    started = time.monotonic()
+    OWN_PROGRESS.clear()
+
+    def report() -> None:
+        pause = FIRST
+        while not OWN_PROGRESS.wait(pause):
+            pause, so_far = LATER, format_duration(time.monotonic() - started)
+            with suppress(OSError, ValueError):  # stderr may be closed
+                print(f"attn_exp: at work, {so_far} so far; Ctrl-C ends it", file=sys.stderr, flush=True)
+
+    threading.Thread(target=report, daemon=True).start()
+    try:
+        yield
+    finally:
+        OWN_PROGRESS.set()
+
+
+def usable_cores() -> int:
+    """Return the number of cores this process may run on, which a container or `taskset` can limit."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def limit_memory(most: int) -> None:
+    """Limit this process's memory, where the system can do that, and disable core dumps."""
+    with suppress(ImportError, OSError, ValueError):  # a lower limit may stand already
+        import resource  # noqa: PLC0415 - not on every system
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def processor_asker() -> Callable[[], int] | None:
+    """Return a function that gives the calling thread's processor; None if thread affinity cannot be set."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    import ctypes  # noqa: PLC0415 - few need it
+
+    asker: Callable[[], int] | None = getattr(ctypes.CDLL(None), "sched_getcpu", None)
+    return asker
+
+
+def keep_off(processor: int, thread: int) -> bool:
+    """Let a thread (by its system id) run on all usable processors but one; return whether that was possible."""
+    with suppress(OSError):  # processors can become unavailable at any time
+        os.sched_setaffinity(thread, os.sched_getaffinity(0) - {processor})
+        return True
+    return False
+
+
+def at_fork(*, before: Callable[[], object] | None = None, after: Callable[[], object]) -> None:
+    """Register callbacks for before this process forks, and for each child after it; a no-op where there is no fork."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(**({"before": before} if before else {}), after_in_child=after)
+
+
+def describe_exit(code: int) -> str:
+    """Describe how a process ended: `exit code 3`, or the name of the signal that ended it."""
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+
+# A subprocess for one function
 
 Tell = Callable[[Any], None]
 """Callback through which a function in the subprocess reports progress, and the parent receives it."""
@@ -39,8 +128,6 @@ serve(target)"""
 """Code that the subprocess starts with: it gets the parent's `sys.path`, without the working folder in front."""
 LAST_WORDS = 1.0
 """Seconds a subprocess has to exit by itself (closing files, running hooks) once there are no more requests."""
-ASIDE = 200
-"""File descriptor of the request pipe, which user code hardly opens by mistake; replies use the next one."""
 MEANINGS = {
     "SIGSEGV": "a crash: it accessed invalid memory",
     "SIGBUS": "a crash: it accessed memory that does not exist",
@@ -116,13 +203,17 @@ class Child:
                 if hear(value) is True:
                     limit, end = seconds, time.monotonic() + seconds
         with suppress(subprocess.TimeoutExpired):
-            ended = system.describe_exit(self.process.wait(max(end - time.monotonic(), 0)))
+            ended = describe_exit(self.process.wait(max(end - time.monotonic(), 0)))
             raise NoAnswerError(f"{ended}, {MEANINGS[ended]}" if ended in MEANINGS else ended)
         self.kill()
         raise NoAnswerError(f"it did not end within {limit:g} second{'s' * (limit != 1)}", late=True)
 
     def kill(self) -> None:
-        system.kill_group(self.process)
+        with suppress(OSError):  # it has ended
+            if hasattr(os, "killpg"):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            else:
+                self.process.kill()
 
     def close(self) -> None:
         """Wait for the subprocess to exit by itself, then kill it if it has not."""
@@ -156,7 +247,7 @@ def serve(target: str) -> None:
     Stdin and stdout are the parent's pipes. They are duplicated to other descriptors before any user code is imported:
     what that code prints, in Python or below it, goes to stderr, and its stdin is empty.
     """
-    requests, replies = os.dup2(0, ASIDE, inheritable=False), os.dup2(1, ASIDE + 1, inheritable=False)
+    requests, replies = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     for source, number in ((nothing, 0), (nothing, 1), (2, 1)):
         with suppress(OSError):  # stderr may be closed
@@ -191,13 +282,7 @@ def receive_and_exit(lines: BinaryIO, questions: queue.SimpleQueue[Any]) -> None
     os._exit(0)
 
 
-@dataclass
-class Worker:
-    """A process, the pipe to it, and its current job."""
-
-    process: Any
-    pipe: Any
-    job: Any = None
+# A pool of workers
 
 
 @dataclass(frozen=True)
@@ -210,67 +295,80 @@ class Ended:
 
 
 class Pool:
-    """A few processes that run one task; one that dies is replaced, and its job is returned as ended."""
+    """A few processes that run one task; one that dies is replaced, and its job is returned as ended.
+
+    `processes` are the workers by their pipes, and `running` the job of each that has one.
+    """
 
     def __init__(self, task: Callable[[Any], Any], count: int) -> None:
         self.task, self.waiting = task, deque[Any]()
-        self.workers = [self.start_worker() for _ in range(count)]
+        self.processes, self.running = dict[Any, Any](), dict[Any, Any]()
+        for _ in range(count):
+            self.start_worker()
 
-    def start_worker(self) -> Worker:
-        ours, theirs = multiprocessing.Pipe()
-        process = system.start_worker(work, self.task, theirs)
+    def start_worker(self) -> None:
+        """Start a worker process; Linux forks, which is fast and not safe elsewhere."""
+        context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=work, args=(self.task, theirs), daemon=True)  # type: ignore[attr-defined] # as both have it
+        process.start()
         theirs.close()
-        return Worker(process, ours)
+        self.processes[ours] = process
 
     def submit(self, job: Any) -> None:
         self.waiting.append(job)
         self.hand_out()
 
     def hand_out(self) -> None:
-        for worker in self.workers:
-            if worker.job is None and self.waiting:
-                worker.job = self.waiting.popleft()
+        for pipe in self.processes.keys() - self.running.keys():
+            if self.waiting:
+                self.running[pipe] = self.waiting.popleft()
                 with suppress(OSError):  # it just died; `finished` handles that
-                    worker.pipe.send(worker.job)
+                    pipe.send(self.running[pipe])
 
     def finished(self, seconds: float | None) -> list[Ended]:
         """Return the jobs that ended, waiting up to `seconds` for the first, or without limit for None."""
-        ready, ended = (
-            connection.wait([worker.pipe for worker in self.workers if worker.job is not None], seconds),
-            list[Ended](),
-        )
-        for place, worker in enumerate(self.workers):
-            if worker.pipe in ready:
-                try:
-                    ended.append(Ended(worker.job, worker.pipe.recv()))
-                    worker.job = None
-                except (EOFError, OSError):
-                    ended.append(Ended(worker.job, reason=self.bury(worker)))
-                    self.workers[place] = self.start_worker()
+        from multiprocessing import connection  # noqa: PLC0415 - a run has no workers
+
+        ended = list[Ended]()
+        ready: list[Any] = connection.wait([*self.running], seconds)
+        for pipe in ready:
+            job = self.running.pop(pipe)
+            try:
+                ended.append(Ended(job, pipe.recv()))
+            except (EOFError, OSError):
+                ended.append(Ended(job, reason=self.bury(pipe)))
+                self.start_worker()
         self.hand_out()
         return ended
 
-    def bury(self, worker: Worker) -> str:
+    def bury(self, pipe: Any) -> str:
         """Let a worker that closed its pipe end, and return how it did."""
-        worker.process.join(5)
-        worker.process.kill()
-        worker.process.join()
-        worker.pipe.close()
-        code = worker.process.exitcode
-        return f"its worker {'was killed by' if code < 0 else 'ended with'} {system.describe_exit(code)}"
+        process = self.processes.pop(pipe)
+        process.join(5)
+        process.kill()
+        process.join()
+        pipe.close()
+        return (
+            f"its worker {'was killed by' if process.exitcode < 0 else 'ended with'} {describe_exit(process.exitcode)}"
+        )
 
     def close(self) -> None:
-        for worker in self.workers:
-            worker.process.kill()
-        for worker in self.workers:
-            worker.process.join()
-            worker.pipe.close()
+        for process in self.processes.values():
+            process.kill()
+        for pipe, process in self.processes.items():
+            process.join()
+            pipe.close()
 
 
 def work(task: Callable[[Any], Any], pipe: Any) -> None:
+    """Serve a pool until its pipe closes; leave Ctrl-C to the parent, and exit when it ends, however it ends."""
     from threadpoolctl import threadpool_limits  # noqa: PLC0415 - only workers need it
 
-    system.serve_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent: Any = multiprocessing.parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
     with threadpool_limits(1), suppress(EOFError, OSError):
         while True:
             pipe.send(task(pipe.recv()))

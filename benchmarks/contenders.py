@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attn_exp
-from attn_exp.system import usable_cores
+from attn_exp.processes import usable_cores
 
 Array = NDArray[Any]
 Call = Callable[[], Any]

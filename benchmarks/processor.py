@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from attn_exp.forms._blocks.tasks import KEYS, second_level
+from attn_exp.processes import usable_cores
 from attn_exp.runs.provenance import cpu
-from attn_exp.system import usable_cores
 
 MAKERS = ("AMD", "Intel", "Apple")
 

@@ -17,7 +17,7 @@ from tests import ROOT
 PACKAGE = ROOT / "attn_exp"
 
 ORDER = (
-    "errors", "arrays", "system", "machine", "patience", "drafts", "registry", "own_code", "processes",
+    "errors", "arrays", "machine", "registry", "own_code", "processes",
     "config",
     "rules",
     "forms",

@@ -51,7 +51,7 @@ def test_a_table_of_nothing_but_cells_is_refused() -> None:
 )
 def test_what_is_no_json_is_one_line(data: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said) as error:
-        machine.parse_json(data, once=True)
+        machine.parse_json(data)
     assert "\n" not in str(error.value)
 
 

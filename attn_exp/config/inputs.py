@@ -128,10 +128,10 @@ class Projections:
     layers `torch_linear` and `torch_mha`, `none` for problems that start at q, k and v, or `model` for those of the
     run's model. `given` holds a document's own arrays, `printed` the keys and values from which W_k and W_v are
     recovered. `file` holds arrays by name; `names` maps ours to those in the file, and `prefix` selects those that
-    start with it; they and `given` are `transposed` if they are stored as in `nn.Linear`. `order_per_head`, then `order`,
-    are drawn one after another by the `generator` with `seed`, or the run's. `width`, `key_width`, `value_width` and
-    `output_width` are the numbers of columns of W_q, W_k, W_v and W_o, if they differ from x; each of the first three
-    defaults to the one before it.
+    start with it; they and `given` are `transposed` if they are stored as in `nn.Linear`. `order_per_head`, then
+    `order`, are drawn one after another by the `generator` with `seed`, or the run's. `width`, `key_width`,
+    `value_width` and `output_width` are the numbers of columns of W_q, W_k, W_v and W_o, if they differ from x; each of
+    the first three defaults to the one before it.
     """
 
     source: Annotated[str, choice(*DISTRIBUTIONS, "identity", "torch_linear", "torch_mha", "none", LEFT)] = "normal"

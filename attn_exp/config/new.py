@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from attn_exp import drafts, machine
+from attn_exp import machine
 from attn_exp.config.choices import choices
-from attn_exp.errors import UserError, brief
+from attn_exp.errors import UserError, brief, refuse
 
 USAGE = "new [DIR/]NAME [--config-dir DIR]"
 OPTION, FOLDER = "--config-dir", "mine"
@@ -75,16 +75,12 @@ def write(words: Sequence[str]) -> str:
     command = f"python -m attn_exp {OPTION} {shlex.quote(str(folder))} experiment={name}"
     text = TEMPLATE.format(command=command, name=name)
     place = folder / "experiment" / f"{name}.yaml"
-    try:
+    if os.path.lexists(place):
+        raise UserError(f"{place}: already exists; choose another name, or edit it")
+    with refuse(f"{place}: cannot be written", OSError):
         folder.mkdir(parents=True, exist_ok=True)
         machine.own_folder(place.parent)
-        drafts.write_pieces(place, [text.encode()], new=True)
-    except OSError as error:
-        is_taken = os.path.lexists(place)
-        said = (
-            "already exists; choose another name, or edit it" if is_taken else f"cannot be written ({error.strerror})"
-        )
-        raise UserError(f"{place}: {said}") from error
+        machine.write(place, text)
     return f"{place}\n\n{command}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TextIO
 
-from attn_exp.patience import spoken, spoken_time
+from attn_exp.processes import OWN_PROGRESS, format_duration
 
 PATIENCE, REDRAW, EVERY = 2.0, 0.25, 10.0
 """Seconds before the first line, between redraws on a terminal, and between lines elsewhere."""
@@ -31,7 +31,7 @@ class Line:
         self.shown = monotonic()
         self.stream.write(f"\r\x1b[K{text}{end}" if self.stream.isatty() else f"{text}\n")
         self.stream.flush()
-        spoken()
+        OWN_PROGRESS.set()
 
 
 @dataclass
@@ -82,6 +82,6 @@ class PointProgress:
         rate = self.done / max(1e-9, monotonic() - self.line.started)
         left = self.points - self.cached - self.done
         speed = f", {rate:,.0f}/s" if self.done else ""
-        rest = f", {spoken_time(left / rate)} left" if left and self.done else ""
+        rest = f", {format_duration(left / rate)} left" if left and self.done else ""
         counts = f"{self.failed:,} failed, {self.cached:,} cached"
         self.line.put(f"{self.points - left:,} of {self.points:,} points{speed}{rest}, {counts}", "\n" * last)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from attn_exp import machine, system
+from attn_exp import machine, processes
 from attn_exp.errors import UserError, brief, first_line
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -39,7 +39,7 @@ def encode(said: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, li
         raise UserError(
             "model.text needs the package tokenizers: pip install 'attn-exp[models]'; or give model.tokens=[ids]"
         )
-    system.limit_memory(MOST_MEMORY)
+    processes.limit_memory(MOST_MEMORY)
     try:
         tokenizer = Tokenizer.from_str(machine.read_text(Path(said["path"]), MOST_BYTES))
     except Exception as error:  # the package raises plain Exceptions for what it cannot read

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp import drafts, machine
+from attn_exp import machine
 from attn_exp.config.schema import Config, Report
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, chosen, printable, refuse
@@ -130,7 +130,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     run = shown_as(store.load(folder), changes)
     rendering.check_figures(run.comparison.config.figures)
     members = provenance.members_without_code(run.about)
-    with refuse(f"{folder}: cannot be written to", OSError), drafts.more_files(folder) as draft, members:
+    with refuse(f"{folder}: cannot be written to", OSError), machine.write_folder(folder, add=True) as draft, members:
         with trust.refuse_misfit(str(folder)):
             rendering.render(run, draft)
         lacking, empty = provenance.members_left_out(), rendering.not_drawn(draft, run.comparison.config)

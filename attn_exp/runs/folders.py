@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attn_exp import drafts, machine
+from attn_exp import machine
 from attn_exp.errors import UserError, refuse
 from attn_exp.report.escapes import plain
 from attn_exp.report.index import Listed, index_page
@@ -110,10 +110,10 @@ def rebuild_index(output_dir: Path) -> Path:
         UserError: no such folder, one that cannot be written to, or an `index.html` that is not ours.
     """
     page = output_dir / "index.html"
-    drafts.sweep_up(output_dir)
+    machine.remove_drafts(output_dir)
     with refuse(f"{output_dir}: no index can be written there", OSError):
         trust.check_page(page, "index")
-        drafts.write_text(page, index_page(read_entries(output_dir)))
+        machine.write(page, index_page(read_entries(output_dir)))
     return page
 
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from attn_exp import drafts, machine
+from attn_exp import machine
 from attn_exp.config.fields import read_fields
 from attn_exp.config.schema import Config, Figures, Report
 from attn_exp.errors import UserError, unknown
@@ -64,7 +64,7 @@ def render(run: Run, folder: Path) -> None:
         return
     from attn_exp.report.documents import documents  # noqa: PLC0415 - `report=none` needs none
 
-    drafts.fill(folder, documents(run))
+    machine.fill(folder, documents(run))
 
 
 class Anew(NamedTuple):

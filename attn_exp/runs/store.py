@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_exp import drafts, machine, registry
+from attn_exp import machine, registry
 from attn_exp.arrays import Array, Arrays
 from attn_exp.config import large_arrays
 from attn_exp.config.fields import make
@@ -62,13 +62,13 @@ def save(run: Run, output_dir: Path) -> Path:
         output_dir.mkdir(parents=True, exist_ok=True)
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
         folder = machine.own_folder(output_dir / "runs") / name
-        with drafts.new_folder(folder) as draft:
+        with machine.write_folder(folder) as draft:
             files = write_data(run, draft)
             rendering.render(run, draft)
             about = trust.sealed(run.about, draft, files)
-            drafts.fill(draft, {"run.json": json.dumps(about, indent=1, ensure_ascii=False) + "\n"})
-        drafts.sweep_up(output_dir)
-        drafts.point(output_dir / "latest", folder)
+            machine.fill(draft, {"run.json": json.dumps(about, indent=1, ensure_ascii=False) + "\n"})
+        machine.remove_drafts(output_dir)
+        machine.point(output_dir / "latest", folder)
     return folder
 
 
@@ -179,12 +179,12 @@ def write_data(run: Run, folder: Path) -> list[str]:
         **({"published.csv": (Agreement, comparison.published)} if comparison.config.published else {}),
         **{f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks},
     }
-    drafts.fill(folder, {name: records.written(schema, rows) for name, (schema, rows) in tables.items()})
+    machine.fill(folder, {name: records.written(schema, rows) for name, (schema, rows) in tables.items()})
     np.savez(folder / stored_arrays.FILE, **stored_arrays.named_arrays(comparison))
     if not comparison.verdicts:
         return [*tables, stored_arrays.FILE]
     verdicts = [{"variant": name, **verdict.plain()} for name, verdict in comparison.verdicts.items()]
-    drafts.fill(folder, {VERDICTS: json.dumps({"verdicts": verdicts}, indent=1) + "\n"})
+    machine.fill(folder, {VERDICTS: json.dumps({"verdicts": verdicts}, indent=1) + "\n"})
     return [*tables, stored_arrays.FILE, VERDICTS]
 
 

@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from attn_exp import drafts, machine, system
+from attn_exp import machine
 from attn_exp.config.choices import as_yaml_value
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, first_line
@@ -80,7 +80,7 @@ def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tupl
     pieces, table = shelf_of(folder, about).joined(list(there.values())), folder / f"results.{about['format']}"
     if about["format"] == "parquet":
         pieces = iter([encode_parquet(pieces, column_kinds(about["columns"], about["axes"], about["metrics"]))])
-    drafts.write_pieces(table, pieces, sync=True)
+    machine.write(table, pieces, sync=True)
     summary = summarize_parts(folder, about, there)
     text = f"{overview.terminal(about, summary)}\n\n{write_report(folder, about, summary)}"
     counts = {
@@ -104,25 +104,25 @@ def write_report(folder: Path, about: About, summary: Summary) -> Path:
         for name, chart in plots.draw(plotted).items():
             for form in forms:
                 drawn[f"{name}.{form}"] = plots.encoded(chart, form, plotted)
-                drafts.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
+                machine.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
     if not (wanted["tables"] or wanted["pages"]):
         return folder / f"results.{about['format']}"
     from attn_exp.report.sweep.page import sweep_markdown, sweep_page  # noqa: PLC0415 - templates only where a report is written
 
-    drafts.write_text(folder / "report.md", sweep_markdown(overview.contents(about, summary, depth), list(drawn)))
+    machine.write(folder / "report.md", sweep_markdown(overview.contents(about, summary, depth), list(drawn)))
     if wanted["pages"]:
         both, data = overview.contents(about, summary, "all"), overview.explorable(about, summary)
-        drafts.write_text(folder / "report.html", sweep_page(both, data, depth, drawn))
+        machine.write(folder / "report.html", sweep_page(both, data, depth, drawn))
     return folder / ("report.html" if wanted["pages"] else "report.md")
 
 
 def write_answers(folder: Path, about: About, summary: Summary) -> None:
     for name, (head, lines) in list_records(summary.answers).items():
         cells = [["" if cell != cell else records.label(str(cell)) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
-        drafts.write_text(folder / f"{name}.csv", records.as_csv([head, *cells]))
+        machine.write(folder / f"{name}.csv", records.as_csv([head, *cells]))
     for table in overview.paper_tables(about, summary).values():
         for ending, form in papers.FORMS.items():
-            drafts.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
+            machine.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
 
 
 def collect(words: Sequence[str]) -> str:
@@ -183,7 +183,7 @@ def show_status(words: Sequence[str]) -> str:
     whole, damaged = shelf_of(folder, about).find(sizes)
     done, failed = sum(map(sizes.__getitem__, whole)), sum(part.failed for part in whole.values())
     count = f"{len(whole):,} of {len(sizes):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
-    holder, status = system.read_holder(folder / "lock"), about["status"]
+    holder, status = machine.read_holder(folder / "lock"), about["status"]
     word = {"running": "stopped before its end", COMPLETE: "damaged since it was complete"}.get(status, status)
     ended = f"{word}; the same command continues" if done < about["points"] else COMPLETE
     running = ended if holder is None else f"running: {describe(holder)}"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_exp import drafts, machine
+from attn_exp import machine
 from attn_exp.arrays import Array
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError
@@ -98,7 +98,7 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
         trust.check_page(target, "comparison")
         outputs.mkdir(parents=True, exist_ok=True)
         machine.own_folder(target.parent)
-        drafts.write_text(target, versus_page(versus))
+        machine.write(target, versus_page(versus))
     except OSError as error:
         raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     return target

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import drafts
+from attn_exp import machine
 from attn_exp.config.choices import as_yaml_value
 from attn_exp.config.fields import read_fields
 from attn_exp.config.schema import Config, Figures
@@ -104,7 +104,7 @@ def find_runs(numbers: Sequence[int]) -> list[list[int]]:
 
 def write_manifest(folder: Path, about: About) -> None:
     text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
-    drafts.write_text(folder / FILE, text, sync=True)
+    machine.write(folder / FILE, text, sync=True)
 
 
 def load_manifest(folder: Path) -> dict[str, Any]:

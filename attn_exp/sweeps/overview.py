@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.row import COLUMNS, is_deep, titled
-from attn_exp.patience import spoken_time
+from attn_exp.processes import format_duration
 from attn_exp.report import words
 from attn_exp.report.escapes import brief, plain
 from attn_exp.report.figures.figure import size
@@ -45,7 +45,7 @@ def closing(about: About, summary: Summary) -> str:
     missing = f" of {about['points']:,}" if summary.points < about["points"] else ""
     noun = "point" if about["points"] == 1 else "points"
     parts = [f"{summary.points:,}{missing} {noun}", f"{summary.failed:,} failed"]
-    parts += [spoken_time(about["seconds"])] if "seconds" in about else []
+    parts += [format_duration(about["seconds"])] if "seconds" in about else []
     text = ", ".join(parts)
     if missing:
         reason = "" if about["status"] == "partial" else f" ({about['status']})"

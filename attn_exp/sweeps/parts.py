@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from attn_exp import drafts, machine, system
+from attn_exp import machine
 from attn_exp.errors import UserError
 from attn_exp.report.escapes import plain
 from attn_exp.runs import trust
@@ -28,7 +28,6 @@ from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps.plan import Plan
 from attn_exp.sweeps.rows import OK
 from attn_exp.sweeps.task import as_csv, settings_cells
-from attn_exp.system import HeldError
 
 NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d{1,9}))?-([0-9a-f]{16})\.csv")
 MOST_DIGITS = 20
@@ -75,7 +74,7 @@ class Shelf:
         data = as_csv([self.head]) + lines
         name = f"{chunk}-failed{failed}" if failed else chunk
         path = self.folder / f"{name}-{digest_of(chunk, data)}.csv"
-        drafts.write(path, data, sync=True)
+        machine.write(path, data, sync=True)
         for older in self.folder.glob(f"{chunk}-*"):
             if older != path:
                 older.unlink()
@@ -147,7 +146,7 @@ def create_folder(folder: Path) -> None:
     folder.parent.parent.mkdir(parents=True, exist_ok=True)
     for path in (folder.parent, folder, folder / "parts"):
         machine.own_folder(path)
-        system.sync_folder(path.parent)
+        machine.sync_folder(path.parent)
 
 
 @contextmanager
@@ -159,11 +158,11 @@ def locked(folder: Path) -> Iterator[None]:
     """
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     try:
-        with system.locked(folder / "lock", f"process {os.getpid()} on {socket.gethostname()} (since {since})"):
+        with machine.locked(folder / "lock", f"process {os.getpid()} on {socket.gethostname()} (since {since})"):
             for place in (folder, *(path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink())):
-                drafts.sweep_up(place, older=0.0)
+                machine.remove_drafts(place, older=0.0)
             yield
-    except HeldError as error:
+    except machine.HeldError as error:
         raise UserError(f"{folder}: {describe(error)} is running this sweep; wait for it or end it") from error
 
 

@@ -17,9 +17,9 @@ from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.checks.heads import PATTERNS
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.executing import find_type
-from attn_exp.patience import spoken_time
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.problem.problem import build
+from attn_exp.processes import format_duration
 from attn_exp.report.sweep.plotted import refuse_plots
 from attn_exp.runs import provenance
 from attn_exp.runs.store import check_writable
@@ -144,7 +144,7 @@ def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part])
         lines.append(f"{plan.space.size - plan.points:,} combinations left out: {config.sweep.skip}")
     if plan.points > done:
         seconds = time_points(plan) / engine.workers(engine.chosen(config.sweep), config.sweep)
-        lines.append(f"about {spoken_time(seconds * (plan.points - done))} for the rest")
+        lines.append(f"about {format_duration(seconds * (plan.points - done))} for the rest")
     return "\n".join([*lines, str(folder)])
 
 

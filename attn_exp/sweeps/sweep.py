@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attn_exp import patience, registry
+from attn_exp import processes, registry
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat, quoted
 from attn_exp.errors import UserError, printable
@@ -116,7 +116,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
         if workers is None or driver.run(workers, deque(jobs)):
             status = COMPLETE
     except KeyboardInterrupt as stopped:
-        status, code = "interrupted", patience.exit_code(stopped)
+        status, code = "interrupted", processes.exit_code(stopped)
     finally:
         driver.progress.show(last=True)
         seconds = spent if workers is None and spent else spent + time.time() - about["clock"]

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attn_exp import drafts, machine
+from attn_exp import machine
 from attn_exp.errors import UserError, chosen, unknown
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report import papers
@@ -165,7 +165,7 @@ def plot(words: Sequence[str]) -> str:
     name = "-".join(shorten(drawn[key]) for key in ("y", "x", "by") if key in drawn)
     paths = [machine.own_folder(swept.folder / "plots") / f"{name}.{form}" for form in manifest.figures(about).format]
     for path in paths:
-        drafts.write(path, plots.encoded(chart, path.suffix[1:], plotted))
+        machine.write(path, plots.encoded(chart, path.suffix[1:], plotted))
     return "\n".join(map(str, paths))
 
 

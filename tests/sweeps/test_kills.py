@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp.drafts import DRAFT
+from attn_exp.machine import DRAFT
 from tests.sweeps.command import alive, children, kill, results, run, start, the_sweep, wait_until
 
 pytestmark = pytest.mark.long

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from attn_exp import registry
-from attn_exp.drafts import DRAFT
 from attn_exp.experiment.compare import compare
+from attn_exp.machine import DRAFT
 from attn_exp.sweeps import engines
 from tests import ROOT
 from tests.compose import config

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from attn_exp import system
-from attn_exp.system import usable_cores
+from attn_exp import processes
+from attn_exp.processes import usable_cores
 
 Task = TypeVar("Task")
 MOST = 64
 """Maximum number of threads in the pool; each is started on demand."""
-CPU = system.processor_asker()
+CPU = processes.processor_asker()
 """Returns the processor that the calling thread runs on; None if the system cannot tell."""
 
 
@@ -72,7 +72,7 @@ class Holder:
 HOLDER = Holder()
 """One per process, because it mirrors a setting that the BLAS keeps per process."""
 
-system.at_fork(after=HOLDER.forked)
+processes.at_fork(after=HOLDER.forked)
 
 
 @contextmanager
@@ -110,7 +110,7 @@ class Pool:
         a virtual machine do when they sleep: both threads then share one processor for as long as they work.
         """
         here = CPU() if CPU else None
-        if here is not None and here != self.shunned and all(system.keep_off(here, one) for one in self.threads):
+        if here is not None and here != self.shunned and all(processes.keep_off(here, one) for one in self.threads):
             self.shunned = here
 
     def end(self) -> None:
@@ -123,7 +123,7 @@ class Pool:
 POOL = Pool()
 """One per process, because threads belong to the process."""
 
-system.at_fork(before=POOL.end, after=POOL.renew)
+processes.at_fork(before=POOL.end, after=POOL.renew)
 
 
 def together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], threads: int) -> None:

@@ -53,7 +53,7 @@ def read_index(path: Path) -> dict[str, str]:
         OSError: the file is missing or not regular.
         ValueError: it is no index, or names a file elsewhere.
     """
-    about = machine.read_json(path, MOST_HEADER, once=True)
+    about = machine.read_json(path, MOST_HEADER)
     places = about.get("weight_map") if isinstance(about, dict) else None
     if not isinstance(places, dict):
         raise ValueError("its weight_map is not a mapping of names to files")
@@ -75,7 +75,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
         length = int.from_bytes(file.read(8), "little")
         if length > min(size - 8, MOST_HEADER):
             raise ValueError(f"its header claims {length:,} of {size:,} bytes: truncated, or not a safetensors file")
-        header = machine.parse_json(file.read(length), MOST_HEADER, once=True)
+        header = machine.parse_json(file.read(length), MOST_HEADER)
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
     header.pop("__metadata__", None)

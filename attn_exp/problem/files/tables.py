@@ -182,7 +182,7 @@ def names_columns(
 
 def look_at_json(path: Path, said: str) -> Held:
     """Read the arrays of the file. An object of vectors alone, `{"she": [1, 2], ...}`, is one array with tokens."""
-    value = machine.read_json(path, MOST_TEXT, once=True)
+    value = machine.read_json(path, MOST_TEXT)
     if isinstance(value, list):
         return Held({}, tuple(value)) if are_texts(value) else Held({"": array_of_lists(value)})
     if not isinstance(value, dict):

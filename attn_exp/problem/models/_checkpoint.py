@@ -108,7 +108,7 @@ def open_checkpoint(path: Path, key: str) -> Checkpoint:
 
 def read_config(folder: Path, key: str) -> dict[str, Any]:
     try:
-        said = machine.read_json(folder / CONFIG, MOST_CONFIG, once=True)
+        said = machine.read_json(folder / CONFIG, MOST_CONFIG)
         if not isinstance(said, dict):
             raise ValueError("it is not a JSON object")
     except FileNotFoundError as error:

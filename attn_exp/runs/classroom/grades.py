@@ -14,7 +14,7 @@ from textwrap import TextWrapper
 
 import numpy as np
 
-from attn_exp import drafts, machine
+from attn_exp import machine
 from attn_exp.arrays import Arrays
 from attn_exp.diagnosis.classroom.grading import Grade, Score, not_their_own, scores
 from attn_exp.diagnosis.classroom.paper import Paper
@@ -111,12 +111,12 @@ def write_grades(handed: Sequence[Handed], often: Sequence[tuple[str, str, str]]
     pages |= {EVERYBODY: marking.page(words.MARKED_SHEETS, [part for _, part in marked.values()])} if marked else {}
     for name in pages:
         trust.check_page(target / words.MARKED / name, "marked")
-    made = drafts.as_bytes(records.as_csv([HEADS, *(list(map(records.cell, one.cells)) for one in handed)]))
+    made = machine.as_bytes(records.as_csv([HEADS, *(list(map(records.cell, one.cells)) for one in handed)]))
     seal, rows = hashlib.sha256(made).hexdigest(), [one.line for one in handed]
     page = worksheet.grades(HEADS, rows, often, seal, list(by_box(handed)))
-    with drafts.more_files(target) as draft:
+    with machine.write_folder(target, add=True) as draft:
         marks = {f"{words.MARKED}/{name}": text for name, text in pages.items()}
-        drafts.fill(draft, {"grades.csv": made, "class.html": page, **marks})
+        machine.fill(draft, {"grades.csv": made, "class.html": page, **marks})
 
 
 def worth_of(values: Sequence[str]) -> dict[str, float]:

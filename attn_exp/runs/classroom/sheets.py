@@ -16,7 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from attn_exp import drafts, machine
+from attn_exp import machine
 from attn_exp.arrays import Shape
 from attn_exp.config.compose import values
 from attn_exp.config.fields import read_fields
@@ -91,12 +91,12 @@ def write_sheets(asked_words: Sequence[str]) -> str:
     if os.path.lexists(to):
         raise UserError(f"to={to}: already exists; name another folder, or remove it")
     alone = len(sheets) == 1
-    with refuse(f"to={to}: cannot be written to", OSError), drafts.new_folder(to) as draft:
+    with refuse(f"to={to}: cannot be written to", OSError), machine.write_folder(to) as draft:
         for name, key, made in sheets:
-            drafts.fill(draft, files_of_sheet(name, key, made, alone=alone, exam=options.exam))
+            machine.fill(draft, files_of_sheet(name, key, made, alone=alone, exam=options.exam))
         if not alone:
             parts = [worksheet.printed(made, key.student) for _, key, made in sheets]
-            drafts.fill(draft, {TO_PRINT: worksheet.to_print(parts)})
+            machine.fill(draft, {TO_PRINT: worksheet.to_print(parts)})
     pages = ["sheet.html"] if alone else ["sheets", f"{TO_PRINT}, all of them to print"]
     lines = [count_of(len(sheets), "sheet"), *(f"{to / page}" for page in pages), ""]
     return "\n".join([*lines, f"to grade: attn-exp grade {to / ('answers.csv' if alone else 'answers')} {to / 'key'}"])

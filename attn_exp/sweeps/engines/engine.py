@@ -10,10 +10,10 @@ from typing import Protocol
 from attn_exp import errors, registry
 from attn_exp.config.schema import Sweep
 from attn_exp.errors import UserError
+from attn_exp.processes import usable_cores
 from attn_exp.sweeps import engines
 from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.task import Done
-from attn_exp.system import usable_cores
 
 
 @dataclass(frozen=True)

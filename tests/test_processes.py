@@ -1,4 +1,4 @@
-"""A child process: its answer comes back, what ends it is told, and it outlives neither its time nor its parent."""
+"""Subprocesses and workers: answers come back, a death is told, and none outlives its time or its parent."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from attn_exp import processes
 from attn_exp.errors import FaultError, UserError
 from attn_exp.processes import Child, NoAnswerError
 from tests import ROOT, deeds
@@ -125,3 +127,64 @@ def runs(process: int) -> bool:
         return False
     stat = Path(f"/proc/{process}/stat")
     return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def doubled(number: int) -> int:
+    if number < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 2 * number
+
+
+def done(jobs: list[int], count: int = 2) -> dict[int, processes.Ended]:
+    ended = dict[int, processes.Ended]()
+    with closing(processes.Pool(doubled, count)) as pool:
+        for job in jobs:
+            pool.submit(job)
+        while len(ended) < len(jobs):
+            ended |= {one.job: one for one in pool.finished(None)}
+    return ended
+
+
+def test_every_job_comes_back_and_a_death_costs_its_own_alone() -> None:
+    ended = done([3, -1, 0, 5])
+    assert {job: one.answer for job, one in ended.items()} == {3: 6, -1: None, 0: 0, 5: 10}
+    assert {job: one.reason for job, one in ended.items() if one.reason} == {-1: "its worker was killed by SIGKILL"}
+
+
+OWNER = """
+import json, os, time
+from attn_exp.processes import Pool
+def wait(name):
+    open(name, "w").close()
+    time.sleep(60)
+if __name__ == "__main__":
+    pool = Pool(wait, 2)
+    for name in ("1", "2"):
+        pool.submit(name)
+    while not (os.path.exists("1") and os.path.exists("2")):
+        time.sleep(0.01)
+    print(json.dumps([process.pid for process in pool.processes.values()]), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    (tmp_path / "parent.py").write_text(OWNER)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "parent.py"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        workers = json.loads(process.stdout.readline())
+        process.kill()
+        assert process.stdout.read() == ""  # it ends when no worker holds the other end
+    assert len(workers) == 2
+
+
+def test_a_quiet_command_says_that_it_is_at_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(processes, "FIRST", 0.05)
+    with processes.report_silence():
+        time.sleep(0.4)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and said.endswith("so far; Ctrl-C ends it\n")
