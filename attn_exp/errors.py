@@ -127,18 +127,6 @@ def folder(value: Any, name: str) -> Path:
     return Path(value)
 
 
-def worded(words: Sequence[Any]) -> tuple[str, ...]:
-    """Return command-line words that were passed from Python, checking that they are texts.
-
-    Raises:
-        UserError: a word is not a text.
-    """
-    for word in words:
-        if not isinstance(word, str):
-            raise UserError(f"got {given(word)} where a word such as 'mask=causal' was expected")
-    return tuple(words)
-
-
 def given(value: object) -> str:
     name = type(value).__name__
     return brief(" ".join(repr(value).split())) if value is None or name in PLAIN else f"of type {name}"

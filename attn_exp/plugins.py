@@ -146,7 +146,13 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
         given = getattr(member, "__name__", "") if is_named else f"a {type(member).__name__}"
         raise UserError(f"{given} is not a member; expected {EXPECTED}, or a file of them")
     value: Any = member
-    own = value.name if kind.name in ("metric", "normalizer") else "" if kind.constant else snake(value.__name__)
+    own = (
+        value.name
+        if kind.name in ("metric", "normalizer")
+        else ""
+        if kind.constant
+        else registry.to_snake_case(value.__name__)
+    )
     if not (name := name or own):
         raise UserError(f'a {kind.name} has no name of its own: attn_exp.register({kind.constant}, name="mine")')
     value = held_to_contract(kind, name, value._replace(name=name) if kind.name == "metric" else value, example)
@@ -228,12 +234,8 @@ def names_of(kind: Kind, stem: str, own: str, value: Any, *, alone: bool) -> lis
     if kind.name == "normalizer":
         names.append(value.name)
     elif not kind.constant:
-        names.append(snake(own))
+        names.append(registry.to_snake_case(own))
     return list(dict.fromkeys(name for name in names if NAME.fullmatch(name))) or names[:1]
-
-
-def snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
@@ -277,8 +279,7 @@ def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
     """
     check_member(kind, name, value, example)
     if kind.one_of:
-        if inspect.isclass(value):
-            hold_methods(value, name, kind.name)
+        hold_methods(value, name, kind.name)
         return value
     function = getattr(value, kind.function)
     misfit, error = {"normalizer": (values_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
