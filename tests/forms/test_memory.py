@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -81,27 +80,6 @@ def test_no_thread_keeps_more_than_it_may(name: str, most: int) -> None:
         assert all(size <= most for size in kept())
 
 
-def test_all_threads_give_back_what_lies_idle() -> None:
-    arrays = drawn((1, 4, 64, 16))
-    ready, asked = threading.Barrier(2), threading.Event()
-
-    def work() -> None:
-        for _ in range(2):
-            attn_exp.attention(*arrays)
-        ready.wait()
-        asked.wait(60)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    ready.wait()
-    assert max(kept()) > 0
-    assert attn_exp.keep_memory(0) == memory.MOST
-    assert not any(kept())
-    asked.set()
-    thread.join()
-    assert attn_exp.keep_memory(memory.MOST) == 0
-
-
 def test_less_than_nothing_is_refused() -> None:
     with pytest.raises(attn_exp.UserError, match="most is -1 bytes; expected 0 or more"):
         attn_exp.keep_memory(-1)
@@ -116,25 +94,6 @@ class Asking(Score):
     def bend(self, logits: Any) -> Any:
         self.call()
         return logits
-
-
-def test_a_call_within_a_call_has_memory_of_its_own() -> None:
-    q, k, v = drawn((1, 2, 300, 8))
-    inner = [drawn(shape, seed) for seed, shape in enumerate(((1, 2, 300, 8), (1, 8, 64, 16)))]
-    alone = [attn_exp.attention(*arrays) for arrays in inner]
-    expected = solved(q, k, v, threads=1)
-    heard: list[Array] = []
-
-    def ask(*_: float) -> None:
-        for arrays, answer in zip(inner, alone, strict=True):
-            heard.append(attn_exp.attention(*arrays))
-            np.testing.assert_array_equal(heard[-1], answer)
-
-    for _ in range(2):
-        found = solved(q, k, v, rules=Rules(scores=(Asking(ask),)), threads=1, rows=100, tell=ask)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    assert len(heard) > 8
-    assert max(kept()) <= memory.MOST
 
 
 def test_what_fails_gives_its_memory_back() -> None:
