@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
 
 from attn_exp import machine, registry
-from attn_exp.config import fields as reader
+from attn_exp.config import kinds as reader
 from attn_exp.config.choices import yaml_choices
 from attn_exp.errors import OwnCodeError, UserError, fault_line, first_line, is_fault, printable
 from attn_exp.experiment import metrics
@@ -249,11 +249,11 @@ def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
     return name in shipped or name in yaml_choices(kind.group or kind.name)
 
 
-def check_member(kind: Kind, name: str, value: Any, example: Any) -> None:
-    """Refuse a member whose name is taken, or that violates its contract or its example.
+def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
+    """Check a member, and wrap it so that an error or an invalid result is reported in one line wherever it is called.
 
     Raises:
-        UserError: the reason.
+        UserError: its name is taken, or it violates its contract or its example.
     """
     if not NAME.fullmatch(name):
         raise UserError(f"{kind.name} {name!r}: expected a name of letters, digits and _")
@@ -269,15 +269,6 @@ def check_member(kind: Kind, name: str, value: Any, example: Any) -> None:
         raise UserError(f"{kind.name}: {kind.function} must be a function")
     if example is not None and kind.drawn:
         check_example(kind, name, value, example)
-
-
-def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
-    """Check a member, and wrap it so that an error or an invalid result is reported in one line wherever it is called.
-
-    Raises:
-        UserError: as `check_member`.
-    """
-    check_member(kind, name, value, example)
     if kind.one_of:
         hold_methods(value, name, kind.name)
         return value

@@ -7,6 +7,7 @@ import io
 import xml.etree.ElementTree as ET
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 from matplotlib import ft2font
@@ -16,8 +17,8 @@ from PIL import Image
 from attn_exp import registry
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.report import figures
-from attn_exp.report.charts.chart import number_ticks
 from attn_exp.report.figures.figure import Figure
+from attn_exp.report.pixels import palette, shades
 from attn_exp.report.views import Views, seen
 from tests.compose import comparison
 from tests.report.render import drawings_of
@@ -83,18 +84,6 @@ def test_what_is_no_number_is_clear() -> None:
     assert (picture[..., 3] > 0).all(axis=1).tolist() == [True, True, False, True, True]
 
 
-def test_an_axis_of_any_length_has_numbers() -> None:
-    for end in (5e-324, 1e-308, *np.geomspace(1.3e-300, 1.3e300, 401).tolist()):
-        names = number_ticks(0.0, end, 2.0).names
-        assert len(set(names)) == len(names) >= (2 if end > 1e-299 else 1)
-    assert number_ticks(0.0, 1.1e-24, 2.0).names == ("0", "2e-25", "4e-25", "6e-25", "8e-25", "1e-24")
-
-
-@pytest.mark.parametrize(("end", "last"), [(10, "10"), (1, "1.0"), (0.5, "0.5"), (0.1, "0.10"), (2, "2.00")])
-def test_numbers_have_as_many_digits_as_their_step(end: float, last: str) -> None:
-    assert number_ticks(0.0, end, 2.0).names[-1] == last
-
-
 @pytest.mark.parametrize("names", HARD, ids=["long", "marked", "odd"])
 def test_a_chart_is_well_formed_and_holds_no_more_than_text(names: list[str]) -> None:
     for svg in charts_of(tokens(names)).values():
@@ -123,3 +112,12 @@ def test_a_figure_drawn_with_matplotlib_stands_among_charts() -> None:
 def test_a_font_that_was_asked_for_is_drawn_as_shapes() -> None:
     svg = charts_of(comparison('figures.font="DejaVu Serif"'))["weights"]
     assert "Matplotlib" in svg and "DejaVuSerif" in svg
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.5])
+def test_a_number_has_the_shade_that_matplotlib_gives_it(gamma: float) -> None:
+    numbers = np.random.default_rng(1).normal(size=(200, 30)) ** 2
+    numbers[0, :4] = 0.0, numbers.max(), -1.0, 2 * numbers.max()
+    end = numbers[1:].max()
+    theirs = matplotlib.colormaps["Blues"](matplotlib.colors.PowerNorm(gamma, 0, end)(numbers), bytes=True)
+    np.testing.assert_array_equal(palette("Blues")[shades(numbers, end, gamma)], np.asarray(theirs)[..., :3])

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from attn_exp import registry
-from attn_exp.config.fields import make
 from attn_exp.config.inputs import STREAMS, Embeddings
+from attn_exp.config.kinds import make
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.drawing import Numbers
 from attn_exp.problem.sources.source import INPUT, Asked, Source, Vectors
