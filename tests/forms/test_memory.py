@@ -96,6 +96,25 @@ class Asking(Score):
         return logits
 
 
+def test_a_call_within_a_call_has_memory_of_its_own() -> None:
+    q, k, v = drawn((1, 2, 300, 8))
+    inner = [drawn(shape, seed) for seed, shape in enumerate(((1, 2, 300, 8), (1, 8, 64, 16)))]
+    alone = [attn_exp.attention(*arrays) for arrays in inner]
+    expected = solved(q, k, v, threads=1)
+    heard: list[Array] = []
+
+    def ask(*_: float) -> None:
+        for arrays, answer in zip(inner, alone, strict=True):
+            heard.append(attn_exp.attention(*arrays))
+            np.testing.assert_array_equal(heard[-1], answer)
+
+    for _ in range(2):
+        found = solved(q, k, v, rules=Rules(scores=(Asking(ask),)), threads=1, rows=100, tell=ask)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert len(heard) > 8
+    assert max(kept()) <= memory.MOST
+
+
 def test_what_fails_gives_its_memory_back() -> None:
     q, k, v = drawn((1, 2, 300, 8))
 
