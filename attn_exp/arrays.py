@@ -23,12 +23,7 @@ def draw(
     `normal` is N(0, 1), `uniform` is U(-1, 1) or between other bounds, `integers` are integers from the lower bound up
     to, but not including, the upper. The stream is `SeedSequence([seed, *name])`, with the name as bytes.
     """
-    return draw_from(np.random.default_rng(np.random.SeedSequence([seed, *name.encode()])), distribution, shape, bounds)
-
-
-def draw_from(
-    stream: np.random.Generator, distribution: str, shape: tuple[int, ...], bounds: tuple[float, float]
-) -> Array:
+    stream = np.random.default_rng(np.random.SeedSequence([seed, *name.encode()]))
     if distribution == "normal":
         return stream.standard_normal(shape)
     if distribution == "integers":

@@ -36,7 +36,10 @@ Step = Callable[[dict[str, Any]], Array]
 """Computes a stage from the stages before it, x, the matrices, and the settings of the sheet."""
 Edit = Callable[[Array], Array]
 
-NAMES = ("Ada", "Alan", "Grace", "Emmy", "Kurt")
+NAMES = (
+    "Ada", "Alan", "Grace", "Emmy", "Kurt", "Sofia", "Carl", "Maria", "Leon", "Hedy", "Evan", "Rosa", "Noor", "Paul", "Lise",
+    "Omar", "Jean", "Mary", "Ravi", "Edith", "Hugo", "Vera", "Ivan", "Tove",
+)  # fmt: skip
 DRAWN = ("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=4")
 SHEETS = {
     "one": (*DRAWN, "variant=[matrix]"),
@@ -402,13 +405,13 @@ def handed_out(home: Path) -> dict[str, dict[str, Paper]]:
 def main() -> None:
     """Print what is not fair, and how many are."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--names", default="Ada", help=f"whose numbers are filled in, of {', '.join(NAMES)}")
+    parser.add_argument("--names", default="Ada", help=f"whose numbers are filled in, of {', '.join(NAMES)}; or all")
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--said", action="store_true", help="print what is said of each")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         keys = handed_out(Path(folder))
-        pairs = [(case, name) for name in asked.names.split(",") for case in CASES if asked.only in case.name]
+        pairs = [(case, name) for name in (NAMES if asked.names == "all" else asked.names.split(",")) for case in CASES if asked.only in case.name]
         found = [judged(case, name, Path(folder), keys) for case, name in pairs]
     for (case, student), one in zip(pairs, found, strict=True):
         if asked.said or one.trouble:

@@ -26,8 +26,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from attn_exp.diagnosis.asking.clock import PACE
-from attn_exp.diagnosis.code import libraries
+from attn_exp.diagnosis.asking import libraries
+from attn_exp.diagnosis.recipes.several import PACE
 from tests.hurry import naming_little
 from tests.report import tab
 

@@ -35,8 +35,8 @@ ORDER = (
 """Every room and every file beside them: each imports only from those above it."""
 
 ROOMS_OF_DIAGNOSIS = (
-    "code", "observe", "asking", "bind", "locate", "sheets", "recipes",
-    "calling", "finding", "explaining", "judging", "pairs", "classroom",
+    "asking", "bind", "observe", "sheets", "recipes",
+    "calling", "explaining", "judging", "classroom",
 )  # fmt: skip
 """The rooms inside `diagnosis`: each imports only from those above it, and from no file that stands beside them."""
 

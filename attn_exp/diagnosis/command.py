@@ -16,13 +16,13 @@ from types import ModuleType
 from typing import Any
 
 from attn_exp.config.compose import composed
+from attn_exp.diagnosis.asking.names import source_of
 from attn_exp.diagnosis.asking.request import Request, understood
 from attn_exp.diagnosis.bind.factory import describe_factory, is_factory
 from attn_exp.diagnosis.classroom.explain import explain
-from attn_exp.diagnosis.code.source import source_of
+from attn_exp.diagnosis.judging.against import against
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.unasked import arguments_of
-from attn_exp.diagnosis.pairs.against import against
 from attn_exp.errors import EXIT_CODES, NOT_VERIFIED, UNSHOWN, OwnCodeError, UncalledError, UserError, unknown
 from attn_exp.experiment.verdict import Verdict, summary_of, text_of, unfinished
 from attn_exp.own_code import AGAINST, OwnFunction, find_function, module_of_functions, other_of, unreadable

@@ -79,7 +79,7 @@ def tabulate(
     check_any(variants)
     answered = [variant for variant in variants if not variant.refused]
     if dtype == "float64":
-        expected = oracle.answers({variant.name: variant.question for variant in answered}, problem)
+        expected = oracle.answers({variant.name: variant.question for variant in answered}, [problem])
     else:
         exact = rounded(problem, np.dtype(np.float64))
         expected = {variant.name: exact_answer(variant, exact) for variant in answered}
@@ -96,7 +96,8 @@ def exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
     """Compute a variant without its mistakes in float64, from a problem in float64."""
     trace = execute(replace(variant.exact, mistakes=()), problem)
     weights = np.empty(0) if trace.weights is None else trace.weights
-    return oracle.Answer(tuple(range(len(problem.tokens))), weights, trace.output)
+    output = None if trace.output is None else trace.output[None]
+    return oracle.Answer(tuple(range(len(problem.tokens))), weights[None], output)
 
 
 def prepared(

@@ -38,10 +38,10 @@ def make_rows(
     traces: Mapping[str, Trace],
     expected: Mapping[str, oracle.Answer],
 ) -> tuple[Row, ...]:
+    """Return the row of each variant; `expected` holds the answers for a stack of one problem."""
     chosen = [variant for variant in variants if not variant.refused]
     stacks = {variant.name: traces[variant.name].as_stack() for variant in chosen}
-    answers = {name: answer.as_stack() for name, answer in expected.items()}
-    columns = measure(chosen, stacks, answers, baseline(config, chosen).name)
+    columns = measure(chosen, stacks, expected, baseline(config, chosen).name)
     numbers = {
         name: {column: values[0] for column, values in of_variant.items()} for name, of_variant in columns.items()
     }

@@ -14,9 +14,8 @@ from attn_exp.config.inputs import Draw
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError
 from attn_exp.problem import drawing, sources
-from attn_exp.problem.drawing import widths
 from attn_exp.problem.embeddings import memory_size
-from attn_exp.problem.matrices import MATRICES
+from attn_exp.problem.projections import MATRICES, widths
 
 NUMBER, NAME = 8, 150
 """Bytes of a float64, and of the name of a token in memory and on disk."""

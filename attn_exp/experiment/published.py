@@ -25,8 +25,8 @@ from attn_exp.experiment.row import Agreement
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem, build
+from attn_exp.problem.projections import BIASES, MATRICES
 
 # Reading and writing numbers as documents print them
 

@@ -21,9 +21,8 @@ from attn_exp.experiment.row import Row
 from attn_exp.experiment.settling import check_range
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.forms.trace import ApartError, Trace, pile, pile_traces
-from attn_exp.problem.problem import Problem
-from attn_exp.problem.stack import extreme, one, stacked
-from attn_exp.reference.stack import answers
+from attn_exp.problem.problem import Problem, extreme, one, stacked
+from attn_exp.reference.oracle import answers
 
 MOST_NUMBERS, MOST_POINTS = 2**19, 256
 """Limits of a stack: entries of its largest arrays, 4 MiB each, and points."""
@@ -63,13 +62,14 @@ def most_points(problem: Problem, variants: Sequence[Settled]) -> int:
 
 
 def stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Sequence[int]) -> list[Rows]:
-    problem = stacked(config, first, seeds)
+    problem = stacked(config, seeds)
     limits = extreme(problem)
     for variant in variants:
         check_range(variant.rules, limits, variant.words["convention"])
     chosen = [variant for variant in variants if not variant.refused]
     traces = {variant.name: trace_all(variant, problem, config, len(seeds)) for variant in chosen}
-    expected = answers({variant.name: variant.question for variant in chosen}, problem, len(seeds))
+    problems = [one(problem, place) for place in range(len(seeds))]
+    expected = answers({variant.name: variant.question for variant in chosen}, problems)
     numbers = measure(chosen, traces, expected, baseline(config, chosen).name)
     rows = {variant.name: describe(variant, config, first, traces.get(variant.name, Trace())) for variant in variants}
     return [Rows(len(seeds), row, numbers.get(name, {})) for name, row in rows.items()]

@@ -1,32 +1,25 @@
-"""Arrays drawn at random: each from a stream of its own, or one after another by a library's generator.
+"""Arrays of the settings: written out, in a file, or drawn at random.
 
-Projections are drawn in the order in which a notebook makes them, or as PyTorch initializes new layers, whose calls of
-the generator have an order of their own. A `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`; the
-arrays returned here are transposed, `[inputs outputs]`, as the projections of a run.
-
-Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activation.py`.
+Each random array has a stream of its own; or a library's generator draws one after another, in the order of a notebook.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attn_exp.arrays import Array, draw
-from attn_exp.config.inputs import DISTRIBUTIONS, STREAMS, Draw, Projections
+from attn_exp.config.inputs import STREAMS, Draw, Projections
 from attn_exp.config.kinds import AT_LEAST_0, refuse
-from attn_exp.errors import UserError, unknown
-from attn_exp.problem.matrices import BIASES, MATRICES, Inputs, array, check_divides, grouped
+from attn_exp.errors import UserError, brief, shown
 
 if TYPE_CHECKING:
     from attn_exp.problem.generators.generator import Stream
 
 Shape = tuple[int, ...]
-
-
 EXACT = 2**53
 """The largest magnitude up to which every integer is a float64."""
 
@@ -169,139 +162,57 @@ def size(given: Draw) -> tuple[int, int]:
     return len(given.rows) or given.shape[-2], given.shape[-1]
 
 
-LAYERS = ("torch_linear", "torch_mha")
-"""Sources that initialize a new layer of PyTorch."""
+def array(given: Any, key: str) -> Array:
+    if isinstance(given, np.ndarray) and given.ndim == 2 and given.size and given.dtype.kind in "iuf":
+        return finite(given.astype(np.float64), key)
+    if not isinstance(given, (list, tuple)) or not given or not all(isinstance(row, (list, tuple)) for row in given):
+        raise UserError(f"{key}={brief(shown(given))}: expected a list of rows, such as [[1,0],[0,1]]")
+    widths = [len(row) for row in given]
+    if len(set(widths)) > 1:
+        raise UserError(f"{key} is ragged: rows of {brief(', '.join(map(str, widths)))} numbers")
+    if widths[0] == 0:
+        raise UserError(f"{key} is empty: expected at least one number in each row")
+    for place, row in enumerate(given):
+        for entry in row:
+            if isinstance(entry, bool) or not isinstance(entry, (int, float)):
+                batch = "; a run is one sequence of a batch, and -m runs several"
+                hint = f", a list of its own, which is not a number{batch}" if isinstance(entry, (list, tuple)) else ""
+                said = brief(repr(entry) if isinstance(entry, str) else shown(entry), 40)
+                raise UserError(f"{key}: row {place} holds {said}{hint or ', which is not a number'}")
+    try:
+        return finite(np.array(given, dtype=np.float64), key)
+    except OverflowError:
+        raise UserError(f"{key} holds a number beyond 1.8e308, the largest of a 64-bit float") from None
 
 
-def ordered(
-    settings: Projections, known: Mapping[str, Array], inputs: Inputs, head: int, bias: bool, source: Numbers
-) -> dict[str, Array]:
-    """Return the arrays that a generator draws one after another: first each head's, then the shared ones.
-
-    Empty if no generator is named. The default order is W_q, W_k, W_v, W_o, then the biases, if any; a new `nn.Linear`
-    draws its bias right after its matrix. `known` arrays are not drawn.
-
-    Raises:
-        UserError: an unknown name, a generator or seed that does not fit, or widths that heads do not divide.
-    """
-    stream = find_stream(settings, source)
-    if stream is None:
-        return {}
-    if settings.source == "torch_mha":
-        sizes = (settings.width, settings.key_width, settings.value_width, settings.output_width)
-        if any(size not in (None, inputs.width()) for size in sizes) or settings.order or settings.order_per_head:
-            raise UserError(
-                "projections.source=torch_mha has the sizes and the order of nn.MultiheadAttention; set none"
-            )
-        arrays = multi_head_attention(stream, inputs.width(), bias, inputs.width("W_k"))
-        return {name: np.atleast_2d(array).astype(np.float64) for name, array in arrays.items()}
-    parts: dict[str, list[Array]] = {}
-    for name, heads in calls(settings, known, bias, head):
-        rows, columns = shape_of_call(settings, known, name, inputs, (head, heads))
-        parts.setdefault(name, []).append(draw_next(settings, stream, name, rows, columns))
-    return {name: np.hstack(arrays) for name, arrays in parts.items()}
+PRINTED = re.compile(r"\s*(?:\w+\()?\[")
+"""The beginning of a matrix printed by NumPy or PyTorch, perhaps as array([[...]]) or tensor([[...]])."""
 
 
-def find_stream(settings: Projections, source: Numbers) -> Stream | None:
-    """Return the generator of the projections, their own or the run's; None if each has a stream by name."""
-    generator, seed, key = spell_seed(settings, "projections")
-    if settings.source in LAYERS:
-        if generator not in (None, "torch"):
-            raise UserError(f"projections.generator={generator}: {settings.source} is drawn by torch alone")
-        generator = "torch"
-    if (generator or source.generator) != STREAMS:
-        return own_source(generator, seed, key, source, alone=False).stream
-    if seed is not None:
-        raise UserError(f"{key}={seed} needs projections.generator, such as torch")
-    if settings.order or settings.order_per_head:
-        raise UserError("projections.order needs projections.generator, such as torch: each array has its own seed")
-    return None
-
-
-def calls(settings: Projections, known: Mapping[str, Array], bias: bool, head: int) -> Iterator[tuple[str, int]]:
-    """Yield the arrays in the order of their calls, and the number of heads that each is split into.
+def as_printed(text: str, key: str) -> Array:
+    """Parse a matrix as NumPy or PyTorch prints it: a pair of brackets for each row, with or without commas.
 
     Raises:
-        UserError: an unknown name, or an order without a W_q, W_k or W_v that nothing else gives.
+        UserError: it is no matrix of numbers; the message says where.
     """
-    if settings.order_per_head or settings.order:
-        names = settings.order_per_head * head + settings.order
-        for name in names:
-            if name not in MATRICES + BIASES:
-                raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
-        left = [name for name in MATRICES[:3] if name not in names and name not in known]
-        if left:
-            raise UserError(
-                f"projections.order leaves out {' and '.join(left)}; name every matrix that is to be drawn, "
-                f"such as [{','.join(MATRICES[:3])}]"
-            )
-        for place, name in enumerate(names):
-            yield name, head if place < len(settings.order_per_head) * head else 1
-    elif settings.legacy_seed is None and settings.source in (*DISTRIBUTIONS, "torch_linear"):
-        pairs = [name for pair in zip(MATRICES, BIASES, strict=True) for name in pair]
-        default = pairs if settings.source == "torch_linear" else (MATRICES + BIASES)
-        yield from ((name, 1) for name in default if name not in known and (bias or name in MATRICES))
+    rows = [row.replace(",", " ").split() for row in re.findall(r"\[([^\[\]]*)\]", text)]
+    return array([[float(cell) if NUMBER.fullmatch(cell) else cell for cell in row] for row in rows], key)
 
 
-def shape_of_call(
-    settings: Projections, known: Mapping[str, Array], name: str, inputs: Inputs, heads: tuple[int, int]
-) -> tuple[int, int]:
-    """Return the shape of one call's matrix, or of the matrix that its bias belongs to.
-
-    `heads` is the number of heads, and the number that this array is split into.
-    """
-    given = {name[-1]: array.shape[1] for name, array in known.items() if name in MATRICES}
-    width = widths(settings, inputs.width()) | given
-    columns = width[name[-1]]
-    check_divides(heads[1], columns, "d_model" if columns == inputs.width() else f"the columns of {name}")
-    rows = width["v"] * grouped(width["q"], width["k"], heads[0]) if name[-1] == "o" else inputs.width(name)
-    return rows, columns // heads[1]
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 
 
-def widths(settings: Projections, d_model: int) -> dict[str, int]:
-    """Return the columns of W_q, W_k, W_v and W_o, by their letter."""
-    query = settings.width or d_model
-    key = settings.key_width or query
-    return {"q": query, "k": key, "v": settings.value_width or key, "o": settings.output_width or d_model}
+def is_plain(given: Any) -> bool:
+    """Say whether an array is a description or a list of rows, neither a file nor one list per head."""
+    inner = given
+    for _ in range(2):
+        inner = inner[0] if isinstance(inner, (list, tuple)) and inner else None
+    return not isinstance(given, str) and not isinstance(inner, (list, tuple))
 
 
-def draw_next(settings: Projections, stream: Stream, name: str, rows: int, columns: int) -> Array:
-    if settings.source == "torch_linear":
-        layer = bias_of_linear if name in BIASES else weight_of_linear
-        return np.atleast_2d(layer(stream, rows, columns)).astype(np.float64)
-    named = settings.distribution or (settings.source if settings.source in DISTRIBUTIONS else "normal")
-    spread = 1.0 if settings.spread is None else settings.spread
-    distribution = Distribution(named, settings.low, settings.high, spread, key="projections.")
-    size = (1 if name in BIASES else rows, columns)
-    array = next_array(stream, distribution, size[::-1] if settings.columns else size)
-    return (array.T if settings.columns else array).astype(np.float64)
-
-
-def weight_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
-    """Draw the weight of a new `nn.Linear`, uniform within `1 / sqrt(inputs)`, as `[inputs outputs]`."""
-    spread = math.sqrt(2 / (1 + math.sqrt(5) ** 2)) / math.sqrt(inputs)  # the gain of a leaky ReLU with slope sqrt(5)
-    return stream.uniform((outputs, inputs), -math.sqrt(3) * spread, math.sqrt(3) * spread).T
-
-
-def bias_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
-    """Draw the bias `[outputs]` of a new `nn.Linear`, which follows its weight."""
-    return stream.uniform((outputs,), -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
-
-
-def multi_head_attention(stream: Stream, size: int, biases: bool, source: int | None = None) -> dict[str, Array]:
-    """Draw the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
-
-    Its output projection is drawn first, as any `Linear`; then one matrix `[3 size, size]` of queries, keys and
-    values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, even the output's, which is drawn too.
-    If keys and values have another size, `kdim=source, vdim=source`, the three are drawn one after another.
-    """
-    output = weight_of_linear(stream, size, size)
-    if biases:
-        bias_of_linear(stream, size, size)
-    together = source in (None, size)
-    shapes = [(3 * size, size)] if together else [(size, inputs) for inputs in (size, source or 0, source or 0)]
-    within = [math.sqrt(3) * math.sqrt(2 / sum(shape)) for shape in shapes]
-    drawn = [stream.uniform(shape, -most, most) for shape, most in zip(shapes, within, strict=True)]
-    sides = np.split(drawn[0], 3) if together else drawn
-    zeros = {f"b_{letter}": np.zeros(size, np.float32) for letter in "qkvo"} if biases else {}
-    return {f"W_{letter}": side.T for letter, side in zip("qkv", sides, strict=True)} | {"W_o": output} | zeros
+def finite(array: Array, key: str) -> Array:
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        place = f"row {bad[0][0]}, column {bad[0][1]}" if array.ndim == 2 else f"[{','.join(map(str, bad[0]))}]"
+        raise UserError(f"{key}: {place} holds {array[tuple(bad[0])]}; expected finite numbers")
+    return array

@@ -14,6 +14,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.problem import sources
 from attn_exp.problem.drawing import Numbers, array_or_drawn
+from attn_exp.problem.sources import words
 from attn_exp.problem.sources.source import Vectors
 
 STAGES = ("q", "k", "v", "weights")
@@ -53,7 +54,10 @@ def start(settings: Embeddings, source: Numbers, drawn: Arrays | None = None) ->
     read = Vectors(None) if vectors is None else vectors
     done = {**read.later, **(drawn or {})}
     x = done.get("x") if read.x is None else read.x
-    q, k, v, weights = (stage(settings, name, source, done) for name in STAGES)
+    for name in STAGES:
+        if (given := getattr(settings, name)) is not None:
+            done[name] = array_or_drawn(given, f"embeddings.{name}", source)
+    q, k, v, weights = map(done.get, STAGES)
     check_stage(x, q, k, weights)
     named = choose_names(settings, read.tokens)
     if x is None:
@@ -75,12 +79,6 @@ def check_given_once(settings: Embeddings, vectors: Vectors | None, drawn: Array
 def choose_names(settings: Embeddings, read: tuple[str, ...] | None) -> tuple[str, ...] | int | None:
     given = None if isinstance(settings.tokens, str) else settings.tokens
     return given if isinstance(given, tuple) or read is None else read
-
-
-def stage(settings: Embeddings, name: str, source: Numbers, done: Arrays) -> Array | None:
-    """Return q, k, v or weights, if given: written out, drawn, or in a file of their own."""
-    given, key = getattr(settings, name), f"embeddings.{name}"
-    return done.get(name) if given is None else array_or_drawn(given, key, source)
 
 
 def check_stage(x: Array | None, q: Array | None, k: Array | None, weights: Array | None) -> None:
@@ -147,8 +145,6 @@ def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
         UserError: it sets anything else, or not as many names as there are keys.
     """
     if memory.text is not None:
-        from attn_exp.problem.sources import words  # noqa: PLC0415 - few memories are a sentence
-
         memory = replace(memory, tokens=words.listed(memory.text), text=None)
     if sources.said(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
         raise UserError(f"{MEMORY}: the keys are given; {MEMORY}.tokens names them, and there is nothing to project")

@@ -15,7 +15,7 @@ Common names of arrays, matched from the end, so that `layers.0.attn.W_q.weight`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +24,10 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.config.inputs import Projections
 from attn_exp.errors import UserError, brief, some, unknown
 from attn_exp.problem import files
-from attn_exp.problem.files.format import Held, read_text
+from attn_exp.problem.drawing import PRINTED, as_printed, is_plain
+from attn_exp.problem.files import Held, read_text
 from attn_exp.problem.files.tables import array_of_lists
-from attn_exp.problem.matrices import PRINTED, Inputs, as_printed, is_plain
+from attn_exp.problem.projections import Inputs
 
 NEEDED = ("W_q", "W_k", "W_v")
 
@@ -36,7 +37,7 @@ def read_array(file: str, key: str, wanted: str = "") -> Array:
     if PRINTED.match(file):
         return as_printed(file, key)
     held, said = files.look(file, key), files.name_file(key, file)
-    called = by_projection(held.arrays).get(wanted) or [name for name in held.arrays if name == wanted]
+    called = group_names(held.arrays, meant_projection).get(wanted) or [name for name in held.arrays if name == wanted]
     names = called or list(held.arrays)
     if len(names) != 1:
         expected = f" that is called {wanted}" if wanted else ""
@@ -120,7 +121,7 @@ def find_projections(settings: Projections, held: Held, said: str) -> dict[str, 
     for role, name in chosen.items():
         if name not in held.arrays:
             raise UserError(f"{said}: {unknown(name, list(held.arrays), f'array for projections.names.{role}')}")
-    for role, several in by_projection(inside).items():
+    for role, several in group_names(inside, meant_projection).items():
         if role not in chosen and len(several) > 1:
             raise UserError(
                 f"{said}: {some(several, 80)} may all be {role}; say which with projections.names.{role}=..., or where "
@@ -242,24 +243,17 @@ def meant_projection(name: str) -> tuple[str, int] | None:
     return None
 
 
-def by_projection(names: Iterable[str]) -> dict[str, list[str]]:
-    roles: dict[str, dict[int, list[str]]] = {}
-    for name in names:
-        meaning = meant_projection(name)
-        if meaning:
-            roles.setdefault(meaning[0], {}).setdefault(meaning[1], []).append(name)
-    return {role: several[min(several)] for role, several in roles.items()}
-
-
-def meant_start(name: str) -> str | None:
-    """Return the starting stage that a name means: `x`, `q`, `k`, `v` or `weights`."""
+def meant_start(name: str) -> tuple[str, int] | None:
+    """Return the starting stage that a name means, `x`, `q`, `k`, `v` or `weights`, and 0; or None."""
     several = split_name(name) or [""]
     last = several[-2] if several[-1] in ("weight", "kernel") and len(several) > 1 else several[-1]
-    return next((start for start, words in STARTS.items() if words.fullmatch(last)), None)
+    return next(((start, 0) for start, words in STARTS.items() if words.fullmatch(last)), None)
 
 
-def by_start(names: Iterable[str]) -> Mapping[str, list[str]]:
-    roles: dict[str, list[str]] = {}
+def group_names(names: Iterable[str], meaning: Callable[[str], tuple[str, int] | None]) -> dict[str, list[str]]:
+    """Return the names that mean each role; an exact name wins over guesses."""
+    roles: dict[str, dict[int, list[str]]] = {}
     for name in names:
-        roles.setdefault(meant_start(name) or "", []).append(name)
-    return roles
+        if (found := meaning(name)) is not None:
+            roles.setdefault(found[0], {}).setdefault(found[1], []).append(name)
+    return {role: several[min(several)] for role, several in roles.items()}

@@ -11,8 +11,9 @@ from typing import Any
 
 from attn_exp import machine
 from attn_exp.config.inputs import spell_out_memory
+from attn_exp.problem.drawing import PRINTED
+from attn_exp.problem.files import INDEX
 from attn_exp.problem.left_to_model import item, left_to_model
-from attn_exp.problem.matrices import PRINTED
 
 MODEL = ("model.path", "model.patches")
 """Settings of a model that name its checkpoint and its input."""
@@ -20,9 +21,6 @@ MODEL = ("model.path", "model.patches")
 SECTIONS = ("embeddings", "projections")
 ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given", "memory", "file")
 """Settings whose value, or each of whose values, names a file if it is a string."""
-
-INDEX = ".safetensors.index.json"
-"""The suffix of the index that maps each array to one of several safetensors files."""
 
 CHECKPOINT = ("config.json", "tokenizer.json", "*.safetensors", f"*{INDEX}")
 """The files that are read in the folder of a checkpoint."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +12,10 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, count_of
 from attn_exp.forms.steps import project as project_side
+from attn_exp.forms.trace import ApartError, pile
 from attn_exp.problem.drawing import begun, drawn
 from attn_exp.problem.embeddings import Start, key_names, start, token_names
-from attn_exp.problem.matrices import BIASES, MATRICES, Inputs, check_divides, divisors
-from attn_exp.problem.projections import project
+from attn_exp.problem.projections import BIASES, MATRICES, Inputs, check_divides, divisors, project
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,42 @@ def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) 
     if not isinstance(tokens, tuple):
         return tuple(f"x{place}" for place in range(keys))
     return (*(f"past{place}" for place in range(keys - count)), *tokens)
+
+
+STAGES = ("x", "q", "k", "v", "weights", "memory")
+
+
+def stacked(config: Config, seeds: Sequence[int]) -> Problem:
+    """Return the problems of all seeds as one, whose arrays have a leading axis for the seeds.
+
+    Raises:
+        ApartError: their arrays differ in shape, or their tokens in names.
+        UserError: as `build`.
+    """
+    problems = [build(replace(config, seed=seed)) for seed in seeds]
+    first = problems[0]
+    for other in problems[1:]:
+        if (other.tokens, other.key_tokens, other.past) != (first.tokens, first.key_tokens, first.past):
+            raise ApartError
+    stages: dict[str, Any] = {name: pile([getattr(problem, name) for problem in problems]) for name in STAGES}
+    arrays = {name: pile([problem.projections.get(name) for problem in problems]) for name in first.projections}
+    return replace(first, **stages, projections=arrays)
+
+
+def map_arrays(problem: Problem, change: Callable[[Array], Array]) -> Problem:
+    given = {name: getattr(problem, name) for name in STAGES}
+    changed: dict[str, Any] = {name: None if array is None else change(array) for name, array in given.items()}
+    return replace(problem, **changed, projections={name: change(one) for name, one in problem.projections.items()})
+
+
+def one(problem: Problem, place: int) -> Problem:
+    """Return the problem of one seed of a stack."""
+    return map_arrays(problem, lambda array: array[place])
+
+
+def extreme(problem: Problem) -> Problem:
+    """Return a problem whose numbers are as large as the largest of all seeds of a stack: what it fits, all fit."""
+    return map_arrays(problem, lambda array: np.abs(array).max(axis=0))
 
 
 @dataclass(frozen=True)

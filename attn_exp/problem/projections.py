@@ -1,18 +1,54 @@
-"""The matrices and biases that turn x into queries, keys and values, and heads into the output."""
+"""The matrices and biases that turn x into queries, keys and values, and heads into the output.
+
+A generator draws them in the order in which a notebook makes them, or as PyTorch initializes new layers, whose calls
+have an order of their own. A `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`; the arrays here
+are transposed, `[inputs outputs]`.
+
+Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activation.py`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.inputs import DISTRIBUTIONS, Projections
+from attn_exp.config.inputs import DISTRIBUTIONS, STREAMS, Projections
 from attn_exp.errors import UserError, unknown
-from attn_exp.problem.drawing import Distribution, Numbers, array_or_drawn, ordered, widths
-from attn_exp.problem.matrices import BIASES, MATRICES, Inputs, grouped, is_plain
+from attn_exp.problem.drawing import (
+    Distribution,
+    Numbers,
+    array_or_drawn,
+    is_plain,
+    next_array,
+    own_source,
+    spell_seed,
+)
+
+if TYPE_CHECKING:
+    from attn_exp.problem.generators.generator import Stream
+
+MATRICES = ("W_q", "W_k", "W_v", "W_o")
+BIASES = ("b_q", "b_k", "b_v", "b_o")
+LAYERS = ("torch_linear", "torch_mha")
+"""Sources that initialize a new layer of PyTorch."""
+
+
+class Inputs(NamedTuple):
+    """The inputs of the projections: x `[t m]` for queries, `source` `[s n]`, x or the memory, for keys and values."""
+
+    x: Array
+    source: Array
+
+    def of(self, name: str) -> Array:
+        """Return the input of a matrix, or of the matrix that a bias belongs to."""
+        return self.source if name[-1] in "kv" else self.x
+
+    def width(self, name: str = "x") -> int:
+        return int(self.of(name).shape[1])
 
 
 def project(
@@ -42,12 +78,12 @@ def project(
             meaning = "d_model" if inputs.of(name) is inputs.x else "the memory's width"
             check_rows(name, named[name], meaning, inputs.width(name), settings.transposed)
     named |= ordered(settings, named, inputs, head, bias, source)
-    arrays: dict[str, Array] = {}
-    for name in MATRICES + BIASES if bias else MATRICES:
-        shape = fitting_shape(name, arrays, settings, inputs, head)
-        arrays[name] = named[name] if name in named else made(settings, name, shape, source)
-    check(arrays, head, settings.transposed)
-    return {name: matrix.reshape(-1) if name in BIASES else matrix for name, matrix in arrays.items()}
+    names = MATRICES + BIASES if bias else MATRICES
+    for name in names:
+        if name not in named:
+            named[name] = make(settings, name, *shape_of(name, named, settings, inputs, head), source)
+    check(named, head, settings.transposed)
+    return {name: named[name].reshape(-1) if name in BIASES else named[name] for name in names}
 
 
 def from_document(settings: Projections, inputs: Inputs, head: int, source: Numbers) -> dict[str, Array]:
@@ -74,45 +110,38 @@ def check_rows(name: str, matrix: Array, meaning: str, size: int, transposed: bo
         raise UserError(f"projections.{name} has the shape {list(matrix.shape)}; expected {meaning}={size} rows{fits}")
 
 
-def fitting_shape(
+def shape_of(
     name: str, arrays: Mapping[str, Array], settings: Projections, inputs: Inputs, head: int
 ) -> tuple[int, int]:
-    """Return the shape of an array that has to fit the ones before it: W_o follows W_v, a bias its matrix."""
-    if name in BIASES:
-        return 1, arrays[MATRICES[BIASES.index(name)]].shape[1]
-    width = widths(settings, inputs.width())
-    if name == "W_o":
-        sharing = grouped(arrays["W_q"].shape[1], arrays["W_k"].shape[1], head)
-        return arrays["W_v"].shape[1] * sharing, width["o"]
-    return inputs.width(name), width[name[-1]]
+    """Return the shape of a matrix, or of the one that a bias belongs to: as in `arrays`, or as the settings say."""
+    columns = widths(settings, inputs.width())
+    columns |= {key[-1]: array.shape[1] for key, array in arrays.items() if key in MATRICES}
+    if name[-1] == "o":
+        return columns["v"] * grouped(columns["q"], columns["k"], head), columns["o"]
+    return inputs.width(name), columns[name[-1]]
 
 
-def made(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
+def make(settings: Projections, name: str, rows: int, columns: int, source: Numbers) -> Array:
     """Make an array that no document gives: drawn from its own stream, or the identity or zeros, which have no effect.
+
+    By default a drawn array is scaled to keep the size of what it multiplies. `rows` and `columns` are those of the
+    matrix, or of the one that a bias belongs to.
 
     Raises:
         UserError: an identity for a memory of another width than x, which would be cut or padded.
     """
+    shape = (rows, columns) if name in MATRICES else (1, columns)
     if settings.source in DISTRIBUTIONS:
-        return drawn_by_name(settings, name, shape, source._replace(stream=None).array)
-    if name in ("W_k", "W_v") and shape[0] != shape[1]:
+        distribution = Distribution(settings.source, settings.low, settings.high, key="projections.")
+        numbers = source._replace(stream=None).array(name, distribution, shape)
+        usual = 1.0 if settings.source == "integers" else 1 / math.sqrt(shape[0] if name in MATRICES else columns)
+        return (usual if settings.spread is None else settings.spread) * numbers
+    if name in ("W_k", "W_v") and rows != columns:
         raise UserError(
-            f"projections=identity leaves vectors as they are: the memory's have {shape[0]} numbers, those of x "
-            f"{shape[1]}; choose projections=normal"
+            f"projections=identity leaves vectors as they are: the memory's have {rows} numbers, those of x "
+            f"{columns}; choose projections=normal"
         )
     return np.eye(*shape) if name in MATRICES else np.zeros(shape)
-
-
-def drawn_by_name(
-    settings: Projections,
-    name: str,
-    shape: tuple[int, int],
-    draw: Callable[..., Array],
-) -> Array:
-    """Draw an array from its own stream, by default scaled to keep the size of what it multiplies."""
-    numbers = draw(name, Distribution(settings.source, settings.low, settings.high, key="projections."), shape)
-    usual = 1.0 if settings.source == "integers" else 1 / math.sqrt(shape[0] if name in MATRICES else shape[1])
-    return (usual if settings.spread is None else settings.spread) * numbers
 
 
 def recover(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict[str, Array]:
@@ -147,3 +176,144 @@ def check(arrays: Mapping[str, Array], head: int, transposed: bool) -> None:
     for name, matrix in zip(BIASES, MATRICES, strict=True):
         if name in arrays and arrays[name].size != arrays[matrix].shape[1]:
             raise UserError(f"projections.{name} has {arrays[name].size} numbers; expected {arrays[matrix].shape[1]}")
+
+
+def ordered(
+    settings: Projections, known: Mapping[str, Array], inputs: Inputs, head: int, bias: bool, source: Numbers
+) -> dict[str, Array]:
+    """Return the arrays that a generator draws one after another: first each head's, then the shared ones.
+
+    Empty if no generator is named. The default order is W_q, W_k, W_v, W_o, then the biases, if any; a new `nn.Linear`
+    draws its bias right after its matrix. `known` arrays are not drawn.
+
+    Raises:
+        UserError: an unknown name, a generator or seed that does not fit, or widths that heads do not divide.
+    """
+    stream = find_stream(settings, source)
+    if stream is None:
+        return {}
+    if settings.source == "torch_mha":
+        sizes = (settings.width, settings.key_width, settings.value_width, settings.output_width)
+        if any(size not in (None, inputs.width()) for size in sizes) or settings.order or settings.order_per_head:
+            raise UserError(
+                "projections.source=torch_mha has the sizes and the order of nn.MultiheadAttention; set none"
+            )
+        arrays = multi_head_attention(stream, inputs.width(), bias, inputs.width("W_k"))
+        return {name: np.atleast_2d(array).astype(np.float64) for name, array in arrays.items()}
+    parts: dict[str, list[Array]] = {}
+    for name, heads in calls(settings, known, bias, head):
+        rows, columns = shape_of(name, known, settings, inputs, head)
+        check_divides(heads, columns, "d_model" if columns == inputs.width() else f"the columns of {name}")
+        parts.setdefault(name, []).append(draw_next(settings, stream, name, rows, columns // heads))
+    return {name: np.hstack(arrays) for name, arrays in parts.items()}
+
+
+def find_stream(settings: Projections, source: Numbers) -> Stream | None:
+    """Return the generator of the projections, their own or the run's; None if each has a stream by name."""
+    generator, seed, key = spell_seed(settings, "projections")
+    if settings.source in LAYERS:
+        if generator not in (None, "torch"):
+            raise UserError(f"projections.generator={generator}: {settings.source} is drawn by torch alone")
+        generator = "torch"
+    if (generator or source.generator) != STREAMS:
+        return own_source(generator, seed, key, source, alone=False).stream
+    if seed is not None:
+        raise UserError(f"{key}={seed} needs projections.generator, such as torch")
+    if settings.order or settings.order_per_head:
+        raise UserError("projections.order needs projections.generator, such as torch: each array has its own seed")
+    return None
+
+
+def calls(settings: Projections, known: Mapping[str, Array], bias: bool, head: int) -> Iterator[tuple[str, int]]:
+    """Yield the arrays in the order of their calls, and the number of heads that each is split into.
+
+    Raises:
+        UserError: an unknown name, or an order without a W_q, W_k or W_v that nothing else gives.
+    """
+    if settings.order_per_head or settings.order:
+        names = settings.order_per_head * head + settings.order
+        for name in names:
+            if name not in MATRICES + BIASES:
+                raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
+        left = [name for name in MATRICES[:3] if name not in names and name not in known]
+        if left:
+            raise UserError(
+                f"projections.order leaves out {' and '.join(left)}; name every matrix that is to be drawn, "
+                f"such as [{','.join(MATRICES[:3])}]"
+            )
+        for place, name in enumerate(names):
+            yield name, head if place < len(settings.order_per_head) * head else 1
+    elif settings.legacy_seed is None and settings.source in (*DISTRIBUTIONS, "torch_linear"):
+        pairs = [name for pair in zip(MATRICES, BIASES, strict=True) for name in pair]
+        default = pairs if settings.source == "torch_linear" else (MATRICES + BIASES)
+        yield from ((name, 1) for name in default if name not in known and (bias or name in MATRICES))
+
+
+def widths(settings: Projections, d_model: int) -> dict[str, int]:
+    """Return the columns of W_q, W_k, W_v and W_o, by their letter."""
+    query = settings.width or d_model
+    key = settings.key_width or query
+    return {"q": query, "k": key, "v": settings.value_width or key, "o": settings.output_width or d_model}
+
+
+def draw_next(settings: Projections, stream: Stream, name: str, rows: int, columns: int) -> Array:
+    if settings.source == "torch_linear":
+        layer = bias_of_linear if name in BIASES else weight_of_linear
+        return np.atleast_2d(layer(stream, rows, columns)).astype(np.float64)
+    named = settings.distribution or (settings.source if settings.source in DISTRIBUTIONS else "normal")
+    spread = 1.0 if settings.spread is None else settings.spread
+    distribution = Distribution(named, settings.low, settings.high, spread, key="projections.")
+    size = (1 if name in BIASES else rows, columns)
+    array = next_array(stream, distribution, size[::-1] if settings.columns else size)
+    return (array.T if settings.columns else array).astype(np.float64)
+
+
+def weight_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
+    """Draw the weight of a new `nn.Linear`, uniform within `1 / sqrt(inputs)`, as `[inputs outputs]`."""
+    spread = math.sqrt(2 / (1 + math.sqrt(5) ** 2)) / math.sqrt(inputs)  # the gain of a leaky ReLU with slope sqrt(5)
+    return stream.uniform((outputs, inputs), -math.sqrt(3) * spread, math.sqrt(3) * spread).T
+
+
+def bias_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
+    """Draw the bias `[outputs]` of a new `nn.Linear`, which follows its weight."""
+    return stream.uniform((outputs,), -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
+
+
+def multi_head_attention(stream: Stream, size: int, biases: bool, source: int | None = None) -> dict[str, Array]:
+    """Draw the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
+
+    Its output projection is drawn first, as any `Linear`; then one matrix `[3 size, size]` of queries, keys and
+    values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, even the output's, which is drawn too.
+    If keys and values have another size, `kdim=source, vdim=source`, the three are drawn one after another.
+    """
+    output = weight_of_linear(stream, size, size)
+    if biases:
+        bias_of_linear(stream, size, size)
+    together = source in (None, size)
+    shapes = [(3 * size, size)] if together else [(size, inputs) for inputs in (size, source or 0, source or 0)]
+    within = [math.sqrt(3) * math.sqrt(2 / sum(shape)) for shape in shapes]
+    drawn = [stream.uniform(shape, -most, most) for shape, most in zip(shapes, within, strict=True)]
+    sides = np.split(drawn[0], 3) if together else drawn
+    zeros = {f"b_{letter}": np.zeros(size, np.float32) for letter in "qkvo"} if biases else {}
+    return {f"W_{letter}": side.T for letter, side in zip("qkv", sides, strict=True)} | {"W_o": output} | zeros
+
+
+def check_divides(head: int, size: int, meaning: str) -> None:
+    if size % head:
+        raise UserError(f"head={head} does not divide {meaning}={size}; choose one of {divisors(size)}")
+
+
+def divisors(size: int) -> str:
+    return ", ".join(str(divisor) for divisor in range(1, size + 1) if size % divisor == 0)
+
+
+def grouped(queries: int, keys: int, head: int) -> int:
+    """Return how many query heads share a key/value head, from the widths of queries and keys.
+
+    Raises:
+        UserError: the widths do not allow heads of one size.
+    """
+    sharing = queries // keys
+    if queries % keys or (sharing > 1 and head % sharing):
+        raise UserError(f"projections.W_q makes {queries} numbers per query, W_k makes {keys} per key")
+    return sharing

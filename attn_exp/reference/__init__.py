@@ -2,7 +2,5 @@
 
 `loops` holds the formulas, in Python floats and `math` alone. `oracle` runs a problem through them, from x to the
 output, for as many evenly spaced queries as a budget allows; the column `checked` says how many. Positions and
-normalizers bring a scalar twin of their own; where one has none, the row says that nothing was checked. `stack` answers
-for all seeds of a sweep at once, in arrays with exact sums, bit-identical to the loops, which check one problem of each
-stack.
+normalizers bring a scalar twin of their own; where one has none, the row says that nothing was checked.
 """

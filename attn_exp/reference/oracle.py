@@ -52,14 +52,14 @@ class Question:
 
 
 class Answer(NamedTuple):
-    """The expected values of the checked rows: `weights` `[h r s]`, and `output` `[r m]` where there are values."""
+    """The expected values of the checked rows: `weights` `[h r s]`, and `output` `[r m]` where there are values.
+
+    Those of several problems have a first axis for the problems.
+    """
 
     rows: Shape
     weights: Array
     output: Array | None
-
-    def as_stack(self) -> Answer:
-        return Answer(self.rows, self.weights[None], None if self.output is None else self.output[None])
 
 
 def silent(question: Question) -> str | None:
@@ -74,20 +74,14 @@ def twins(question: Question) -> list[Twin]:
     return [twin for position in question.positions if (twin := position.twin()) is not None]
 
 
-def ask(
-    question: Question,
-    problem: Problem,
-    sides: tuple[Any, ...] | None = None,
-    rows: Shape | None = None,
-) -> Answer:
-    """Return the expected values for these queries, or for as many evenly spaced ones as the budget allows.
+def ask(question: Question, problem: Problem, sides: tuple[Any, ...] | None = None) -> Answer:
+    """Return the expected values for as many evenly spaced queries as the budget allows.
 
     Call it only where `silent` returns None. `sides` are q, k, v where they are projected already.
     """
     q, k, v = placed(question, projected(question, problem) if sides is None else sides, problem.past)
     mixing = problem.projections if question.output_projection else {}
-    if rows is None:
-        rows = checked_rows(len(problem.tokens), problem, mixing["W_o"].size if mixing else 0)
+    rows = choose_rows(problem, mixing["W_o"].size if mixing else 0)
     weights = np.array(
         [
             [compute_row_weights(question, problem, q, k, head, row) for row in rows]
@@ -103,14 +97,15 @@ def ask(
     return Answer(rows, weights, np.array(output))
 
 
-def checked_rows(length: int, problem: Problem, mixing: int = 0) -> Shape:
+def choose_rows(problem: Problem, mixing: int) -> Shape:
     """Choose the first, the last and evenly spaced rows between, as many as the budget allows.
 
     `mixing` is the number of multiplications per row of the output projection.
     """
     width = sum(side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None) or 1
+    length = len(problem.tokens)
     count = min(length, max(2, QUERIES // (problem.keys * width + mixing)))
-    return tuple(sorted({round(place) for place in np.linspace(0, length - 1, count)}))
+    return tuple(range(length)) if count == length else tuple(map(round, np.linspace(0, length - 1, count)))
 
 
 def placed(question: Question, sides: tuple[Any, ...], past: int = 0) -> tuple[Any, ...]:
@@ -194,33 +189,40 @@ def compute_row_context(question: Question, weights: Array, v: Any) -> list[floa
     ]
 
 
-def answers(
-    questions: Mapping[str, Question],
-    problem: Problem,
-    ask: Callable[[Question, Problem, Any], Answer] = ask,
-    project: Callable[[Question, Problem], Any] = projected,
-) -> dict[str, Answer]:
+def answers(questions: Mapping[str, Question], problems: Sequence[Problem]) -> dict[str, Answer]:
     """Return the answer to each question by its name, except those that the reference cannot answer.
 
-    Equal questions are answered once, and x is projected once for all that encode the same positions in it. `project`
-    and `ask` compute the projections and the answer: with the loops, or for a stack of problems at once.
+    The problems have the same shapes; their answers are stacked along a first axis. Equal questions are answered once,
+    and x is projected once for all that encode the same positions in it.
     """
     known: list[tuple[Question, Answer]] = []
-    projections: list[tuple[tuple[Position, ...], Any]] = []
+    projections: list[tuple[tuple[Position, ...], list[Any]]] = []
     expected = {}
     for name, question in questions.items():
         if not silent(question):
             marks = tuple(mark for mark in question.positions if mark.changes_x)
-            sides = cached(projections, marks, partial(project, question, problem))
-            expected[name] = cached(known, question, partial(ask, question, problem, sides))
+            sides = cached(projections, marks, partial(project_all, question, problems))
+            expected[name] = cached(known, question, partial(ask_all, question, problems, sides))
     return expected
+
+
+def project_all(question: Question, problems: Sequence[Problem]) -> list[Any]:
+    return [projected(question, problem) for problem in problems]
+
+
+def ask_all(question: Question, problems: Sequence[Problem], sides: Sequence[Any]) -> Answer:
+    each = [ask(question, *both) for both in zip(problems, sides, strict=True)]
+    outputs = [answer.output for answer in each if answer.output is not None]
+    return Answer(each[0].rows, np.stack([answer.weights for answer in each]), np.stack(outputs) if outputs else None)
 
 
 def cached(known: list[tuple[T, R]], asked: T, make: Callable[[], R]) -> R:
     """Return the cached result of an equal question, or compute and cache it."""
-    found = [made for other, made in known if is_same(other, asked)] or [make()]
-    known.append((asked, found[0]))
-    return found[0]
+    for other, made in known:
+        if is_same(other, asked):
+            return made
+    known.append((asked, make()))
+    return known[-1][1]
 
 
 def is_same(one: Any, other: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The documents of a run, as the bytes of files: the page, Markdown, tables and figures.
+"""The documents of a run, as the bytes of files: the page, Markdown, tables and figures; and the report of a sweep.
 
 The page is self-contained. Its tables of numbers have cells coloured by size, and rows and columns linked to their
 tokens. A page has thousands of cells, so they are formatted here: a Jinja macro takes more than three times as long.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 from urllib.parse import quote
@@ -22,13 +22,13 @@ from attn_exp.experiment.comparison import Run
 from attn_exp.report import figures, papers, walk
 from attn_exp.report.escapes import brief, decimal, md
 from attn_exp.report.flow import hue
-from attn_exp.report.page_data import live_plans, page_data
-from attn_exp.report.page_steps import carried
+from attn_exp.report.page_data import carried, live_plans, page_data
 from attn_exp.report.sections import contents, templates_of
 from attn_exp.report.sections.section import Material
 from attn_exp.report.sections.walks import walks
 from attn_exp.report.sentences import spoken
-from attn_exp.report.templating import code, fenced, pipe_cells, piped, render_page, templates, tidy
+from attn_exp.report.sweep_plots import CAPTIONS
+from attn_exp.report.templating import pipe_cells, render_markdown, render_page
 from attn_exp.report.views import MOST_COARSE, Colours, Shown, colours, seen
 from attn_exp.report.walk import axes_of
 
@@ -81,9 +81,9 @@ def encode_utf8(text: str) -> bytes:
 
 SCRIPTS = (
     "maths.js", "report.js", "steps.js", "explore.js", "cells.js", "live.js", "change.js", "rows.js",
-    "hand.js", "guide.js", "depth.js",
+    "hand.js", "depth.js",
 )  # fmt: skip
-CHANGING = ("live.js", "change.js", "rows.js", "hand.js", "guide.js")
+CHANGING = ("live.js", "change.js", "rows.js", "hand.js")
 """Scripts for changing the numbers of a page; one whose numbers are fixed does without."""
 
 SHARES = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
@@ -148,8 +148,7 @@ def page(material: Material) -> str:
     carries = page_data(views)
     panels = tuple(zip(views.panels, carries["panels"], strict=True))
     live = live_plans(views.comparison, [walk["variant"] for walk in material.walks])
-    left_out = {"guide.js"} if not is_default(both["command"]) else set[str]()
-    left_out |= set() if live["arrays"] else set(CHANGING)
+    left_out = () if live["arrays"] else CHANGING
     told = {
         **carries,
         **colours(views)._asdict(),
@@ -168,16 +167,6 @@ def page(material: Material) -> str:
     )
 
 
-NOT_COMPUTED = ("figures", "notes", "output_dir", "report", "title")
-"""Settings that affect no number."""
-
-
-def is_default(command: str) -> bool:
-    """Return whether a command is the default run, however its output is written; that page has a guided tour."""
-    given = (word.partition("=")[0].split(".")[0] for word in command.split() if "=" in word)
-    return command != "" and all(setting in NOT_COMPUTED for setting in given)
-
-
 def svg_source(svg: bytes) -> str:
     """Return an SVG as a percent-encoded `data:` URL, a quarter shorter than in base64."""
     text = svg.decode()
@@ -187,11 +176,7 @@ def svg_source(svg: bytes) -> str:
 
 def markdown(material: Material) -> str:
     texts = templates_of("markdown")
-    environment = templates(autoescape=False, more=texts)
-    environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
-    environment.filters |= {"code": code, "aligned": align_cells, "piped": lambda lines, head: piped(head, lines)}
-    environment.filters |= {"markdown_table": format_table}
-    return tidy(environment.get_template("report.md").render(contents(material, texts)))
+    return render_markdown("report.md", contents(material, texts), MARKDOWN_FILTERS, texts)
 
 
 def format_table(table: walk.Table, step: walk.Step) -> str:
@@ -202,3 +187,34 @@ def format_table(table: walk.Table, step: walk.Step) -> str:
 
 def align_cells(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join("".join(f"{cell:>10}" for cell in line) for line in lines)
+
+
+MARKDOWN_FILTERS: dict[str, Callable[..., Any]] = {
+    "spoken": spoken,
+    "shape": walk.shape,
+    "aligned": align_cells,
+    "markdown_table": format_table,
+}
+
+
+def sweep_page(both: Mapping[str, Any], data: Mapping[str, Any] | None, depth: str, drawn: Mapping[str, bytes]) -> str:
+    """Return the report as HTML, from the contents of `both` reports, and the `data` of the explorer.
+
+    `drawn` are figures by file name; the page embeds the SVG ones.
+    """
+    figures = with_captions({name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")})
+    parts = [both[name].deep for name in ("effects", "shares")] + [extreme["deep"] for extreme in both["extremes"]]
+    deep = any(parts) or any(both["deep"])
+    names = [name for name, used in (("depth.js", deep), ("sweep.js", data)) if used]
+    said = {**both, "figures": figures, "data": data, "depth": depth, "has_deep": deep}
+    return render_page("sweep.html", said, ("report.css", "sweep.css"), names)
+
+
+def sweep_markdown(both: Mapping[str, Any], drawn: Sequence[str]) -> str:
+    """Return the report as Markdown, from the contents of `both` reports; `drawn` are file names in plots/."""
+    figures = with_captions({name: f"plots/{name}" for name in drawn if name.endswith(".png")})
+    return render_markdown("sweep.md", {**both, "figures": figures})
+
+
+def with_captions(sources: Mapping[str, str]) -> list[Shown]:
+    return [Shown(source, CAPTIONS[name.split(".")[0]]) for name, source in sources.items()]

@@ -103,7 +103,7 @@ def significant(value: float, error: float, most: int = 4) -> str:
 
 
 def markdown(table: Table) -> str:
-    return f"{table.caption}\n\n{piped(table.head, table.lines)}\n"
+    return f"{table.caption}\n\n{piped(table.lines, table.head)}\n"
 
 
 def latex(table: Table) -> str:

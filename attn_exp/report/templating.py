@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from attn_exp.errors import printable
 from attn_exp.report.escapes import kinds, md, minus
-from attn_exp.report.inline import TEMPLATES, policy, scripts, styles, template_text
+from attn_exp.report.pages import TEMPLATES, policy, scripts, styles, template_text
 
 
 def templates(autoescape: bool, more: Mapping[str, str] = MappingProxyType({})) -> Environment:
@@ -54,6 +54,18 @@ def render_page(
     return page.render(values, style=Markup(style), script=Markup(script), policy=policy(style, script))
 
 
+def render_markdown(
+    template: str,
+    values: Mapping[str, Any],
+    filters: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    environment = templates(autoescape=False, more=more)
+    environment.filters |= {"md": md, "fenced": fenced, "code": code, "piped": piped, **filters}
+    text = environment.get_template(template).render(values)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
 def escape_controls(value: Any) -> Any:
     if isinstance(value, Markup):
         return Markup(printable(str(value)))
@@ -82,11 +94,7 @@ class Compiled(FileSystemBytecodeCache):
                 super().dump_bytecode(bucket)
 
 
-def tidy(text: str) -> str:
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-
-
-def piped(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def piped(lines: Sequence[Sequence[str]], head: Sequence[str]) -> str:
     return pipe_cells([md(cell) for cell in head], [[md(cell) for cell in line] for line in lines])
 
 

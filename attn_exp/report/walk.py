@@ -13,8 +13,9 @@ from attn_exp.experiment.recipes import departures
 from attn_exp.experiment.variant import Settled
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
+from attn_exp.report.escapes import visible
 from attn_exp.report.stages import Explained, explain, explain_mistake, remark, stages_of
-from attn_exp.report.views import labels
+from attn_exp.report.views import Head, Panel, Views, heads_of, labels
 from attn_exp.rules.from_outside import AbsentMask
 from attn_exp.rules.rules import places as allowed_places
 
@@ -282,3 +283,19 @@ def closed_by_mask(settled: Settled, weights: Array) -> Array | None:
         return np.asarray(weights == 0)
     heads, rows, keys = weights.shape
     return np.asarray(~allowed_places(masks, rows, keys, int(offset), heads) & (weights == 0))
+
+
+def heads_in(views: Views, panels: Iterable[Panel]) -> Iterator[Head]:
+    for panel in panels:
+        shut = closed_in(views, panel)
+        for place, head in enumerate(heads_of(panel)):
+            closed = None if shut is None else shut[place]
+            yield head._replace(variants=visible(head.variants), closed=closed)
+
+
+def closed_in(views: Views, panel: Panel) -> Array | None:
+    """Return which weights `[h t s]` of a panel are masked; None without masks, and for block means."""
+    problem = views.comparison.problem
+    if panel.weights.shape[1:] != (len(problem.tokens), problem.keys):
+        return None
+    return closed_by_mask(settled_as(views.comparison, panel.variants[0]), panel.weights)

@@ -1,8 +1,9 @@
-"""The pages of a class: a sheet to fill in, with the formula of each box; its key; and the grades."""
+"""The pages of a class: sheets to fill in, with the formula of each box; their keys; marked sheets; and the grades."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import reduce
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
+from attn_exp.diagnosis.classroom.grading import EMPTY, FOLLOWS, UNREADABLE, WRONG, Grade, Score
 from attn_exp.diagnosis.classroom.paper import Blank, Foretold, Paper, foretold
-from attn_exp.problem.matrices import BIASES, MATRICES
+from attn_exp.problem.projections import BIASES, MATRICES
+from attn_exp.report import words
 from attn_exp.report.escapes import decimal
 from attn_exp.report.templating import render_page, templates
 
@@ -25,7 +28,13 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
 
     The page of an `exam` checks nothing and contains no answers.
     """
-    blank = {"file": file, "digits": paper.digits, "transposed": paper.transposed, "exam": exam, "hides": bool(crossed(paper))}
+    blank = {
+        "file": file,
+        "digits": paper.digits,
+        "transposed": paper.transposed,
+        "exam": exam,
+        "hides": bool(crossed(paper)),
+    }
     known = blank if exam else blank | data(paper)
     return render_page(
         "worksheet.html", contents(paper, student) | {"exam": exam, "data": known}, STYLES, ("maths.js", "worksheet.js")
@@ -135,14 +144,19 @@ def by_head(name: str, heads: Array, tokens: Sequence[str]) -> Iterator[Named]:
 
 
 def matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[str, Any]:
-    """Return a given matrix, with more digits than the sheet asks for; with tokens as columns if `transposed` is set."""
+    """Return a given matrix, with more digits than the sheet asks for; with tokens as columns if set so."""
     transposed, digits = paper.transposed, max(6, paper.digits + 4)
     shown = array.T if transposed and rows else array
     signs = str.maketrans({"-": "−"})
     cells = [
         [f"{number:.{digits}g}".translate(signs).replace("inf", "∞") for number in line] for line in shown.tolist()
     ]
-    return {"name": name, "rows": [] if transposed else list(rows), "columns": list(rows) if transposed else [], "cells": cells}
+    return {
+        "name": name,
+        "rows": [] if transposed else list(rows),
+        "columns": list(rows) if transposed else [],
+        "cells": cells,
+    }
 
 
 def box(paper: Paper, blank: Blank) -> dict[str, Any]:
@@ -228,7 +242,11 @@ def is_stage_before(paper: Paper, stage: str) -> bool:
 def formulas(paper: Paper) -> dict[str, str]:
     settled, projections, transposed = paper.sheet.settled, paper.sheet.problem.projections, paper.transposed
     logits = "logits" if paper.cap is None else "capped"
-    of, line, cap = logits if paper.added is None else "masked", "column" if transposed else "row", f"{paper.cap or 0:.10g}"
+    of, line, cap = (
+        logits if paper.added is None else "masked",
+        "column" if transposed else "row",
+        f"{paper.cap or 0:.10g}",
+    )
     extra = ", ".join(f"{number:.10g}" for number in dict.fromkeys(paper.extra))
     weights = {
         "sum": f"weights = {of} / sum of {of} over the row",
@@ -311,3 +329,90 @@ def scale_written(paper: Paper) -> str:
     if float(few) != multiplier and number and math.isclose(number**-0.5, multiplier):
         return f"{few} (1/√{number})"
     return few if float(few) == multiplier else f"{multiplier:.10g}"
+
+
+MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: "–"}
+"""Marks beside the numbers, so that a page without colours says the same."""
+
+MEANING = {
+    WRONG: "✗ wrong: next to it is what your earlier numbers give",
+    FOLLOWS: "→ right, though computed from a wrong number",
+    UNREADABLE: "? cannot be read",
+    EMPTY: "– left empty: next to it is the right number",
+}
+"""The legend of the marks."""
+
+HYPHEN = re.compile(r"(?<![\w.-])-(?=[\d.])")
+
+LONG = 1e6
+"""Numbers from here on are written in six digits."""
+
+
+def marked_page(title: str, parts: Sequence[str]) -> str:
+    return render_page("marked.html", {"title": title, "parts": list(map(Markup, parts))}, STYLES)
+
+
+def marked(paper: Paper, student: str, grade: Grade, numbers: Arrays, scored: Sequence[Score]) -> str:
+    points = {score.stage: score for score in scored}
+    boxes = [
+        {
+            "stage": blank.stage,
+            "formula": formula(paper, blank),
+            "points": count(points[blank.stage].points),
+            "most": count(points[blank.stage].most),
+            "tables": list(tables(paper, blank, grade, numbers.get(blank.stage))),
+        }
+        for blank in paper.blanks
+    ]
+    total = (count(sum(score.points for score in scored)), count(sum(score.most for score in scored)))
+    said, marks = verdict(grade), legend_of_marks(grade)
+    remedies = dict.fromkeys(remark.remedy for remark in grade.remarks if remark.remedy)
+    return templates(autoescape=True).get_template("marked_one.html").render(
+        student=student, boxes=boxes, points=total[0], most=total[1], remedies=list(remedies),
+        said=HYPHEN.sub("−", said[:1].upper() + said[1:]), legend="; ".join(marks),
+    )  # fmt: skip
+
+
+def verdict(grade: Grade) -> str:
+    if is_untouched(grade):
+        return "nothing is filled in"
+    return grade.said or (words.ALL_RIGHT if grade.points == grade.most else "no number is wrong; some are missing")
+
+
+def is_untouched(grade: Grade) -> bool:
+    return all(bool((states == EMPTY).all()) for states in grade.cells.values())
+
+
+def legend_of_marks(grade: Grade) -> list[str]:
+    known = {state: said for state, said in MEANING.items() if state != EMPTY or not is_untouched(grade)}
+    return [told for state, told in known.items() if any((states == state).any() for states in grade.cells.values())]
+
+
+def tables(paper: Paper, blank: Blank, grade: Grade, numbers: Array | None) -> Iterator[dict[str, Any]]:
+    rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
+    shape = blank.right.shape
+    values = np.full(shape, np.nan) if numbers is None else numbers.reshape(shape)
+    expected = grade.expected.get(blank.stage, paper.exact[blank.stage]).reshape(shape)
+    blank_states = np.full(shape, "") if is_untouched(grade) else grade.cells[blank.stage]
+    for head in range(shape[0]):
+        parts = (values[head], expected[head], blank_states[head])
+        mine, right, states = (part.T if paper.transposed else part for part in parts)
+        lines = [
+            [cell(paper, float(number), float(other), str(state)) for number, other, state in zip(*line, strict=True)]
+            for line in zip(mine, right, states, strict=True)
+        ]
+        name = words.STAGE_OF_HEAD.format(stage=blank.stage, number=head + 1) if shape[0] > 1 else blank.stage
+        yield {"name": name, "columns": columns, "lines": list(zip(rows, lines, strict=True))}
+
+
+def cell(paper: Paper, number: float, right: float, state: str) -> dict[str, str]:
+    shown = "" if np.isnan(number) else written(number, paper.digits)
+    if shown and np.isfinite(number) and (abs(number) >= LONG or abs(number - round(number, paper.digits)) > 1e-9):
+        shown = f"{number:.6g}"
+    should = written(right, paper.digits) if state in (WRONG, UNREADABLE, EMPTY) else ""
+    return {"shown": shown, "state": state, "mark": MARKS.get(state, ""), "should": should}
+
+
+def count(points: float) -> str:
+    """Format points: whole ones plainly, others to a tenth."""
+    return f"{round(points, 1):g}"

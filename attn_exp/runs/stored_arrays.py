@@ -20,13 +20,15 @@ from attn_exp.config.spelling import spelled
 from attn_exp.errors import first_line
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.forms.trace import Summary, Trace
-from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem
+from attn_exp.problem.projections import BIASES, MATRICES
 from attn_exp.runs.trust import DamagedError
 
 FILE = "results.npz"
 PROBLEM = {"x": "pm", "memory": "sn", "q": "ta", "k": "sb", "v": "sc", "weights": "ts"}
 PROJECTIONS = {"W_q": "ma", "W_k": "nb", "W_v": "nc", "W_o": "uw", "b_q": "a", "b_k": "b", "b_v": "c", "b_o": "w"}
+STAGES = {"q": "htd", "k": "gsd", "v": "gse", "lse": "ht", "context": "hte", "output": "tm"}
+STAGES |= dict.fromkeys(("scores", "logits", "capped", "masked", "weights"), "hts")
 """Axes of each array; a letter has one size everywhere."""
 
 INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")

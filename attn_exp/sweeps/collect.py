@@ -15,8 +15,8 @@ from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, first_line
 from attn_exp.experiment.row import Row
 from attn_exp.report import papers
-from attn_exp.report.sweep import plots
-from attn_exp.report.sweep.plotted import refuse_unknown
+from attn_exp.report import sweep_plots as plots
+from attn_exp.report.sweep_plots import refuse_unknown
 from attn_exp.runs import records, trust
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.runs.rendering import check_figures
@@ -107,7 +107,7 @@ def write_report(folder: Path, about: About, summary: Summary) -> Path:
                 machine.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
     if not (wanted["tables"] or wanted["pages"]):
         return folder / f"results.{about['format']}"
-    from attn_exp.report.sweep.page import sweep_markdown, sweep_page  # noqa: PLC0415 - templates only where a report is written
+    from attn_exp.report.documents import sweep_markdown, sweep_page  # noqa: PLC0415 - templates only where a report is written
 
     machine.write(folder / "report.md", sweep_markdown(overview.contents(about, summary, depth), list(drawn)))
     if wanted["pages"]:

@@ -65,10 +65,9 @@ def compare(typed: Sequence[str]) -> tuple[str, bool]:
         raise UserError(f"attn-exp compare {' '.join(typed)}: expected {usage}")
     changes = said_anew(settings, "attn-exp compare", (DEPTH,))
     places = [machine.folder(name) for name in names]
-    with trust.refuse_misfit(" or ".join(names)):
-        versus = side_by_side(places[0], places[1])
-        versus = replace(versus, depth=changes.depth or versus.depth)
-        written = write(versus, places)
+    versus = side_by_side(places[0], places[1])
+    versus = replace(versus, depth=changes.depth or versus.depth)
+    written = write(versus, places)
     return f"{versus_text(versus)}\n\n{written}", not (OPTION in typed and versus.moved)
 
 
@@ -80,11 +79,10 @@ def compare_results(*sides: Result | Swept | str | Path) -> Versus:
     """
     named = [side.folder if isinstance(side, Swept) else side for side in sides]
     places = [side if isinstance(side, Result) else machine.resolved(path_of(side, "folder")) for side in named]
-    with trust.refuse_misfit("the results"):
-        if any(isinstance(place, Result) for place in places):
-            one, other = map(run_of, places)
-            return compare_runs((words.FIRST_ONE, words.SECOND_ONE), one, other)
-        return side_by_side(*places)  # type: ignore[arg-type] # both are folders
+    if any(isinstance(place, Result) for place in places):
+        one, other = map(run_of, places)
+        return compare_runs((words.FIRST_ONE, words.SECOND_ONE), one, other)
+    return side_by_side(*places)  # type: ignore[arg-type] # both are folders
 
 
 def run_of(side: Result | Path) -> Run:

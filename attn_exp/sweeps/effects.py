@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp.arrays import Array, Shape
 from attn_exp.config.schema import Matters
 from attn_exp.experiment import metrics
-from attn_exp.report.sweep.plotted import in_order, is_number
+from attn_exp.report.sweep_plots import in_order, is_number
 from attn_exp.report.words import listed
 from attn_exp.sweeps.rows import METRICS, OWN, VARIANT, Cube
 from attn_exp.sweeps.student import LEVEL, Estimate, estimate_mean, find_level

@@ -14,7 +14,7 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.row import COLUMNS, spoken, titled
 from attn_exp.report import words
 from attn_exp.report.papers import Table, deep_places
-from attn_exp.report.sweep.plotted import Change, is_number
+from attn_exp.report.sweep_plots import Change, is_number
 from attn_exp.report.words import listed
 from attn_exp.sweeps.effects import (
     FEW,

@@ -20,7 +20,7 @@ from attn_exp.experiment.executing import find_type
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.problem.problem import build
 from attn_exp.processes import format_duration
-from attn_exp.report.sweep.plotted import refuse_plots
+from attn_exp.report.sweep_plots import refuse_plots
 from attn_exp.runs import provenance
 from attn_exp.runs.store import check_writable
 from attn_exp.sweeps import collect, manifest, overview

@@ -14,7 +14,7 @@ import numpy as np
 from attn_exp import rules
 from attn_exp.arrays import Array, Arrays
 from attn_exp.experiment.row import COLUMNS
-from attn_exp.report.sweep.plotted import ALL
+from attn_exp.report.sweep_plots import ALL
 
 Axes = Sequence[Mapping[str, Any]]
 """The axes of a sweep as its manifest describes them."""

@@ -12,7 +12,7 @@ from attn_exp import machine
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import bare, key_of
 from attn_exp.errors import UserError, chosen
-from attn_exp.report.index import Listed
+from attn_exp.report.pages import Listed
 from attn_exp.runs import folders, records
 from attn_exp.sweeps.plan import flatten
 

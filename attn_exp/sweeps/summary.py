@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.report.escapes import brief
-from attn_exp.report.sweep.plotted import FEW
+from attn_exp.report.sweep_plots import FEW
 from attn_exp.sweeps.effects import NOISE
 from attn_exp.sweeps.effects_table import Answers, answer, with_interval
 from attn_exp.sweeps.rows import METRICS, Axes, Column, Failed, Rows, combine, make_cube, read_rows

@@ -12,9 +12,9 @@ from attn_exp import machine
 from attn_exp.errors import UserError, chosen, unknown
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report import papers
+from attn_exp.report import sweep_plots as plots
 from attn_exp.report.notebook import Drawing, html
-from attn_exp.report.sweep import plots
-from attn_exp.report.sweep.plotted import Plotted
+from attn_exp.report.sweep_plots import Plotted
 from attn_exp.runs.rendering import FIGURES, said_anew
 from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.effects import shorten

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis.code.jaxprs import trace_for_numpy
+from attn_exp.diagnosis.asking.jaxprs import trace_for_numpy
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
 jnp: Any = pytest.importorskip("jax.numpy")

@@ -10,7 +10,7 @@ import pytest
 
 from attn_exp.config.compose import composed
 from attn_exp.problem import input_files
-from attn_exp.problem.matrices import as_printed
+from attn_exp.problem.drawing import as_printed
 from attn_exp.problem.problem import build
 from tests.refusal import refusal
 

@@ -10,8 +10,8 @@ import pytest
 
 from attn_exp.errors import UserError
 from attn_exp.problem import from_files
-from attn_exp.problem.matrices import Inputs
 from attn_exp.problem.problem import build
+from attn_exp.problem.projections import Inputs
 from tests.compose import comparison, config
 from tests.refusal import refusal
 

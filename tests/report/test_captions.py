@@ -12,7 +12,6 @@ from attn_exp.experiment.comparison import settled_as
 from attn_exp.experiment.metrics.logits import split
 from attn_exp.experiment.recipes import departures
 from attn_exp.forms.trace import Trace
-from attn_exp.report.documents import is_default
 from attn_exp.report.walk import Step, steps
 from attn_exp.runs.execution import Result
 from tests.report.render import page_of
@@ -109,16 +108,3 @@ def test_the_page_begins_with_the_weights_that_the_mistake_gave(mistake: str) ->
 
 def test_logits_that_are_no_multiple_of_the_scores_have_no_slider() -> None:
     assert split(result("mistake=softcap_before_scale", "score=softcap").comparison, "matrix") is None
-
-
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("python -m attn_exp", True),
-        ("python -m attn_exp output_dir=there report.depth=reading", True),
-        ("python -m attn_exp head=2", False),
-        ("", False),
-    ],
-)
-def test_the_default_run_has_a_first_reading_wherever_it_is_written(command: str, expected: bool) -> None:
-    assert is_default(command) is expected

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,6 @@ from tests.report.tab import Tab
 from tests.report.test_report import a_run
 
 SCREEN = 900
-DEFAULT = "python -m attn_exp"
 VISIBLE = "Array.from(document.querySelectorAll('%s')).filter((each) => each.checkVisibility())"
 LINES = """Array.from(document.querySelectorAll('#large .lines .all path'), (path) =>
   [Number(path.getAttribute('stroke-width')), (path.getAttribute('d').match(/M/g) || []).length])"""
@@ -23,10 +20,9 @@ MASKED = ("mask=causal", "head=2")
 TWELVE = ("embeddings=random", "embeddings.tokens=16", "embeddings.d_model=96", "head=12", "variant=[multi_head]")
 
 
-def show(opened: Tab, folder: Path, *words: str, address: str = "", command: str = "") -> None:
+def show(opened: Tab, folder: Path, *words: str, address: str = "") -> None:
     """Open the page of a run with these words as a reader does, at an address within it."""
     run = a_run(comparison(*words))
-    run = replace(run, about={**run.about, "command": command}) if command else run
     (folder / "page.html").write_text(page_of(run), encoding="utf-8")
     opened.screen(1280, SCREEN)
     opened.tell("Page.navigate", url="about:blank")
@@ -40,12 +36,11 @@ def texts(opened: Tab, selector: str) -> list[str]:
 
 
 def test_the_default_page_is_no_larger_than_it_was_and_a_layer_goes_without_what_it_cannot_use() -> None:
-    run = a_run(comparison())
-    default = page_of(replace(run, about={**run.about, "command": "python -m attn_exp"}))
-    assert len(default.encode()) <= 167 * 1024  # and 14 of figures
+    default = page_of(a_run(comparison()))
+    assert len(default.encode()) <= 160 * 1024  # and 14 of figures
     layer = page_of(a_run(comparison(*TWELVE)))
     assert len(layer.encode()) <= 220 * 1024
-    assert "live.compute" not in layer and "live.compute" in default
+    assert "live.stages" not in layer and "live.stages" in default
 
 
 @pytest.mark.long
@@ -177,41 +172,3 @@ def test_the_walk_of_y_shows_what_it_is_made_of(opened: Tab, tmp_path: Path) -> 
     assert "of 92 more" in said and said.endswith(f"{trace.output[4, 1]:.3f}")
     opened.ask("attention.choose({ show: 0 })")
     assert texts(opened, "#walk-1-W_o tbody th") == ["1", "2", "3", "4"]
-
-
-@pytest.mark.long
-def test_a_first_reading_has_five_steps_with_the_numbers_of_the_run(opened: Tab, tmp_path: Path) -> None:
-    """Each step is a run of its own, which says the same."""
-    steps = [
-        ("scale=false", "variant=[matrix]"),
-        ("variant=[matrix]",),
-        (),  # no variant of the default stops before W_o
-        ("mask=causal", "head=2", "variant=[multi_head]"),
-        ("head=2", "variant=[multi_head]"),
-    ]
-    show(opened, tmp_path, command=DEFAULT)
-    assert opened.ask("document.documentElement.scrollHeight") <= 5 * SCREEN
-    for place, words in enumerate(steps):
-        said = texts(opened, ".guide p")[0]
-        assert texts(opened, ".guide h3")[0].startswith(f"A guided tour, {place + 1} of 5: ")
-        assert len(re.findall(r"[.](?= |$)", said)) == 2
-        assert texts(opened, "#choice, #touch") == []
-        if place != 2:
-            trace = comparison(*words).traces[comparison(*words).rows[0].variant]
-            assert trace.weights is not None and trace.context is not None and trace.output is not None
-            both = np.stack([np.concatenate(list(trace.context), axis=1), trace.output])
-            shown = [float(text.replace("−", "-")) for text in texts(opened, "#large tbody td")]
-            np.testing.assert_allclose(shown, (trace.weights if place < 4 else both).ravel(), atol=0.0051)
-            most, moved = (
-                f"{trace.weights[0, 0].max():.2f}",
-                f"the output by up to {np.abs(both[0] - both[1]).max():.2f}.",
-            )
-            assert [most, most, "", "", moved][place] in said
-        if place < 4:
-            opened.click(".guide button:nth-of-type(2)")
-    opened.click(".guide button:nth-of-type(3)")
-    assert texts(opened, ".guide") == [] and texts(opened, "#large figcaption") == ["looped"]
-    assert "the full colour is 0.937" in opened.ask("document.getElementById('scale').textContent")
-    assert opened.console == []
-    show(opened, tmp_path, address="#show=multi_head.2", command=DEFAULT)
-    assert texts(opened, ".guide") == []

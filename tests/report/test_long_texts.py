@@ -118,7 +118,7 @@ def test_what_does_not_travel_is_said(
     opened: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, rows: str, columns: str
 ) -> None:
     monkeypatch.setattr("attn_exp.report.page_data.MOST_COARSE", 1000)
-    monkeypatch.setattr("attn_exp.report.page_steps.MOST_CELLS", most)
+    monkeypatch.setattr("attn_exp.report.page_data.MOST_CELLS", most)
     show(opened, tmp_path, *LONG, address="#show=multi_head.1&query=31")
     assert texts(opened, "#walk-1-weights > .note")[0].startswith(f"Shown: {rows}, {columns}")
     weights, first = stages(LONG)["weights"][0], most == 500

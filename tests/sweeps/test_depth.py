@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp.report.sweep.page import sweep_page
+from attn_exp.report.documents import sweep_page
 from attn_exp.sweeps import overview
 from attn_exp.sweeps.rerun import render_again
 from attn_exp.sweeps.swept import load

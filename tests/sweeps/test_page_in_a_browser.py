@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import attn_exp
-from attn_exp.report.sweep.page import sweep_page
+from attn_exp.report.documents import sweep_page
 from attn_exp.sweeps import overview
 from attn_exp.sweeps.swept import Swept
 from tests.report.browser import need_chromium

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attn_exp.report import sweep_plots as plots
 from attn_exp.report.charts.chart import Chart, Legend, Plot, Stroke
-from attn_exp.report.sweep import plots
 from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.summary import Summary, summarized
 from tests.sweeps.command import COMMAND, environment, quickly, the_sweep

@@ -22,7 +22,7 @@ from attn_exp import cli
 from attn_exp.config import compose
 from attn_exp.diagnosis.classroom import grading  # noqa: F401 - what is loaded before a fork is loaded once
 from attn_exp.errors import printable
-from attn_exp.report import documents, index, versus  # noqa: F401
+from attn_exp.report import documents, pages, versus  # noqa: F401
 from attn_exp.report.charts import matplotlib_figure  # noqa: F401
 from attn_exp.runs import execution  # noqa: F401
 from attn_exp.runs.classroom import grades, sheets  # noqa: F401

@@ -1,4 +1,4 @@
-"""Test cases for a function, and what its parameter names and code say that it takes.
+"""Test cases for a function, what its names and code say that it takes, and the arrays of its library.
 
-May import from `observe` and from the packages before it.
+Imports from no other package of diagnosis.
 """

@@ -1,16 +1,18 @@
-"""What names mean: the role of an argument, the side of an array or matrix, and masks that are never read."""
+"""What names and code mean: the role of an argument, the side of an array or matrix, and masks that are never read."""
 
 from __future__ import annotations
 
+import ast
 import dis
+import functools
 import inspect
 import re
-from collections.abc import Collection, Sequence
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from types import CodeType
 from typing import Any
 
-from attn_exp.diagnosis.code.source import codes_in
 from attn_exp.errors import UserError
 
 ROLES: dict[str, tuple[str, ...]] = {
@@ -328,3 +330,39 @@ def names_loaded(code: CodeType) -> set[str]:
 def is_of_keras(function: Any) -> bool:
     kinds = type(getattr(function, "__self__", None)).__mro__
     return any(kind.__module__.partition(".")[0] in ("keras", "tf_keras", "tensorflow") for kind in kinds)
+
+
+# The source of functions and classes, and their compiled code
+
+
+def tree_of(thing: Any) -> ast.Module:
+    """Parse the source of a function or class.
+
+    Raises:
+        OSError: the source is not available.
+        TypeError: it is not written in Python.
+        SyntaxError: it is part of a line, such as a lambda, that does not parse alone.
+    """
+    return ast.parse(textwrap.dedent(source_of(thing)))
+
+
+@functools.lru_cache(maxsize=256)
+def source_of(thing: Any) -> str:
+    """Return the source of a function or class.
+
+    Raises:
+        OSError: the source is not available.
+        TypeError: it is not written in Python.
+    """
+    return inspect.getsource(thing)
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from codes_in(inner)
+
+
+def names_in(code: CodeType) -> list[str]:
+    return list(dict.fromkeys(name for one in codes_in(code) for name in one.co_names))

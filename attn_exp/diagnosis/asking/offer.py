@@ -1,14 +1,18 @@
-"""What a function takes, inferred from its parameter names, and how a case is passed to it."""
+"""What a function takes: the axes of its arrays, the format of its masks, its keywords; how a case is passed to it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.case import Case
 from attn_exp.diagnosis.asking.request import Filler, Gap, Request
 from attn_exp.forms import steps
@@ -21,6 +25,177 @@ from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.alibi import Alibi, slopes
 from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
+
+LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
+"""The usual layouts: b batch, h heads, t tokens, d numbers of a head, m all heads concatenated (h*d)."""
+RARE = ("tbhd", "thd", "tbd", "btd", "ntd", "tbm", "tm", "bhdt", "hdt", "bdt", "bmt", "ndt")
+"""Layouts that are tried if no usual one is right; n is batch and heads in one axis (b*h)."""
+WIDE = "btm"
+"""The layout of functions that split heads themselves and take the number of heads."""
+KNOWN = (*LAYOUTS, *RARE)
+LISTED = ("hbtd",)
+"""Layouts of outputs only: a list of heads."""
+JOINED = {"m": "hd", "n": "bh"}
+"""Letters that stand for two axes in one."""
+
+
+def spread(layout: str) -> str:
+    return "".join(JOINED.get(letter, letter) for letter in layout)
+
+
+def has_batch(layout: str) -> bool:
+    return "b" in spread(layout)
+
+
+def has_heads(layout: str) -> bool:
+    return "h" in spread(layout)
+
+
+def is_joined(layout: str) -> bool:
+    return "m" in layout
+
+
+def cuts_heads(layout: str) -> bool:
+    letters = spread(layout)
+    return is_joined(layout) or ("h" in letters and letters.index("t") < letters.index("h"))
+
+
+def laid(array: Array, layout: str) -> Array:
+    """Convert heads `[b h t d]` to a layout; without a batch or head axis, keep the first entry or head."""
+    letters = spread(layout)
+    chosen = array[tuple(slice(None) if letter in letters else 0 for letter in "bhtd")]
+    kept = [letter for letter in "bhtd" if letter in letters]
+    turned = chosen.transpose([kept.index(letter) for letter in letters])
+    sizes = dict(zip(letters, turned.shape, strict=True))
+    laid_out: Array = turned.reshape([math.prod(sizes[one] for one in JOINED.get(letter, letter)) for letter in layout])
+    return laid_out.copy()
+
+
+def unlaid(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
+    """Convert an output to `[b h t e]`, where `sizes["h"]` is the number of heads.
+
+    If its axes do not fit the layout, return an array that is not 4-dimensional, so that it matches nothing.
+    """
+    heads, letters = sizes["h"], spread(layout)
+    joined = [size for letter, size in zip(layout, array.shape, strict=False) if letter in "mn"]
+    if array.ndim != len(layout) or any(size % heads for size in joined):
+        return array[None] if array.ndim == len("bhtd") else array
+    split = [
+        part
+        for letter, size in zip(layout, array.shape, strict=True)
+        for part in {"m": (heads, size // heads), "n": (size // heads, heads)}.get(letter, (size,))
+    ]
+    turned = array.reshape(split).transpose([letters.index(letter) for letter in "bhtd" if letter in letters])
+    for place, letter in enumerate("bhtd"):
+        turned = turned if letter in letters else np.expand_dims(turned, place)
+    return turned
+
+
+def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:
+    """Yield the layouts in which an array converts to `shape`, `[b h t e]`; `first` is the likeliest.
+
+    The last axis must be d or m: a transposed output is wrong.
+    """
+    heads = {"h": shape[1]}
+    for layout in dict.fromkeys((first, *(one for one in (*KNOWN, *LISTED) if one[-1] in "dm"))):
+        if len(layout) == array.ndim and unlaid(array, layout, heads).shape == shape:
+            yield layout
+
+
+def axes(layout: str) -> str:
+    return " ".join({"m": "h*d", "n": "b*h"}.get(letter, letter) for letter in layout)
+
+
+# Mask formats
+
+KINDS = ("booleans", "ones and zeros", "integers", "added")
+AXES = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s")
+OF_KEYS = ("b s", "b 1 1 s", "b 1 s")
+"""Axes of masks that all queries share."""
+LOWEST, ADDED = -np.inf, -1e9
+"""Values of hidden keys in additive masks: -inf always hides, -1e9 is what most people use."""
+WANTED = re.compile(r"has no attribute '(\w*mask\w*)'")
+"""Raised by code that expects an object with the mask as an attribute."""
+WORDS = {"booleans": "", "added": "masks added", "ones and zeros": "masks of ones and zeros",
+         "integers": "masks of whole numbers"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Masking:
+    """One way to write a boolean mask as the argument of a function.
+
+    `kind`: "added" is 0 where a query may attend and `lowest` elsewhere; "ones and zeros" is `highest` and 0 as floats.
+    `axes` are those of a mask that batch and heads share. `neutral`: what to pass if nothing is hidden: the mask, None,
+    or the inverted mask. `attribute`: wrap the mask in an object with this attribute. `opposite`: this mask has the
+    opposite polarity of the other one in the same call.
+    """
+
+    kind: str = "booleans"
+    axes: str = "t s"
+    neutral: str = "mask"
+    attribute: str = ""
+    lowest: float = LOWEST
+    highest: float = 1.0
+    opposite: bool = False
+
+    def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
+        """Write a mask `[t s]` or `[b h t s]` in this form; `blocks`: True means hidden."""
+        if self.opposite:
+            mask, blocks = ~mask, not blocks
+        seen = ~mask if blocks else mask
+        if self.neutral != "mask" and seen.all():
+            if self.neutral == "none":
+                return None
+            seen, mask = ~seen, ~mask
+        if self.kind == "added":
+            return np.where(self.laid(seen, at), 0.0, self.lowest)
+        laid: Array = self.laid(mask, at)
+        if self.kind == "ones and zeros":
+            return np.where(laid, self.highest, 0.0)
+        return laid.astype(np.int64 if self.kind == "integers" else np.bool_)
+
+    def laid(self, mask: Array, at: At) -> Array:
+        """Return a mask with these axes; one that varies over more axes keeps its own."""
+        if self.axes in OF_KEYS:
+            keys = whole(mask, at)[:, 0, 0]
+            return {"b s": keys, "b 1 s": keys[:, None], "b 1 1 s": keys[:, None, None]}[self.axes]
+        if self.axes == "t s" or mask.shape[:-2] == (at.batch, at.heads):
+            return mask.reshape(-1, *mask.shape[-2:]) if self.axes == "b*h t s" else mask
+        if self.axes in ("b h t s", "b*h t s"):
+            full = whole(mask, at)
+            return full if self.axes == "b h t s" else full.reshape(-1, *full.shape[-2:])
+        each = whole(mask, at)[:, :1]
+        return each if self.axes == "b 1 t s" else each[:, 0]
+
+    def held(self, mask: Any) -> Any:
+        return SimpleNamespace(**{self.attribute: mask}) if self.attribute and mask is not None else mask
+
+    def like(self, other: Masking) -> Masking:
+        return replace(self, neutral=other.neutral, attribute=other.attribute)
+
+    def __str__(self) -> str:
+        said = WORDS[self.kind]
+        return f"{said or 'masks'} [{self.axes}]" if self.axes != "t s" else said
+
+
+def attribute_of(error: str) -> str:
+    found = WANTED.search(error)
+    return found[1] if found else ""
+
+
+def whole(mask: Array, at: At) -> Array:
+    """Broadcast a mask to `[b h t s]`."""
+    full = np.broadcast_to(mask, (at.batch, at.heads, at.rows, at.keys))
+    return np.ascontiguousarray(full)
+
+
+MASKINGS = tuple(Masking(kind, axes) for axes, kind in product(AXES, KINDS))
+"""Every way to write a mask of queries and keys, the likeliest first."""
+PADDINGS = tuple(Masking(kind, axes) for axes, kind in product((*OF_KEYS, "b 1 t s"), KINDS))
+"""Every way to write a mask of keys alone."""
+
+
+# The keywords of a function
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.diagnosis.asking.case import Case, expected
-from attn_exp.diagnosis.asking.layouts import cuts_heads, has_batch, has_heads, is_joined
-from attn_exp.diagnosis.asking.offer import Offer
+from attn_exp.diagnosis.asking.offer import Offer, cuts_heads, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.asking.request import Filler, Gap, Request
 from attn_exp.experiment import memory
 from attn_exp.experiment.library_conventions import blind

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array, Shape
+from attn_exp.diagnosis.asking.libraries import library, parts_of
 from attn_exp.diagnosis.asking.names import every_parameter, parameters_of
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import MASKS, ROTARY, TO_EVALUATE, Arguments, Neutral, read_arguments
 from attn_exp.diagnosis.bind.construct import call_text
 from attn_exp.diagnosis.bind.factory import bind_factory, is_factory
-from attn_exp.diagnosis.bind.layer import Layer
-from attn_exp.diagnosis.bind.runners import (
+from attn_exp.diagnosis.bind.layer import (
+    Layer,
     Recipe,
     Runner,
     forward_source,
@@ -29,10 +30,7 @@ from attn_exp.diagnosis.bind.runners import (
     recipe_for,
     widths_of_weights,
 )
-from attn_exp.diagnosis.bind.sizes import Sizes, fields_of, settings_of, sizes_of_layer, sizes_to_try
-from attn_exp.diagnosis.bind.usage import infer_letters
-from attn_exp.diagnosis.code.libraries import library
-from attn_exp.diagnosis.code.returned import parts_of
+from attn_exp.diagnosis.bind.sizes import Sizes, fields_of, infer_letters, settings_of, sizes_of_layer, sizes_to_try
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import OwnFunction, error_line, held
 

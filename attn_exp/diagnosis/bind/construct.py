@@ -22,11 +22,11 @@ from attn_exp.diagnosis.bind.sizes import (
     Sizes,
     fields_of,
     instead_of_default,
+    is_of_a_library,
     letter_of,
     source_of,
     value_of,
 )
-from attn_exp.diagnosis.bind.usage import is_of_a_library
 from attn_exp.errors import UncalledError
 from attn_exp.own_code import error_line, held
 

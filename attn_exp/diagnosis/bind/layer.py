@@ -1,12 +1,24 @@
-"""A layer that can be called: its inputs by role, and its library."""
+"""A layer that can be called, and how one of PyTorch, Flax, Haiku, Equinox, Keras or a plain object is built."""
 
 from __future__ import annotations
 
+import copy
+import inspect
+import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.libraries import library, wanted
+from attn_exp.diagnosis.asking.names import every_parameter, plain
+from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
+from attn_exp.diagnosis.bind.sizes import Sizes, modules_of, source_of
+from attn_exp.errors import UncalledError
 
 
 @dataclass(frozen=True)
@@ -49,3 +61,259 @@ class Layer:
     widths: Mapping[str, int] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     axes_told: bool = True
+
+
+# Build, prepare and call a layer
+
+METHODS = ("forward", "call", "__call__", "attention", "self_attention", "attend", "apply", "compute", "run")
+"""Common names of the method that computes attention, in search order."""
+HOMES = {"linen": "flax.linen.", "nnx": "flax.nnx.", "haiku": "haiku.", "equinox": "equinox.", "keras": "keras.",
+         "torch": "torch.nn."}  # fmt: skip
+"""Kinds of layers by how they are built and called, and the modules of their base classes."""
+
+
+@dataclass
+class Runner:
+    """A callable layer: `forward` has its signature, `run` calls it, `finish` fills its parameters once.
+
+    `finish` runs after the first call, which creates lazy parameters. `target` holds the parameters; a `bare` layer has
+    none: it takes heads and projects nothing.
+    """
+
+    target: Any
+    forward: Callable[..., Any]
+    run: Callable[..., Any]
+    finish: Callable[[], Any] = tuple
+    bare: bool = False
+
+
+def kind_of(one: Any) -> str:
+    homes = [f"{base.__module__}." for base in inspect.getmro(one if inspect.isclass(one) else type(one))]
+    return next((kind for kind, home in HOMES.items() if any(name.startswith(home) for name in homes)), "plain")
+
+
+def library_of_kind(kind: str, one: Any) -> str:
+    backend = str(sys.modules["keras"].backend.backend()) if kind == "keras" else ""
+    return {"keras": backend, "torch": "torch", "plain": ""}.get(kind, "jax") or wanted(one)[0]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a layer: call a class with arguments, or copy an object; `method` may be empty."""
+
+    kind: str
+    library: str
+    owner: Any
+    arguments: Mapping[str, Any]
+    is_class: bool
+    method: str = ""
+    seed: int = 0
+    wide: bool = True
+
+
+def recipe_for(owner: Any, method: str, sizes: Sizes | None, seed: int) -> Recipe:
+    """Return how to build a class with these sizes, or to copy an object.
+
+    Raises:
+        UncalledError: the class requires an argument whose meaning is not known.
+    """
+    kind = kind_of(owner)
+    name = library_of_kind(kind, owner)
+    is_class = inspect.isclass(owner)
+    arguments = constructor_arguments(owner, sizes, name) if is_class and sizes is not None else {}
+    if is_class and kind == "keras" and any(one.kind is one.VAR_KEYWORD for one in every_parameter(owner, "")):
+        arguments["dtype"] = library(name).widest
+    return Recipe(kind, name, owner, arguments, is_class, method, seed)
+
+
+def make_runner(recipe: Recipe) -> Runner:
+    """Build the layer again, or copy it, and prepare it to be called.
+
+    Raises:
+        UncalledError: it could not be built or copied, or has no method that computes attention.
+    """
+    if recipe.kind == "haiku":
+        return run_haiku(recipe)
+    target = (
+        build(recipe.owner, recipe.arguments, recipe.seed)
+        if recipe.is_class
+        else run_foreign(lambda: copy.deepcopy(recipe.owner), f"{type(recipe.owner).__name__} cannot be copied")
+    )
+    if recipe.kind == "linen":
+        return run_linen(recipe, target)
+    target = PREPARE[recipe.kind](target, recipe.is_class, recipe.wide) or target
+    method = recipe.method or ("call" if recipe.kind == "keras" else "")
+    forward = getattr(target, method) if method else method_of(target)
+    run = forward if recipe.method or recipe.kind == "plain" else target
+    fill: Callable[[Any], Any] = {"keras": fill_keras, "torch": fill_torch}.get(recipe.kind, bool)
+    return Runner(target, forward, run, partial(fill if recipe.is_class else bool, target), not has_parameters(target))
+
+
+def method_of(target: Any) -> Callable[..., Any]:
+    """Return the method that computes attention.
+
+    Raises:
+        UncalledError: no method has a name that says so.
+    """
+    names = [*METHODS, *(name for name in dir(target) if not name.startswith("_") and "att" in name)]
+    found: Callable[..., Any] | None = next(filter(callable, (getattr(target, name, None) for name in names)), None)
+    if found is None:
+        raise UncalledError(f"{type(target).__name__} has no method that computes attention; name it: Class.method")
+    return found
+
+
+# Parameters of new layers: all zeros or all ones would hide mistakes
+
+
+def fill_if_flat(array: Array, place: int) -> Array:
+    """Replace an array that is all 0, all 1, nearly 0 or uninitialised memory by random numbers."""
+    rng = np.random.default_rng([place, array.size])
+    noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)
+    uses_memory = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()
+    is_tiny = bool(array.size) and bool(np.abs(array).max() < 1e-3)  # otherwise a residual drowns its effect
+    is_flat = (
+        uses_memory or is_tiny or (array.size and array.flat[0] in (0, 1) and bool((array == array.flat[0]).all()))
+    )
+    return (
+        np.asarray(noise + (0 if uses_memory or is_tiny else array.flat[0])).astype(array.dtype) if is_flat else array
+    )
+
+
+def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
+    torch = sys.modules["torch"]
+    if wide:
+        target.double()
+    target.eval()
+    leave_out_norms(target)
+    for module in target.modules():
+        for name, value in list(vars(module).items()) if wide else []:
+            if torch.is_tensor(value) and value.is_floating_point():  # neither a parameter nor a buffer
+                setattr(module, name, value.detach().double())
+    if fresh:
+        fill_torch(target)
+
+
+def leave_out_norms(target: Any) -> None:
+    for module in target.modules():
+        if type(module) is sys.modules["torch"].nn.GroupNorm:
+            vars(module)["forward"] = leave_out
+
+
+def leave_out(x: Any) -> Any:
+    """Return the input of a group norm unchanged: the norm mixes tokens, and only the attention is checked."""
+    return x
+
+
+def fill_torch(target: Any) -> None:
+    torch = sys.modules["torch"]
+    with torch.no_grad():
+        for place, parameter in enumerate(target.parameters()):
+            if not torch.nn.parameter.is_lazy(parameter):
+                parameter.copy_(torch.from_numpy(fill_if_flat(parameter.detach().cpu().numpy(), place)))
+
+
+def prepare_jax(target: Any, fresh: bool, _wide: bool) -> Any:
+    if kind_of(target) == "nnx":
+        nnx = sys.modules["flax.nnx"]
+        target.eval()
+        graph, state = nnx.split(target)
+        return nnx.merge(graph, widen_tree(state, fresh))
+    return sys.modules["equinox"].nn.inference_mode(widen_tree(target, fresh))
+
+
+def widen_tree(tree: Any, fresh: bool) -> Any:
+    jax, into = sys.modules["jax"], library("jax")
+    places = iter(range(10**6))
+
+    def change(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.Array) or not jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating):
+            return leaf
+        array = np.asarray(leaf)
+        return into.into(fill_if_flat(array, next(places)) if fresh else array, into.widest)
+
+    return jax.tree_util.tree_map(change, tree)
+
+
+def prepare_plain(target: Any, fresh: bool, wide: bool, depth: int = 3) -> None:
+    torch, fields = sys.modules.get("torch"), target if isinstance(target, dict) else getattr(target, "__dict__", {})
+    for place, (name, value) in enumerate(list(fields.items())):
+        if kind_of(value) == "torch":
+            prepare_torch(value, fresh, wide)
+        elif depth and (isinstance(value, dict) or type(value).__module__ == type(target).__module__):
+            prepare_plain(value, fresh, wide, depth - 1)
+        elif torch is not None and torch.is_tensor(value) and value.is_floating_point() and wide:
+            fields[name] = value.detach().double()
+        else:
+            is_bias = (
+                isinstance(value, np.ndarray) and value.dtype == np.float64 and re.match("(?i)b_?.?$|.*bias", str(name))
+            )
+            trains = value is True and plain(str(name)) in ("training", "istraining", "train")
+            fields[name] = fill_if_flat(value, place) if is_bias and fresh else False if trains else value
+
+
+PREPARE: dict[str, Callable[..., Any]] = {
+    "torch": prepare_torch, "plain": prepare_plain, "nnx": prepare_jax, "equinox": prepare_jax,
+    "keras": lambda target, *_: target,
+}  # fmt: skip
+
+
+def fill_keras(target: Any) -> None:
+    for place, weight in enumerate(target.trainable_weights):
+        weight.assign(fill_if_flat(np.asarray(sys.modules["keras"].ops.convert_to_numpy(weight)), place))
+
+
+def run_pure(init: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..., Any]:
+    made = list[Any]()
+
+    def run(*places: Any, **named: Any) -> Any:
+        made.extend([init(*places, **named)] if not made else [])
+        return apply(made[0], *places, **named)
+
+    return run
+
+
+def run_linen(recipe: Recipe, module: Any) -> Runner:
+    key, method = sys.modules["jax"].random.PRNGKey(recipe.seed), recipe.method or "__call__"
+
+    def init(*places: Any, **named: Any) -> Any:
+        made = module.init({"params": key, "dropout": key}, *places, **named, method=method)
+        return {**made, "params": widen_tree(made.get("params", {}), fresh=True)}
+
+    return Runner(module, getattr(module, method), run_pure(init, partial(module.apply, method=method)))
+
+
+def run_haiku(recipe: Recipe) -> Runner:
+    """Return a runner of a Haiku module; `target` is the call, because modules exist only inside `hk.transform`."""
+    name, key = recipe.method or "__call__", sys.modules["jax"].random.PRNGKey(recipe.seed)
+    made = partial(build, recipe.owner, recipe.arguments, recipe.seed)
+    pure = sys.modules["haiku"].transform_with_state(lambda *places, **named: getattr(made(), name)(*places, **named))  # noqa: PLW0108
+    run = run_pure(
+        lambda *places, **named: widen_tree(pure.init(key, *places, **named), fresh=True),
+        lambda state, *places, **named: pure.apply(*state, key, *places, **named)[0],
+    )
+    return Runner(run, partial(getattr(recipe.owner, name), None), run)
+
+
+def has_parameters(target: Any) -> bool:
+    if isinstance(target, partial):  # of JAX: `partial(module.apply, variables)`
+        return any(isinstance(one, Mapping) for one in target.args)
+    values = target.parameters() if kind_of(target) == "torch" else getattr(target, "__dict__", {}).values()
+    holds = (hasattr(one, "__dict__") or hasattr(one, "shape") or isinstance(one, dict) for one in values)
+    return kind_of(target) not in ("plain", "torch") or any(holds)
+
+
+def widths_of_weights(target: Any) -> list[int]:
+    """Return the input widths of PyTorch linear layers, or all matrix sizes; for other objects only the first width."""
+    if kind_of(target) == "torch":  # nn.Linear stores weights as [out in]
+        linear = [int(one.weight.shape[1]) for one in target.modules() if getattr(one, "weight", None) is not None
+                  and (hasattr(one, "in_features") or getattr(one, "original_name", "") == "Linear")]  # fmt: skip
+        return linear or [size for one in target.parameters() if one.ndim > 1 for size in one.shape]
+    values = getattr(target, "__dict__", {}).values()
+    return [int(one.shape[0]) for one in values if len(getattr(one, "shape", ())) == len("mn")][:1]
+
+
+def forward_source(runner: Runner) -> str:
+    own = source_of(inspect.unwrap(runner.forward)) or source_of(runner.target)
+    kinds = {type(one) for one in modules_of(runner.target)} - {type(runner.target)}
+    parts = [source_of(kind.forward) for kind in kinds if not kind.__module__.startswith("torch.")]
+    return "\n".join([own, *sorted(parts)])

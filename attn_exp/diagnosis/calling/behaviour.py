@@ -23,10 +23,9 @@ from attn_exp.diagnosis.asking.case import (
     same_answer,
     same_numbers,
 )
+from attn_exp.diagnosis.asking.libraries import DIGITS, parts_of
 from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.calling.call import Caller
-from attn_exp.diagnosis.code.libraries import DIGITS
-from attn_exp.diagnosis.code.returned import parts_of
 from attn_exp.errors import first_line
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.own_code import held

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,17 +16,34 @@ import numpy as np
 
 from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.case import Answer, Case, expected
-from attn_exp.diagnosis.asking.layouts import is_joined, laid, unlaid
-from attn_exp.diagnosis.asking.masking import MASKINGS, PADDINGS, Masking
+from attn_exp.diagnosis.asking.jaxprs import called
+from attn_exp.diagnosis.asking.libraries import Library, NoNumbersError, numbers_of, parts_of
 from attn_exp.diagnosis.asking.names import plain
-from attn_exp.diagnosis.asking.offer import Offer, at_of, for_case
+from attn_exp.diagnosis.asking.offer import MASKINGS, PADDINGS, Masking, Offer, at_of, for_case, is_joined, laid, unlaid
+from attn_exp.diagnosis.asking.questions import Inside
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.sizes import letter_of
-from attn_exp.diagnosis.code.jaxprs import called
-from attn_exp.diagnosis.code.libraries import Library
-from attn_exp.diagnosis.code.returned import NoNumbersError, numbers_of, parts_of
 from attn_exp.errors import UserError, words_of_error
 from attn_exp.own_code import LeftError, error_line, held
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A callable that takes heads or x, and `origin`, the object that it calls.
+
+    `offer` says what it takes. For a layer, `inside` holds its matrices, `made` is the Python expression that built it,
+    and `unknown` names optional arguments that no case sets.
+    """
+
+    call: Callable[..., Any]
+    origin: Any
+    offer: Offer
+    inside: Inside | None = None
+    made: str = ""
+    unknown: tuple[str, ...] | None = None
+
+
+# The call
 
 # The call
 

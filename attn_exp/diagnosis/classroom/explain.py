@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from attn_exp.config.schema import Config
-from attn_exp.diagnosis.explaining.explanations import ONE, explained
 from attn_exp.diagnosis.explaining.numbers import Numbers, catalogue
 from attn_exp.diagnosis.judging.own_form import prepared_with_code
-from attn_exp.diagnosis.recipes.candidates import Explained, what_a_setting_computes, what_mistakes_compute
+from attn_exp.diagnosis.recipes.candidates import Explained, explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.sheets.boxes import box, read_cells
 from attn_exp.diagnosis.sheets.worksheet import (
     Sheet,
@@ -90,7 +89,7 @@ def verdict_of_mistake(found: Explained) -> Verdict:
     A match that may be chance is not claimed.
     """
     findings = tuple(after_slips(found.view.sheet, every_slip(found.view.sheet)))
-    if found.by == ONE and found.view.tell_too_little(len(found.view.known())):
+    if found.names and found.slip is None and found.view.tell_too_little(len(found.view.known())):
         alike = (tuple(sorted(found.names)), *found.alike)
         return Verdict("", False, (), TOO_FEW, findings, alike=alike)
     setting = what_a_setting_computes(found.setting)

@@ -27,9 +27,8 @@ from attn_exp.diagnosis.classroom.by_hand import (
     uncut,
 )
 from attn_exp.diagnosis.classroom.paper import Paper
-from attn_exp.diagnosis.explaining.explanations import explained
 from attn_exp.diagnosis.explaining.numbers import Numbers, equal_but_for_rounding
-from attn_exp.diagnosis.recipes.candidates import best, what_a_setting_computes
+from attn_exp.diagnosis.recipes.candidates import best, explained, what_a_setting_computes
 from attn_exp.diagnosis.sheets.boxes import Box
 from attn_exp.diagnosis.sheets.readings import transposed
 from attn_exp.diagnosis.sheets.worksheet import Sheet, agrees, part

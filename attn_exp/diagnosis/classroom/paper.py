@@ -20,8 +20,8 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.executing import first_position, follows_steps
 from attn_exp.experiment.recipes import STAGES, Stages
 from attn_exp.experiment.variant import Settled
-from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem
+from attn_exp.problem.projections import BIASES, MATRICES
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.scores.score import Score
 

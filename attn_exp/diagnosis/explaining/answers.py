@@ -1,10 +1,11 @@
-"""The outputs of a function as evidence, and the mistakes that reproduce them."""
+"""The outputs of a function as evidence, the mistakes that reproduce them, and the first stage that differs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,17 +24,19 @@ from attn_exp.diagnosis.asking.case import (
     tolerance,
     without_blind,
 )
-from attn_exp.diagnosis.asking.clock import EXPLAINING, SEVERAL, while_there_is_time
-from attn_exp.diagnosis.code.libraries import DIGITS
-from attn_exp.diagnosis.explaining.precision import representable
-from attn_exp.diagnosis.finding.ways_to_call import failing
+from attn_exp.diagnosis.asking.libraries import DIGITS
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
+from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.calling.ways_to_call import failing, rounded
 from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
     Explained,
+    Explanation,
     best,
     every_mistake,
     everywhere,
     is_right,
+    only_there,
     other_settings,
     pairs_of,
     rank,
@@ -42,9 +45,20 @@ from attn_exp.diagnosis.recipes.candidates import (
     under,
 )
 from attn_exp.diagnosis.recipes.fitted import fills_of_raw_logits, fitted_fills, fitted_numbers
-from attn_exp.diagnosis.recipes.several import INVERTED, LARGE_FILL, in_several_parts, of_masks, together
+from attn_exp.diagnosis.recipes.several import (
+    EXPLAINING,
+    INVERTED,
+    LARGE_FILL,
+    SEVERAL,
+    in_several_parts,
+    is_over,
+    of_masks,
+    together,
+    while_there_is_time,
+)
 from attn_exp.forms.pipeline import Given
 from attn_exp.mistakes.behaviour import first_keys
+from attn_exp.mistakes.precision import rounded as rounded_to
 
 SINGLE = DIGITS["float32"]
 LARGE = "large inputs"
@@ -87,7 +101,6 @@ class Answers:
     """Numbers fitted to the answers, shared by all views."""
     judged: dict[tuple[Candidate, Case, Answer, int], int] = field(default_factory=dict)
     """Cache of `gives_one`: several explanations compare one candidate with the same answers."""
-    kind = "function"
 
     def views(self, first: bool) -> Iterator[Answers]:
         """Yield the answers at their own precision and, if `first`, at that of float32 and of a half type too.
@@ -100,9 +113,14 @@ class Answers:
         yield from (view for view in (self, *levels) if not is_right(view.seen, view.digits))
 
     @property
-    def is_whole(self) -> bool:
-        """Whether to try rare explanations; at float32 precision only the plainest are tried."""
-        return self.bits != "float32"
+    def explanations(self) -> Sequence[Explanation]:
+        return EXPLANATIONS
+
+    def can_try(self, explanation: Explanation) -> bool:
+        """Skip dear explanations if a trace shows all that is wrong, or no mistake gives this shape."""
+        if explanation.rare and self.bits == "float32":
+            return False
+        return not explanation.dear or not (self.is_seen() or not self.has_known_shape or is_over(EXPLAINING, SEVERAL))
 
     @cached_property
     def half(self) -> str:
@@ -207,9 +225,6 @@ class Answers:
     def fresh(self) -> Seen:
         return self.ask()
 
-    def single_that_fit(self) -> list[Candidate]:
-        return self.closest([candidate for candidate in self.single if self.gives(candidate)])
-
     def closest(self, fits: list[Candidate]) -> list[Candidate]:
         """Keep the candidates nearest to wrong float64 answers: a fill of 1e-12 is not quite 0."""
         if len(fits) < 2 or self.digits < DIGITS["float64"]:
@@ -227,11 +242,14 @@ class Answers:
         gap = float(np.abs(stages["output"] - answer.output).max(initial=0.0) / size)
         return gap if np.isfinite(gap) else 0.0
 
-    def pairs_that_fit(self) -> list[Candidate]:
+    def one_mistake(self) -> Explained | None:
+        return best(self.closest([candidate for candidate in self.single if self.gives(candidate)]))
+
+    def two_mistakes(self) -> Explained | None:
         if self.says_little:
-            return []
+            return None
         pairs = while_there_is_time(pairs_of(self.single, self.seen), EXPLAINING, SEVERAL)
-        return [pair for pair in pairs if self.gives(pair) and not self.is_mean(pair)]
+        return best([pair for pair in pairs if self.gives(pair) and not self.is_mean(pair)])
 
     def is_mean(self, candidate: Candidate) -> bool:
         case = self.seen[0][0]
@@ -336,6 +354,28 @@ class Answers:
         return None
 
 
+EXPLANATIONS = (
+    Explanation(Answers.between_calls, turn=0),
+    Explanation(Answers.one_mistake),
+    Explanation(Answers.setting_that_fits),
+    Explanation(Answers.tail_dropped, rare=True),
+    Explanation(Answers.under_condition, rare=True),
+    Explanation(Answers.mistake_beside_masks),
+    Explanation(Answers.several_mistakes, rare=True, dear=True),
+    Explanation(Answers.two_mistakes, rare=True, dear=True),
+    Explanation(Answers.batch_mixed, turn=3),
+)
+
+
+def representable(answers: Sequence[Answer]) -> str:
+    """Return the half type that represents every number of the answers exactly, or an empty string."""
+    for kind in ("bfloat16", "float16"):  # the coarser first: float16 represents most of its numbers too
+        outputs = [answer.output for answer in answers if answer.output is not None]
+        if outputs and all(np.array_equal(rounded_to(output, kind), output, equal_nan=True) for output in outputs):
+            return kind
+    return ""
+
+
 def largest(output: Array) -> float:
     size = float(np.abs(output).max(initial=1e-30))
     return size if np.isfinite(size) else float(np.abs(np.nan_to_num(output)).max(initial=1e-30))
@@ -402,3 +442,112 @@ def is_nearer(output: Array, stages: Arrays, case: Case, digits: int) -> bool:
     if not is_same and not differs(seen, right if asked is right["output"] else {**right, "output": asked}, digits):
         return True  # only queries that see no key differ
     return bool(not np.isfinite(gaps).all() or gaps[0] < gaps[1] / 2)
+
+
+# Locate an unexplained mistake: the first stage that differs from attention, and how
+
+NOTHING = "no known mistake explains it"
+EQUAL = "equal inputs"
+CLOSE = 1e-5
+SIZED = (LARGE, EQUAL, "tiny inputs", "whole numbers")
+"""Cases whose weights are all equal, or 0 and 1."""
+
+
+class Located(NamedTuple):
+    """What is known about wrong answers that no mistake explains.
+
+    `stage` is the first stage that differs: `logits` (for everything that produces them), `masked`, `weights` or
+    `context`; empty if unknown. `said` is one or more sentences for the user.
+    """
+
+    stage: str = ""
+    said: str = ""
+
+
+def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
+    """Say which cases are wrong, and at which stage the mistake must lie."""
+    outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
+    for said, is_so in (("zeros", lambda output: not output.any()), ("NaN", lambda output: np.isnan(output).all())):
+        if outputs and all(map(is_so, outputs)):
+            return Located("", f"{said} for every input; {NOTHING}")
+    rungs = list(dict.fromkeys(case.rung for case, _ in wrong))
+    right = dict.fromkeys(case.rung for case, answer in seen if case.rung not in rungs and answer.output is not None)
+    held, where = f", and right in {', '.join(right)}" if right else "", only_there(wrong, seen)
+    alone = f". It is wrong only where {where}" if where else ""
+    holed = [case for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
+    has_plain = any(not case.recipe.rules.masks and answer.output is not None for case, answer in seen)
+    is_masked = holed and has_plain and rungs != [LARGE] and all(case.recipe.rules.masks for case in holed)
+    told = Located("masked", ". NaN appears only with masks") if is_masked else locate_by_cases({*rungs}, seen)
+    weights = locate_by_weights(caller, wrong)
+    said = f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{told.said}{weights.said}"
+    return Located(weights.stage or told.stage, said)
+
+
+def locate_by_cases(lost: set[str], seen: Seen) -> Located:
+    if lost == {LARGE}:
+        return Located("weights", ". Only large logits go wrong: look at what is subtracted before exp, or divided by")
+    if lost <= {*ABOUT_MASKS, *MASKS_OF_MORE}:
+        return Located("masked")
+    if EQUAL in lost:
+        return Located("", f". With {EQUAL} it is wrong too: look at masks, softmax, and how heads are put together")
+    if any(case.rung == EQUAL and expected(case)["v"].any() for case, _ in seen):  # zero values would hide the weights
+        return Located("logits", f". With {EQUAL} it is right, so look at the logits")
+    return Located()
+
+
+def locate_by_weights(caller: Caller, wrong: Seen) -> Located:
+    asked = next((case for case, _ in wrong if case.given.v is not None and case.rung not in SIZED), None)
+    if asked is None or not caller.offer.core or asked.recipe.groups != asked.recipe.heads:
+        return Located()
+    case = rounded(asked, caller)
+    assert case.given.v is not None
+    weights, right, output = read_weights(caller, case), expected(case)["weights"], caller(case).output
+    if weights is None or weights.shape != right.shape or not np.isfinite(weights).all():
+        return Located()
+    is_right, size = are_close(weights, right), 1.0 if output is None else np.abs(np.nan_to_num(output)).max()
+    if output is not None and not are_close(output / max(size, 1e-30), weights @ case.given.v / max(size, 1e-30)):
+        said = ". With one-hot values its weights are right: the values are combined wrongly"
+        return Located("context", said) if is_right else Located()
+    told = [] if is_right else list(compare_weights(weights, right))[:2]
+    return Located(told[0].stage if told else "", "".join(f". {one.said}" for one in told))
+
+
+def read_weights(caller: Caller, case: Case) -> Array | None:
+    """Return the weights `[b h t s]`: given one-hot values `v_j = e_j`, query i yields `w_i1, w_i2, ...`.
+
+    This assumes the output `sum_j w_ij v_j`. With more keys than value dimensions, each of several calls shows some of
+    the keys. Returns None if the output has another shape.
+    """
+    assert case.given.v is not None
+    keys, size = case.given.v.shape[2:]
+    parts = []
+    for start in range(0, keys, size):
+        values = np.zeros_like(case.given.v)
+        count = min(size, keys - start)
+        values[..., start + np.arange(count), np.arange(count)] = 1.0
+        output = caller(replace(case, given=replace(case.given, v=values))).output
+        if output is None or output.ndim != 4 or output.shape[-1] != size:
+            return None
+        parts.append(output[..., :count])
+    return np.concatenate(parts, axis=-1)
+
+
+def compare_weights(weights: Array, right: Array) -> Iterator[Located]:
+    hidden = float(np.abs(weights[right == 0]).max(initial=0.0))
+    rows, later = weights.sum(axis=-1), np.triu(np.ones(weights.shape[-2:], bool), 1)
+    if hidden > CLOSE:
+        yield Located("masked", f"Hidden keys get up to {hidden:.3g} of the weight of a row")
+    if (weights < -CLOSE).any():
+        yield Located("weights", "Some of its weights are negative")
+    if not are_close(rows, np.ones_like(rows)):
+        least, most = f"{rows.min():.4g}", f"{rows.max():.4g}"
+        said = f"The weights of each row sum to {least if least == most else f'{least} to {most}'}"
+        yield Located("weights", said)
+        return
+    if not weights[..., later].any() and right[..., later].any():
+        yield Located("masked", "Query i sees only keys up to i")
+    yield Located("logits", "The weights of each row sum to 1, but are wrong: look at the scores")
+
+
+def are_close(one: Array, other: Array) -> bool:
+    return one.shape == other.shape and bool(np.abs(one - other).max(initial=0.0) < CLOSE * 10)

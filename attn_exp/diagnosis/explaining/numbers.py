@@ -15,6 +15,7 @@ from attn_exp.diagnosis.asking.case import Case
 from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
     Explained,
+    Explanation,
     best,
     every_mistake,
     other_settings,
@@ -88,7 +89,13 @@ class Numbers:
     known: Callable[[], Sequence[Made]]
     kind: str = "numbers"
     variants: Mapping[str, Settled] = field(default_factory=dict)
-    is_whole = True
+
+    @property
+    def explanations(self) -> Sequence[Explanation]:
+        return OF_SHEETS if self.kind == "sheet" else OF_NUMBERS
+
+    def can_try(self, explanation: Explanation) -> bool:
+        return True
 
     def views(self, first: bool) -> Iterator[Numbers]:
         """Yield ways to read the numbers: as they stand, transposed, or each rounded to its own digits.
@@ -124,6 +131,9 @@ class Numbers:
 
     def single_that_fit(self) -> list[Candidate]:
         return [made.candidate for made in self.known() if gives(self.sheet, made.recipe, made.stages)]
+
+    def one_mistake(self) -> Explained | None:
+        return best(self.single_that_fit())
 
     def setting_that_fits(self) -> Explained | None:
         """Return another variant of the run, or else the first other setting, that reproduces the numbers."""
@@ -190,6 +200,24 @@ class Numbers:
             for box in self.sheet.boxes
         )
         return max(amounts, default=0.0) < math.log2(max(tried, 1)) + SPARE
+
+
+OF_NUMBERS = (
+    Explanation(Numbers.as_asked),
+    Explanation(Numbers.written_otherwise),
+    Explanation(Numbers.one_mistake),
+    Explanation(Numbers.setting_that_fits, turn=2),
+    Explanation(Numbers.slipped, turn=3),
+    Explanation(Numbers.mistake_and_slip, turn=5),
+)
+OF_SHEETS = (
+    Explanation(Numbers.as_asked),
+    Explanation(Numbers.one_mistake),
+    Explanation(Numbers.slipped, turn=2),
+    Explanation(Numbers.setting_that_fits, turn=3),
+    Explanation(Numbers.mistake_and_slip, turn=4),
+)
+"""On a worksheet, slips come before other settings: nobody grades a sheet by settings."""
 
 
 def bits(box: Box, arrays: Sequence[Array]) -> float:

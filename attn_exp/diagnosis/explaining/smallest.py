@@ -13,17 +13,15 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted, tolerance
-from attn_exp.diagnosis.asking.layouts import has_heads
-from attn_exp.diagnosis.asking.offer import at_of
+from attn_exp.diagnosis.asking.libraries import DIGITS
+from attn_exp.diagnosis.asking.offer import at_of, has_heads
 from attn_exp.diagnosis.asking.questions import CROSS
 from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.calling.bound import Bound
-from attn_exp.diagnosis.calling.call import Caller
-from attn_exp.diagnosis.code.libraries import DIGITS
+from attn_exp.diagnosis.calling import ways_to_call
+from attn_exp.diagnosis.calling.call import Bound, Caller
+from attn_exp.diagnosis.calling.signatures import Adapter
+from attn_exp.diagnosis.calling.ways_to_call import Tried
 from attn_exp.diagnosis.explaining.answers import Answers
-from attn_exp.diagnosis.finding import ways_to_call
-from attn_exp.diagnosis.finding.signatures import Adapter
-from attn_exp.diagnosis.finding.ways_to_call import Tried
 from attn_exp.diagnosis.recipes.candidates import Change
 from attn_exp.experiment.library_conventions import blind
 from attn_exp.experiment.verdict import Cells, Smallest, Stage

@@ -11,21 +11,24 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.jaxprs import compiled
+from attn_exp.diagnosis.asking.libraries import parts_of, stack
 from attn_exp.diagnosis.asking.names import side_of_name
 from attn_exp.diagnosis.asking.offer import Offer
 from attn_exp.diagnosis.asking.questions import Inside
-from attn_exp.diagnosis.bind.layer import Layer
-from attn_exp.diagnosis.bind.runners import kind_of
-from attn_exp.diagnosis.calling.bound import Bound
-from attn_exp.diagnosis.calling.call import IS_LAYER
-from attn_exp.diagnosis.code.jaxprs import compiled
-from attn_exp.diagnosis.code.libraries import stack
-from attn_exp.diagnosis.code.returned import parts_of
-from attn_exp.diagnosis.locate.cores import MixedTokensError, Pair, arrange_core, find_pairs
-from attn_exp.diagnosis.locate.matrices import Matrices, UnreadMatricesError, fit_matrices, read_matrices
-from attn_exp.diagnosis.locate.products import find_axes
-from attn_exp.diagnosis.locate.recording import DifferentPathsError, Recording, find_height, lay, record_layer, unlay
-from attn_exp.diagnosis.locate.surroundings import find_surroundings, output_inputs
+from attn_exp.diagnosis.bind.layer import Layer, kind_of
+from attn_exp.diagnosis.calling.call import IS_LAYER, Bound
+from attn_exp.diagnosis.observe.cores import MixedTokensError, Pair, arrange_core, find_pairs
+from attn_exp.diagnosis.observe.matrices import (
+    Matrices,
+    UnreadMatricesError,
+    find_surroundings,
+    fit_matrices,
+    output_inputs,
+    read_matrices,
+)
+from attn_exp.diagnosis.observe.recording import DifferentPathsError, Recording, find_height, lay, record_layer, unlay
+from attn_exp.diagnosis.observe.trace import find_axes
 from attn_exp.errors import UncalledError
 from attn_exp.experiment.verdict import HELD, Finding, Verdict, unfinished
 from attn_exp.own_code import OwnFunction

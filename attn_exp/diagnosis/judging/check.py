@@ -12,16 +12,14 @@ from time import perf_counter
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.clock import running
+from attn_exp.diagnosis.asking.libraries import replaced_in_numpy
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.sizes import sizes_of_file
-from attn_exp.diagnosis.calling.bound import Bound
-from attn_exp.diagnosis.calling.call import Caller
-from attn_exp.diagnosis.code.libraries import replaced_in_numpy
+from attn_exp.diagnosis.calling import conventions, ways_to_call
+from attn_exp.diagnosis.calling.call import Bound, Caller
+from attn_exp.diagnosis.calling.ways_to_call import Tried
 from attn_exp.diagnosis.explaining.answers import SINGLE
-from attn_exp.diagnosis.finding import other_words, ways_to_call, ways_to_mask
-from attn_exp.diagnosis.finding.ways_to_call import Tried
 from attn_exp.diagnosis.judging.check_layer import check_layer, is_layer
 from attn_exp.diagnosis.judging.judge_answers import (
     VALUES,
@@ -30,7 +28,8 @@ from attn_exp.diagnosis.judging.judge_answers import (
     with_masks_beside_a_mistake,
 )
 from attn_exp.diagnosis.judging.unasked import with_outcome
-from attn_exp.diagnosis.recipes.candidates import Explained, everywhere
+from attn_exp.diagnosis.recipes.candidates import Explained, everywhere, gives
+from attn_exp.diagnosis.recipes.several import running
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
     ANSWERED,
@@ -102,18 +101,18 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool) -> Verdic
 
 def judge_neighbours(verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]) -> Verdict:
     """Retry with RoPE on neighbouring pairs if the first verdict is unexplained or names more than the pairing."""
-    words = other_words.NEIGHBOURS
+    words = conventions.NEIGHBOURS
     of_positions = {name for name in verdict.mistakes if mistake(name).group == "positions"}
     is_open = verdict.unexplained or of_positions > {"rope_pairing"}
     if not is_open or not request.positions or words.partition("=")[0] in request.said:
         return verdict
     other = judge(with_words(request, words))
-    return verdict if other.unexplained or not other.mistakes else other_words.under(other, request, words)
+    return verdict if other.unexplained or not other.mistakes else conventions.under(other, request, words)
 
 
 CONVENTIONS = {
-    "rope_pairing": (other_words.NEIGHBOURS, "neighbours form a pair"),
-    "causal_bottom_right": (other_words.BOTTOM_RIGHT, "the last query is aligned with the last key"),
+    "rope_pairing": (conventions.NEIGHBOURS, "neighbours form a pair"),
+    "causal_bottom_right": (conventions.BOTTOM_RIGHT, "the last query is aligned with the last key"),
 }
 """Mistakes that may be a convention of a checkpoint or library: the setting for each, and its meaning."""
 
@@ -157,7 +156,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     """Check a function whose calling convention is known; the caller has silenced warnings."""
     request = tried.caller.request
     if request.blocks and find_built_layer(tried) and ways_to_call.is_right(tried, causal=True):
-        given = ways_to_call.how_to_call(own, request, ways_to_mask.always_given(tried.function))
+        given = ways_to_call.how_to_call(own, request, conventions.always_given(tried.function))
         tried = given if ways_to_call.is_right(given) else tried
     offer = tried.function.offer
     if request.masks and tried.answer.output is None and offer.takes("mask") and find_built_layer(tried):
@@ -178,17 +177,17 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     instead = under_other_words(own, tried, quick)
     if instead is not None:
         return instead
-    caller = ways_to_call.with_its_scale(ways_to_mask.with_its_mask(caller, tried.function), tried.case)
-    is_open = other_words.are_open(request)
-    hides = is_open and ways_to_mask.hides(caller, tried.function)
+    caller = ways_to_call.with_its_scale(conventions.with_its_mask(caller, tried.function), tried.case)
+    is_open = conventions.are_open(request)
+    hides = is_open and conventions.hides(caller, tried.function)
     if hides and (again := check_inverted(own, tried, request, quick)).passed:  # prefer a convention to a mistake
-        change = everywhere(mistake(other_words.INVERTED).changes[0])
-        turned = Explained((other_words.INVERTED,), change=change)
+        change = everywhere(mistake(conventions.INVERTED).changes[0])
+        turned = Explained((conventions.INVERTED,), change=change)
         verdict = verdict_on_answers(own, caller, tried, quick, turned)
         return read_otherwise(verdict, tried, request, again)
-    caller = ways_to_mask.with_one_opposite(caller, tried.function) if is_open else caller
+    caller = conventions.with_one_opposite(caller, tried.function) if is_open else caller
     verdict = report_polarities(with_masks_beside_a_mistake(own, caller, tried, quick), caller)
-    may_hide = not verdict.passed and (other_words.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
+    may_hide = not verdict.passed and (conventions.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     if is_open and may_hide:  # the mistake is an inverted mask, or unknown
         again = again if hides else check_inverted(own, tried, request, quick)
         verdict = read_otherwise(verdict, tried, request, again)
@@ -220,9 +219,9 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | 
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
         return None
     request = tried.caller.request
-    heads = other_words.of_heads_inside(tried.caller, tried.case) if tried.function.inside is None else ()
-    found = other_words.that_fit(tried.caller, tried.case, tried.answer, digits) or [
-        words for words, recipe in heads if other_words.gives(recipe, tried.case, tried.answer, digits)
+    heads = conventions.of_heads_inside(tried.caller, tried.case) if tried.function.inside is None else ()
+    found = conventions.that_fit(tried.caller, tried.case, tried.answer, digits) or [
+        words for words, recipe in heads if gives(recipe, tried.case, tried.answer, digits)
     ]
     fits = [(words, with_words(request, words)) for words in found]
     if not fits:
@@ -230,14 +229,14 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | 
     words, asked = min(fits, key=lambda one: ways_to_call.failing_at_first(tried, one[1], digits))
     longest = ways_to_call.longest_question(tried, asked)
     if longest is not None:
-        words = other_words.with_its_window(words, *longest, digits)
+        words = conventions.with_its_window(words, *longest, digits)
         asked = with_words(request, words)
-    built = None if other_words.TWO_TO_THE in words else find_built_layer(tried)  # it has another number of heads
+    built = None if conventions.TWO_TO_THE in words else find_built_layer(tried)  # it has another number of heads
     verdict = check_in_layout(own, asked, quick, built)
-    if verdict.mistakes == (other_words.INVERTED,):
+    if verdict.mistakes == (conventions.INVERTED,):
         verdict = read_otherwise(verdict, tried, asked, check_inverted(own, tried, asked, quick))
     nearly = any(finding.rung == VALUES and finding.state == HELD for finding in verdict.findings)
-    return other_words.under(verdict, request, words) if verdict.passed or verdict.mistakes or nearly else None
+    return conventions.under(verdict, request, words) if verdict.passed or verdict.mistakes or nearly else None
 
 
 def find_built_layer(tried: Tried) -> Bound | None:
@@ -245,7 +244,7 @@ def find_built_layer(tried: Tried) -> Bound | None:
 
 
 def check_inverted(own: OwnFunction, tried: Tried, request: Request, quick: bool) -> Verdict:
-    asked = with_words(request, other_words.BLOCKS)
+    asked = with_words(request, conventions.BLOCKS)
     return check_in_layout(own, asked, quick, find_built_layer(tried))
 
 
@@ -253,11 +252,11 @@ def read_otherwise(verdict: Verdict, tried: Tried, request: Request, again: Verd
     """Choose between an inverted mask and the convention that True hides; `again` is the verdict under the latter."""
     if not again.passed:
         fewer = again.mistakes and set(again.mistakes) < set(verdict.mistakes)
-        refuted = again.mistakes and verdict.mistakes == (other_words.INVERTED,)  # otherwise it would pass now
+        refuted = again.mistakes and verdict.mistakes == (conventions.INVERTED,)  # otherwise it would pass now
         if fewer or refuted or not (verdict.mistakes or again.uncalled):
-            also = verdict.mistakes if fewer else (*again.mistakes, other_words.INVERTED)
-            return replace(other_words.under(again, request, other_words.BLOCKS), alike=(also, *again.alike))
+            also = verdict.mistakes if fewer else (*again.mistakes, conventions.INVERTED)
+            return replace(conventions.under(again, request, conventions.BLOCKS), alike=(also, *again.alike))
         return verdict
-    words = " ".join(filter(None, (request.words if request.typed else "", other_words.BLOCKS)))
+    words = " ".join(filter(None, (request.words if request.typed else "", conventions.BLOCKS)))
     dressed = tried.caller.offer.parameters.get("padding") == "key_padding_mask"
-    return other_words.read_otherwise(verdict, words, passed=dressed)
+    return conventions.read_otherwise(verdict, words, passed=dressed)

@@ -18,8 +18,8 @@ from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.diagnosis.bind.sizes import letter_of
-from attn_exp.diagnosis.calling.bound import Bound
-from attn_exp.diagnosis.finding.other_words import BLOCKS, CAUSAL, under
+from attn_exp.diagnosis.calling.call import Bound
+from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, under
 from attn_exp.diagnosis.judging.bound_layers import (
     Seen,
     bound_function,
@@ -31,8 +31,7 @@ from attn_exp.diagnosis.judging.bound_layers import (
 )
 from attn_exp.diagnosis.judging.inside import ROTATIONS, check_inside, find_own_steps, find_own_words, has_own_mask
 from attn_exp.diagnosis.judging.layer_passes import PASSES, check_decoding, leave_unplaced_parameters
-from attn_exp.diagnosis.locate.matrices import UnreadMatricesError
-from attn_exp.diagnosis.locate.surroundings import answer_rows, are_close
+from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, answer_rows, are_close
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
 from attn_exp.errors import UncalledError
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding, Verdict, unfinished

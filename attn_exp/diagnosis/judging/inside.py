@@ -11,21 +11,19 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Asked, Case, differs, expected, without_blind
-from attn_exp.diagnosis.asking.masking import MASKINGS, PADDINGS, Masking
+from attn_exp.diagnosis.asking.libraries import library
 from attn_exp.diagnosis.asking.names import plain
+from attn_exp.diagnosis.asking.offer import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.layer import Layer
-from attn_exp.diagnosis.code.libraries import library
+from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, INVERTED, UNSCALED, are_open
 from attn_exp.diagnosis.explaining.answers import Answers
-from attn_exp.diagnosis.explaining.explanations import explained
-from attn_exp.diagnosis.finding.other_words import BLOCKS, CAUSAL, INVERTED, UNSCALED, are_open
 from attn_exp.diagnosis.judging.bound_layers import BATCH, Seen, leave_open
-from attn_exp.diagnosis.locate.cores import Core, MixedTokensError, arrange_core, find_pairs
-from attn_exp.diagnosis.locate.matrices import find_output, read_projection
-from attn_exp.diagnosis.locate.recording import FINE as EXACT
-from attn_exp.diagnosis.locate.recording import record_layer
-from attn_exp.diagnosis.locate.surroundings import output_inputs
-from attn_exp.diagnosis.recipes.candidates import Explained, what_mistakes_compute
+from attn_exp.diagnosis.observe.cores import Core, MixedTokensError, arrange_core, find_pairs
+from attn_exp.diagnosis.observe.matrices import find_output, output_inputs, read_projection
+from attn_exp.diagnosis.observe.recording import FINE as EXACT
+from attn_exp.diagnosis.observe.recording import record_layer
+from attn_exp.diagnosis.recipes.candidates import Explained, explained, what_mistakes_compute
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Given, Recipe

@@ -13,16 +13,14 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import differs, expected
+from attn_exp.diagnosis.asking.libraries import join, library, parts_of
 from attn_exp.diagnosis.asking.questions import layer_cases
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.binding import bind_layer
-from attn_exp.diagnosis.bind.layer import Layer
-from attn_exp.diagnosis.bind.runners import leave_out
+from attn_exp.diagnosis.bind.layer import Layer, leave_out
 from attn_exp.diagnosis.bind.sizes import modules_of, source_of
-from attn_exp.diagnosis.calling.bound import Bound
-from attn_exp.diagnosis.code.libraries import join, library
-from attn_exp.diagnosis.code.returned import parts_of
+from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.explaining.smallest import module_of
 from attn_exp.diagnosis.judging.bound_layers import (
     Seen,
@@ -32,9 +30,9 @@ from attn_exp.diagnosis.judging.bound_layers import (
     parameters_of_layer,
     read_inside,
 )
-from attn_exp.diagnosis.locate.matrices import UnreadMatricesError, read_projection
-from attn_exp.diagnosis.locate.products import find_ancestors
-from attn_exp.diagnosis.locate.recording import lay, unlay
+from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, read_projection
+from attn_exp.diagnosis.observe.recording import lay, unlay
+from attn_exp.diagnosis.observe.trace import find_ancestors
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Smallest, Verdict
 from attn_exp.own_code import OwnFunction, held
 from attn_exp.rules.masks.causal import Causal

@@ -13,10 +13,10 @@ from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
 from attn_exp.diagnosis.asking.case import Answer, Case
+from attn_exp.diagnosis.asking.libraries import DTYPES
 from attn_exp.diagnosis.asking.request import Request, of_any_length
+from attn_exp.diagnosis.calling import ways_to_call
 from attn_exp.diagnosis.calling.call import Caller
-from attn_exp.diagnosis.code.libraries import DTYPES
-from attn_exp.diagnosis.finding import ways_to_call
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.check_layer import is_layer
 from attn_exp.errors import OwnCodeError, first_line
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from attn_exp.rules.rules import Rules
 import sys
 
+from attn_exp.diagnosis.asking.libraries import library
 from attn_exp.diagnosis.asking.offer import Offer
 from attn_exp.diagnosis.asking.questions import Inside
 from attn_exp.diagnosis.bind.binding import bind_layer
-from attn_exp.diagnosis.calling.bound import Bound
-from attn_exp.diagnosis.code.libraries import library
+from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.judging.bound_layers import bound_layer, observe, read_inside
-from attn_exp.diagnosis.locate.matrices import UnreadMatricesError
+from attn_exp.diagnosis.observe.matrices import UnreadMatricesError
 from attn_exp.errors import UserError
 
 STAGES = {

@@ -12,15 +12,14 @@ from typing import Any
 
 from attn_exp.diagnosis.asking import names
 from attn_exp.diagnosis.asking.case import Case, Seen
-from attn_exp.diagnosis.asking.layouts import has_batch, has_heads
 from attn_exp.diagnosis.asking.names import is_starred, parameters_of, plain, role_of, words_in, words_set_aside
+from attn_exp.diagnosis.asking.offer import has_batch, has_heads
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.factory import is_factory
-from attn_exp.diagnosis.calling.bound import Bound
-from attn_exp.diagnosis.calling.call import Caller
-from attn_exp.diagnosis.finding import other_words
-from attn_exp.diagnosis.finding.ways_to_call import is_near
+from attn_exp.diagnosis.calling import conventions
+from attn_exp.diagnosis.calling.call import Bound, Caller
+from attn_exp.diagnosis.calling.ways_to_call import is_near
 from attn_exp.errors import NOT_VERIFIED, UserError
 from attn_exp.experiment.verdict import ABSENT, ANSWERED, BROKEN, REMARK, Finding, Verdict, decide
 from attn_exp.own_code import OwnFunction
@@ -190,17 +189,17 @@ OF_MASKS = {*ABOUT_MASKS, *MASKS_OF_MORE} - {"causal"}
 OUTSIDE = re.compile(r"ended without an answer|ModuleNotFoundError|ImportError|MemoryError|CUDA|NVIDIA|No GPU")
 """Errors caused by this machine or its installation rather than by the function."""
 MEANINGS = {
-    other_words.BLOCKS: (
+    conventions.BLOCKS: (
         "",
-        f"right if True hides and wrong if True attends: pass {other_words.BLOCKS} or convention=none",
+        f"right if True hides and wrong if True attends: pass {conventions.BLOCKS} or convention=none",
     ),
-    other_words.NEIGHBOURS: (
+    conventions.NEIGHBOURS: (
         "which dimensions rotate together",
-        f"right if neighbours 2i, 2i+1 rotate together, wrong if i, i + d/2 do: pass {other_words.NEIGHBOURS} or false",
+        f"right if neighbours 2i, 2i+1 rotate together, wrong if i, i + d/2 do: pass {conventions.NEIGHBOURS} or false",
     ),
-    other_words.BOTTOM_RIGHT: (
+    conventions.BOTTOM_RIGHT: (
         "how its causal mask is aligned",
-        f"right if the last query sees the last key, wrong if it does not: pass {other_words.BOTTOM_RIGHT} or top_left",
+        f"right if the last query sees the last key, wrong if it does not: pass {conventions.BOTTOM_RIGHT} or top_left",
     ),
 }
 """Conventions under which functions are right: what is open, and what each answer means."""

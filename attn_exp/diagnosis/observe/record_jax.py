@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.code import jaxprs
-from attn_exp.diagnosis.code.jaxprs import is_about_values
+from attn_exp.diagnosis.asking import jaxprs
+from attn_exp.diagnosis.asking.jaxprs import is_about_values
 from attn_exp.diagnosis.observe.trace import (
     LARGEST,
     Call,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.code.jaxprs import is_half, is_number
+from attn_exp.diagnosis.asking.jaxprs import is_half, is_number
 from attn_exp.diagnosis.observe.trace import (
     LARGEST,
     Call,

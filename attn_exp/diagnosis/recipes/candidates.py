@@ -6,10 +6,24 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from attn_exp import mistakes
-from attn_exp.diagnosis.asking.case import Asked, Case, Seen, differs, expected, predicted
+from attn_exp.diagnosis.asking.case import (
+    Answer,
+    Asked,
+    Case,
+    Seen,
+    differs,
+    expected,
+    is_blind,
+    is_far,
+    predicted,
+    tolerance,
+    without_blind,
+)
 from attn_exp.experiment.recipes import features
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change as RecipeChange
@@ -58,8 +72,8 @@ class Explained:
     """What explains evidence: mistakes by name or a setting; nothing if all fields are empty.
 
     `alike` are other names that give exactly the same numbers. For numbers in boxes, `reading` says under which
-    convention they are right, `slips` are the wrong cells of each box, and `slip` is the one next to a mistake. `by` is
-    the name of the explanation, and `view` the view of the evidence that it explains.
+    convention they are right, `slips` are the wrong cells of each box, and `slip` is the one next to a mistake.
+    `view` is the view of the evidence that is explained.
     """
 
     names: tuple[str, ...] = ()
@@ -68,11 +82,50 @@ class Explained:
     reading: Reading | None = None
     slips: tuple[Slip | None, ...] = ()
     slip: Slip | None = None
-    by: str = ""
     view: Any = None
     change: Change | None = None
     where: str = ""
     said: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One way to explain evidence: `find` returns what it finds, or None.
+
+    All explanations of one `turn` are tried on one view of the evidence before the next view; the plainest are in turn
+    `FIRST`, and are tried on every view. `rare` ones are skipped if answers are compared to the bits of float32
+    although their dtype has more. `dear` ones take thousands of tries.
+    """
+
+    find: Callable[[Any], Explained | None]
+    turn: int = 1
+    rare: bool = False
+    dear: bool = False
+
+
+FIRST = 1
+
+
+class Evidence(Protocol):
+    """A function's answers, or numbers in boxes, with the explanations to try in order: likelier and cheaper first."""
+
+    @property
+    def explanations(self) -> Sequence[Explanation]: ...
+
+    def views(self, first: bool) -> Iterator[Any]: ...
+
+    def can_try(self, explanation: Explanation) -> bool: ...
+
+
+def explained(evidence: Evidence) -> Explained:
+    """Return the first explanation that holds, or an empty one."""
+    for turn in sorted({one.turn for one in evidence.explanations}):
+        for view in evidence.views(first=turn == FIRST):
+            for explanation in evidence.explanations:
+                found = explanation.find(view) if explanation.turn == turn and view.can_try(explanation) else None
+                if found is not None:
+                    return replace(found, view=view)
+    return Explained()
 
 
 def best(fits: Sequence[Candidate]) -> Explained | None:
@@ -279,6 +332,23 @@ def scaled_as_usual(case: Case) -> Recipe:
 
 def is_right(seen: Seen, digits: int) -> bool:
     return all(answer.output is None or not differs(answer.output, expected(case), digits) for case, answer in seen)
+
+
+def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
+    """Return whether a recipe reproduces an answer, and logits are not so large that any recipe would."""
+    stages = predicted(recipe, case.given)
+    if answer.output is None or stages is None or is_far(answer.output, stages) or is_blind(stages):
+        return False
+    if not np.isfinite(answer.output).any():
+        return False
+    output = without_blind(answer.output, stages)  # rows without keys are not part of any rule
+    stages = {**stages, "output": without_blind(stages["output"], stages)}
+    is_any = bool(tolerance(stages, digits) > NEAR * np.abs(output).max(initial=0.0))
+    return not is_any and not differs(output, stages, digits)
+
+
+NEAR = 0.01
+"""Relative to the largest number of an answer."""
 
 
 # Conditions under which a function may go wrong, such as t = s or one mask per batch entry

@@ -1,25 +1,38 @@
 """Files of arrays: similar formats share a module, and all are read as numbers alone, so that none can run code.
 
-The suffix selects the format. `look` lists what a file holds; numbers are read on demand, and a lying header, a
-truncated file or one that is not regular is an error of one line. Pickles, which may run foreign code, are never
-opened.
+The suffix selects the module, whose `look` lists what a file holds and reads no more than that takes. Numbers are read
+on demand, and a lying header, a truncated file or one that is not regular is an error of one line. Pickles, which may
+run foreign code, are never opened.
 """
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from attn_exp import machine, registry
-from attn_exp.arrays import Array
+from attn_exp import machine
+from attn_exp.arrays import Array, Shape
 from attn_exp.config.inputs import PICKLES
 from attn_exp.errors import UserError, brief, reason
-from attn_exp.problem.files.format import Entry, Format, Held
-from attn_exp.problem.files.safetensors import INDEX
+from attn_exp.problem.drawing import finite
 
-FORMATS: dict[str, Format] = registry.members(__name__, Format, without=("format",))
-"""How a file is read, by its suffix."""
+FORMATS = {
+    "csv": "tables",
+    "json": "tables",
+    "npy": "numpy_files",
+    "npz": "numpy_files",
+    "safetensors": "safetensors",
+    "tsv": "tables",
+    "txt": "tables",
+}
+"""The module of this folder that reads a file, by its suffix."""
+
+INDEX = ".safetensors.index.json"
+"""The suffix of the index that maps each array to one of several safetensors files."""
 
 LONGEST = 150
 """The most characters of a path in an error."""
@@ -32,6 +45,53 @@ CONVERT = (
     "for k,v in torch.load('{name}','cpu',weights_only=True).items()}},'{stem}.safetensors')\""
 )
 """Converts the pickle of a layer to safetensors; `weights_only` makes PyTorch refuse anything but arrays."""
+
+
+MOST_BYTES = 2**31
+"""The largest array that is read."""
+
+MOST_TEXT = 256 * 2**20
+"""The largest text file that is read."""
+
+TOKENS = ("tokens", "words", "names", "labels")
+"""The possible names of the tokens in a file of several arrays."""
+
+
+class Entry(NamedTuple):
+    """One array of a file: its shape, the name of its dtype, and how to read it.
+
+    `read` takes an index, as an array does: `...` reads all of it, `[2, 0]` two of its rows.
+    """
+
+    shape: Shape
+    dtype: str
+    read: Callable[[Any], Array]
+
+
+class Held(NamedTuple):
+    """The contents of a file: arrays by name, `""` for one without, and the names of tokens beside them."""
+
+    arrays: Mapping[str, Entry]
+    tokens: tuple[str, ...] | None = None
+
+
+def no_array(reason: str) -> Entry:
+
+    def refuse(index: Any) -> Array:
+        raise ValueError(reason)
+
+    return Entry((), "something that is not an array", refuse)
+
+
+def size_of(file: IO[bytes]) -> int:
+    size = file.seek(0, 2)
+    file.seek(0)
+    return size
+
+
+def read_text(path: Path) -> str:
+    """Read a UTF-8 or UTF-16 text file, without its byte order mark."""
+    return machine.decoded(machine.read(path, MOST_TEXT)).removeprefix("\ufeff")
 
 
 def look(file: str, key: str) -> Held:
@@ -57,11 +117,12 @@ def look_at(path: Path, said: str) -> Held:
         suffix = "safetensors" if path.name.endswith(INDEX) else path.suffix.lower().removeprefix(".")
         if suffix not in FORMATS:
             raise UserError(f"{said}: expected a file of {', '.join(f'.{name}' for name in FORMATS)}")
-        return FORMATS[suffix].look(path, said)
+        held: Held = importlib.import_module(f"{__name__}.{FORMATS[suffix]}").look(path, said)
     except UserError:
         raise
     except Exception as error:  # whatever a file holds, the error is one line
         raise unreadable(said, error) from error
+    return held
 
 
 def is_pickle(path: Path) -> bool:
@@ -99,8 +160,4 @@ def numbers(entry: Entry, said: str) -> Array:
     wide = array.astype(np.float64)
     if wide.ndim and not wide.shape[-1]:
         raise UserError(f"{said} holds an array of shape {list(wide.shape)}; expected at least one number")
-    bad = np.argwhere(~np.isfinite(wide))
-    if len(bad):
-        place = f"row {bad[0][0]}, column {bad[0][1]}" if wide.ndim == 2 else f"[{','.join(map(str, bad[0]))}]"
-        raise UserError(f"{said}: {place} holds {wide[tuple(bad[0])]}; expected finite numbers")
-    return wide
+    return finite(wide, said)

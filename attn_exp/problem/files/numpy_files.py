@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as numpy_format
@@ -21,24 +21,15 @@ from numpy.lib import format as numpy_format
 from attn_exp import machine
 from attn_exp.arrays import Array, Shape
 from attn_exp.errors import brief, first_line
-from attn_exp.problem.files.format import MOST_BYTES, TOKENS, Entry, Format, Held, no_array, size_of
+from attn_exp.problem.files import MOST_BYTES, TOKENS, Entry, Held, no_array, size_of
 
 READERS = {(1, 0): numpy_format.read_array_header_1_0, (2, 0): numpy_format.read_array_header_2_0}
 LOOSE, TIGHTEST = 2**28, 50
 """An array of more bytes must not unpack to more than this many times the size of its archive."""
 
 
-class Header(NamedTuple):
-    """The header of a NumPy file, and how many bytes of numbers follow."""
-
-    shape: Shape
-    columns_first: bool
-    dtype: np.dtype[Any]
-    length: int
-
-
-def read_header(stream: IO[bytes], size: int) -> Header:
-    """Read the header of an array in a stream of `size` bytes.
+def read_header(stream: IO[bytes], size: int) -> tuple[Shape, bool, np.dtype[Any]]:
+    """Read the header of an array in a stream of `size` bytes: its shape, whether columns come first, and its dtype.
 
     Raises:
         ValueError: not a NumPy file, objects, or a header that does not fit the bytes that follow.
@@ -57,22 +48,25 @@ def read_header(stream: IO[bytes], size: int) -> Header:
         raise ValueError(f"its header says {said}, and {follow:,} follow")
     if length > MOST_BYTES:
         raise ValueError(f"{length:,} bytes of numbers; at most {MOST_BYTES:,} are read")
-    return Header(tuple(shape), columns_first, dtype, length)
+    return tuple(shape), columns_first, dtype
 
 
 def read_array(stream: IO[bytes], size: int) -> Array:
-    head = read_header(stream, size)
-    data = bytearray(head.length)
+    shape, columns_first, dtype = read_header(stream, size)
+    data = bytearray(math.prod(shape) * dtype.itemsize)
     done = stream.readinto(data)  # type: ignore[attr-defined] # files and members of an archive have it
-    if done < head.length:
-        raise ValueError(f"it ends after {done:,} of {head.length:,} bytes of numbers")
-    return np.frombuffer(data, head.dtype).reshape(head.shape, order="F" if head.columns_first else "C")
+    if done < len(data):
+        raise ValueError(f"it ends after {done:,} of {len(data):,} bytes of numbers")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if columns_first else "C")
 
 
-def look_at_npy(path: Path, said: str) -> Held:
+def look(path: Path, said: str) -> Held:
+    """List the arrays of a file from their headers; strings under a token name are the tokens."""
+    if path.suffix.lower() == ".npz":
+        return look_into_archive(path)
     with machine.opened(path) as file:
-        head = read_header(file, size_of(file))
-    return Held({"": Entry(head.shape, str(head.dtype), lambda index: read_npy(path)[index])})
+        shape, _, dtype = read_header(file, size_of(file))
+    return Held({"": Entry(shape, str(dtype), lambda index: read_npy(path)[index])})
 
 
 def read_npy(path: Path) -> Array:
@@ -99,8 +93,7 @@ def open_archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfil
         raise ValueError(f"not a readable NumPy archive: {first_line(error)}") from error
 
 
-def look_into_archive(path: Path, said: str) -> Held:
-    """List the arrays of an archive from their headers; strings under a token name are the tokens."""
+def look_into_archive(path: Path) -> Held:
     with open_archive(path) as (archive, members):
         entries = {name: find_array(path, archive, name, member) for name, member in members.items()}
     named = next((name for name in TOKENS if name in entries and "U" in entries[name].dtype), None)
@@ -119,10 +112,10 @@ def find_array(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.
         raise ValueError(f"{brief(name)} takes {member.file_size:,} bytes; at most {most:,} are read here")
     with archive.open(member) as stream:
         try:
-            head = read_header(stream, member.file_size)
+            shape, _, dtype = read_header(stream, member.file_size)
         except ValueError as error:
             return no_array(first_line(error))
-    return Entry(head.shape, str(head.dtype), partial(read_from_archive, path, name))
+    return Entry(shape, str(dtype), partial(read_from_archive, path, name))
 
 
 def read_from_archive(path: Path, name: str, index: Any) -> Array:
@@ -145,6 +138,3 @@ def load_archive(path: Path) -> dict[str, Array]:
             with archive.open(member) as stream:
                 arrays[name] = read_array(stream, member.file_size)
     return arrays
-
-
-FORMATS = {"npy": Format(look_at_npy), "npz": Format(look_into_archive)}

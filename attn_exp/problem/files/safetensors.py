@@ -16,9 +16,8 @@ import numpy as np
 from attn_exp import machine
 from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError, brief, reason, some
-from attn_exp.problem.files.format import Entry, Format, Held, size_of
+from attn_exp.problem.files import INDEX, Entry, Held, size_of
 
-INDEX = ".safetensors.index.json"
 MOST_HEADER = 2**25
 """The largest header or index that is read, in bytes; those of large models have some hundred thousand."""
 
@@ -123,6 +122,3 @@ def read_numbers(path: Path, kind: str, shape: Shape, start: int, index: Any) ->
     with machine.opened(path) as file:
         mapped: Array = np.memmap(file, dtype, "r", start, shape).view(np.ndarray)[index]
     return (mapped.astype(np.uint32) << 16).view(np.float32) if kind == "BF16" else mapped
-
-
-FORMAT = Format(look)

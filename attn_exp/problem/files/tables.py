@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.errors import UserError, brief
-from attn_exp.problem.files.format import MOST_TEXT, TOKENS, Entry, Format, Held, no_array, read_text
-from attn_exp.problem.matrices import array
+from attn_exp.problem.drawing import array
+from attn_exp.problem.files import MOST_TEXT, TOKENS, Entry, Held, no_array, read_text
 
 Rows = list[list[str]]
 
@@ -36,16 +35,21 @@ NO_NAME = frozenset({"null", "none", "na", "n/a", "nan", "inf", "-inf", "infinit
 """Words that stand for a missing number, and name no column."""
 
 COMMA, SEMICOLON, TAB, BLANK = ",", ";", "\t", " "
+MARKS = {".csv": (COMMA, SEMICOLON, TAB), ".tsv": (TAB,), ".txt": (BLANK, COMMA, SEMICOLON, TAB)}
+"""The possible separators by the suffix of the file, the likeliest first."""
+
 SAMPLE = 50
 """The number of lines from which the separator is guessed."""
 
 
-def look(path: Path, said: str, marks: Sequence[str]) -> Held:
-    """Read the one array of a table, and the names in its first column if they are no numbers.
+def look(path: Path, said: str) -> Held:
+    """Read a JSON file, or the one array of a table, and the names in its first column if they are no numbers.
 
-    `marks` are the possible separators. In a text with blanks, as `np.savetxt` writes it, # starts a comment.
+    In a text with blanks, as `np.savetxt` writes it, # starts a comment.
     """
-    text = read_text(path)
+    if path.suffix.lower() == ".json":
+        return read_json_arrays(path)
+    text, marks = read_text(path), MARKS[path.suffix.lower()]
     rows = rows_of(re.sub("^# .*$", "", text, flags=re.MULTILINE) if BLANK in marks else text, marks, MOST_TEXT)
     if COMMA in marks and rows and len(rows[0]) == 1 and len(rows[0][0].split()) > 1:
         raise UserError(f"{said}: its first line has no comma, {brief(rows[0][0], 40)!r}; put one after each number")
@@ -180,7 +184,7 @@ def names_columns(
 # JSON: arrays as lists of lists, by name or one alone; tokens as a list of strings; or a vector for each word
 
 
-def look_at_json(path: Path, said: str) -> Held:
+def read_json_arrays(path: Path) -> Held:
     """Read the arrays of the file. An object of vectors alone, `{"she": [1, 2], ...}`, is one array with tokens."""
     value = machine.read_json(path, MOST_TEXT)
     if isinstance(value, list):
@@ -208,9 +212,3 @@ def array_of_lists(value: list[Any]) -> Entry:
     if array.dtype.kind not in "iuf":
         return no_array("it holds what is not a number, or is too large for one")
     return Entry(array.shape, str(array.dtype), array.__getitem__)
-
-
-MARKS = {"csv": (COMMA, SEMICOLON, TAB), "tsv": (TAB,), "txt": (BLANK, COMMA, SEMICOLON, TAB)}
-FORMATS = {suffix: Format(partial(look, marks=marks)) for suffix, marks in MARKS.items()} | {
-    "json": Format(look_at_json)
-}

@@ -1,7 +1,7 @@
 """The random generators of libraries, one per file: the numbers they would draw after a seed, in NumPy alone.
 
 After `torch.manual_seed(123)`, the numbers of a notebook depend only on its calls. The same calls, in the same order,
-draw the same numbers here, without that library. `_float32` holds the 32-bit float arithmetic that this takes.
+draw the same numbers here, without that library.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
-from attn_exp.problem.generators._float32 import fused, polynomial
 from attn_exp.problem.generators.generator import Generator, Shape, Start
+from attn_exp.problem.generators.torch import fused, polynomial
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA

@@ -25,9 +25,8 @@ from attn_exp.problem.left_to_model import Pass, start_tokenizer
 from attn_exp.problem.models import _checkpoint as checkpoints
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models._checkpoint import Checkpoint
-from attn_exp.problem.models._fields import settled
 from attn_exp.problem.models._parts import forward, shapes
-from attn_exp.problem.models.model import Layer
+from attn_exp.problem.models.model import Layer, settled
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("model",))
 WORDS = {"text": "'model.text=the cat sat'", "tokens": "model.tokens=[ids]", "patches": "model.patches=FILE.npy"}

@@ -18,8 +18,7 @@ from attn_exp import machine
 from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import files
-from attn_exp.problem.files import safetensors
-from attn_exp.problem.files.format import Entry, size_of
+from attn_exp.problem.files import Entry, safetensors, size_of
 from attn_exp.processes import Child, NoAnswerError
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"

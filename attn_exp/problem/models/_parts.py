@@ -13,8 +13,7 @@ from attn_exp.forms import pipeline
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.steps import join_heads, project, split
 from attn_exp.problem.models._checkpoint import Checkpoint
-from attn_exp.problem.models._fields import Config, Kind
-from attn_exp.problem.models.model import Block, Layer, Model, Shapes
+from attn_exp.problem.models.model import Block, Config, Kind, Layer, Model, Shapes
 from attn_exp.rules import masks, positions
 from attn_exp.rules.rules import Rules
 

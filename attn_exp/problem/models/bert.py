@@ -12,9 +12,20 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.problem.models._checkpoint import CONFIG, Checkpoint
-from attn_exp.problem.models._fields import COUNT, EPSILON, SIZE, SWITCH, TOKEN, Config, Field, Fields
 from attn_exp.problem.models._parts import ACTIVATION, layer_norm, norm, places
-from attn_exp.problem.models.model import Block, Model, Shapes
+from attn_exp.problem.models.model import (
+    COUNT,
+    EPSILON,
+    SIZE,
+    SWITCH,
+    TOKEN,
+    Block,
+    Config,
+    Field,
+    Fields,
+    Model,
+    Shapes,
+)
 
 ROBERTA = ("roberta", "xlm-roberta", "camembert")
 BERT = Block(

@@ -11,9 +11,8 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.problem.models._checkpoint import Checkpoint
-from attn_exp.problem.models._fields import EPSILON, SIZE, SWITCH, Config, Field, Fields, or_null
 from attn_exp.problem.models._parts import ACTIVATION, places
-from attn_exp.problem.models.model import Block, Model, Shapes
+from attn_exp.problem.models.model import EPSILON, SIZE, SWITCH, Block, Config, Field, Fields, Model, Shapes, or_null
 
 BLOCK = Block("h.", ("attn.c_attn", "attn.c_proj"), ("ln_1", "ln_2"), ("mlp.c_fc", "mlp.c_proj"), stored_turned=False)
 

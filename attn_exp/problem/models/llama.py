@@ -9,7 +9,8 @@ from typing import Any
 
 from attn_exp.errors import UserError
 from attn_exp.problem.models._checkpoint import CONFIG
-from attn_exp.problem.models._fields import (
+from attn_exp.problem.models._parts import ACTIVATION, head_size, key_heads
+from attn_exp.problem.models.model import (
     AT_LEAST_1,
     COUNT,
     EPSILON,
@@ -18,17 +19,18 @@ from attn_exp.problem.models._fields import (
     SIZE,
     SWITCH,
     TOKEN,
+    Block,
     Config,
     Field,
     Fields,
     Kind,
+    Model,
+    Shapes,
     check_kind,
     check_same,
     or_null,
     said_of,
 )
-from attn_exp.problem.models._parts import ACTIVATION, head_size, key_heads
-from attn_exp.problem.models.model import Block, Model, Shapes
 
 
 def block(config: Config) -> Block:

@@ -1,4 +1,9 @@
-"""What a family of models is: the checkpoints it reads, how their layers are built, and the input of the first."""
+"""What a family of models is: the checkpoints it reads, how their layers are built, and the input of the first.
+
+Every field of config.json is checked once, before anything is computed. A missing field has the default of
+`transformers`. A field that is not read must be known to affect no number, or have the value that is computed here
+anyway; any other is refused, so that no future field is silently ignored.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from attn_exp.arrays import Array, Arrays, Shape
-from attn_exp.problem.models._checkpoint import Checkpoint
-from attn_exp.problem.models._fields import Config, Fields
+from attn_exp.errors import UserError, brief, shown
+from attn_exp.problem.models._checkpoint import CONFIG, Checkpoint
 
+Config = Mapping[str, Any]
 Shapes = Iterator[tuple[str, Shape | None]]
 
 
@@ -76,3 +82,157 @@ class Model:
     block: Callable[[Config], Block]
     rules: Callable[[Config, int], dict[str, Any]] = lambda config, number: {}
     takes: str = "words"
+
+
+LEAST, MOST = 1e-38, 1e38
+"""The range of numbers that float32, in which models compute, can hold and divide by."""
+
+
+class Kind(NamedTuple):
+    """The values that a field may have, in words and as a test."""
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
+class Field(NamedTuple):
+    """A field that is read: its default in `transformers`, its kind, and its names in config.json.
+
+    `names` are separated by blanks; without them it has the same name as here.
+    """
+
+    default: Any
+    kind: Kind
+    names: str = ""
+
+
+def is_whole(value: Any, least: int) -> bool:
+    return type(value) is int and least <= value < 2**31
+
+
+def is_number(value: Any, least: float = LEAST) -> bool:
+    """Say whether a value is a number of at least `least` that float32 can hold."""
+    return type(value) in (int, float) and least <= value < MOST
+
+
+def or_null(kind: Kind) -> Kind:
+    return Kind(f"{kind.words}, or null", lambda value: value is None or kind.fits(value))
+
+
+SIZE = Kind("a whole number of at least 1", lambda value: is_whole(value, 1))
+COUNT = Kind("a whole number of at least 0", lambda value: is_whole(value, 0))
+EPSILON = Kind("a number above 0, such as 1e-05", lambda value: type(value) is float and is_number(value))
+NUMBER = Kind("a number above 0", is_number)
+AT_LEAST_1 = Kind("a number of at least 1", lambda value: is_number(value, 1))
+SWITCH = Kind("true or false", lambda value: isinstance(value, bool))
+TOKEN = Kind("a token id, or null", lambda value: value is None or is_whole(value, -1))
+MAPPING = Kind("settings by their names, or null", lambda value: value is None or isinstance(value, dict))
+
+HARMLESS = (
+    # origin
+    "model_type architectures _name_or_path name_or_path transformers_version _commit_hash tokenizer_class "
+    "transformers.js_config sentence_transformers sbert_ce_default_activation_function unsloth_version "
+    "unsloth_fixed language name model_name license author created_date finetuning_task task_specific_params "
+    "prefix problem_type label2id id2label num_labels _num_labels initializer_range "
+    # execution, storage and training
+    "_attn_implementation _attn_implementation_autoset attn_implementation return_dict use_return_dict torchscript "
+    "use_bfloat16 tf_legacy_loss gradient_checkpointing output_attentions output_hidden_states output_past "
+    "tie_encoder_decoder tie_weights_ tie_word_embeddings max_sequence_length model_max_length use_cache "
+    "torch_dtype dtype "
+    # text generation
+    "max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k "
+    "top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size "
+    "encoder_repetition_penalty bad_words_ids num_return_sequences output_scores return_dict_in_generate "
+    "forced_bos_token_id forced_eos_token_id remove_invalid_values exponential_decay_length_penalty "
+    "suppress_tokens begin_suppress_tokens epsilon_cutoff eta_cutoff decoder_start_token_id eos_token_ids "
+    "bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id mask_token_id unk_token_id "
+)
+"""Fields of any family that affect no number of an attention, separated by blanks."""
+
+SAME: dict[str, tuple[Any, ...]] = {
+    "add_cross_attention": (False,),
+    "chunk_size_feed_forward": (0,),
+    "is_encoder_decoder": (False,),
+    "cross_attention_hidden_size": (None,),
+    "pruned_heads": ({}, None),
+    "quantization_config": (None,),
+}
+"""Fields of any family for which only these values are supported."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of one kind of checkpoint.
+
+    `read`: those that its numbers depend on. `same`: those for which only the values here are supported, the first if
+    it is missing. `harmless`: the names of those that may have any value, separated by blanks. `check`: raises a
+    `UserError` if fields contradict each other.
+    """
+
+    read: Mapping[str, Field]
+    check: Callable[[Config], None] = lambda config: None
+    same: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    harmless: str = ""
+
+
+def settled(said: Config, fields: Fields) -> dict[str, Any]:
+    """Return every field that is read, with its default if config.json lacks it.
+
+    Raises:
+        UserError: a field of another kind, two names of one that differ, inconsistent sizes, or a field that is neither
+            read nor known to have no effect.
+    """
+    same, harmless = SAME | {**fields.same}, (HARMLESS + fields.harmless).split()
+    found: dict[str, Any] = {name: values[0] for name, values in same.items()} | {"model_type": said["model_type"]}
+    known: set[str] = set()
+    for name, one in fields.read.items():
+        names = one.names.split() or [name]
+        found[name] = find_value(said, names, one)
+        known.update(names)
+    for name in [name for name in said if name not in known]:
+        if name in same:
+            check_same(name, said[name], same[name])
+        elif name not in harmless and said[name] is not None:
+            raise UserError(
+                f"{CONFIG} says {said_of(name, said[name])}, which is not read here and may change the numbers; "
+                "take it out if it does not"
+            )
+    check_together(found)
+    fields.check(found)
+    return found
+
+
+def find_value(said: Config, names: list[str], one: Field) -> Any:
+    given = [name for name in names if name in said]
+    for name in given:
+        check_kind(name, said[name], one.kind)
+    if len(given) > 1 and said[given[0]] != said[given[1]]:
+        raise UserError(f"{CONFIG} says both {' and '.join(said_of(name, said[name]) for name in given)}")
+    return said[given[0]] if given else one.default
+
+
+def check_kind(name: str, value: Any, kind: Kind) -> None:
+    if not kind.fits(value):
+        raise UserError(f"{CONFIG} says {said_of(name, value)}; expected {kind.words}")
+
+
+def check_same(name: str, value: Any, known: tuple[Any, ...]) -> None:
+    """Refuse a value that is not supported; true is not 1."""
+    if not any(type(value) is type(one) and value == one for one in known):
+        choices = " or ".join(shown(one) for one in known)
+        raise UserError(f"{CONFIG} says {said_of(name, value)}; only {choices} is computed here")
+
+
+def check_together(config: Config) -> None:
+    heads, width, filler = config["num_attention_heads"], config["hidden_size"], config.get("pad_token_id")
+    if width % heads and config.get("head_dim") is None:
+        raise UserError(f"{CONFIG} says {heads} heads, which do not divide the {width} numbers of a token")
+    if filler is not None and filler >= config["vocab_size"]:
+        raise UserError(f"{CONFIG} says pad_token_id={filler}, and the model has {config['vocab_size']} words")
+
+
+def said_of(name: str, value: Any) -> str:
+    try:
+        return f"{brief(name, 60)}={brief(shown(value))}"
+    except RecursionError:
+        return f"{brief(name, 60)}=a deep list"

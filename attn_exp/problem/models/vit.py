@@ -13,9 +13,21 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.problem.models._checkpoint import CONFIG, Checkpoint
-from attn_exp.problem.models._fields import EPSILON, SIZE, SWITCH, Config, Field, Fields, Kind, or_null, said_of
 from attn_exp.problem.models._parts import ACTIVATION, head_size, linear
-from attn_exp.problem.models.model import Block, Model, Shapes
+from attn_exp.problem.models.model import (
+    EPSILON,
+    SIZE,
+    SWITCH,
+    Block,
+    Config,
+    Field,
+    Fields,
+    Kind,
+    Model,
+    Shapes,
+    or_null,
+    said_of,
+)
 
 
 def block(config: Config) -> Block:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import files
-from attn_exp.problem.files.format import Held
-from attn_exp.problem.from_files import by_start, drop_batch_axis, listed
+from attn_exp.problem.files import Held
+from attn_exp.problem.from_files import drop_batch_axis, group_names, listed, meant_start
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 BINARY = (".npy", ".npz", ".safetensors")
@@ -36,7 +36,7 @@ def choose_arrays(held: Held, array: str | None, said: str) -> dict[str, str]:
         raise UserError(f"{said}: {unknown(array, known, 'embeddings.array')}")
     if array is not None or "" in held.arrays or len(known) == 1:
         return {"x": array if array is not None else "" if "" in held.arrays else known[0]}
-    called = by_start(known)
+    called = group_names(known, meant_start)
     wanted = next(
         (stages for stages in (("x",), ("q", "k", "v"), ("q", "k"), ("weights", "v")) if set(stages) <= set(called)), ()
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from attn_exp.report.charts.chart import Chart
-from attn_exp.report.figures._layouts import Named, heads_in, weight_maps
+from attn_exp.report.charts.layout import Named, weight_maps
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.sentences import describe_tokens
 from attn_exp.report.views import Views, colours
+from attn_exp.report.walk import heads_in
 
 
 def wanted(views: Views) -> bool:

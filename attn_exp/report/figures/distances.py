@@ -7,8 +7,8 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.report.charts.chart import Chart
+from attn_exp.report.charts.layout import Named, weight_maps
 from attn_exp.report.escapes import label
-from attn_exp.report.figures._layouts import Named, weight_maps
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Head, Views
 

@@ -6,12 +6,13 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.checks.heads import find_strongest, measure_patterns
 from attn_exp.experiment.comparison import settled_as
 from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Part, Text
+from attn_exp.report.charts.layout import BAR, COLOURS, colour_scale
 from attn_exp.report.charts.widths import fitted
 from attn_exp.report.escapes import visible
-from attn_exp.report.figures._layouts import BAR, COLOURS, closed_in, colour_scale
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.pixels import coarse
 from attn_exp.report.views import MANY, Views, colours, maps_in, top
+from attn_exp.report.walk import closed_in
 
 ACROSS, CELLS = 12, 48
 """Maximum number of maps per row, and of rows and columns of one; larger ones are averaged over blocks."""

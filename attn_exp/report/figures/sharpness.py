@@ -8,8 +8,8 @@ import numpy as np
 
 from attn_exp.experiment.metrics.logits import Curve, curves
 from attn_exp.report.charts.chart import COLOURS, MARKERS, NARROW, Axis, Chart, Stroke, power_ticks
+from attn_exp.report.charts.layout import BESIDE, line_chart
 from attn_exp.report.escapes import visible
-from attn_exp.report.figures._layouts import BESIDE, line_chart
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views
 

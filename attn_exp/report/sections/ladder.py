@@ -12,9 +12,9 @@ from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.row import Row, Step
 from attn_exp.forms.trace import Trace
 from attn_exp.report import walk
-from attn_exp.report.differences import ranged, tells
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sections.weights import Drawn, draw_picture
+from attn_exp.report.sentences import ranged, tells
 from attn_exp.report.views import Colours, colours
 from attn_exp.report.words import listed
 

@@ -12,7 +12,7 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
 from attn_exp.report.flow import Flow, by_head, flow, parted, rows_by_head, splitting
-from attn_exp.report.page_steps import most_numbers, on_page
+from attn_exp.report.page_data import most_numbers, on_page
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.views import Colours, Views, colours
 from attn_exp.rules.scores.score import Score

@@ -186,34 +186,15 @@
     return { made, said: differences.join("; ") };
   }
 
-  // A guided reading shows its own weights, coloured up to 1, until something else is chosen.
-  let guided = null;
-  const scale = byId("scale"), [own_scale, own_top] = [scale?.textContent, data.top];
-  const explore = { left: null, guide(parts, about) {
-    guided = parts;
-    data.top = parts ? 1 : own_top;
-    if (scale) scale.textContent = parts ? about : own_scale;
-    drawOverview();
-    frame();
-    draw_large();
-  } };
   /** The small maps of what is shown large have a frame. */
   function frame() {
     buttons.forEach((button, place) => {
-      button.setAttribute("aria-pressed", String(guided ? guided.some(({ panel, head }) => panel && choices[place].panel?.weights && sameWeights({ panel, head }, choices[place])) : place === state.show));
-      button.classList.toggle("second", !guided && place === state.with);
+      button.setAttribute("aria-pressed", String(place === state.show));
+      button.classList.toggle("second", place === state.with);
     });
   }
-  const sameWeights = (one, other) => { const [mine, yours] = [weightsOf(one), weightsOf(other)]; return mine.length === yours.length && mine.every((weight, place) => Math.abs(weight - yours[place]) <= 1e-12); };
 
   function draw_large() {
-    if (guided) {
-      followers = [];
-      large.replaceChildren(...guided.map((each) => (each.made ? each.made() : figure(each, each.name))));
-      byId("told").textContent = "";
-      follow.remark();
-      return;
-    }
     const one = choices[state.show], other = choices[state.with], movable = one.panel?.scores && mostEntropy(one.panel, one.head) > 0;
     followers = [];
     const parts = [figure(one, one.name, multiplier ?? undefined)];
@@ -277,7 +258,6 @@
 
   /** Shows something else; `told` unless the address said so itself. */
   function choose(changes, told = true) {
-    if (told && ("show" in changes || "with" in changes)) explore.left?.();
     const before = state.show;
     Object.assign(state, changes, "token" in changes ? { token: changes.token ?? state.token } : {});
     if (state.show !== before) multiplier = null;
@@ -302,7 +282,7 @@
     if (target.tabIndex < 0) target.setAttribute("tabindex", "-1");
     target.focus({ preventScroll: true });
   });
-  Object.assign(window.attention, { explore, choose, choices, state, refresh() { drawOverview(); draw_large(); steps.show(choices[state.show].walk, choices[state.show].head, state.token); } });
+  Object.assign(window.attention, { choose, choices, state, refresh() { drawOverview(); draw_large(); steps.show(choices[state.show].walk, choices[state.show].head, state.token); } });
   choose({}, false);
   const first = recall();
   if (first) addEventListener("load", () => first.scrollIntoView());

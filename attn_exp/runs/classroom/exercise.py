@@ -13,7 +13,7 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.classroom.grading import Grade, scores
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.errors import UserError, unknown
-from attn_exp.report import marking, words, worksheet
+from attn_exp.report import words, worksheet
 from attn_exp.report.notebook import html
 from attn_exp.report.terminal import table
 from attn_exp.runs.classroom import answers, sheets
@@ -128,7 +128,7 @@ class Checked:
     @property
     def said(self) -> str:
         """The sentence on the mistake or the slip, or that all is right."""
-        return marking.verdict(self.grade)
+        return worksheet.verdict(self.grade)
 
     def __repr__(self) -> str:
         lines = [[box.stage, *map(str, (box.right, box.follows, box.wrong, box.empty))] for box in self.grade.boxes]
@@ -140,8 +140,10 @@ class Checked:
         return f"{f' {words.AND} '.join(self.mistakes)}: {self.said}" if self.mistakes else self.said
 
     def _repr_html_(self) -> str:
-        marked = marking.marked(self.paper, self.student, self.grade, self.numbers, scores(self.grade, {}))
-        return html("framed", marking.page(words.MARKED_SHEETS, [marked]), "marked worksheet", height_of(self.paper))
+        marked = worksheet.marked(self.paper, self.student, self.grade, self.numbers, scores(self.grade, {}))
+        return html(
+            "framed", worksheet.marked_page(words.MARKED_SHEETS, [marked]), "marked worksheet", height_of(self.paper)
+        )
 
 
 def height_of(paper: Paper) -> int:

@@ -20,7 +20,7 @@ from attn_exp.diagnosis.classroom.grading import Grade, Score, not_their_own, sc
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.errors import UserError, chosen, count_of, refuse
 from attn_exp.experiment.recipes import STAGES
-from attn_exp.report import marking, words, worksheet
+from attn_exp.report import words, worksheet
 from attn_exp.report.escapes import plain
 from attn_exp.report.terminal import table
 from attn_exp.runs import records, trust
@@ -56,9 +56,9 @@ class Handed:
         """The student's row of the table; None where nothing could be read."""
         if self.grade is None:
             return (self.student, None, None, None, None, self.trouble)
-        points, most = (marking.count(sum(getattr(one, side) for one in self.scored)) for side in ("points", "most"))
+        points, most = (worksheet.count(sum(getattr(one, side) for one in self.scored)) for side in ("points", "most"))
         grade = self.grade
-        return (self.student, points, most, grade.first_wrong, " ".join(grade.mistakes), marking.verdict(grade))
+        return (self.student, points, most, grade.first_wrong, " ".join(grade.mistakes), worksheet.verdict(grade))
 
     @property
     def line(self) -> tuple[str, ...]:
@@ -103,12 +103,14 @@ def grade_answers(asked: Sequence[str]) -> str:
 def write_grades(handed: Sequence[Handed], often: Sequence[tuple[str, str, str]], target: Path) -> None:
     """Write the table, the class page and the marked pages, all or none."""
     marked = {
-        f"{one.file}.html": (one.student, marking.marked(one.paper, one.student, one.grade, one.numbers, one.scored))
+        f"{one.file}.html": (one.student, worksheet.marked(one.paper, one.student, one.grade, one.numbers, one.scored))
         for one in handed
         if one.paper and one.grade
     }
-    pages = {file: marking.page(student, [part]) for file, (student, part) in marked.items()}
-    pages |= {EVERYBODY: marking.page(words.MARKED_SHEETS, [part for _, part in marked.values()])} if marked else {}
+    pages = {file: worksheet.marked_page(student, [part]) for file, (student, part) in marked.items()}
+    pages |= (
+        {EVERYBODY: worksheet.marked_page(words.MARKED_SHEETS, [part for _, part in marked.values()])} if marked else {}
+    )
     for name in pages:
         trust.check_page(target / words.MARKED / name, "marked")
     made = machine.as_bytes(records.as_csv([HEADS, *(list(map(records.cell, one.cells)) for one in handed)]))
@@ -142,7 +144,7 @@ def by_box(handed: Sequence[Handed]) -> Iterator[tuple[str, str, str, str]]:
             *((score.points, score.most, box.wrong + box.unreadable + box.empty > 0)
               for score, box in pairs if score.stage == stage), strict=True,
         )  # fmt: skip
-        yield stage, marking.count(fmean(points)), marking.count(max(most)), f"{sum(bad)}"
+        yield stage, worksheet.count(fmean(points)), worksheet.count(max(most)), f"{sum(bad)}"
 
 
 def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:

@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 
 from attn_exp.errors import UserError
 from attn_exp.problem import files
-from attn_exp.problem.files.format import Entry
+from attn_exp.problem.files import Entry
 from tests.refusal import refusal
 
 KINDS = ("float64", "float32", "float16", "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64")

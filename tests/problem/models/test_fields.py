@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from attn_exp.problem import models
 from attn_exp.problem.models import llama, vit
 from attn_exp.problem.models._checkpoint import Checkpoint
-from attn_exp.problem.models._fields import settled
+from attn_exp.problem.models.model import settled
 from tests.checkpoints import write_bert
 from tests.compose import comparison
 from tests.problem.models.published import KNOWN, LLAMA3, OF_BERT, OF_GPT2, OF_LLAMA, OF_MISTRAL, OF_QWEN2, OF_VIT

@@ -10,8 +10,7 @@ import pytest
 
 from attn_exp.problem.models import _parts as parts
 from attn_exp.problem.models import bert, gpt2
-from attn_exp.problem.models._fields import settled
-from attn_exp.problem.models.model import Layer
+from attn_exp.problem.models.model import Layer, settled
 
 X = np.linspace(-12, 12, 4801, dtype=np.float32)
 

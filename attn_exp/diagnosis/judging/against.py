@@ -20,19 +20,17 @@ from time import perf_counter
 import numpy as np
 
 from attn_exp.diagnosis.asking.case import Case
-from attn_exp.diagnosis.asking.layouts import WIDE, axes, has_batch, has_heads, is_joined
-from attn_exp.diagnosis.asking.offer import Offer, at_of
+from attn_exp.diagnosis.asking.offer import WIDE, Offer, at_of, axes, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.asking.questions import HeadsMaker, LayerMaker, core_cases, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_words
+from attn_exp.diagnosis.calling import conventions, ways_to_call
 from attn_exp.diagnosis.calling.behaviour import masked
-from attn_exp.diagnosis.calling.bound import Bound
-from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.explaining.answers import SINGLE
 from attn_exp.diagnosis.explaining.smallest import MOST_CALLS, as_python, small_case, smaller
-from attn_exp.diagnosis.finding import ways_to_call, ways_to_mask
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.check_layer import is_layer, look
-from attn_exp.diagnosis.pairs.parting import EMPTY_ROWS, FOLLOWS, Pair, compare_traces, find_causes
+from attn_exp.diagnosis.judging.parting import EMPTY_ROWS, FOLLOWS, Pair, compare_traces, find_causes
 from attn_exp.errors import NOT_VERIFIED, RIGHT
 from attn_exp.experiment.verdict import (
     ABSENT,
@@ -143,7 +141,7 @@ def find_calls(
         words = [word for word in verdict.right_under.split() if word.partition("=")[0] in OWN]
         request = with_words(common, " ".join(words)) if words else common
         tried = ways_to_call.how_to_call(own, request, look(own, request) if is_layer(own.function) else None)
-        made.append(Asked(own, name, verdict, tried.function, ways_to_mask.with_its_mask(tried.caller, tried.function)))
+        made.append(Asked(own, name, verdict, tried.function, conventions.with_its_mask(tried.caller, tried.function)))
     return made[0], made[1]
 
 

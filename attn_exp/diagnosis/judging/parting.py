@@ -29,10 +29,10 @@ from attn_exp.diagnosis.asking.case import (
 from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.explaining.answers import Answers
-from attn_exp.diagnosis.explaining.explanations import explained
 from attn_exp.diagnosis.observe.trace import record_with
 from attn_exp.diagnosis.recipes.candidates import (
     everywhere,
+    explained,
     is_right,
     what_a_setting_computes,
     what_mistakes_compute,

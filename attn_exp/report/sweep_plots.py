@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from attn_exp.arrays import Array, Arrays
+from attn_exp.config.schema import PRESETS, Size
+from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.row import titled
 from attn_exp.report.charts.chart import (
     COLOURS,
@@ -30,27 +32,171 @@ from attn_exp.report.charts.chart import (
     number_ticks,
     power_ticks,
 )
+from attn_exp.report.charts.layout import BAR, Named, colour_scale, weight_maps
 from attn_exp.report.charts.svg import chart_as_svg
 from attn_exp.report.charts.widths import fitted, widest
 from attn_exp.report.escapes import label as short
-from attn_exp.report.figures._layouts import BAR, Named, colour_scale, weight_maps
 from attn_exp.report.figures.figure import planned
 from attn_exp.report.pixels import palette
-from attn_exp.report.sweep.plotted import (
-    FEW,
-    NEEDS,
-    Numbers,
-    Plotted,
-    in_order,
-    is_number,
-    labels,
-    number,
-    spaced_by_factors,
-)
 from attn_exp.report.views import Head
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+FEW = 5
+"""Fewer seeds have no useful confidence interval."""
+
+ALL = "all"
+"""The label of a value that means no limit, such as the -1 of a window: it sorts after all numbers."""
+
+CAPTIONS = {
+    "effects": (
+        "The effect of each setting, compared seed by seed: mean difference and 95% interval, sorted by explained "
+        "variance."
+    ),
+    "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a bar.",
+    "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
+    "heat": "Means over two swept keys, one panel for each variant.",
+    "parallel": "Parallel coordinates: combinations of all swept keys, coloured by their mean.",
+    "heads": "Every head of every layer, a map for each pattern: what share of its weight a head gives to it.",
+    "spread": (
+        "How the numbers of each variant spread over the seeds: quartiles are estimated as "
+        "the mean ± 0.674 standard deviations."
+    ),
+}
+"""The caption of each kind of plot."""
+
+NEEDS = {
+    "effects": (1, 99, "a setting that varies"),
+    "against": (1, 3, "one to three settings that vary, one of them of numbers"),
+    "choices": (1, 1, "one setting that varies"),
+    "heat": (2, 2, "two settings that vary"),
+    "parallel": (2, 99, "two settings that vary, or more"),
+    "spread": (0, 99, "results"),
+}
+"""The minimum and maximum number of settings that vary besides the seed, and the same in words."""
+
+
+def refuse_plots(names: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse plots that do not exist, or that cannot be drawn of these axes.
+
+    Raises:
+        UserError: the plot, and what it needs.
+    """
+    varying = [axis for axis in axes if axis["key"] != "seed" and axis["count"] > 1]
+    numeric = [axis for axis in varying if axis["kind"] in ("int", "float")]
+    for name in names:
+        if name not in NEEDS:
+            raise UserError(unknown(name, list(NEEDS), "plot in sweep.plot"))
+        least, most, need = NEEDS[name]
+        if not least <= len(varying) <= most or (name == "against" and not numeric):
+            keys = ", ".join(axis["key"] for axis in varying) or "none"
+            raise UserError(f"sweep.plot={name} needs {need}; here vary: {keys}")
+
+
+def refuse_unknown(names: Sequence[str]) -> None:
+    """Refuse names of figures that no sweep has.
+
+    Raises:
+        UserError: the first of them.
+    """
+    for name in names:
+        if name not in CAPTIONS:
+            raise UserError(unknown(name, list(CAPTIONS), "plot of a sweep in figures.only"))
+
+
+class Numbers(Protocol):
+    """Summary statistics of a cell of a sweep, such as those over its seeds.
+
+    `squares` is the sum of squared deviations from the mean, and `half_width` half of the mean's 95% confidence
+    interval, NaN for a single number.
+    """
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def mean(self) -> float: ...
+    @property
+    def squares(self) -> float: ...
+    @property
+    def least(self) -> float: ...
+    @property
+    def most(self) -> float: ...
+    @property
+    def half_width(self) -> float: ...
+
+
+class Change(NamedTuple):
+    """The effect of one change of a setting on a metric: the mean paired difference, and whether it is significant.
+
+    `low` and `high` are the ends of the interval, NaN if there is none.
+    """
+
+    label: str
+    mean: float
+    low: float
+    high: float
+    sure: bool
+
+
+class Plotted(NamedTuple):
+    """The data of a sweep's plots.
+
+    `cells` maps the labels of each of the `axes`, and the variant, to the numbers of each metric. `metrics` are those
+    worth drawing, the most important first, and `changes` the largest changes of each of the first two. `heads` are the
+    patterns of heads, `[layer head]` each, of the `layers`; `further` are plots that were requested. `size` is that of
+    the figures; if `only` is not empty, no other plots are drawn.
+    """
+
+    axes: Sequence[str]
+    variants: Sequence[str]
+    cells: Mapping[tuple[str, ...], Mapping[str, Numbers]]
+    metrics: Sequence[str]
+    changes: Mapping[str, Sequence[Change]]
+    layers: Sequence[str]
+    heads: Arrays
+    further: Sequence[str] = ()
+    size: Size = PRESETS["paper"]
+    only: Sequence[str] = ()
+
+    @property
+    def varying(self) -> list[int]:
+        return [place for place in range(len(self.axes)) if len({key[place] for key in self.cells}) > 1]
+
+
+def labels(plotted: Plotted, place: int) -> list[str]:
+    """Return the labels of an axis in the order of appearance, with no limit after the numbers."""
+    names = list(dict.fromkeys(key[place] for key in plotted.cells))
+    return in_order(names) if ALL in names else names
+
+
+def is_number(label: str) -> bool:
+    return not math.isnan(number(label))
+
+
+def number(label: str) -> float:
+    """Return a label as a number: the middle of a range `1..3`, NaN for a word."""
+    low, _, high = label.partition("..")
+    try:
+        return (float(low) + float(high or low)) / 2
+    except ValueError:
+        return math.nan
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """Sort labels by number, with no limit last; words keep their order."""
+    numbered = all(is_number(name) or name == ALL for name in names)
+    return sorted(names, key=lambda name: math.inf if name == ALL else number(name)) if numbered else list(names)
+
+
+def spaced_by_factors(values: Sequence[float]) -> bool:
+    """Return whether sorted numbers grow by factors rather than by steps, so that a logarithmic axis suits them."""
+    if len(values) < 3 or values[0] <= 0:
+        return False
+    steps = [after - before for before, after in itertools.pairwise(values)]
+    return max(steps) >= 3 * min(steps) and steps[-1] >= 1.5 * steps[0]
+
 
 LINES, PANELS, MOST_LINES, MOST_MARKS = 7, 9, 200, 40
 """Maximum numbers: of lines per panel, since more colours cannot be told apart; of maps per plot; of lines of

@@ -13,17 +13,28 @@ import numpy as np
 
 from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted
-from attn_exp.diagnosis.asking.layouts import KNOWN, LAYOUTS, RARE, WIDE, cuts_heads, has_heads, layouts_of_answer
-from attn_exp.diagnosis.asking.masking import AXES, MASKINGS, PADDINGS, attribute_of
-from attn_exp.diagnosis.asking.offer import Offer, at_of, kept_by
+from attn_exp.diagnosis.asking.libraries import DIGITS, DTYPES, Library, library, wanted
+from attn_exp.diagnosis.asking.offer import (
+    AXES,
+    KNOWN,
+    LAYOUTS,
+    MASKINGS,
+    PADDINGS,
+    RARE,
+    WIDE,
+    Offer,
+    at_of,
+    attribute_of,
+    cuts_heads,
+    has_heads,
+    kept_by,
+    layouts_of_answer,
+)
 from attn_exp.diagnosis.asking.questions import PADDED, SIZE, core_cases, layer_cases
 from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.calling.bound import Bound
-from attn_exp.diagnosis.calling.call import Caller
-from attn_exp.diagnosis.code.libraries import DIGITS, DTYPES, Library, library, wanted
-from attn_exp.diagnosis.finding.other_words import gives
-from attn_exp.diagnosis.finding.signatures import read_signature
-from attn_exp.diagnosis.recipes.candidates import every_mistake
+from attn_exp.diagnosis.calling.call import Bound, Caller
+from attn_exp.diagnosis.calling.signatures import read_signature
+from attn_exp.diagnosis.recipes.candidates import every_mistake, gives
 from attn_exp.errors import UncalledError, UserError, unknown
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, unreadable

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from attn_exp.arrays import Array, Shape
-from attn_exp.diagnosis.locate.products import find_ancestors, find_axes, follow, spread_labels, take_labelled
-from attn_exp.diagnosis.locate.recording import Recording
+from attn_exp.diagnosis.observe.recording import Recording
+from attn_exp.diagnosis.observe.trace import find_ancestors, find_axes, follow, spread_labels, take_labelled
 
 MOST_PRODUCTS = 150
 """Maximum number of products of two token-dependent arrays; with more, attention is split too finely to read."""

@@ -14,8 +14,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.bind.layer import Layer
-from attn_exp.diagnosis.locate.products import find_axes
-from attn_exp.diagnosis.observe.trace import RECORDERS, Trace
+from attn_exp.diagnosis.observe.trace import RECORDERS, Trace, find_axes
 from attn_exp.own_code import held
 
 FINE, COARSE = 1e-9, 1e-5

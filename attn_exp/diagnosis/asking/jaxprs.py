@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.diagnosis.code.source import codes_in, names_in
+from attn_exp.diagnosis.asking.names import codes_in, names_in
 
 Rule = Callable[..., Any]
 

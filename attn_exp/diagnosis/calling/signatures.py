@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from attn_exp.diagnosis.asking.libraries import beside, join, library_of
 from attn_exp.diagnosis.asking.names import (
     CORE,
     biases_of,
@@ -24,9 +25,7 @@ from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY, Neutral, role_of_argument
 from attn_exp.diagnosis.bind.binding import convert_value
 from attn_exp.diagnosis.bind.sizes import Sizes, letter_of, value_of
-from attn_exp.diagnosis.calling.bound import Bound
-from attn_exp.diagnosis.calling.call import holds_size
-from attn_exp.diagnosis.code.libraries import beside, join, library_of
+from attn_exp.diagnosis.calling.call import Bound, holds_size
 from attn_exp.errors import UncalledError
 from attn_exp.forms.pipeline import At
 from attn_exp.rules.rules import Rules

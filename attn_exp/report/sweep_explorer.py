@@ -1,0 +1,100 @@
+"""The data of the explorer on a sweep's page: its cells, and what is drawn at first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from attn_exp.arrays import Shape
+from attn_exp.experiment.row import is_deep, titled
+from attn_exp.report.sweep_plots import Numbers, Plotted, labels, spaced_by_factors
+
+MOST_CELLS = 3000
+"""A larger page would be slow; its pictures and its table show the same."""
+NONE = -1
+
+
+def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, Any] | None:
+    """Return the cells of a sweep, ready for JSON, with all metrics worth drawing and these; `first` comes first.
+
+    None if there are too many cells, or nothing varies.
+    """
+    places = plotted.varying
+    if not places or len(plotted.cells) > MOST_CELLS:
+        return None
+    names = list(dict.fromkeys((*plotted.metrics, *metrics)))
+    names.sort(key=lambda name: name != first)
+    axes = [axis_data(plotted, place) for place in (*places, len(plotted.axes))]
+    known = [{label: place for place, label in enumerate(axis["labels"])} for axis in axes]
+    keys = [(*places, -1)] * len(plotted.cells)
+    cells = [
+        {
+            "at": [known[order][key[place]] for order, place in enumerate(at)],
+            "numbers": [interval(cell.get(name)) for name in names],
+        }
+        for at, (key, cell) in zip(keys, plotted.cells.items(), strict=True)
+    ]
+    titles = [titled(name) for name in names]
+    deep = [is_deep(name) for name in names]
+    return {"axes": axes, "metrics": titles, "deep": deep, "cells": cells, "start": initial_view(axes, cells)}
+
+
+def axis_data(plotted: Plotted, place: int) -> dict[str, Any]:
+    named = place < len(plotted.axes)
+    names = labels(plotted, place) if named else list(dict.fromkeys(key[-1] for key in plotted.cells))
+    values = parse_numbers(names) if named else None
+    if values is not None:
+        names = [label for _, label in sorted(zip(values, names, strict=True))]
+        values = sorted(values)
+    name = plotted.axes[place] if named else "variant"
+    return {"name": name, "labels": names, "values": values, "log": values is not None and spaced_by_factors(values)}
+
+
+def parse_numbers(labels: Sequence[str]) -> list[float] | None:
+    try:
+        values = [float(label) for label in labels]
+    except ValueError:
+        return None
+    return values if all(map(math.isfinite, values)) else None
+
+
+def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return what is drawn at first of the first metric, as indices of axes.
+
+    A numeric setting is along x. Of the rest, the setting that explains most is shown by colour, so that scaled and
+    unscaled share axes, and the next one by panel.
+    """
+    settings = list(range(len(axes) - 1))
+    weights = explained(axes, cells)
+    along = max(
+        settings,
+        key=lambda place: (axes[place]["values"] is not None and len(axes[place]["labels"]) > 2, weights[place]),
+    )
+    others = [place for place in (*settings, len(axes) - 1) if place != along and len(axes[place]["labels"]) > 1]
+    others.sort(key=lambda place: -weights[place])
+    colour, panel, *_ = *others, NONE, NONE
+    return {"x": along, "colour": colour, "panel": panel}
+
+
+def explained(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> list[float]:
+    """Return how much the means of the first metric vary along each axis, alone and in interactions.
+
+    That is the mean square deviation of each cell from the mean of the cells that differ from it along that axis alone.
+    """
+    known = [(cell["at"], cell["numbers"][0][0]) for cell in cells if cell["numbers"] and cell["numbers"][0]]
+    weights = []
+    for place in range(len(axes)):
+        groups: dict[Shape, list[float]] = {}
+        for at, mean in known:
+            groups.setdefault((*at[:place], *at[place + 1 :]), []).append(mean)
+        squares = [(mean - sum(group) / len(group)) ** 2 for group in groups.values() for mean in group]
+        weights.append(sum(squares) / max(1, len(squares)))
+    return weights
+
+
+def interval(cell: Numbers | None) -> list[float] | None:
+    if cell is None:
+        return None
+    half = 0.0 if math.isnan(cell.half_width) else cell.half_width
+    return [cell.mean, half, cell.count, cell.least, cell.most]
