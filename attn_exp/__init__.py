@@ -6,7 +6,7 @@ TYPE_CHECKING = False  # nothing is imported here, so that `python -m attn_exp` 
 if TYPE_CHECKING:
     from typing import Any
 
-    from attn_exp.api import assert_attention, check, explain, load, run, sheet, sweep
+    from attn_exp.api import assert_attention, check, compare, explain, load, run, sheet, sweep
     from attn_exp.errors import NotVerifiedError, UserError, WrongAttentionError
     from attn_exp.experiment.verdict import Verdict
     from attn_exp.forms._blocks.memory import keep_memory
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from attn_exp.rules.positions.rope import rotary_embedding
     from attn_exp.runs.execution import Result
 
+    __version__: str
+
 __all__ = [
     "NotVerifiedError",
     "Result",
@@ -22,9 +24,11 @@ __all__ = [
     "UserError",
     "Verdict",
     "WrongAttentionError",
+    "__version__",
     "assert_attention",
     "attention",
     "check",
+    "compare",
     "explain",
     "keep_memory",
     "load",
@@ -46,6 +50,7 @@ HOMES = {
     "assert_attention": "api",
     "attention": "forms._operator.functional",
     "check": "api",
+    "compare": "api",
     "explain": "api",
     "keep_memory": "forms._blocks.memory",
     "load": "api",
@@ -59,9 +64,15 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first access; the command line needs none of them."""
+    """Import a public name, or read the installed version, on first access; the command line needs none of them."""
     from importlib import import_module  # noqa: PLC0415 - see above
 
+    if name == "__version__":
+        metadata = import_module("importlib.metadata")
+        try:
+            return metadata.version("attn-exp")
+        except metadata.PackageNotFoundError:
+            return "unknown: a checkout that is not installed"
     if name not in HOMES:
         raise AttributeError(f"module 'attn_exp' has no attribute {name!r}")
     return getattr(import_module(f"attn_exp.{HOMES[name]}"), name)

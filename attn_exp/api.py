@@ -11,7 +11,7 @@ from attn_exp.config.compose import composed, repeat_command, values
 from attn_exp.config.hydra_errors import check_hydra_words
 from attn_exp.config.schema import read_config
 from attn_exp.config.spelling import Repeat, spelled
-from attn_exp.errors import NotVerifiedError, UncalledError, UserError, WrongAttentionError, worded
+from attn_exp.errors import NotVerifiedError, UncalledError, UserError, WrongAttentionError
 from attn_exp.errors import folder as path_of
 from attn_exp.errors import given as value_given
 from attn_exp.experiment.recipes import STAGES
@@ -29,6 +29,7 @@ from attn_exp.runs.stored_arrays import (
 
 if TYPE_CHECKING:
     from attn_exp.experiment.verdict import Verdict
+    from attn_exp.report.versus import Versus
     from attn_exp.runs.classroom.exercise import Exercise
     from attn_exp.sweeps.swept import Swept
 
@@ -84,6 +85,20 @@ def load(folder: str | Path) -> Result | Swept:
     run = store.load(place)
     own = provenance.files_of_members(run.about)
     return Result(run.comparison, run.timings, Repeat(tuple(run.about["words"]), tuple(run.about["folders"]), own=own))
+
+
+def compare(first: Result | Swept | str | Path, second: Result | Swept | str | Path) -> Versus:
+    """Compare two runs or two sweeps, results or their folders, as `attn-exp compare` does, without writing a page.
+
+    Its repr is the text that the command prints. `moved` says whether any number differs beyond rounding or is missing
+    on one side, `sentences` what differs, the most important first, and `tables` hold the cells and settings that do.
+
+    Raises:
+        UserError: one is a run and one is a sweep, or a folder cannot be read.
+    """
+    from attn_exp.sweeps import compare as comparing  # noqa: PLC0415 - most imports need none
+
+    return comparing.compare_results(first, second)
 
 
 def check(function: Any, *words: str, quick: bool = False, against: Any = None, **settings: Any) -> Verdict:
@@ -163,9 +178,12 @@ def assert_attention(function: Any, *words: str, allow_not_verified: bool = Fals
 
 
 def as_words(words: Sequence[Any], settings: Mapping[str, Any]) -> list[str]:
-    said = [*worded(words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
-    check_hydra_words(said)
-    return said
+    for word in words:
+        if not isinstance(word, str):
+            raise UserError(f"got {value_given(word)} where a word such as 'mask=causal' was expected")
+    all_words = [*words, *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
+    check_hydra_words(all_words)
+    return all_words
 
 
 def folders_of(config_dir: str | Path | None) -> list[str]:

@@ -9,11 +9,10 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from importlib import import_module
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import attn_exp
 from attn_exp import processes
 from attn_exp.errors import UserError, brief, out_of_memory, printable, unknown
 from attn_exp.own_code import split_files
@@ -34,8 +33,6 @@ def main() -> None:
     """Run the command line and exit: 0 success, 2 a user's mistake, 128 + n after signal n; other errors propagate."""
     try:
         signal.signal(signal.SIGTERM, processes.stop)
-        if Path(sys.argv[0]).name == "__main__.py":
-            sys.argv[0] = "python -m attn_exp"
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
@@ -43,8 +40,7 @@ def main() -> None:
         gc.disable()  # a run ends before cycles matter; collecting over all imports takes a tenth of its time
         with processes.report_silence():
             code = obey(sys.argv[1:])
-        if not gc.isenabled():  # or the interpreter would collect over everything once more before it exits
-            gc.freeze()
+        gc.freeze()  # or the interpreter would collect over everything once more before it exits
     except KeyboardInterrupt as stopped:
         print(processes.STOPPED, file=sys.stderr)
         code = processes.exit_code(stopped)
@@ -101,15 +97,7 @@ def obeyed(words: Sequence[str]) -> int:
         return command(COMMANDS[words[0]], words)
     if words and not set(words[0]) & set("=~-+"):
         raise UserError(f"{unknown(words[0], list(COMMANDS), 'command')}; settings are written key=value")
-    return say(f"attn-exp {version()}") if "--version" in words else run_settings(words)
-
-
-def version() -> str:
-    metadata = import_module("importlib.metadata")
-    try:
-        return str(metadata.version("attn-exp"))
-    except metadata.PackageNotFoundError:
-        return "from a checkout that is not installed"
+    return say(f"attn-exp {attn_exp.__version__}") if "--version" in words else run_settings(words)
 
 
 def run_settings(words: Sequence[str]) -> int:

@@ -102,13 +102,12 @@ def unknown(word: str, choices: Sequence[str], kind: str) -> str:
     return f"unknown {kind} {brief(word)!r}; {hint}{known}"
 
 
-def chosen(word: Any, choices: Collection[str], kind: str, of: str = "") -> str:
-    """Return `word` if it is one of the choices; `kind` and `of` name them in the message.
+def chosen(word: Any, choices: Collection[str], kind: str) -> str:
+    """Return `word` if it is one of the choices; `kind` names them in the message.
 
     Raises:
         UserError: `word` is not one of them, or no text.
     """
-    kind = f"{kind} of {of}" if of else kind
     if not isinstance(word, str):
         raise UserError(f"unknown {kind} {given(word)}; choose one of {some(list(choices))}")
     if word not in choices:
@@ -125,18 +124,6 @@ def folder(value: Any, name: str) -> Path:
     if not isinstance(value, str | PathLike) or "\0" in str(value):
         raise UserError(f"{name} is {given(value)}; expected the path of a folder")
     return Path(value)
-
-
-def worded(words: Sequence[Any]) -> tuple[str, ...]:
-    """Return command-line words that were passed from Python, checking that they are texts.
-
-    Raises:
-        UserError: a word is not a text.
-    """
-    for word in words:
-        if not isinstance(word, str):
-            raise UserError(f"got {given(word)} where a word such as 'mask=causal' was expected")
-    return tuple(words)
 
 
 def given(value: object) -> str:

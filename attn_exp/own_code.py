@@ -99,20 +99,17 @@ def variants_not_listed(words: Sequence[str], known: Iterable[str]) -> list[str]
 
 def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
     """Return plain settings in which the code that these words name is marked as `Named`."""
+    about = [word for word in words if re.match(r"\+*variant[.=]", word)]
+    typed = {part.strip().removeprefix("form:").strip() for word in about for part in BETWEEN.split(word)}
+
+    def mark(variant: Any) -> Any:
+        form = variant.get("form") if isinstance(variant, Mapping) else None
+        return {**variant, "form": Named(form)} if is_code(form) and form in typed else variant
+
     chosen = settings.get("variant")
     if not isinstance(chosen, Mapping):
         return dict(settings)
-    typed, variants = texts_about_variants(words), dict(chosen)
-    for name, variant in chosen.items():
-        form = variant.get("form") if isinstance(variant, Mapping) else None
-        if is_code(form) and form in typed:
-            variants[name] = {**variant, "form": Named(form)}
-    return {**settings, "variant": variants}
-
-
-def texts_about_variants(words: Sequence[str]) -> set[str]:
-    about = [word for word in words if re.match(r"\+*variant[.=]", word)]
-    return {part.strip().removeprefix("form:").strip() for word in about for part in BETWEEN.split(word)}
+    return {**settings, "variant": {name: mark(one) for name, one in chosen.items()}}
 
 
 def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], list[str]]:
@@ -124,13 +121,12 @@ def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str
     values, others, waiting = list[str](), list[str](), iter(words)
     for word in waiting:
         name, equals, value = word.partition("=")
-        if name != option:
+        if name == option:
+            values.append(value if equals else next(waiting, ""))
+        else:
             others.append(word)
-            continue
-        value = value if equals else next(waiting, "")
-        if not value or value.startswith("-"):
-            raise UserError(f"{option} {needs}")
-        values.append(value)
+    if any(not value or value.startswith("-") for value in values):
+        raise UserError(f"{option} {needs}")
     return values, others
 
 
@@ -291,14 +287,14 @@ def unreadable(place: str, verb: str = "read") -> Iterator[None]:
 def function_at_hand(function: Any) -> OwnFunction:
     kind = type(function).__name__
     with unreadable(f"a {kind}"):
-        name, file = getattr(function, "__name__", kind), getattr(function, "__code__", None)
-        file = getattr(file, "co_filename", None)
+        name = getattr(function, "__name__", kind)
+        file = getattr(getattr(function, "__code__", None), "co_filename", None)
     return function_from(function, name if isinstance(name, str) else kind, file)
 
 
 def function_from(function: Any, name: str, file: Any) -> OwnFunction:
     place = file if isinstance(file, str) and os.path.isfile(file) else ""
-    return OwnFunction(function, name, place, fingerprint(place) if place else "")
+    return OwnFunction(function, name, place, fingerprint(place))
 
 
 OWN = "__attn_exp_own__"
@@ -434,7 +430,7 @@ def choose_keras_backend(place: str) -> None:
     is_chosen = any(isinstance(node, ast.Constant) and node.value == "KERAS_BACKEND" for node in nodes)
     if is_chosen or "KERAS_BACKEND" in os.environ or importlib.util.find_spec("tensorflow") is not None:
         return
-    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    others = sorted(("torch", "jax"), key=lambda name: name == "torch" and "jax" in names)
-    if found := next((name for name in others if importlib.util.find_spec(name) is not None), ""):
-        os.environ["KERAS_BACKEND"] = found
+    imports_jax = "jax" in names_imported(Path(place))
+    others = [name for name in ("torch", "jax") if importlib.util.find_spec(name) is not None]
+    if others:
+        os.environ["KERAS_BACKEND"] = "jax" if imports_jax and "jax" in others else others[0]

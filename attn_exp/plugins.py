@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
 
 from attn_exp import machine, registry
-from attn_exp.config import fields as reader
+from attn_exp.config import kinds as reader
 from attn_exp.config.choices import yaml_choices
 from attn_exp.errors import OwnCodeError, UserError, fault_line, first_line, is_fault, printable
 from attn_exp.experiment import metrics
@@ -146,7 +146,13 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
         given = getattr(member, "__name__", "") if is_named else f"a {type(member).__name__}"
         raise UserError(f"{given} is not a member; expected {EXPECTED}, or a file of them")
     value: Any = member
-    own = value.name if kind.name in ("metric", "normalizer") else "" if kind.constant else snake(value.__name__)
+    own = (
+        value.name
+        if kind.name in ("metric", "normalizer")
+        else ""
+        if kind.constant
+        else registry.to_snake_case(value.__name__)
+    )
     if not (name := name or own):
         raise UserError(f'a {kind.name} has no name of its own: attn_exp.register({kind.constant}, name="mine")')
     value = held_to_contract(kind, name, value._replace(name=name) if kind.name == "metric" else value, example)
@@ -228,12 +234,8 @@ def names_of(kind: Kind, stem: str, own: str, value: Any, *, alone: bool) -> lis
     if kind.name == "normalizer":
         names.append(value.name)
     elif not kind.constant:
-        names.append(snake(own))
+        names.append(registry.to_snake_case(own))
     return list(dict.fromkeys(name for name in names if NAME.fullmatch(name))) or names[:1]
-
-
-def snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
@@ -247,11 +249,11 @@ def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
     return name in shipped or name in yaml_choices(kind.group or kind.name)
 
 
-def check_member(kind: Kind, name: str, value: Any, example: Any) -> None:
-    """Refuse a member whose name is taken, or that violates its contract or its example.
+def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
+    """Check a member, and wrap it so that an error or an invalid result is reported in one line wherever it is called.
 
     Raises:
-        UserError: the reason.
+        UserError: its name is taken, or it violates its contract or its example.
     """
     if not NAME.fullmatch(name):
         raise UserError(f"{kind.name} {name!r}: expected a name of letters, digits and _")
@@ -267,18 +269,8 @@ def check_member(kind: Kind, name: str, value: Any, example: Any) -> None:
         raise UserError(f"{kind.name}: {kind.function} must be a function")
     if example is not None and kind.drawn:
         check_example(kind, name, value, example)
-
-
-def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
-    """Check a member, and wrap it so that an error or an invalid result is reported in one line wherever it is called.
-
-    Raises:
-        UserError: as `check_member`.
-    """
-    check_member(kind, name, value, example)
     if kind.one_of:
-        if inspect.isclass(value):
-            hold_methods(value, name, kind.name)
+        hold_methods(value, name, kind.name)
         return value
     function = getattr(value, kind.function)
     misfit, error = {"normalizer": (values_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(

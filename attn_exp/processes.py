@@ -163,7 +163,7 @@ class Child:
     """
 
     def __init__(self, target: str, *, quiet: bool = False, variables: Mapping[str, str] | None = None) -> None:
-        self.process = subprocess.Popen(
+        self.process: Any = subprocess.Popen(
             [sys.executable, "-P", "-c", BEGIN, target, json.dumps(list(map(str, sys.path))), json.dumps(sys.argv)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -189,7 +189,6 @@ class Child:
         """
         limit = max(before, seconds)
         end = time.monotonic() + limit
-        assert self.process.stdin is not None
         with suppress(OSError):  # it has ended
             self.process.stdin.write(json.dumps([argument]).encode() + b"\n")
             self.process.stdin.flush()
@@ -217,7 +216,6 @@ class Child:
 
     def close(self) -> None:
         """Wait for the subprocess to exit by itself, then kill it if it has not."""
-        assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.close()
         with suppress(subprocess.TimeoutExpired):

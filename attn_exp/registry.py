@@ -97,7 +97,7 @@ def origins() -> dict[Origin, list[str]]:
 
 
 def files() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(origin.name for origin in origins() if origin.name))
+    return tuple(origin.name for origin in origins() if origin.name)
 
 
 def names(path: Sequence[str], *, without: Sequence[str] = ()) -> tuple[str, ...]:
@@ -130,18 +130,12 @@ def has(package: str, name: str, *, without: Sequence[str] = ()) -> bool:
 
 
 def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
-    """Return the only class of that kind which the module defines, or the one of that name from outside."""
+    """Return the class of that kind which the module defines, or the one of that name from outside."""
     if (package, name) in OUTSIDE:
         return OUTSIDE[package, name].value  # type: ignore[no-any-return] # `add` was given a class of that kind
     source = module(package, name)
-    kinds = [
-        member
-        for member in vars(source).values()
-        if inspect.isclass(member) and issubclass(member, kind) and member.__module__ == source.__name__
-    ]
-    if len(kinds) != 1:
-        raise TypeError(f"{source.__name__} defines {len(kinds)} classes of kind {kind.__name__}; expected one")
-    return kinds[0]
+    own = [member for member in vars(source).values() if getattr(member, "__module__", "") == source.__name__]
+    return next(member for member in own if inspect.isclass(member) and issubclass(member, kind))
 
 
 def name_of(made: Any) -> str:
@@ -154,22 +148,18 @@ def name_of(made: Any) -> str:
     own = type(made)
     known = (name for (_, name), member in OUTSIDE.items() if member.value is own)
     home, _, file = own.__module__.rpartition(".")
-    shipped = file if home.startswith("attn_exp.") else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", own.__name__).lower()
-    return next(known, shipped)
+    return next(known, file if home.startswith("attn_exp.") else to_snake_case(own.__name__))
+
+
+def to_snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def constant(package: str, name: str, kind: type[Kind]) -> Kind:
-    """Return the only value of that kind in the module, such as its `NORMALIZER`, or the one from outside."""
+    """Return the value that the module holds under the name of its kind, such as `NORMALIZER`, or one from outside."""
     if (package, name) in OUTSIDE:
         return OUTSIDE[package, name].value  # type: ignore[no-any-return] # as above
-    source = vars(module(package, name))
-    usual = source.get(kind.__name__.upper())
-    if isinstance(usual, kind):  # a fast path: a sweep does this a hundred times a point
-        return usual
-    values = [value for value in source.values() if isinstance(value, kind)]
-    if len(values) != 1:
-        raise TypeError(f"{package}.{name} holds {len(values)} values of kind {kind.__name__}; expected one")
-    return values[0]
+    return getattr(module(package, name), kind.__name__.upper())  # type: ignore[no-any-return] # its contract
 
 
 def members(package: str, kind: type[Kind], *, without: Sequence[str] = ()) -> dict[str, Kind]:
@@ -178,8 +168,8 @@ def members(package: str, kind: type[Kind], *, without: Sequence[str] = ()) -> d
     A file with several holds them by name in a dict, such as `GENERATORS`; a file with one holds it as `GENERATOR`,
     under the name of the file.
     """
-    found: dict[str, Kind] = {}
+    found, word = dict[str, Kind](), kind.__name__.upper()
     for name in names(folder(package), without=without):
-        several = getattr(module(package, name), f"{kind.__name__.upper()}S", None)
-        found |= {name: constant(package, name, kind)} if several is None else several
+        source = vars(module(package, name))
+        found |= source.get(f"{word}S") or {name: source[word]}
     return dict(sorted(found.items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -44,20 +45,13 @@ def maker(name: str | None = None) -> str:
     return next((maker for maker in MAKERS if maker.lower() in words), "other")
 
 
-def generation(text: str | None = None) -> str:
-    """Return the generation, such as "Zen 4", from the text of `/proc/cpuinfo`; "" where nobody tells or knows it."""
-    if text is None:
-        path = Path("/proc/cpuinfo")
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-    facts: dict[str, str] = {}
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        facts.setdefault(key.strip(), value.strip())
-    family, model = (facts.get(key, "") for key in ("cpu family", "model"))
-    if not (family.isdecimal() and model.isdecimal()):
-        return ""
-    known = GENERATIONS.get((maker(facts.get("vendor_id", "")), int(family)), ())
-    return next((name for models, name in known if int(model) in models), "")
+def generation() -> str:
+    """Return the generation, such as "Zen 4", from `/proc/cpuinfo`; an empty text if it is not there or unknown."""
+    path = Path("/proc/cpuinfo")
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    facts = dict(re.findall(r"^(cpu family|model|vendor_id)\s*: (.*)", text, re.MULTILINE))
+    known = GENERATIONS.get((maker(facts.get("vendor_id", "")), int(facts.get("cpu family", 0))), ())
+    return next((name for models, name in known if int(facts["model"]) in models), "")
 
 
 def described() -> str:

@@ -19,8 +19,8 @@ from attn_exp import forms, mistakes, registry, rules
 from attn_exp.cli import members as choices
 from attn_exp.config import command_line
 from attn_exp.config.choices import groups
-from attn_exp.config.fields import kind_of
 from attn_exp.config.inputs import Embeddings, Projections
+from attn_exp.config.kinds import kind_of
 from attn_exp.config.schema import PRESETS, Config, Figures, Report, Sweep, Variant
 from attn_exp.errors import shown
 from attn_exp.experiment import metrics

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from html.parser import HTMLParser
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -188,9 +189,10 @@ def test_a_notebook_shows_the_table_the_sentence_and_every_weight(result: Result
 
 @pytest.mark.long
 def test_public_names_are_in_order_and_load_nothing_by_themselves() -> None:
-    assert list(attn_exp.__all__) == sorted(attn_exp.__all__) == sorted(attn_exp.HOMES)
-    for name in attn_exp.__all__:
+    assert list(attn_exp.__all__) == sorted(attn_exp.__all__) == sorted([*attn_exp.HOMES, "__version__"])
+    for name in attn_exp.HOMES:
         assert getattr(attn_exp, name).__name__ == name
+    assert attn_exp.__version__ == metadata.version("attn-exp")
     code = "import sys, attn_exp; print('numpy' in sys.modules); attn_exp.run; print('pandas' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60

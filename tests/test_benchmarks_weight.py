@@ -61,9 +61,3 @@ def test_each_exceeded_cap_is_one_line(checkout: Path) -> None:
     assert [line.partition(" exceed")[0] for line in weight.find_excesses(measured, caps)] == [
         "package: 12 statements", f"rules: {measured['rules']['density']} density", "conf: 2.0 KiB",
     ]  # fmt: skip
-
-
-def test_a_cap_on_a_room_that_is_gone_is_said(checkout: Path) -> None:
-    assert list(weight.find_excesses(weight.measure(checkout), {"diagnosis": {"files": 60}})) == [
-        "pyproject.toml caps files of 'diagnosis', which does not exist"
-    ]

@@ -23,58 +23,6 @@ def attention(q, k, v):
 """
 
 
-@pytest.mark.parametrize(
-    ("names", "expected", "passed", "grade"),
-    [
-        (["no_scale"], "no_scale", False, world.FULL),
-        (["scale_by_d"], "scale_twice|scale_by_d", False, world.FULL),
-        (["no_scale"], "no_scale mask_ignored", False, world.PART),
-        (["no_scale"], "no_scale -", False, world.PART),
-        (["no_scale", "mask_ignored"], "no_scale", False, world.WRONG),
-        (["mask_ignored"], "-", False, world.WRONG),
-        ([], "no_scale", False, world.UNEXPLAINED),
-        (["nan_leaks"], "no_scale", True, world.UNSEEN),
-    ],
-)
-def test_names_tell_all_a_part_or_something_else(names: list[str], expected: str, passed: bool, grade: str) -> None:
-    assert world.grade_of_names(names, expected, passed) == grade
-
-
-@pytest.mark.parametrize(
-    ("kind", "verdict", "grade"),
-    [
-        ("right", {"outcome": "right", "mistakes": ["nan_leaks"]}, world.RIGHT),
-        ("right", {"outcome": "not verified", "right_under": "convention=torch_mha"}, world.OPEN),
-        ("right", {"outcome": "wrong", "mistakes": []}, world.ALARM),
-        ("right", {"outcome": "wrong", "mistakes": ["no_scale"]}, world.WRONG),
-        ("right", {}, world.OPEN),
-        ("wrong", {"outcome": "not verified", "right_under": "-", "alike": [["mask_inverted"]]}, world.FULL),
-        ("wrong", {"outcome": "not verified"}, world.OPEN),
-        ("wrong", {"outcome": "right"}, world.UNSEEN),
-    ],
-)
-def test_a_verdict_is_graded_by_its_outcome(kind: str, verdict: dict[str, object], grade: str) -> None:
-    row = {"file": "a", "name": "a", "right_or_wrong": kind, "expected": "mask_inverted"}
-    assert world.graded(row, world.Checked(1, 0.1, verdict, ""))["grade"] == grade
-
-
-@pytest.mark.parametrize(
-    ("stage", "expected", "grade"),
-    [
-        ("logits", "no_scale", world.LOCATED),
-        ("logits", "heads_not_transposed", world.LOCATED),
-        ("logits", "mask_ignored|softmax_twice", world.UNEXPLAINED),
-        ("masked", "- mask_ignored", world.LOCATED),
-        ("weights", "-", world.UNEXPLAINED),
-        ("", "no_scale", world.UNEXPLAINED),
-    ],
-)
-def test_a_bug_without_a_name_is_located_by_its_stage(stage: str, expected: str, grade: str) -> None:
-    row = {"file": "a", "name": "a", "right_or_wrong": "wrong", "expected": expected}
-    verdict = {"outcome": "wrong", "mistakes": [], "stage": stage}
-    assert world.graded(row, world.Checked(1, 0.1, verdict, ""))["grade"] == grade
-
-
 @pytest.mark.long
 def test_a_folder_is_asked_file_by_file(tmp_path: Path) -> None:
     files = {

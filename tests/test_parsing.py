@@ -140,8 +140,5 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path: Path) -> None:
     assert own_code.fingerprint(pipe) == own_code.fingerprint_of_function(f"{pipe}:f") == ""
     assert own_code.fingerprint(tmp_path / "other.py")
     assert input_files.fingerprint(str(pipe)) == ""
-    for given in (pipe, Path("/dev/zero")):
-        for reader in (models.picture, lambda path: boxes.read_cells(path, "answer.weights")):
-            with pytest.raises(UserError, match="not a regular file"):
-                reader(str(given))
-        assert own_code.fingerprint(given) == ""
+    with pytest.raises(UserError, match="not a regular file"):
+        models.picture(str(pipe))

@@ -10,13 +10,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 CI = (ROOT / ".ci/run").read_text(encoding="utf-8")
 
 
-def test_it_begins_with_a_screen_and_five_things_to_do() -> None:
-    assert len(README.split("\n## ")[0].splitlines()) <= 32
-    things = README.split("\n### ")[1:]
-    assert [thing[0] for thing in things] == ["1", "2", "3", "4", "5"]
-    assert all(thing.count("```sh") == 1 for thing in things)
-
-
 def test_each_preset_of_the_five_documents_has_its_command() -> None:
     names = re.findall(r"`experiment=(\w+)`", README)
     assert len(names) == 8

@@ -66,7 +66,6 @@ MUTANTS = [
     Mutant("Q and K swapped", "forms/steps.py", "product(q, k.swapaxes(-1, -2))", "product(k, q.swapaxes(-1, -2))"),
     Mutant("no bias on v", "forms/steps.py", 'if f"b_{side}" in arrays', 'if f"b_{side}" in arrays and side != "v"'),
     Mutant("comparisons are no family", "sweeps/student.py", "if chance > LEVEL / (len(known) - place):", "if chance > LEVEL:", ("tests/sweeps/test_answers.py", "-k", "holm")),
-    Mutant("bent logits are stacked", "rules/rules.py", "type(rule).bend is Score.bend", "True", ("tests/sweeps/test_stack.py",)),
     Mutant("letters by the wrong unit", "experiment/measuring.py", "coarser(kinds[name], kinds[other])", "kinds[other]", LENT),
     Mutant("heads split by stride", "forms/steps.py", "reshape(*many, length, count, width // count).swapaxes(-3, -2)", "reshape(*many, length, width // count, count).swapaxes(-2, -1).swapaxes(-3, -2)"),
     Mutant("heads in the wrong order", "forms/steps.py", "return apart.swapaxes(-3, -2)", "return apart[..., ::-1, :, :].swapaxes(-3, -2)"),

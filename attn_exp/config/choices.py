@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import registry
+from attn_exp.config.kinds import OPEN
 
 ONE_CHOICE = ("embeddings", "projections", "model", "experiment", "report")
 """Groups of which a run takes a single choice; the others accept several."""
 RULES = ("mask", "score", "position")
 OUTSIDE_GROUPS = (*RULES, "variant", "embeddings")
 """Groups that accept choices from outside the package."""
-OPEN = "???"
-"""Hydra's marker for a mandatory value."""
 
 
 def conf_dir() -> Path:
@@ -81,15 +80,3 @@ def as_yaml_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): as_yaml_value(item) for key, item in value.items()}
     return [as_yaml_value(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def drop_open_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Remove mandatory settings of rules without a value; the reader then reports them as missing."""
-    rules = {group: drop_open(settings[group]) for group in RULES if isinstance(settings.get(group), Mapping)}
-    return settings | rules
-
-
-def drop_open(values: Any) -> Any:
-    if not isinstance(values, Mapping):
-        return values
-    return {key: drop_open(value) for key, value in values.items() if value != OPEN or not isinstance(value, str)}

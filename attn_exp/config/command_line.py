@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn, cast, get_args, get_ori
 from omegaconf import OmegaConf
 
 from attn_exp import registry
-from attn_exp.config.choices import OPEN, default_settings, group_names, groups
+from attn_exp.config.choices import default_settings, group_names, groups
 from attn_exp.config.compose import (
     check_choices,
     check_folders,
@@ -21,7 +21,7 @@ from attn_exp.config.compose import (
     repeat_command,
 )
 from attn_exp.config.hydra_errors import check_hydra_words, what_hydra_stumbles_over
-from attn_exp.config.kinds import Says
+from attn_exp.config.kinds import OPEN, Says
 from attn_exp.config.loader import environment, opened
 from attn_exp.config.schema import PRESETS, Config, Figures, Report, Sweep
 from attn_exp.config.spelling import Repeat

@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from attn_exp import own_code, registry
 from attn_exp.config import large_arrays
-from attn_exp.config.choices import ONE_CHOICE, choices, drop_open_settings, group_names
+from attn_exp.config.choices import ONE_CHOICE, choices, group_names
 from attn_exp.config.hydra_errors import check_hydra_words, what_hydra_stumbles_over
 from attn_exp.config.inputs import MEMORY
 from attn_exp.config.loader import TARGET, environment, names_a_target, opened
@@ -136,8 +136,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     arrays = getattr(hydra.config_loader, "arrays", {})
-    filled = {str(key): large_arrays.put_in(value, arrays) if arrays else value for key, value in settings.items()}
-    return drop_open_settings(filled)
+    return {str(key): large_arrays.put_in(value, arrays) if arrays else value for key, value in settings.items()}
 
 
 def without_hydra(composed: DictConfig) -> dict[Any, Any]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Annotated, Any
 
-from attn_exp.config.fields import array_or, by_name, optional, section
 from attn_exp.config.kinds import (
     ANY_TEXT,
     ARRAYS,
@@ -16,13 +15,17 @@ from attn_exp.config.kinds import (
     TEXT_OR_WORDS,
     TOKEN_NAMES,
     Kind,
+    array_or,
     at_least,
+    by_name,
     choice,
     is_whole,
     list_of,
     list_of_numbers,
     mapping_of,
+    optional,
     refuse,
+    section,
 )
 
 LARGEST_LEGACY_SEED = 2**32 - 1

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_type_hints
 
-from attn_exp.config.fields import array_or, kind_of, optional, read_fields
 from attn_exp.config.inputs import DRAWS, STREAMS, Draw, Embeddings, Model, Projections, or_left
 from attn_exp.config.kinds import (
     ANY_SEED,
@@ -19,10 +18,14 @@ from attn_exp.config.kinds import (
     NUMBER,
     WORDS,
     Says,
+    array_or,
     at_least,
     between,
     choice,
+    kind_of,
     mapping_of,
+    optional,
+    read_fields,
     refuse,
     words_of,
 )

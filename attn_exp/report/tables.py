@@ -45,7 +45,7 @@ def stage(run: Comparison, variant: str, name: str, head: int = 1) -> pd.DataFra
         UserError: no such variant, a stage that it did not form, or no such head.
     """
     formed = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
-    array = formed[chosen(name, formed, "stage", variant)]
+    array = formed[chosen(name, formed, f"stage of {variant}")]
     heads = array if array.ndim == 3 else (array.T if name == "lse" else array)[None]
     if head not in range(1, len(heads) + 1):
         known = (

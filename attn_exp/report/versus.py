@@ -84,6 +84,9 @@ class Versus:
     def deep(self) -> bool:
         return any(table.deep for table in self.tables)
 
+    def __repr__(self) -> str:
+        return versus_text(self)
+
 
 def versus_text(versus: Versus) -> str:
     parts = ["\n".join(versus.sentences)]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_type_hints
 
 from attn_exp import registry
-from attn_exp.config import fields
+from attn_exp.config import kinds
 from attn_exp.errors import UserError, unknown
 from attn_exp.rules.from_outside import ABSENT, absent_normalizer
 from attn_exp.rules.masks.mask import AnyOf, Mask
@@ -48,7 +48,7 @@ def endless(key: str) -> Any:
     group, name, setting = (["", "", "", *key.split(".")])[-3:]
     if group not in KINDS or not has(group, name) or registry.is_absent(package(group), name):
         return None
-    return fields.kind_of(get_type_hints(kind(group, name), include_extras=True).get(setting, Any)).endless
+    return kinds.kind_of(get_type_hints(kind(group, name), include_extras=True).get(setting, Any)).endless
 
 
 def make(group: str, name: str, settings: Any) -> Any:
@@ -65,7 +65,7 @@ def make(group: str, name: str, settings: Any) -> Any:
         raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], word))
     if registry.is_absent(package(group), name):
         return ABSENT[group](name)
-    return fields.make(kind(group, name), settings, f"{group}.{name}")
+    return kinds.make(kind(group, name), settings, f"{group}.{name}")
 
 
 def deciding(group: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:

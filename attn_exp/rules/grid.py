@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.fields import own_kinds, read_own
-from attn_exp.config.kinds import Kind
+from attn_exp.config.kinds import Kind, own_kinds, read_own
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attn_exp import machine
-from attn_exp.config.fields import read_fields
+from attn_exp.config.kinds import read_fields
 from attn_exp.config.schema import Config, Figures, Report
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.comparison import Run

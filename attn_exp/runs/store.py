@@ -17,7 +17,7 @@ import numpy as np
 from attn_exp import machine, registry
 from attn_exp.arrays import Array, Arrays
 from attn_exp.config import large_arrays
-from attn_exp.config.fields import make
+from attn_exp.config.kinds import make
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, refuse

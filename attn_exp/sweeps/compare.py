@@ -13,6 +13,7 @@ from attn_exp import machine
 from attn_exp.arrays import Array
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError
+from attn_exp.errors import folder as path_of
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
 from attn_exp.experiment.row import COLUMNS, Row
@@ -22,12 +23,15 @@ from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import listed, spoken
 from attn_exp.report.versus import Versus, explorer, versus_page, versus_text, why_not
 from attn_exp.runs import folders, store, trust
+from attn_exp.runs.execution import Result
+from attn_exp.runs.provenance import origin
 from attn_exp.runs.rendering import DEPTH, said_anew
 from attn_exp.sweeps import collect, manifest
 from attn_exp.sweeps.manifest import About
 from attn_exp.sweeps.overview import depth_of
 from attn_exp.sweeps.plan import flatten
 from attn_exp.sweeps.rows import VARIANT, Rows, combine, read_rows
+from attn_exp.sweeps.swept import Swept
 
 OPTION = "--exit-code"
 PAGES, OUTPUTS = "comparisons", "outputs"
@@ -64,6 +68,24 @@ def compare(typed: Sequence[str]) -> tuple[str, bool]:
     versus = replace(versus, depth=changes.depth or versus.depth)
     written = write(versus, places)
     return f"{versus_text(versus)}\n\n{written}", not (OPTION in typed and versus.moved)
+
+
+def compare_results(*sides: Result | Swept | str | Path) -> Versus:
+    """Compare two results, or the folders of two; see `attn_exp.compare`.
+
+    Raises:
+        UserError: one of a run and one of a sweep, or one that cannot be read.
+    """
+    named = [side.folder if isinstance(side, Swept) else side for side in sides]
+    places = [side if isinstance(side, Result) else machine.resolved(path_of(side, "folder")) for side in named]
+    if any(isinstance(place, Result) for place in places):
+        one, other = map(run_of, places)
+        return compare_runs(("first", "second"), one, other)
+    return side_by_side(*places)  # type: ignore[arg-type] # both are folders
+
+
+def run_of(side: Result | Path) -> Run:
+    return Run(side.comparison, side.timings, origin()) if isinstance(side, Result) else store.load(side)
 
 
 def side_by_side(first: Path, second: Path) -> Versus:

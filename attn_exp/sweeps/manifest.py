@@ -15,7 +15,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.config.choices import as_yaml_value
-from attn_exp.config.fields import read_fields
+from attn_exp.config.kinds import read_fields
 from attn_exp.config.schema import Config, Figures
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError

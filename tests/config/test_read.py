@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from attn_exp.config.fields import make
 from attn_exp.config.inputs import PICKLES, Embeddings
-from attn_exp.config.kinds import Says, above, at_least, choice
+from attn_exp.config.kinds import Says, above, at_least, choice, make
 from attn_exp.config.schema import read_config
 from attn_exp.problem import files
 from tests.refusal import refusal

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from attn_exp.config.schema import Variant
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.executing import answer
 from attn_exp.experiment.ladder import PIPELINE
 from attn_exp.experiment.measuring import DIFFERENT
 from attn_exp.experiment.row import Step
@@ -131,16 +129,6 @@ def test_another_form_comes_first_or_last() -> None:
     assert [(step.setting, step.after) for step in found] == [("scale", "false"), ("form", "linear_recurrent")]
     found = comparison(*RANDOM, "variant=[looped,scaled]", "scale=false").steps
     assert [(step.setting, step.after) for step in found] == [("form", "matrix"), ("scale", "true")]
-
-
-def test_rungs_keep_what_a_page_shows_and_rows_are_not_kept_twice() -> None:
-    found = comparison(*RANDOM)
-    (place,) = found.rungs
-    step = next(step for step in found.steps if (step.variant, step.step) == place)
-    assert (step.variant, step.setting, step.row) == ("multi_head", "head", "")
-    far = np.abs(answer(found.rungs[place]) - answer(found.traces["looped"])).max()
-    assert far == step.total
-    assert all(other.row for other in found.steps if other is not step)
 
 
 def test_a_large_run_has_one_order_and_a_larger_one_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:

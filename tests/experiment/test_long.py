@@ -83,13 +83,6 @@ def test_the_summary_comes_back_from_the_disk_and_is_drawn(tmp_path: Path) -> No
     assert np.asarray(drawn.images[0].get_array()).shape[:2] == summary.heat[0].shape
 
 
-def test_a_long_computation_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attn_exp.experiment.executing.ENOUGH", 0.0)
-    monkeypatch.setattr("attn_exp.experiment.executing.execute", lambda *_: pytest.fail("computed again"))
-    timing = execution.compute(config(*LONG, "variant=[blockwise]"))[1][0]
-    assert timing.runs == 1 and timing.median_s > 0 and timing.peak_bytes is None
-
-
 def test_progress_is_told_after_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now, stream = [0.0], io.StringIO()
     monkeypatch.setattr("attn_exp.experiment.progress.monotonic", lambda: now[0])

@@ -329,15 +329,6 @@ def test_from_several_threads_at_once(blas: ThreadpoolController) -> None:
     assert counts(blas) == {2}
 
 
-def test_calls_at_once_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "usable_cores", lambda: 5)
-    monkeypatch.setattr(multiprocessing, "parent_process", lambda: None)
-    with holding.one_blas_thread(3) as first, holding.one_blas_thread(5) as second, holding.one_blas_thread(5) as third:
-        assert (first, second, third) == (3, 2, 1)
-        with holding.one_blas_thread(4, insist=True) as fourth:
-            assert fourth == 4
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")

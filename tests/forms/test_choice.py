@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import attn_exp
 from attn_exp.arrays import Array
-from attn_exp.forms._blocks import plain, threads
-from attn_exp.forms._operator import functional
-from attn_exp.rules.rules import Rules
+from attn_exp.forms._blocks import plain
 
 
 def drawn(*shape: int, dtype: str = "float64") -> tuple[Array, Array, Array]:
     rng = np.random.default_rng(0)
     q, k, v = (rng.normal(size=shape).astype(dtype) for _ in range(3))
     return q, k, v
-
-
-@pytest.mark.parametrize(
-    ("logits", "dtype", "rules", "form"),
-    [
-        ((1, 1, 3, 3), "float64", Rules(), "matrix"),
-        ((1, 8, 64, 64), "float32", Rules(), "blockwise"),
-        ((1, 1, 2048, 2048), "float64", Rules(), "blockwise"),
-        ((1, 1, 2048, 2048), "float16", Rules(), "matrix"),
-        ((1, 1, 2048, 2048), "float32", Rules(softmax_dtype="float64"), "matrix"),
-    ],
-)
-def test_few_logits_and_stages_go_to_the_matrix(logits: Any, dtype: str, rules: Rules, form: str) -> None:
-    assert functional.fastest(logits, np.dtype(dtype), rules) == form
 
 
 AT_ONCE = [(3, 4), (65, 8), (1, 2, 7, 5), (2, 3, 64, 64), (1, 8, 128, 16)]
@@ -68,48 +50,6 @@ def test_what_overflows_or_underflows_is_done_again_with_care(
         expected = attn_exp.attention(q, k, v, scale=scale, form="matrix")
         found = attn_exp.attention(q, k, v, scale=scale)
         np.testing.assert_allclose(found, expected, rtol=2e-3 if dtype == "float32" else 1e-10)
-
-
-@pytest.mark.parametrize("granted", [1, 2, 7])
-@pytest.mark.parametrize("tile", [1 << 22, 9 * 70 * 83 * 8])
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_heads_are_shared_out_among_threads(
-    granted: int, tile: int, is_causal: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(1)
-    q, k, v = (rng.normal(size=(3, 5, *shape)) for shape in ((70, 6), (83, 6), (83, 2)))
-    q = np.asfortranarray(q)
-    expected = attn_exp.attention(q, k, v, is_causal=is_causal, form="matrix")
-    monkeypatch.setattr(plain, "TILE", tile)
-    monkeypatch.setattr(threads, "default_threads", lambda: granted)
-    found = plain.at_once(q, k, v, None, is_causal)
-    assert found is not None
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
-    v[2, 4, 82, 1] = np.nan
-    assert plain.at_once(q, k, v, None, is_causal) is None
-
-
-def test_what_is_out_of_the_ordinary_is_not_done_at_once() -> None:
-    q, k, v = drawn(3, 4)
-    bad = np.where(np.eye(3, 4, dtype=bool), np.nan, k)
-    ordinary_no_more: tuple[Any, ...] = (
-        (q[:, :3], k, v),
-        (q, k, v[:2]),
-        (q[None], k[None], v[None]),
-        (q[None, None], k[None, None], v[None]),
-        (q[None, None], np.stack([k, k])[None], v[None, None]),
-        (q.astype("f4"), k, v),
-        (q.astype("f2"), k.astype("f2"), v.astype("f2")),
-        (q.tolist(), k, v),
-        (q[:0], k, v),
-        (q, bad, v),
-        drawn(800, 4),
-        (q, k[:0], v[:0]),
-    )
-    for query, key, value in ordinary_no_more:
-        assert plain.at_once(query, key, value, None) is None
-    with pytest.raises(ValueError, match="key holds nan"):
-        attn_exp.attention(q, bad, v)
 
 
 @pytest.mark.parametrize("length", [3, 64, 65, 200, 513])

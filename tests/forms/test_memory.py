@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -79,27 +78,6 @@ def test_no_thread_keeps_more_than_it_may(name: str, most: int) -> None:
     for _ in range(3):
         np.testing.assert_array_equal(attn_exp.attention(*drawn(shape), **settings), expected)
         assert all(size <= most for size in kept())
-
-
-def test_all_threads_give_back_what_lies_idle() -> None:
-    arrays = drawn((1, 4, 64, 16))
-    ready, asked = threading.Barrier(2), threading.Event()
-
-    def work() -> None:
-        for _ in range(2):
-            attn_exp.attention(*arrays)
-        ready.wait()
-        asked.wait(60)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    ready.wait()
-    assert max(kept()) > 0
-    assert attn_exp.keep_memory(0) == memory.MOST
-    assert not any(kept())
-    asked.set()
-    thread.join()
-    assert attn_exp.keep_memory(memory.MOST) == 0
 
 
 def test_less_than_nothing_is_refused() -> None:

@@ -12,14 +12,11 @@ import numpy as np
 import pytest
 from matplotlib import ft2font
 from matplotlib.figure import Figure as Drawing
-from matplotlib.font_manager import findfont, get_font
 from PIL import Image
 
 from attn_exp import registry
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.report import figures
-from attn_exp.report.charts.chart import number_ticks
-from attn_exp.report.charts.widths import WIDTHS, letter_width
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.pixels import palette, shades
 from attn_exp.report.views import Views, seen
@@ -80,50 +77,11 @@ def test_both_renderers_draw_the_same(words: tuple[str, ...]) -> None:
             np.testing.assert_array_equal(ours, theirs.get_array())
 
 
-@pytest.mark.parametrize(("name", "far"), [("Blues", 0), ("Oranges", 0), ("cividis", 12)])
-def test_maps_of_colours_are_matplotlibs(name: str, far: int) -> None:
-    """A map of few anchors is near one of 256."""
-    theirs = np.asarray(matplotlib.colormaps[name](np.arange(256), bytes=True))[:, :3]
-    np.testing.assert_allclose(palette(name).astype(int), theirs.astype(int), atol=far, rtol=0)
-
-
-@pytest.mark.parametrize("gamma", [1.0, 0.5])
-def test_a_number_has_the_shade_that_matplotlib_gives_it(gamma: float) -> None:
-    numbers = np.random.default_rng(1).normal(size=(200, 30)) ** 2
-    numbers[0, :4] = 0.0, numbers.max(), -1.0, 2 * numbers.max()
-    end = numbers[1:].max()
-    theirs = matplotlib.colormaps["Blues"](matplotlib.colors.PowerNorm(gamma, 0, end)(numbers), bytes=True)
-    np.testing.assert_array_equal(palette("Blues")[shades(numbers, end, gamma)], np.asarray(theirs)[..., :3])
-
-
 def test_what_is_no_number_is_clear() -> None:
     blind = [[place == 2] for place in range(5)]
     words = ("convention=torch_mha", "embeddings=random", "embeddings.tokens=5", "mask=array", "variant=[matrix]")
     (picture, _) = cells(charts_of(comparison(*words, f"mask.array.values={str(blind).lower()}"))["weights"])
     assert (picture[..., 3] > 0).all(axis=1).tolist() == [True, True, False, True, True]
-
-
-def test_an_axis_of_any_length_has_numbers() -> None:
-    for end in (5e-324, 1e-308, *np.geomspace(1.3e-300, 1.3e300, 401).tolist()):
-        names = number_ticks(0.0, end, 2.0).names
-        assert len(set(names)) == len(names) >= (2 if end > 1e-299 else 1)
-    assert number_ticks(0.0, 1.1e-24, 2.0).names == ("0", "2e-25", "4e-25", "6e-25", "8e-25", "1e-24")
-
-
-@pytest.mark.parametrize(("end", "last"), [(10, "10"), (1, "1.0"), (0.5, "0.5"), (0.1, "0.10"), (2, "2.00")])
-def test_numbers_have_as_many_digits_as_their_step(end: float, last: str) -> None:
-    assert number_ticks(0.0, end, 2.0).names[-1] == last
-
-
-def test_no_letter_is_wider_than_the_table_says() -> None:
-    """DejaVu Sans, which comes with Matplotlib, is as wide as any font that systems come with."""
-    font = get_font(findfont("DejaVu Sans"))
-    assert all(chr(code) in WIDTHS for code in range(32, 127))
-    for code in font.get_charmap():
-        if code < 0x20000 and chr(code).isprintable():
-            advance = font.load_char(code, flags=NO_SCALE).horiAdvance / font.units_per_EM
-            assert letter_width(chr(code)) >= advance - 1e-3, chr(code)
-            assert chr(code) not in WIDTHS or letter_width(chr(code)) <= advance + 0.05, chr(code)
 
 
 @pytest.mark.parametrize("names", HARD, ids=["long", "marked", "odd"])
@@ -154,3 +112,12 @@ def test_a_figure_drawn_with_matplotlib_stands_among_charts() -> None:
 def test_a_font_that_was_asked_for_is_drawn_as_shapes() -> None:
     svg = charts_of(comparison('figures.font="DejaVu Serif"'))["weights"]
     assert "Matplotlib" in svg and "DejaVuSerif" in svg
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.5])
+def test_a_number_has_the_shade_that_matplotlib_gives_it(gamma: float) -> None:
+    numbers = np.random.default_rng(1).normal(size=(200, 30)) ** 2
+    numbers[0, :4] = 0.0, numbers.max(), -1.0, 2 * numbers.max()
+    end = numbers[1:].max()
+    theirs = matplotlib.colormaps["Blues"](matplotlib.colors.PowerNorm(gamma, 0, end)(numbers), bytes=True)
+    np.testing.assert_array_equal(palette("Blues")[shades(numbers, end, gamma)], np.asarray(theirs)[..., :3])

@@ -35,19 +35,6 @@ def rendered(folder: Path) -> str:
     return environment.get_template("page").render(word="said")
 
 
-def test_a_template_is_compiled_once_and_another_text_anew(folder: Path) -> None:
-    assert [rendered(folder), rendered(folder)] == ["said", "said"]
-    assert Watched.compilations == 1
-    (folder / "page").write_text("now {{ word }}")
-    assert rendered(folder) == "now said"
-
-
-def test_where_nothing_can_be_kept_templates_are_compiled_each_time(folder: Path) -> None:
-    (folder / "kept").write_text("a file, where a folder would be made")
-    assert [rendered(folder), rendered(folder)] == ["said", "said"]
-    assert Watched.compilations == 2
-
-
 @pytest.mark.parametrize("length", [0, 10, 40, -100])
 def test_what_was_kept_in_part_is_compiled_anew(length: int, folder: Path) -> None:
     rendered(folder)

@@ -154,15 +154,6 @@ def test_a_problem_that_starts_late_is_drawn() -> None:
 
 
 @pytest.mark.long
-def test_a_figure_of_one_cell_is_not_drawn() -> None:
-    assert "distances" not in drawings_of(comparison("variant=[matrix]"))
-    lone = drawings_of(comparison("embeddings=random", "embeddings.tokens=1", "variant=[matrix,multi_head]"))
-    assert lone.keys() == {"distances", "flow"}
-    one = comparison("variant=[matrix]", "embeddings=random", "embeddings.tokens=3", "past=2")
-    assert "entropy" not in drawings_of(one) and "sharpness" in drawings_of(one)
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("tokens", [5, 40])
 def test_weights_that_are_no_numbers_are_left_blank(tokens: int) -> None:
     """torch's MultiheadAttention answers NaN where a query may look nowhere."""

@@ -50,25 +50,6 @@ def test_causal_masks_are_those_of_the_flash_attention_readme(
     assert drawn(Causal(), rows, keys, keys - rows if bottom_right else 0) == expected
 
 
-@pytest.mark.parametrize(
-    ("mask", "expected"),
-    [
-        (Window(1, 0), ["1000", "1100", "0110", "0011"]),
-        (Window(-1, 1), ["1100", "1110", "1111", "1111"]),
-        (Window(), ["1111"] * 4),
-        (Prefix(2), ["1100"] * 4),
-        (Document((0, 0, 7, 7)), ["1100", "1100", "0011", "0011"]),
-        (Padding(3), ["1110"] * 4),
-        (Causal() | Prefix(3), ["1110", "1110", "1110", "1111"]),
-        (Causal() & Prefix(1), ["1000"] * 4),
-        (Allowed(np.eye(4)), ["1000", "0100", "0010", "0001"]),
-    ],
-    ids=str,
-)
-def test_masks_drawn_by_hand(mask: Mask, expected: list[str]) -> None:
-    assert drawn(mask, 4, 4) == expected
-
-
 def test_padding_has_a_length_for_each_sequence() -> None:
     allowed = np.broadcast_to(Padding((1, 3)).allows(whole_grid(Rules(), 1, 1, 4, batches=2)), (2, 1, 1, 4))
     assert allowed.reshape(2, 4).tolist() == [[True, False, False, False], [True, True, True, False]]
@@ -106,23 +87,6 @@ def test_a_mask_that_says_it_never_looks_ahead_shows_no_later_key(mask: Mask, of
     grid = whole_grid(Rules(offset=offset), 1, 5, 7, batches=len(offsets))
     later = np.asarray(mask.allows(grid)) & (grid.key > grid.query)
     assert mask.looks_ahead() or not later.any()
-
-
-@pytest.mark.parametrize(
-    ("mask", "ahead"),
-    [
-        (Window(2, 0), False),
-        (Window(0, 1), True),
-        (Window(), True),
-        (Prefix(3), True),
-        (Causal() & Prefix(9), False),
-        (Causal() | Prefix(2), True),
-        (AllOf(()), True),
-    ],
-    ids=str,
-)
-def test_a_mask_says_itself_whether_it_looks_ahead(mask: Mask, ahead: bool) -> None:
-    assert mask.looks_ahead() == ahead
 
 
 def test_alibi_slopes_are_the_authors_for_any_head_count() -> None:

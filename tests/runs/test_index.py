@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -109,25 +108,6 @@ def test_a_folder_that_cannot_be_read_is_one_line_that_says_why(text: str, tmp_p
     assert lines[-1] == ["a run (cannot be read)", WRONG[text], ""]
     assert "All with head=2." in (tmp_path / "index.html").read_text()
     assert f"cannot be read  {WRONG[text][:45]}" in re.sub("  +", "  ", run_list.list_runs([str(tmp_path)]))
-
-
-def test_nothing_but_regular_files_of_some_size_is_opened(tmp_path: Path) -> None:
-    for name, place in (("endless", "/dev/zero"), ("fifo", ""), ("large", "")):
-        (add(tmp_path, name) / "run.json").unlink()
-        path = tmp_path / "runs" / name / "run.json"
-        if place:
-            path.symlink_to(place)
-        elif name == "fifo":
-            os.mkfifo(path)
-        else:
-            with path.open("wb") as file:
-                file.truncate(10**12)
-    lines = table(page(tmp_path))
-    assert {line[0].split()[0]: line[1] for line in lines[1:]} == {
-        "endless": "run.json: not a regular file",
-        "fifo": "run.json: not a regular file",
-        "large": "run.json: larger than 25,165,824 bytes",
-    }
 
 
 HOSTILE = [

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import errno
 import json
 import math
-import os
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -23,7 +21,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.executing import measure
-from attn_exp.runs import records, rendering, store, trust
+from attn_exp.runs import records, store, trust
 
 VARIANTS = {
     "looped": {"form": "looped", "head": 1},
@@ -89,32 +87,6 @@ def test_runs_never_share_a_folder_and_latest_is_the_last(tmp_path: Path) -> Non
     folders = [store.save(run, tmp_path) for _ in range(5)]
     assert len(set(folders)) == 5
     assert (tmp_path / "latest").resolve() == folders[-1].resolve()
-
-
-@pytest.mark.parametrize("failure", [KeyboardInterrupt(), RuntimeError("broken"), SystemExit(3)])
-def test_nothing_is_left_of_a_run_that_was_stopped(
-    tmp_path: Path, failure: BaseException, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(run: Run, folder: Path) -> None:
-        assert (folder / "results.npz").exists()
-        assert not (folder / "run.json").exists()
-        raise failure
-
-    monkeypatch.setattr(rendering, "render", stop)
-    with pytest.raises(type(failure)):
-        store.save(a_run(), tmp_path)
-    assert list((tmp_path / "runs").iterdir()) == []
-    assert not (tmp_path / "latest").exists()
-
-
-def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(run: Run, folder: Path) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(rendering, "render", full)
-    with pytest.raises(UserError, match=r"^output_dir=.*: cannot be written to \(No space left on device\)$"):
-        store.save(a_run(), tmp_path)
-    assert list((tmp_path / "runs").iterdir()) == []
 
 
 def test_an_output_folder_that_is_a_file_is_refused_before_computing(tmp_path: Path) -> None:

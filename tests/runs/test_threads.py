@@ -5,39 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from threadpoolctl import ThreadpoolController
-
-from attn_exp.runs import execution
-from tests.compose import config
-
-
-@pytest.fixture
-def blas() -> Iterator[ThreadpoolController]:
-    controller = ThreadpoolController().select(user_api="blas")
-    with controller.limit(limits=2):
-        yield controller
-
-
-@pytest.mark.parametrize(
-    ("words", "count"),
-    [
-        ([], 2),  # three tokens: products of theirs wake nobody
-        (["embeddings=random", "embeddings.tokens=128"], 1),
-        (["embeddings=random", "embeddings.tokens=4096"], 2),
-        (["model=bert", f"model.text={'the cat sat on the mat ' * 20}"], 1),
-        (["model=bert", f"model.tokens={[7] * 100}"], 1),
-        (["model=bert", f"model.tokens={[7] * 600}"], 2),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_a_run_of_some_hundred_tokens_wakes_no_thread(blas: ThreadpoolController, words: list[str], count: int) -> None:
-    with execution.blas_asleep(config(*words)):
-        assert {library["num_threads"] for library in blas.info()} == {count}
-    assert {library["num_threads"] for library in blas.info()} == {2}
 
 
 @pytest.mark.long

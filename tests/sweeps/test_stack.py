@@ -82,13 +82,6 @@ def test_points_together_have_the_bytes_of_points_alone(words: str) -> None:
     assert compute(plan, Job(0, range(plan.points))).lines == alone(plan)
 
 
-TOGETHER = [words for name, words in CASES.items() if name != "a convention in float32"]
-
-
-@pytest.mark.parametrize("words", TOGETHER)
-def test_all_these_points_are_computed_together(words: str) -> None:
-    plan = planned(words)
-    assert ready(plan) == set(range(plan.points))
 
 
 def test_points_that_fail_say_what_they_say_alone() -> None:
@@ -120,31 +113,3 @@ def test_a_large_problem_is_cut_into_stacks_and_a_larger_one_computed_alone() ->
     assert compute(plan, Job(0, range(70))).lines == alone(plan)
     assert ready(plan) == set(range(70))
     assert not ready(planned("embeddings=random embeddings.tokens=600 variant=[matrix] seed=range(2)"))
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "seed=0,1 head=2,1 sweep.zip=[seed,head]",
-        "seed=0,1 sweep.fail_fast=true",
-        "seed=0,1 experiment=she_likes_coffee",
-    ],
-)
-def test_what_a_stack_has_no_answer_to_is_computed_alone(words: str) -> None:
-    assert not ready(planned(words))
-
-
-@pytest.mark.parametrize(
-    ("words", "chunk"),
-    [
-        ("seed=range(2000)", 32),
-        ("head=1,2 seed=range(1000)", 32),
-        (f"seed=range(200) {RANDOM} head=1,2,4 embeddings.d_model=8,16,32 scale=true,false", 225),  # a 16th of all
-        (f"seed=range(2000) {RANDOM} head=1,2,4 embeddings.d_model=8,16,32 scale=true,false", 288),  # 16 seeds
-        (f"seed=range(200) {RANDOM} head=range(1,101) scale=true,false", 512),
-        ("seed=range(100)", 6),
-        ("seed=range(100000)", 200),
-    ],
-)
-def test_a_chunk_holds_several_seeds_of_each_setting(words: str, chunk: int) -> None:
-    assert planned(words).chunk == chunk

@@ -133,6 +133,18 @@ def test_the_page_says_what_the_terminal_says(saved: Path, table: Path) -> None:
     assert versus_text(side_by_side(table, table)) in compare([str(table), str(table), "--exit-code"])[0]
 
 
+def test_python_compares_results_and_folders_as_the_command_does(saved: Path, table: Path) -> None:
+    other = attn_exp.run("report=none", variant=["matrix", "multi_head"], seed=3)
+    found = attn_exp.compare(attn_exp.load(saved), other)
+    assert found.moved and "1 setting differs: seed." in found.sentences
+    assert repr(found) == repr(attn_exp.compare(saved, other)) == versus_text(found)
+    assert attn_exp.compare(str(saved), saved) == side_by_side(saved, saved)
+    assert attn_exp.compare(attn_exp.load(table), table) == side_by_side(table, table)
+    for first, second in ((saved, table), (other, table)):
+        with pytest.raises(UserError):
+            attn_exp.compare(first, second)
+
+
 def test_exit_code_says_that_a_number_moved(saved: Path, tmp_path: Path) -> None:
     other = attn_exp.run("report=none", variant=["matrix", "multi_head"], seed=3).save(tmp_path)
     assert compare([str(saved), str(other)])[1]

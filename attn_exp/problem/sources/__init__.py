@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from attn_exp import registry
 from attn_exp.arrays import Array, Arrays
-from attn_exp.config.fields import make
 from attn_exp.config.inputs import STREAMS, Embeddings
+from attn_exp.config.kinds import make
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.drawing import Numbers, array_or_drawn

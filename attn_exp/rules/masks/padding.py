@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.fields import optional
-from attn_exp.config.kinds import FLAG, WORDS, at_least, list_of, one_or_several
+from attn_exp.config.kinds import FLAG, WORDS, at_least, list_of, one_or_several, optional
 from attn_exp.errors import UserError, brief, shown
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid

@@ -19,8 +19,7 @@ from typing import Annotated, Any
 from attn_exp import machine
 from attn_exp.arrays import Shape
 from attn_exp.config.compose import values
-from attn_exp.config.fields import read_fields
-from attn_exp.config.kinds import WORDS, at_least
+from attn_exp.config.kinds import WORDS, at_least, read_fields
 from attn_exp.config.schema import read_config
 from attn_exp.diagnosis.classroom.paper import Numbers, Paper, drawn, paper, possible
 from attn_exp.errors import UserError, count_of, refuse, unknown
