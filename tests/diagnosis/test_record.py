@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.observe.trace import RECORDERS, Operation, Producer, Product, Trace, find_outputs
+from attn_exp.diagnosis.asking.libraries import parts_of
+from attn_exp.diagnosis.observe.trace import Operation, Producer, Product, Trace, record_with
 
 X, WEIGHTS = (np.random.default_rng(3).standard_normal(shape) for shape in ((2, 6, 8), (3, 8, 8)))
 HIDDEN = np.triu(np.ones((6, 6), bool), 1)
@@ -114,9 +115,9 @@ def find_sources(trace: Trace, start: Producer) -> set[Producer]:
 def test_a_trace_repeats_the_call(library: str, call: Callable[..., Any]) -> None:
     module, convert = load(library)
     inputs, cache = {"x": convert(X), "weights": convert(WEIGHTS)}, dict[Any, Any]()
-    expected = [one.detach() if library == "torch" else one for one in find_outputs(call(module, **inputs))]
+    expected = [one.detach() if library == "torch" else one for one in parts_of(call(module, **inputs)).values()]
     for _ in range(2):
-        trace = RECORDERS[library](lambda arrays: call(module, **arrays), inputs, cache)
+        trace = record_with(library, lambda arrays: call(module, **arrays), inputs, cache)
     for (_, actual), output in zip(trace.outputs, expected, strict=True):
         np.testing.assert_allclose(actual, output, rtol=1e-4 if library == "jax" else 1e-10, atol=1e-5)
     assert {"x", "weights"} <= {source for producer, _ in trace.outputs for source in find_sources(trace, producer)}
@@ -135,7 +136,7 @@ def test_a_trace_repeats_the_call(library: str, call: Callable[..., Any]) -> Non
 def test_large_arrays_end_the_trail(library: str) -> None:
     _, convert = load(library)
     inputs = {"x": convert(X[:1]), "big": convert(np.full((8, 300_000), 0.5))}
-    trace = RECORDERS[library](lambda arrays: (arrays["x"] @ arrays["big"]) * 2, inputs)
+    trace = record_with(library, lambda arrays: (arrays["x"] @ arrays["big"]) * 2, inputs)
     products = [one for one in trace.operations if one.product is not None]
     assert [(one.producers[1], one.inputs[1].shape) for one in products] == [(None, (8, 300_000))]
     assert trace.outputs[0][0] == len(trace.operations) - 1

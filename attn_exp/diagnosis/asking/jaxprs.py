@@ -6,19 +6,15 @@ per size. JAX runs the operations that have no rule here.
 
 from __future__ import annotations
 
-import dis
-import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import NormalDist
-from types import CodeType, MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-
-from attn_exp.diagnosis.asking.names import codes_in, names_in
 
 Rule = Callable[..., Any]
 
@@ -371,10 +367,10 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return whole
 
 
-def traced(function: Callable[..., Any], arrays: Sequence[Any], keeps_state: bool = False) -> Callable[..., Any]:
-    """Trace a function of arrays of these shapes for NumPy; if needed, evaluate its constants while tracing.
+def traced(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
+    """Trace a function of arrays of these shapes for NumPy, and evaluate its constants while tracing.
 
-    That is slower, because JAX compiles each step for each shape, but state kept between calls then holds no tracers.
+    State kept between calls then holds no tracers.
 
     Raises:
         Exception: whatever the function raises while it is traced.
@@ -385,12 +381,6 @@ def traced(function: Callable[..., Any], arrays: Sequence[Any], keeps_state: boo
         with jax.ensure_compile_time_eval():
             return function(*now)
 
-    if not keeps_state:
-        try:
-            return trace_for_numpy(function, arrays)
-        except Exception as error:
-            if not is_about_values(error):
-                raise
     return trace_for_numpy(at_once, arrays)
 
 
@@ -423,71 +413,8 @@ def called(function: Callable[..., Any], positional: Sequence[Any], named: Mappi
 
     of_them, arrays, _ = of_arrays(of_both, (list(positional), dict(named)))
     try:
-        return traced(of_them, arrays, keeps_state=not keeps_nothing(function))(*arrays)
+        return traced(of_them, arrays)(*arrays)
     except Exception as error:
         if not is_about_values(error):
             raise
     return function(*positional, **named)
-
-
-def keeps_nothing(function: Any) -> bool:
-    """Return whether no code that a function reaches in its file writes to anything that outlives a call."""
-    ahead, met, writes, holds = [function], set[int](), False, False
-    while ahead:
-        one = ahead.pop()
-        if id(one) in met or isinstance(one, PLAIN) or home_of(one) in LIBRARIES:
-            continue
-        met.add(id(one))
-        if inspect.isfunction(one):
-            codes = list(codes_in(one.__code__))
-            if any(is_kept(code) for code in codes):
-                return False
-            writes |= any(set(code.co_code[::2]) & {dis.opmap["STORE_SUBSCR"]} or MUTATING & set(code.co_names)
-                          for code in codes)  # fmt: skip
-            read = set(names_in(one.__code__)) & set(one.__globals__)
-            ahead += [one.__globals__[name] for name in read]
-            ahead += [cell.cell_contents for cell in one.__closure__ or () if holds_something(cell)]
-            ahead += [*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
-        elif inspect.isclass(one):
-            ahead += [made for name, made in vars(one).items() if inspect.isfunction(made)
-                      and (name == "__call__" or not name.startswith("__"))]  # fmt: skip
-        elif hasattr(one, "cache_info"):
-            return False
-        elif isinstance(one, dict | list | set):
-            holds = True
-        elif home_of(one) == "attn_exp" or hasattr(one, "__wrapped__") or inspect.ismethod(one):
-            inner = (getattr(one, word, None) for word in ("function", "__wrapped__", "__func__", "__self__"))
-            ahead += [part for part in inner if part is not None]
-        else:
-            ahead += [type(one), *getattr(one, "__dict__", {}).values()]
-    return not (writes and holds)
-
-
-PLAIN = (type(None), bool, int, float, complex, str, bytes, tuple, np.ndarray, np.generic, ModuleType)
-LIBRARIES = ("jax", "jaxlib", "numpy", "builtins", "functools", "math", "typing", "einops", "dataclasses", "flax",
-             "equinox", "haiku", "collections", "operator", "enum", "abc")  # fmt: skip
-"""Packages whose functions keep no state between calls."""
-MUTATING = {"append", "add", "update", "setdefault", "extend", "insert", "pop"}
-
-
-def home_of(one: Any) -> str:
-    if isinstance(one, dict | list | set) or hasattr(one, "cache_info"):
-        return ""
-    home = getattr(one, "__module__", None) or type(one).__module__
-    is_wrapped = hasattr(one, "__wrapped__")
-    return "" if is_wrapped else str(home).partition(".")[0]
-
-
-def is_kept(code: CodeType) -> bool:
-    done = [(step.opname, step.argval) for step in dis.get_instructions(code) if step.opname in OUTSIDE]
-    return any(name != "STORE_DEREF" or word in code.co_freevars for name, word in done)
-
-
-OUTSIDE = ("STORE_GLOBAL", "STORE_ATTR", "STORE_DEREF")
-
-
-def holds_something(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -46,15 +47,12 @@ from attn_exp.diagnosis.recipes.candidates import (
 )
 from attn_exp.diagnosis.recipes.fitted import fills_of_raw_logits, fitted_fills, fitted_numbers
 from attn_exp.diagnosis.recipes.several import (
-    EXPLAINING,
     INVERTED,
     LARGE_FILL,
-    SEVERAL,
+    has_time,
     in_several_parts,
-    is_over,
     of_masks,
     together,
-    while_there_is_time,
 )
 from attn_exp.forms.pipeline import Given
 from attn_exp.mistakes.behaviour import first_keys
@@ -120,7 +118,7 @@ class Answers:
         """Skip dear explanations if a trace shows all that is wrong, or no mistake gives this shape."""
         if explanation.rare and self.bits == "float32":
             return False
-        return not explanation.dear or not (self.is_seen() or not self.has_known_shape or is_over(EXPLAINING, SEVERAL))
+        return not explanation.dear or not (self.is_seen() or not self.has_known_shape or not has_time())
 
     @cached_property
     def half(self) -> str:
@@ -248,7 +246,7 @@ class Answers:
     def two_mistakes(self) -> Explained | None:
         if self.says_little:
             return None
-        pairs = while_there_is_time(pairs_of(self.single, self.seen), EXPLAINING, SEVERAL)
+        pairs = itertools.takewhile(lambda _: has_time(), pairs_of(self.single, self.seen))
         return best([pair for pair in pairs if self.gives(pair) and not self.is_mean(pair)])
 
     def is_mean(self, candidate: Candidate) -> bool:
@@ -278,7 +276,7 @@ class Answers:
         unmasked = replace(self, seen=seen, ask=lambda: self.by_masks(self.fresh)[0])
         base = [one for one in self.single if masked and unmasked.gives(one)]
         several = in_several_parts(self.single, wrong[0], self.ask_equal())
-        base += [one for one in while_there_is_time(several, EXPLAINING, SEVERAL) if unmasked.gives(one)]
+        base += [one for one in itertools.takewhile(lambda _: has_time(), several) if unmasked.gives(one)]
         return self.with_masks(base, masked)
 
     def with_masks(self, base: Sequence[Candidate], masked: Seen) -> Explained | None:

@@ -29,7 +29,7 @@ from attn_exp.diagnosis.judging.judge_answers import (
 )
 from attn_exp.diagnosis.judging.unasked import with_outcome
 from attn_exp.diagnosis.recipes.candidates import Explained, everywhere, gives
-from attn_exp.diagnosis.recipes.several import running
+from attn_exp.diagnosis.recipes.several import EXPLAINING, start_clock
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
     ANSWERED,
@@ -53,7 +53,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
         UserError: its arguments are unknown, or a setting does not apply to it.
         FaultError: an error in attn_exp itself.
     """
-    with held(), running() as clock, warnings.catch_warnings(), np.errstate(all="ignore"):
+    with held(), start_clock() as clock, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # ignore the function's warnings and judge only its output
         fault: Exception | None = None
         start = perf_counter()
@@ -68,8 +68,9 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
             said = f"it replaced {', '.join(replaced)}, so the right answer cannot be computed"
             return unfinished(own.name, said, request.words, CHECKED)
         if fault is None:
-            left = tuple(f"{what} (it took {seconds:g} s until then)" for what, seconds in clock.left_out.items())
-            verdict = replace(verdict, not_asked=(*verdict.not_asked, *left)) if not verdict.passed else verdict
+            if clock.was_over and not verdict.passed:
+                left = f"several mistakes at once (it took {EXPLAINING:g} s until then)"
+                verdict = replace(verdict, not_asked=(*verdict.not_asked, left))
             return replace(with_outcome(verdict, own, request), seconds=perf_counter() - start)
         if isinstance(fault, MemoryError | RecursionError) or is_raised_by_user_code(fault, own):
             return unfinished(own.name, f"it could not be checked: {error_line(fault)}", request.words, CHECKED)

@@ -14,6 +14,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking import jaxprs
 from attn_exp.diagnosis.asking.jaxprs import is_about_values
+from attn_exp.diagnosis.asking.libraries import parts_of
 from attn_exp.diagnosis.observe.trace import (
     LARGEST,
     Call,
@@ -22,7 +23,6 @@ from attn_exp.diagnosis.observe.trace import (
     Product,
     Trace,
     contract_axes,
-    find_outputs,
 )
 
 
@@ -48,7 +48,7 @@ def run_step(operations: list[Operation], step: Any, name: str, values: Sequence
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
-    """Record a call of JAX, see `Recorder`.
+    """Record a call of JAX, see `record_with`.
 
     A loop or a condition is one operation. If the call needs the values of its inputs, which JAX does not have while it
     traces, the trace has no operations.
@@ -59,7 +59,7 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
         cache[key] = make_jaxpr(call, inputs)
     arrays = {name: jaxprs.wide(array) for name, array in inputs.items()}
     if cache[key] is None:
-        return Trace((), arrays, tuple((None, jaxprs.wide(one)) for one in find_outputs(call(inputs))))
+        return Trace((), arrays, tuple((None, jaxprs.wide(one)) for one in parts_of(call(inputs)).values()))
     jaxpr, constants, known = cache[key]
     operations: list[Operation] = []
     given = [Value(array, name if array.size <= LARGEST else None) for name, array in arrays.items()]
@@ -72,7 +72,7 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
 def make_jaxpr(call: Call, inputs: Mapping[str, Any]) -> Any:
     def find_all(context: Callable[[], Any], *arrays: Any) -> list[Any]:
         with context():
-            return find_outputs(call(dict(zip(inputs, arrays, strict=True))))
+            return list(parts_of(call(dict(zip(inputs, arrays, strict=True)))).values())
 
     for context in (nullcontext, jax.ensure_compile_time_eval):
         try:

@@ -12,16 +12,16 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.jaxprs import is_half, is_number
+from attn_exp.diagnosis.asking.libraries import parts_of
 from attn_exp.diagnosis.observe.trace import (
     LARGEST,
     Call,
     Place,
     Product,
-    Recording,
+    Recorder,
     Subscripts,
     Trace,
     contract_axes,
-    find_outputs,
     map_arrays,
     resolve_subscripts,
 )
@@ -38,23 +38,23 @@ WRITING_FUNCTIONS = ("copyto", "fill_diagonal", "place", "put", "put_along_axis"
 CREATORS = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "empty", "full", "ones", "zeros")
 """Functions that take no tracked array, or bypass its dispatch; their results are tracked too."""
 
-current: ContextVar[Recording | None] = ContextVar("current", default=None)
+current: ContextVar[Recorder | None] = ContextVar("current", default=None)
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
-    """Record a call of NumPy, see `Recorder`. Meanwhile, functions that create arrays return tracked ones."""
-    recording = Recording(is_array, locate_array, copy_array, np.array)
+    """Record a call of NumPy, see `record_with`. Meanwhile, functions that create arrays return tracked ones."""
+    recorder = Recorder(is_array, locate_array, copy_array, np.array)
     tracked = {name: np.array(array).view(Tracked) for name, array in inputs.items()}
-    recording.add_inputs(tracked)
+    recorder.add_inputs(tracked)
     originals = {name: getattr(np, name) for name in CREATORS}
     vars(np).update({name: make_creator(name, function) for name, function in originals.items()})
-    token = current.set(recording)
+    token = current.set(recorder)
     try:
-        outputs = find_outputs(call(tracked))
+        outputs = parts_of(call(tracked)).values()
     finally:
         current.reset(token)
         vars(np).update(originals)
-    return recording.make_trace(outputs)
+    return recorder.make_trace(outputs)
 
 
 def make_creator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,12 +100,12 @@ for _name, _method in (*vars(NDArrayOperatorsMixin).items(), *vars(Dispatch).ite
 def perform(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, is_writer: bool = False
 ) -> Any:
-    """Call a function of NumPy with plain arrays, and record it if a recording is under way.
+    """Call a function of NumPy with plain arrays, and record it if a recorder is at work.
 
     A writer overwrites its first argument and returns None.
     """
-    recording, out = current.get(), kwargs.get("out")
-    if recording is None:
+    recorder, out = current.get(), kwargs.get("out")
+    if recorder is None:
         args, kwargs = strip((args, kwargs))
         return function(*args, **kwargs)
     outs = out if isinstance(out, tuple) else (out,)
@@ -116,7 +116,7 @@ def perform(
         run, options = partial(run, out=out), {key: value for key, value in kwargs.items() if key != "out"}
     token = current.set(None)
     try:
-        returned = recording.run(
+        returned = recorder.run(
             name, run, (args, options), writes=targets, again=again, reads=not name.endswith("_like"),
             product=find_product(name, args, kwargs),
         )  # fmt: skip

@@ -12,14 +12,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.asking.libraries import parts_of
 from attn_exp.diagnosis.observe.trace import (
     LARGEST,
     Call,
     Place,
     Product,
-    Recording,
+    Recorder,
     Trace,
-    find_outputs,
     resolve_subscripts,
 )
 
@@ -35,28 +35,28 @@ SUMS: dict[str, Callable[..., Any]] = {"addmm": torch.mm, "baddbmm": torch.bmm, 
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
-    """Record a call of PyTorch, see `Recorder`. Fused attention runs as its separate operations."""
-    recording = Recording(is_dense, locate_tensor, copy_tensor, restore_tensor)
+    """Record a call of PyTorch, see `record_with`. Fused attention runs as its separate operations."""
+    recorder = Recorder(is_dense, locate_tensor, copy_tensor, restore_tensor)
     tracked = {name: tensor.detach().clone() for name, tensor in inputs.items()}
-    recording.add_inputs(tracked)
+    recorder.add_inputs(tracked)
     was_fast, was_eager = torch.backends.mha.get_fastpath_enabled(), flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG
     torch.backends.mha.set_fastpath_enabled(value=False)
     flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True
     try:
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), Dispatch(recording):
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), Dispatch(recorder):
             returned = call(tracked)
     finally:
         torch.backends.mha.set_fastpath_enabled(value=was_fast)
         flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = was_eager
-    return recording.make_trace(find_outputs(returned))
+    return recorder.make_trace(parts_of(returned).values())
 
 
 class Dispatch(TorchDispatchMode):
     supports_higher_order_operators = True
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         super().__init__()
-        self.recording = recording
+        self.recorder = recorder
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -65,7 +65,7 @@ class Dispatch(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs, run = kwargs or {}, self.recording.run
+        kwargs, run = kwargs or {}, self.recorder.run
         name, writes = function.__name__.partition(".")[0].rstrip("_"), find_written(function, args, kwargs)
         is_scaled = name in SUMS and kwargs.get("alpha", 1) != 1
         if writes or not is_scaled:

@@ -14,7 +14,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.bind.layer import Layer
-from attn_exp.diagnosis.observe.trace import RECORDERS, Trace, find_axes
+from attn_exp.diagnosis.observe.trace import Trace, find_axes, record_with
 from attn_exp.own_code import held
 
 FINE, COARSE = 1e-9, 1e-5
@@ -122,9 +122,8 @@ def mix(base: Arrays, other: Arrays, is_changed: Array) -> dict[str, Array]:
 def record_once(layer: Layer, given: Arrays, keywords: Mapping[str, Any], cache: dict[Any, Any]) -> Trace:
     arrays = {role: layer.convert(lay(array, layer.inputs[role], find_height(layer, array.shape[1])))
               for role, array in given.items()}  # fmt: skip
-    recorder = RECORDERS[layer.library]
     with held(), np.errstate(all="ignore"):
-        return recorder(lambda tracked: layer.call(tracked, keywords), arrays, cache)
+        return record_with(layer.library, lambda tracked: layer.call(tracked, keywords), arrays, cache)
 
 
 def find_height(layer: Layer, length: int) -> int:

@@ -5,12 +5,12 @@ These are left `[n r k]`, right `[n c k]`, output `[n r c]`, whatever the subscr
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,7 +90,7 @@ def contract_axes(
     return "".join(left), "".join(right), "".join([*(left[axis] for axis in batch[0]), *free])
 
 
-# The recorder of each library, and the arrays in whatever a call returned
+# The recorder of each library
 
 LARGEST = 2_200_000
 """Larger arrays are not copied and have no producer."""
@@ -99,57 +99,19 @@ Call = Callable[[Mapping[str, Any]], Any]
 """The call to record: it takes arrays of its library by name, and returns anything that contains arrays."""
 
 
-class Recorder(Protocol):
-    """Record one call.
-
-    Args:
-        call: takes arrays of the library by name.
-        inputs: these arrays. The call gets copies, so it may write into them.
-        cache: where JAX keeps the jaxpr of the call for each set of shapes and types. Use one for each call.
-
-    Returns:
-        The operations that depend on an input. What the call computes from constants alone is a constant.
-    """
-
-    def __call__(self, call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace: ...
-
-
 def record_with(
     library: str, call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None
 ) -> Trace:  # fmt: skip
+    """Record one call, and return the operations that depend on an input; what comes from constants is a constant.
+
+    Args:
+        library: torch, numpy or jax.
+        call: takes arrays of the library by name.
+        inputs: these arrays. The call gets copies, so it may write into them.
+        cache: where JAX keeps the jaxpr of the call for each set of shapes and types. Use one for each call.
+    """
     trace: Trace = import_module(f"attn_exp.diagnosis.observe.record_{library}").record(call, inputs, cache)
     return trace
-
-
-RECORDERS: dict[str, Recorder] = {library: partial(record_with, library) for library in ("torch", "numpy", "jax")}
-"""The recorder of each library, imported when it is called."""
-
-
-def find_outputs(value: Any, seen: set[int] | None = None) -> list[Any]:
-    """Return the arrays in what a call returned, in order.
-
-    It searches tuples, lists, mappings, dataclasses and objects such as `ModelOutput`, except those whose ids are in
-    `seen`. Nested lists of floats become one array. Anything else, such as a layer, is skipped.
-    """
-    seen = set() if seen is None else seen
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return [value]
-    if is_list_of_floats(value):
-        return [np.asarray(value)]
-    parts = [] if id(value) in seen else list_parts(value)
-    seen.add(id(value))
-    return [output for part in parts for output in find_outputs(part, seen)]
-
-
-def list_parts(value: Any) -> list[Any]:
-    if isinstance(value, Mapping | list | tuple):
-        return list(value.values() if isinstance(value, Mapping) else value)
-    names: Any = getattr(value, "__dict__", None) or getattr(value, "__dataclass_fields__", ())
-    return [] if callable(value) else [getattr(value, name, None) for name in list(names)]
-
-
-def is_list_of_floats(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(v, float) or is_list_of_floats(v) for v in value)
 
 
 # Operations on arrays that may share memory, as those of PyTorch and NumPy do
@@ -172,7 +134,7 @@ class Place(NamedTuple):
 
 
 @dataclass(eq=False)
-class Recording:
+class Recorder:
     """The operations recorded so far.
 
     `copy` converts an array of the library to NumPy, `restore` back. `known` keeps each array seen, so that no address
@@ -192,7 +154,7 @@ class Recording:
             self.inputs[name] = np.array(self.copy(array))
             self.known[self.locate(array)] = array, None if self.inputs[name].size > LARGEST else name
 
-    def make_trace(self, outputs: Sequence[Any]) -> Trace:
+    def make_trace(self, outputs: Iterable[Any]) -> Trace:
         return Trace(tuple(self.operations), self.inputs, tuple(
             (self.find_producer(one), self.copy(one)) if self.is_array(one) else (None, np.asarray(one))
             for one in outputs

@@ -8,12 +8,11 @@ four would be millions.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import process_time
-from typing import TypeVar
 
 import numpy as np
 
@@ -116,47 +115,25 @@ def of_masks(single: Sequence[Candidate]) -> list[Candidate]:
     return [one for one in single if mistakes.mistake(one.names[0]).group == "masks"]
 
 
-# Processor time: trying several mistakes stops when the time of a check is over.
-# Processor seconds let a check on a busy machine try as much as on an idle one.
+# Processor time, so that a check on a busy machine tries as much as on an idle one
 
-T = TypeVar("T")
 EXPLAINING = 8.0
 """Seconds after which a check tries no more combinations of mistakes."""
 
 
-SEVERAL = "several mistakes at once"
-
-
-@dataclass
-class Pace:
-    """Processor seconds that count as one; more of them let a slow machine try as much as a fast one."""
-
-    seconds: float = 1.0
-
-
-PACE = Pace()
-
-
 @dataclass
 class Clock:
-    """When a check began, and which steps it skipped for lack of time."""
+    """When a check began, and whether it skipped anything for lack of time."""
 
     start: float = field(default_factory=process_time)
-    left_out: dict[str, float] = field(default_factory=dict)
-
-    def worked(self) -> float:
-        return (process_time() - self.start) / PACE.seconds
+    was_over: bool = False
 
 
 CLOCK: ContextVar[Clock | None] = ContextVar("the clock of the check that is at work", default=None)
 
 
 @contextmanager
-def running() -> Iterator[Clock]:
-    clock = CLOCK.get()
-    if clock is not None:
-        yield clock
-        return
+def start_clock() -> Iterator[Clock]:
     clock = Clock()
     token = CLOCK.set(clock)
     try:
@@ -165,17 +142,10 @@ def running() -> Iterator[Clock]:
         CLOCK.reset(token)
 
 
-def while_there_is_time(several: Iterable[T], seconds: float, what: str) -> Iterator[T]:
-    for one in several:
-        if is_over(seconds, what):
-            return
-        yield one
-
-
-def is_over(seconds: float, what: str) -> bool:
-    """Return whether the check has used more than `seconds`; if so, record that `what` was skipped."""
+def has_time() -> bool:
+    """Return whether the check that is at work may still try combinations of mistakes; the clock records a no."""
     clock = CLOCK.get()
-    if clock is None or clock.worked() <= seconds:
-        return False
-    clock.left_out.setdefault(what, seconds)
-    return True
+    if clock is None or process_time() - clock.start <= EXPLAINING:
+        return True
+    clock.was_over = True
+    return False
