@@ -9,7 +9,6 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from types import ModuleType
@@ -197,11 +196,10 @@ def may_be_attention(value: Any, module: ModuleType) -> bool:
         if any(one is other for other in met):
             continue
         met.append(one)
-        with suppress(OSError, TypeError, SyntaxError):
-            source = source_of(one)
-            code += source
-            ahead += [names[word] for word in {*re.findall(r"\w+", source)} if inspect.isfunction(names.get(word))
-                      and names[word].__module__ == module.__name__]  # fmt: skip
+        source = source_of(one)
+        code += source
+        ahead += [names[word] for word in {*re.findall(r"\w+", source)} if inspect.isfunction(names.get(word))
+                  and names[word].__module__ == module.__name__]  # fmt: skip
         ahead += one.__bases__ if inspect.isclass(one) else ()
     is_fused = any(word not in names and f"def {word}(" not in code for word in FUSED.findall(code))
     return bool(WEIGHTS.search(code) and PRODUCTS.search(code)) or is_fused

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import dis
 import functools
 import inspect
 import re
-import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from types import CodeType
@@ -335,26 +333,19 @@ def is_of_keras(function: Any) -> bool:
 # The source of functions and classes, and their compiled code
 
 
-def tree_of(thing: Any) -> ast.Module:
-    """Parse the source of a function or class.
-
-    Raises:
-        OSError: the source is not available.
-        TypeError: it is not written in Python.
-        SyntaxError: it is part of a line, such as a lambda, that does not parse alone.
-    """
-    return ast.parse(textwrap.dedent(source_of(thing)))
+def source_of(thing: Any) -> str:
+    """Return the source of a function or class, or of an object's class; an empty string if it has none."""
+    kind: Any = thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)
+    return read_source(kind)
 
 
 @functools.lru_cache(maxsize=256)
-def source_of(thing: Any) -> str:
-    """Return the source of a function or class.
-
-    Raises:
-        OSError: the source is not available.
-        TypeError: it is not written in Python.
-    """
-    return inspect.getsource(thing)
+def read_source(thing: Any) -> str:
+    """Before Python 3.13, `inspect` parses the whole file on every request for a class, so sources are kept."""
+    try:
+        return inspect.getsource(thing)
+    except (OSError, TypeError):
+        return ""
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
@@ -362,7 +353,3 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from codes_in(inner)
-
-
-def names_in(code: CodeType) -> list[str]:
-    return list(dict.fromkeys(name for one in codes_in(code) for name in one.co_names))

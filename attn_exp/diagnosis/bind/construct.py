@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.names import every_parameter, plain, side_of_name
+from attn_exp.diagnosis.asking.names import every_parameter, plain, side_of_name, source_of
 from attn_exp.diagnosis.bind.sizes import (
     CONFIG,
     ROOM,
@@ -24,7 +24,6 @@ from attn_exp.diagnosis.bind.sizes import (
     instead_of_default,
     is_of_a_library,
     letter_of,
-    source_of,
     value_of,
 )
 from attn_exp.errors import UncalledError

@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.libraries import Library, library, library_of
-from attn_exp.diagnosis.asking.names import every_parameter, is_required, side_of_name
+from attn_exp.diagnosis.asking.names import every_parameter, is_required, side_of_name, source_of
 from attn_exp.diagnosis.bind.arguments import ARRAYS, MASKS, ROTARY, Arguments, fill_of_mask, read_arguments
 from attn_exp.diagnosis.bind.construct import STARS, call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import (
@@ -24,7 +24,7 @@ from attn_exp.diagnosis.bind.layer import (
     library_of_kind,
     widths_of_weights,
 )
-from attn_exp.diagnosis.bind.sizes import Sizes, instead_of_default, sizes_of_layer, source_of, value_of
+from attn_exp.diagnosis.bind.sizes import Sizes, instead_of_default, sizes_of_layer, value_of
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import OwnFunction
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.libraries import library, wanted
-from attn_exp.diagnosis.asking.names import every_parameter, plain
+from attn_exp.diagnosis.asking.names import every_parameter, plain, source_of
 from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
-from attn_exp.diagnosis.bind.sizes import Sizes, modules_of, source_of
+from attn_exp.diagnosis.bind.sizes import Sizes, modules_of
 from attn_exp.errors import UncalledError
 
 

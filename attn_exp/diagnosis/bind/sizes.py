@@ -8,13 +8,14 @@ import ast
 import inspect
 import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from attn_exp.diagnosis.asking.names import ROLES, every_parameter, plain, tree_of
+from attn_exp.diagnosis.asking.names import ROLES, every_parameter, plain, source_of
 from attn_exp.diagnosis.asking.request import Request
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -176,13 +177,6 @@ def sizes_of_file(owner: Any) -> dict[str, int]:
             and re.search(rf"(?<![\w.])\b{name}\b(?!\s*=[^=])", source)}  # fmt: skip
 
 
-def source_of(owner: Any) -> str:
-    try:
-        return inspect.getsource(owner if inspect.isclass(owner) or inspect.isroutine(owner) else type(owner))
-    except (OSError, TypeError):
-        return ""
-
-
 def sizes_of_layer(target: Any, arguments: Mapping[str, Any]) -> dict[str, int]:
     fields = [fields_of(module) for module in modules_of(target)]
     found: dict[str, int] = {}
@@ -255,8 +249,8 @@ def infer_letters(owner: Any) -> dict[str, str]:
     """
     trees = []
     for home in inspect.getmro(owner) if inspect.isclass(owner) else ():
-        with suppress(OSError, TypeError, SyntaxError):
-            trees += [] if is_of_a_library(home) else [tree_of(home)]
+        with suppress(SyntaxError):
+            trees += [] if is_of_a_library(home) else [ast.parse(textwrap.dedent(source_of(home)))]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     names = {name for node in nodes if (name := last_name(node))}
     known = {name: letter for name in names if (letter := letter_of(name))}

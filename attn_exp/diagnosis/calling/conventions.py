@@ -287,11 +287,9 @@ def hide(at: Any, logits: Any, allowed: Any) -> Any:
 
 
 def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None) -> Iterator[tuple[Caller, Case]]:
-    parameters = {"padding" if role == "mask" else role: name for role, name in caller.offer.parameters.items()}
     if caller.offer.takes("padding"):
         return
-    defaults = {"padding" if role == "mask" else role: value for role, value in caller.offer.defaults.items()}
-    keyed = replace(caller, offer=replace(caller.offer, parameters=parameters, defaults=defaults))
+    keyed = replace(caller, offer=caller.offer.of_keys_alone())
     case = question(keyed, function, "padding", change)
     if case is not None:
         for one in PADDINGS:

@@ -144,30 +144,9 @@ class Answers:
 
     def gives(self, candidate: Candidate) -> bool:
         """Return whether a candidate reproduces every answer, fresh ones included, and at least one wrong answer."""
-        case, answer = self.seen[0]
-        stages = predicted(candidate.change(case), case.given)
-        if answer.output is not None and stages is not None and is_far(answer.output, stages):
+        if any(self.gives_of(candidate, seen) < 0 for seen in (self.wrong, self.right, self.fresh)):
             return False
-        told = right = 0
-        for part, is_wrong in self.parts:
-            given = self.gives_of(candidate, part)
-            if given < 0:
-                return False
-            told, right = (told + given, right) if is_wrong else (told, right + given)
-        if told + right == 0 or self.gives_of(candidate, self.fresh) < 0:
-            return False
-        return told > 0 or self.gives_of(candidate, failing(self.fresh, self.digits)) > 0
-
-    @cached_property
-    def parts(self) -> list[tuple[Seen, bool]]:
-        """The first answer, the other wrong ones and the right ones, each with whether it is wrong.
-
-        Most candidates fail on an early part.
-        """
-        lost = {case for case, _ in self.wrong}
-        first, rest = self.seen[:1], self.seen[1:]
-        parted = ([pair for pair in rest if (pair[0] in lost) is is_wrong] for is_wrong in (True, False))
-        return [(first, first[0][0] in lost), *zip(parted, (True, False), strict=True)]
+        return any(self.gives_of(candidate, seen) > 0 for seen in (self.wrong, failing(self.fresh, self.digits)))
 
     def gives_of(self, candidate: Candidate, seen: Seen) -> int:
         """Return how many answers a candidate reproduces within rounding, or -1 if it contradicts one.
@@ -191,14 +170,14 @@ class Answers:
         stages = predicted(candidate.change(case), self.as_given(case))
         if stages is None:  # either both fail on these shapes, or only the candidate does
             return 0 if answer.output.shape != expected(case)["output"].shape else -1
-        size, room = largest(stages["output"]), tolerance(stages, self.digits)
-        rounds_away = room > TELLS * size and np.isfinite(stages["weights"]).all()
+        if is_far(answer.output, stages):
+            return -1
+        is_rough = tolerance(stages, self.digits) > TELLS * largest(stages["output"])
+        rounds_away = is_rough and np.isfinite(stages["weights"]).all()
         if rounds_away or is_for_no_key(answer.output, stages):  # weights of sums that vanish, or logits of 1e9
             return 0
-        made = without_blind(stages["output"], stages)
-        same = made is stages["output"]
-        rows, room_of_rows = (stages, room) if same else ({**stages, "output": made}, None)
-        is_other = differs(without_blind(answer.output, stages), rows, self.digits, room_of_rows)
+        rows = {**stages, "output": without_blind(stages["output"], stages)}
+        is_other = differs(without_blind(answer.output, stages), rows, self.digits)
         if is_other or not is_nearer(answer.output, stages, case, self.digits):
             return -1
         tells = candidate.names in SAID_BY_NAN or not self.is_right_but_for_nan(case, answer.output)
@@ -218,6 +197,11 @@ class Answers:
     @cached_property
     def wrong(self) -> Seen:
         return failing(self.seen, self.digits)
+
+    @cached_property
+    def right(self) -> Seen:
+        lost = {case for case, _ in self.wrong}
+        return [pair for pair in self.seen if pair[0] not in lost]
 
     @cached_property
     def fresh(self) -> Seen:

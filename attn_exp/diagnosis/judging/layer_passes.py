@@ -14,12 +14,13 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import differs, expected
 from attn_exp.diagnosis.asking.libraries import join, library, parts_of
+from attn_exp.diagnosis.asking.names import source_of
 from attn_exp.diagnosis.asking.questions import layer_cases
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.layer import Layer, leave_out
-from attn_exp.diagnosis.bind.sizes import modules_of, source_of
+from attn_exp.diagnosis.bind.sizes import modules_of
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.explaining.smallest import module_of
 from attn_exp.diagnosis.judging.bound_layers import (

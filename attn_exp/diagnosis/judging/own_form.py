@@ -41,6 +41,7 @@ from attn_exp.diagnosis.asking.offer import Offer
 from attn_exp.diagnosis.asking.questions import Inside
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.calling.call import Bound
+from attn_exp.diagnosis.calling.signatures import MATRICES
 from attn_exp.diagnosis.judging.bound_layers import bound_layer, observe, read_inside
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError
 from attn_exp.errors import UserError
@@ -254,8 +255,6 @@ def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, 
 
 
 # A PyTorch layer as a form of a run: a function of x and the run's matrices, written into its parameters
-
-MATRICES = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
 
 
 def as_function(own: OwnFunction, request: Request) -> Bound:

@@ -113,7 +113,7 @@ def find_causes(
         )
         places.setdefault(readings, []).append(where(here[0].case))
     return [
-        f"They part {join_places(kinds)}: "
+        f"They differ {join_places(kinds)}: "
         + "; ".join(f"{name} {reading}" for name, reading in zip(names, readings, strict=True))
         for readings, kinds in places.items()
     ]

@@ -76,14 +76,14 @@ def fitted_numbers(seen: Seen, read_off: dict[object, float | None]) -> Iterator
                 read_off[key] = None if answer.output is None else fitted(case, answer.output, made, starts)
             number = read_off[key]
             if number is not None and not is_implausible(made, number):
-                yield from made(number)
+                yield made(number)
                 yield from one_for_all_sizes(case, number) if made is factor_of_scores else ()
                 break
 
 
 def fitted_factors(first: Candidate, case: Case, output: Array) -> Iterator[Candidate]:
-    def beside(number: float) -> list[Candidate]:
-        return [beside_factor(one) for one in factor_of_scores(number)]
+    def beside(number: float) -> Candidate:
+        return beside_factor(factor_of_scores(number))
 
     def beside_factor(factor: Candidate) -> Candidate:
         names = tuple(sorted((*first.names, *factor.names)))
@@ -91,7 +91,7 @@ def fitted_factors(first: Candidate, case: Case, output: Array) -> Iterator[Cand
 
     number = fitted(case, output, beside, FACTORS)
     if number is not None and not is_no_factor(number):
-        yield from beside(number)
+        yield beside(number)
         yield from map(beside_factor, one_for_all_sizes(case, number))
 
 
@@ -104,9 +104,9 @@ def is_no_factor(factor: float) -> bool:
     return abs(factor - 1.0) < 1e-5 or abs(factor) < 1e-6
 
 
-def factor_of_scores(number: float) -> list[Candidate]:
+def factor_of_scores(number: float) -> Candidate:
     said = f"They are {number:.6g} times what they should be"
-    return [Candidate(("scale_other",), everywhere(times(number)), True, said)]
+    return Candidate(("scale_other",), everywhere(times(number)), True, said)
 
 
 def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
@@ -119,9 +119,9 @@ def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
             yield Candidate(("scale_fixed",), everywhere(fixed(number)), True, said)
 
 
-def beside_the_sums(place: float) -> list[Candidate]:
+def beside_the_sums(place: float) -> Candidate:
     number = 10.0**place
-    return [Candidate(("sum_epsilon",), everywhere(with_epsilon(number)), True, f"It is {number:.4g}")]
+    return Candidate(("sum_epsilon",), everywhere(with_epsilon(number)), True, f"It is {number:.4g}")
 
 
 FACTORS = tuple(sign * 2.0**power for sign in (1, -1) for power in np.arange(-5.5, 6.0, 0.5))
@@ -129,13 +129,11 @@ PLACES = tuple(np.arange(-11.0, 2.0))
 STEPS, CLOSE = 12, 1e-7
 
 
-def fitted(
-    case: Case, output: Array, made: Callable[[float], list[Candidate]], starts: Sequence[float]
-) -> float | None:
+def fitted(case: Case, output: Array, made: Callable[[float], Candidate], starts: Sequence[float]) -> float | None:
     """Return the number with which a candidate reproduces an output, by Gauss-Newton from the best start."""
 
     def missed(number: float) -> Array | None:
-        stages = predicted(made(number)[0].change(case), case.given)
+        stages = predicted(made(number).change(case), case.given)
         return None if stages is None or stages["output"].shape != output.shape else stages["output"] - output
 
     def size(gap: Array | None) -> float:
