@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import NormalDist
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -205,69 +204,53 @@ def as_tree(said: Any, are_leaves: Callable[[list[Any]], bool]) -> Any:
 
 
 def trace_for_numpy(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
-    """Trace a function of arrays of these shapes; return a function that runs its operations in NumPy."""
+    """Trace a function of arrays of these shapes; return a function that runs its operations in NumPy.
+
+    Constants are evaluated while tracing: state that the function keeps between calls then holds no tracers.
+
+    Raises:
+        Exception: whatever the function raises while it is traced.
+    """
     import jax  # noqa: PLC0415 - the function is one of JAX
 
-    closed, shape = jax.make_jaxpr(lambda *now: as_tree(function(*now), jax.tree_util.all_leaves), return_shape=True)(
-        *arrays
-    )
-    tree, rules = jax.tree_util.tree_structure(shape), dict[int, Rule | None]()
-    kept: list[dict[Any, Any]] = []
+    def evaluate(*now: Any) -> Any:
+        with jax.ensure_compile_time_eval():
+            return as_tree(function(*now), jax.tree_util.all_leaves)
 
-    def do(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
-        if id(step) not in rules:  # the dtypes of its inputs never change
-            rules[id(step)] = rule_of(name, step.params, arrays)
-        return one_step(step, name, arrays, rules[id(step)])
+    closed, shape = jax.make_jaxpr(evaluate, return_shape=True)(*arrays)
+    tree = jax.tree_util.tree_structure(shape)
 
     def call(*given: Any) -> Any:
         with np.errstate(all="ignore"):
-            if not kept:
-                kept.append(made_of_nothing(closed.jaxpr, closed.consts, do, as_array))
-            said = done(closed.jaxpr, closed.consts, [as_array(one) for one in given], do, as_array, kept[0])
+            said = done(closed.jaxpr, closed.consts, [as_array(one) for one in given], run_equation, as_array)
         return jax.tree_util.tree_unflatten(tree, said)
 
     return call
+
+
+def run_equation(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
+    return one_step(step, name, arrays, rule_of(name, step.params, arrays))
 
 
 Step = Callable[[Any, str, Sequence[Any]], list[Any]]
 """Runs one operation, given its equation, its name and its inputs."""
 
 
-def made_of_nothing(jaxpr: Any, consts: Sequence[Any], do: Step, held: Callable[[Any], Any]) -> dict[Any, Any]:
-    """Precompute what a jaxpr computes from constants alone, such as tables of angles."""
-    known, made = dict[Any, Any](zip(jaxpr.constvars, map(held, consts), strict=True)), dict[Any, Any]()
-    for step in jaxpr.eqns:
-        if not step.effects and all(hasattr(one, "val") or one in known for one in step.invars):
-            said = dict(zip(step.outvars, made_by(step, known, do, held), strict=True))
-            known |= said
-            made |= said
-    return made
-
-
 def done(
-    jaxpr: Any, consts: Sequence[Any], given: Sequence[Any], do: Step, held: Callable[[Any], Any],
-    made: Mapping[Any, Any] = MappingProxyType({}),
+    jaxpr: Any, consts: Sequence[Any], given: Sequence[Any], do: Step, held: Callable[[Any], Any]
 ) -> list[Any]:  # fmt: skip
-    """Run a jaxpr: `do` runs each operation, `held` converts constants.
-
-    Variables already in `made` are not computed again.
-    """
-    known: dict[Any, Any] = dict(made)
-    known.update(zip(jaxpr.constvars, map(held, consts), strict=True))
+    """Run a jaxpr: `do` runs each operation, `held` converts constants."""
+    known: dict[Any, Any] = dict(zip(jaxpr.constvars, map(held, consts), strict=True))
     known.update(zip(jaxpr.invars, given, strict=True))
     for step in jaxpr.eqns:
-        if not step.outvars or step.outvars[0] not in made:
-            known.update(zip(step.outvars, made_by(step, known, do, held), strict=True))
+        arrays = [held(one.val) if hasattr(one, "val") else known[one] for one in step.invars]
+        inner = next((step.params[word] for word in ("jaxpr", "call_jaxpr", "fun_jaxpr") if word in step.params), None)
+        if step.primitive.name in CALLS and inner is not None:
+            made = done(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), arrays, do, held)
+        else:
+            made = do(step, step.primitive.name, arrays)
+        known.update(zip(step.outvars, made, strict=True))
     return [held(one.val) if hasattr(one, "val") else known[one] for one in jaxpr.outvars]
-
-
-def made_by(step: Any, known: Mapping[Any, Any], do: Step, held: Callable[[Any], Any]) -> list[Any]:
-    arrays = [held(one.val) if hasattr(one, "val") else known[one] for one in step.invars]
-    name = step.primitive.name
-    inner = next((step.params[word] for word in ("jaxpr", "call_jaxpr", "fun_jaxpr") if word in step.params), None)
-    if name in CALLS and inner is not None:
-        return done(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), arrays, do, held)
-    return do(step, name, arrays)
 
 
 def one_step(step: Any, name: str, arrays: Sequence[Any], rule: Rule | None) -> list[Any]:
@@ -347,41 +330,20 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Arguments that are not arrays stay fixed. If tracing needs array values, JAX runs the function step by step.
     """
-    import jax  # noqa: PLC0415 - the layer imported it
-
     known = dict[Any, Callable[..., Any]]()
 
     def whole(*given: Any) -> Any:
         of_them, arrays, key = of_arrays(function, given)
         if key not in known:
             try:
-                known[key] = traced(of_them, arrays)
-            except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError) as error:
+                known[key] = trace_for_numpy(of_them, arrays)
+            except Exception as error:
                 if not is_about_values(error):
                     raise  # shapes that do not fit fail step by step too
-                said = of_them(*arrays)
                 known[key] = of_them
-                return said
         return known[key](*arrays)
 
     return whole
-
-
-def traced(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
-    """Trace a function of arrays of these shapes for NumPy, and evaluate its constants while tracing.
-
-    State kept between calls then holds no tracers.
-
-    Raises:
-        Exception: whatever the function raises while it is traced.
-    """
-    import jax  # noqa: PLC0415 - the function is one of JAX
-
-    def at_once(*now: Any) -> Any:
-        with jax.ensure_compile_time_eval():
-            return function(*now)
-
-    return trace_for_numpy(at_once, arrays)
 
 
 def is_about_values(error: Exception) -> bool:
@@ -411,10 +373,4 @@ def called(function: Callable[..., Any], positional: Sequence[Any], named: Mappi
     def of_both(first: Sequence[Any], others: Mapping[str, Any]) -> Any:
         return function(*first, **others)
 
-    of_them, arrays, _ = of_arrays(of_both, (list(positional), dict(named)))
-    try:
-        return traced(of_them, arrays)(*arrays)
-    except Exception as error:
-        if not is_about_values(error):
-            raise
-    return function(*positional, **named)
+    return compiled(of_both)(list(positional), dict(named))

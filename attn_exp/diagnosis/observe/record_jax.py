@@ -60,10 +60,10 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
     arrays = {name: jaxprs.wide(array) for name, array in inputs.items()}
     if cache[key] is None:
         return Trace((), arrays, tuple((None, jaxprs.wide(one)) for one in parts_of(call(inputs)).values()))
-    jaxpr, constants, known = cache[key]
+    jaxpr, constants = cache[key]
     operations: list[Operation] = []
     given = [Value(array, name if array.size <= LARGEST else None) for name, array in arrays.items()]
-    outputs = jaxprs.done(jaxpr, constants, given, partial(run_step, operations), hold, known)
+    outputs = jaxprs.done(jaxpr, constants, given, partial(run_step, operations), hold)
     return Trace(tuple(operations), arrays, tuple(
         (one.producer, np.asarray(one.array)) for one in outputs if is_array(one.array)
     ))  # fmt: skip
@@ -81,8 +81,7 @@ def make_jaxpr(call: Call, inputs: Mapping[str, Any]) -> Any:
             if not is_about_values(error):
                 raise
         else:
-            constants = list(map(hold, closed.consts))
-            return closed.jaxpr, constants, jaxprs.made_of_nothing(closed.jaxpr, constants, partial(run_step, []), hold)
+            return closed.jaxpr, list(map(hold, closed.consts))
     return None
 
 
