@@ -284,8 +284,6 @@ def mask_arguments(recipe: Recipe, at: At, offer: Offer, request: Request) -> di
             said[word] = own_word(mask, offer, at)
         elif isinstance(mask, Padding | Filler) and offer.takes("padding"):
             said["padding"] = padding_mask(mask, at, request)
-            if offer.takes("query_padding"):  # some need both or none
-                said["query_padding"] = np.full((at.batch, at.rows), not request.blocks)
         else:
             rest.append(mask)
     if rest and offer.takes("mask"):

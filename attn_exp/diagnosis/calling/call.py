@@ -6,7 +6,7 @@ import dis
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from inspect import isclass, ismethod, isroutine
 from types import TracebackType
@@ -183,11 +183,6 @@ class Caller:
             extra["mask"] = self.masking.write(extra["mask"], at_of(case), self.request.blocks)
         if "padding" in extra:
             extra["padding"] = self.padding.write(extra["padding"][:, None, None], at_of(case), self.request.blocks)
-        if "query_padding" in extra:
-            neutral = "turned" if self.padding.neutral == "turned" else "mask"
-            at, kind = at_of(case), replace(self.padding, neutral=neutral)
-            mask = extra["query_padding"][:, None, None]
-            extra["query_padding"] = kind.write(mask, replace(at, keys=at.rows), self.request.blocks)
         said = {role: self.given(value) for role, value in extra.items()}
         if "mask" in said:
             said["mask"] = self.masking.held(said["mask"])

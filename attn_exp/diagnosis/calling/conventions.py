@@ -214,15 +214,6 @@ def added_as_is(case: Case, blocks: bool) -> Iterator[Step]:
         )
 
 
-def always_given(function: Bound) -> Bound:
-    """Return a layer that gets a mask in every call, even one that hides nothing: without a mask it is causal."""
-    if not function.offer.takes("mask"):
-        return function
-    defaults = {role: value for role, value in function.offer.defaults.items() if role != "mask"}
-    said = "; ".join(filter(None, (function.offer.said, "a mask in each call, because it is causal without one")))
-    return replace(function, offer=replace(function.offer, defaults=defaults, said=said))
-
-
 def with_its_padding(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
     case = question(caller, function, "padding", change) if caller.offer.takes("padding") else None
     answer = None if case is None else of_kept_queries(caller, case, caller(case))

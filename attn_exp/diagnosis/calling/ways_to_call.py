@@ -34,7 +34,6 @@ from attn_exp.diagnosis.asking.questions import PADDED, SIZE, core_cases, layer_
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.calling.signatures import read_signature
-from attn_exp.diagnosis.recipes.candidates import every_mistake, gives
 from attn_exp.errors import UncalledError, UserError, unknown
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, unreadable
@@ -218,7 +217,7 @@ def has_right_shape(tried: Tried) -> bool:
 def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
     """Return whether a call has fewer axes or heads than one `before` that gave the right shape.
 
-    Fewer axes hide mistakes, and are for functions that take no more. Merging several heads into one does not count.
+    Fewer axes hide mistakes, and are for functions that take no more.
     """
     layout = tried.caller.layout
     if not tried.caller.offer.core or (has_heads(layout) and layout not in FEWER):
@@ -226,7 +225,7 @@ def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
     shaped = filter(has_right_shape, before)
     if layout in FEWER:
         return any(one.caller.layout not in FEWER for one in shaped)
-    return any(one.caller.layout == WIDE and not has_one_mistake(one, "single_head") for one in shaped)
+    return any(one.caller.layout == WIDE for one in shaped)
 
 
 def find_rare_layout(
@@ -251,13 +250,6 @@ def find_rare_layout(
 def says_nothing(case: Case, output: Array) -> bool:
     inputs = (case.given.q, case.given.k, case.given.v, case.given.x)
     return not output.any() or any(np.array_equal(output, one) for one in inputs if one is not None)
-
-
-def has_one_mistake(tried: Tried, only: str = "") -> bool:
-    digits = min(digits_of(tried.caller, tried.answer), 24)
-    asked = [tried.case, tried.case.with_masks((*tried.case.recipe.rules.masks, Causal()))]
-    known = ((case, one) for case in asked for one in every_mistake([case]) if not only or only in one.names)
-    return any(gives(one.change(case), case, tried.answer, digits) for case, one in known)
 
 
 def is_right(tried: Tried, causal: bool = False, unscaled: bool = False, unmasked: bool = False) -> bool:

@@ -82,7 +82,7 @@ class Answers:
     Answers are compared to `digits` bits: those of the function's dtype, or fewer. Inputs have `kept` bits. `broken`
     lists mistakes that show between calls. `ask` runs fresh cases, which an explanation must reproduce too; `ask_right`
     runs fresh cases of the kinds answered correctly, for mistakes made under a condition; `ask_equal` runs a case whose
-    scores are all equal. `is_seen` returns whether a layer's trace shows everything that is wrong.
+    scores are all equal.
     """
 
     seen: Seen
@@ -93,7 +93,6 @@ class Answers:
     ask: Callable[[], Seen] = tuple
     ask_right: Callable[[], Seen] = tuple
     ask_equal: Callable[[], Asked | None] = lambda: None
-    is_seen: Callable[[], bool] = lambda: False
 
     read_off: dict[object, float | None] = field(default_factory=dict)
     """Numbers fitted to the answers, shared by all views."""
@@ -115,10 +114,10 @@ class Answers:
         return EXPLANATIONS
 
     def can_try(self, explanation: Explanation) -> bool:
-        """Skip dear explanations if a trace shows all that is wrong, or no mistake gives this shape."""
+        """Skip dear explanations if no mistake gives this shape, or time is over."""
         if explanation.rare and self.bits == "float32":
             return False
-        return not explanation.dear or not (self.is_seen() or not self.has_known_shape or not has_time())
+        return not explanation.dear or (self.has_known_shape and has_time())
 
     @cached_property
     def half(self) -> str:

@@ -320,7 +320,7 @@ def evidence_of(
     @cache  # every view calls this, and each call would build a layer again
     def ask() -> Seen:
         asked = of_one_input(wrong)
-        holes = asked_of_holes(caller, function, wrong)
+        holes = asked_of_holes(caller, wrong)
         return [*fresh(caller, function, asked), *([small] if small else []), *holes]
 
     def ask_right() -> Seen:
@@ -356,27 +356,18 @@ def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> 
     return other, caller(other)
 
 
-def asked_of_holes(caller: Caller, function: Bound, wrong: Seen) -> Seen:
+def asked_of_holes(caller: Caller, wrong: Seen) -> Seen:
     """Run the first masked case that returned NaN again, so that the cause of the NaN shows.
 
-    The first query sees all keys, and values and the output projection are positive, so infinities stay infinite.
+    The first query sees all keys.
     """
     for case, answer in wrong:
         masks = case.recipe.rules.masks
         if answer.output is None or not np.isnan(answer.output).any() or not masks:
             continue
         other = case.with_masks(tuple(seeing_all(mask) if isinstance(mask, Allowed) else mask for mask in masks))
-        if other.given.x is None:
-            return [(other, caller(other))]
-        if function.inside is not None:
-            return []
-        arrays = {name: np.abs(array) if name in OF_VALUES else array for name, array in other.given.arrays.items()}
-        positive = replace(other, given=replace(other.given, x=np.abs(other.given.x), arrays=arrays))
-        return [(positive, caller(positive))]
+        return [(other, caller(other))] if other.given.x is None else []
     return []
-
-
-OF_VALUES = ("W_v", "b_v", "W_o", "b_o")
 
 
 def seeing_all(mask: Allowed) -> Allowed:

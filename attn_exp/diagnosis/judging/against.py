@@ -249,7 +249,7 @@ def compare(
     elif parted and how and parted[0] is pairs[0] and not any(map(is_unlike_definition, verdicts)):
         found.append(f"Each is right with its own matrices, but not {how}: they order them differently")
     else:
-        found += find_causes(parted, pairs, verdicts, names, digits)
+        found += find_causes(parted, verdicts, names, digits)
     found += filter(None, [compare_traces(callers, parted[0].case, names)] if parted else ())
     findings = [
         Finding(CALLED, HELD, "; ".join(filter(None, (*map(describe_call, both), how)))),

@@ -156,9 +156,6 @@ def check_in_layout(
 def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     """Check a function whose calling convention is known; the caller has silenced warnings."""
     request = tried.caller.request
-    if request.blocks and find_built_layer(tried) and ways_to_call.is_right(tried, causal=True):
-        given = ways_to_call.how_to_call(own, request, conventions.always_given(tried.function))
-        tried = given if ways_to_call.is_right(given) else tried
     offer = tried.function.offer
     if request.masks and tried.answer.output is None and offer.takes("mask") and find_built_layer(tried):
         bare = replace(tried.function, offer=offer.of_keys_alone())  # the requested mask may be built in

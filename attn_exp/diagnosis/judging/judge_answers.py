@@ -11,12 +11,11 @@ from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, e
 from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.asking.offer import PADDINGS, WORDS, axes
 from attn_exp.diagnosis.asking.questions import MASKS_OF_MORE, WIDTH
-from attn_exp.diagnosis.asking.request import with_words
 from attn_exp.diagnosis.calling import conventions, ways_to_call
 from attn_exp.diagnosis.calling.behaviour import IN_THREADS, Found, behaviours, gradients, remarks
 from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.calling.ways_to_call import Tried, digits_of, failing
-from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, Answers, located, representable
+from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, located, representable
 from attn_exp.diagnosis.explaining.smallest import evidence_of, shown, smallest_wrong
 from attn_exp.diagnosis.judging.unasked import unasked, unverified
 from attn_exp.diagnosis.recipes.candidates import (
@@ -181,7 +180,7 @@ def verdict_on_answers(
     if meant := explain_as_meant(wrong, digits, evidence.ask):
         edges.append((Finding(wrong[0][0].rung, REMARK, meant), ""))
         seen, wrong, small = right, [], None
-    found = (known or explain_answers(evidence, wrong)) if wrong else Explained()
+    found = (known or explained(evidence)) if wrong else Explained()
     found = found if conventions.may_be_made(found.names, caller) else Explained()
     found = rename_small_fill(found, caller, function)
     if wrong and is_of_own_axes(wrong, found, [one for one in right if one[0].rung == "masks"]):
@@ -240,17 +239,6 @@ def join_mistakes(found: Explained, broken: Sequence[str]) -> tuple[str, ...]:
 
 OF_NO_OTHER = ("changes_inputs", "reuses_output")
 """Mistakes of behaviour that no other mistake causes."""
-
-
-def explain_answers(evidence: Answers, wrong: Seen) -> Explained:
-    found = explained(evidence)
-    if found.names or found.setting or not {case.unpromised for case, _ in wrong} > {False}:
-        return found
-
-    def ask() -> Seen:
-        return [pair for pair in evidence.fresh if not pair[0].unpromised]
-
-    return explained(replace(evidence, ask=ask, is_seen=lambda: True))
 
 
 def rename_small_fill(found: Explained, caller: Caller, function: Bound) -> Explained:
@@ -437,19 +425,9 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     is_less = caller.offer.takes("mask") and not masked.offer.takes("mask")  # a padding mask alone tells less
     if verdict.mistakes and (masked == caller or is_less):
         return verdict
-    request = caller.request
-    words = conventions.BLOCKS if conventions.are_open(request) and conventions.hides(
-        masked, tried.function, known.change
-    ) else ""  # fmt: skip
-    if words:
-        masked = replace(masked, request=with_words(request, words))
     again = verdict_on_answers(own, masked, tried, quick)
-    if not again.mistakes or (verdict.mistakes and not set(again.mistakes) < set(verdict.mistakes)):
-        return verdict
-    if not words:
-        return again
-    inverted = (*again.mistakes, conventions.INVERTED)
-    return replace(conventions.under(again, request, words), alike=(inverted, *again.alike))
+    is_better = again.mistakes and (not verdict.mistakes or set(again.mistakes) < set(verdict.mistakes))
+    return again if is_better else verdict
 
 
 def may_be_written_otherwise(verdict: Verdict) -> bool:

@@ -28,14 +28,10 @@ from attn_exp.diagnosis.asking.case import (
 )
 from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.calling.call import Caller
-from attn_exp.diagnosis.explaining.answers import Answers
 from attn_exp.diagnosis.observe.trace import record_with
 from attn_exp.diagnosis.recipes.candidates import (
     everywhere,
-    explained,
     is_right,
-    what_a_setting_computes,
-    what_mistakes_compute,
 )
 from attn_exp.experiment.library_conventions import blind
 from attn_exp.experiment.verdict import Verdict
@@ -100,16 +96,13 @@ class Pair:
         return "NaN in one alone" if np.isinf(self.gap) else f"apart by up to {self.gap:.2g} of the largest number"
 
 
-def find_causes(
-    parted: Sequence[Pair], pairs: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int
-) -> list[str]:
+def find_causes(parted: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int) -> list[str]:
     places: dict[tuple[str, ...], list[str]] = {}
     rungs = list(dict.fromkeys(pair.case.rung for pair in parted))
     for rung in rungs if "masks" not in rungs else [rung for rung in rungs if rung != EMPTY_ROWS]:
         here = [pair for pair in parted if pair.case.rung == rung]
         readings = tuple(
-            describe_answers(answers_of(here, place), answers_of(pairs, place), verdict, digits)
-            for place, verdict in enumerate(verdicts)
+            describe_answers(answers_of(here, place), verdict, digits) for place, verdict in enumerate(verdicts)
         )
         places.setdefault(readings, []).append(where(here[0].case))
     return [
@@ -140,8 +133,7 @@ def is_aligned(case: Case) -> bool:
     return at.rows != at.keys and any(isinstance(mask, Causal) for mask in case.recipe.rules.masks)
 
 
-def describe_answers(here: Seen, seen: Seen, verdict: Verdict, digits: int) -> str:
-    """Describe how a function answers some cases; `seen` are all its answers."""
+def describe_answers(here: Seen, verdict: Verdict, digits: int) -> str:
     case = here[0][0]
     if case.rung == EMPTY_ROWS:
         return f"gives {describe_blind_row(here[0])}"
@@ -152,12 +144,7 @@ def describe_answers(here: Seen, seen: Seen, verdict: Verdict, digits: int) -> s
         return FOLLOWS
     if verdict.mistakes and verdict.is_wrong:
         return f"computes {verdict.computes.rstrip('.')}"
-    lost = [pair for pair in seen if pair[1].output is not None and not is_right([pair], digits)]
-    answers = Answers([*lost, *(pair for pair in seen if pair not in lost)], digits, digits)
-    found = answers.setting_that_fits() if verdict.is_wrong else explained(answers)  # its check found no mistake
-    if found is not None and found.names:
-        return f"computes {what_mistakes_compute(found.names).rstrip('.')}"
-    return f"computes {what_a_setting_computes(found.setting)}" if found is not None and found.setting else UNKNOWN
+    return UNKNOWN
 
 
 def gives(here: Seen, change: Callable[[Case], Recipe], digits: int) -> bool:
