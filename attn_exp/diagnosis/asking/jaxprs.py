@@ -222,7 +222,7 @@ def trace_for_numpy(function: Callable[..., Any], arrays: Sequence[Any]) -> Call
 
     def call(*given: Any) -> Any:
         with np.errstate(all="ignore"):
-            said = done(closed.jaxpr, closed.consts, [as_array(one) for one in given], run_equation, as_array)
+            said = run_jaxpr(closed.jaxpr, closed.consts, [as_array(one) for one in given], run_equation, as_array)
         return jax.tree_util.tree_unflatten(tree, said)
 
     return call
@@ -236,7 +236,7 @@ Step = Callable[[Any, str, Sequence[Any]], list[Any]]
 """Runs one operation, given its equation, its name and its inputs."""
 
 
-def done(
+def run_jaxpr(
     jaxpr: Any, consts: Sequence[Any], given: Sequence[Any], do: Step, held: Callable[[Any], Any]
 ) -> list[Any]:  # fmt: skip
     """Run a jaxpr: `do` runs each operation, `held` converts constants."""
@@ -246,7 +246,7 @@ def done(
         arrays = [held(one.val) if hasattr(one, "val") else known[one] for one in step.invars]
         inner = next((step.params[word] for word in ("jaxpr", "call_jaxpr", "fun_jaxpr") if word in step.params), None)
         if step.primitive.name in CALLS and inner is not None:
-            made = done(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), arrays, do, held)
+            made = run_jaxpr(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), arrays, do, held)
         else:
             made = do(step, step.primitive.name, arrays)
         known.update(zip(step.outvars, made, strict=True))
@@ -325,7 +325,7 @@ def as_array(one: Any) -> Any:
 # Turn any function into one of the arrays among its arguments, which JAX can trace and NumPy can run
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """Trace a JAX function once per shape and run it in NumPy; fall back to JAX if that fails.
 
     Arguments that are not arrays stay fixed. If tracing needs array values, JAX runs the function step by step.
@@ -367,10 +367,10 @@ def of_arrays(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Calla
     return of_them, list(arrays.values()), (tree, sizes, repr(others))
 
 
-def called(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+def call_traced(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Call a JAX function, traced anew each time because it may draw random numbers."""
 
     def of_both(first: Sequence[Any], others: Mapping[str, Any]) -> Any:
         return function(*first, **others)
 
-    return compiled(of_both)(list(positional), dict(named))
+    return trace_once(of_both)(list(positional), dict(named))

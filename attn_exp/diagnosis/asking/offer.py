@@ -60,7 +60,7 @@ def cuts_heads(layout: str) -> bool:
     return is_joined(layout) or ("h" in letters and letters.index("t") < letters.index("h"))
 
 
-def laid(array: Array, layout: str) -> Array:
+def to_layout(array: Array, layout: str) -> Array:
     """Convert heads `[b h t d]` to a layout; without a batch or head axis, keep the first entry or head."""
     letters = spread(layout)
     chosen = array[tuple(slice(None) if letter in letters else 0 for letter in "bhtd")]
@@ -71,7 +71,7 @@ def laid(array: Array, layout: str) -> Array:
     return laid_out.copy()
 
 
-def unlaid(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
+def from_layout(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
     """Convert an output to `[b h t e]`, where `sizes["h"]` is the number of heads.
 
     If its axes do not fit the layout, return an array that is not 4-dimensional, so that it matches nothing.
@@ -98,7 +98,7 @@ def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:
     """
     heads = {"h": shape[1]}
     for layout in dict.fromkeys((first, *(one for one in (*KNOWN, *LISTED) if one[-1] in "dm"))):
-        if len(layout) == array.ndim and unlaid(array, layout, heads).shape == shape:
+        if len(layout) == array.ndim and from_layout(array, layout, heads).shape == shape:
             yield layout
 
 
@@ -148,13 +148,13 @@ class Masking:
                 return None
             seen, mask = ~seen, ~mask
         if self.kind == "added":
-            return np.where(self.laid(seen, at), 0.0, self.lowest)
-        laid: Array = self.laid(mask, at)
+            return np.where(self.arrange(seen, at), 0.0, self.lowest)
+        arranged: Array = self.arrange(mask, at)
         if self.kind == "ones and zeros":
-            return np.where(laid, self.highest, 0.0)
-        return laid.astype(np.int64 if self.kind == "integers" else np.bool_)
+            return np.where(arranged, self.highest, 0.0)
+        return arranged.astype(np.int64 if self.kind == "integers" else np.bool_)
 
-    def laid(self, mask: Array, at: At) -> Array:
+    def arrange(self, mask: Array, at: At) -> Array:
         """Return a mask with these axes; one that varies over more axes keeps its own."""
         if self.axes in OF_KEYS:
             keys = whole(mask, at)[:, 0, 0]
@@ -227,7 +227,7 @@ class Offer:
         return replace(self, parameters=words, defaults=defaults)
 
 
-def told(default: Any) -> Any:
+def plain_default(default: Any) -> Any:
     """Return a default if it is a plain value, else `...`, which only records that there is one."""
     return default if default is None or isinstance(default, bool | int | float | str | tuple | np.generic) else ...
 

@@ -173,11 +173,11 @@ def settings_of(words: Sequence[str]) -> Config:
     Composing one takes as long as half a check.
     """
     is_open = registry.OUTSIDE or any("${" in word or "hydra" in word for word in words)
-    return composed(words, []) if is_open else kept(tuple(words))
+    return composed(words, []) if is_open else compose_once(tuple(words))
 
 
 @lru_cache(maxsize=64)
-def kept(words: tuple[str, ...]) -> Config:
+def compose_once(words: tuple[str, ...]) -> Config:
     return composed(words, [])
 
 

@@ -22,12 +22,12 @@ from attn_exp.diagnosis.bind.arguments import MASKS, ROTARY, TO_EVALUATE, Argume
 from attn_exp.diagnosis.bind.construct import call_text
 from attn_exp.diagnosis.bind.factory import bind_factory, is_factory
 from attn_exp.diagnosis.bind.layer import (
+    BuildPlan,
     Layer,
-    Recipe,
     Runner,
     forward_source,
     make_runner,
-    recipe_for,
+    plan_build,
     widths_of_weights,
 )
 from attn_exp.diagnosis.bind.sizes import Sizes, fields_of, infer_letters, settings_of, sizes_of_layer, sizes_to_try
@@ -57,7 +57,7 @@ def bind_layer(own: OwnFunction, request: Request, *, with_memory: bool = False,
     several = (replace(one, usage=usage) for one in sizes_to_try(owner, request) if drops or not one.dropout)
     for sizes in several if inspect.isclass(owner) else [None]:
         try:
-            layer = bind_with(own, recipe_for(owner, method, sizes, request.seed), sizes, request, with_memory)
+            layer = bind_with(own, plan_build(owner, method, sizes, request.seed), sizes, request, with_memory)
             refused = str(errors[0]) if errors and re.search("(?i)dropout|rng", str(errors[0])) else ""
             return replace(layer, dropout_error=refused)
         except UserError as error:
@@ -90,14 +90,14 @@ class Attempt:
 
 
 def bind_with(
-    own: OwnFunction, recipe: Recipe, sizes: Sizes | None, request: Request, with_memory: bool = False
+    own: OwnFunction, plan: BuildPlan, sizes: Sizes | None, request: Request, with_memory: bool = False
 ) -> Layer:  # fmt: skip
-    """Build a layer with `recipe` and call it until an attempt succeeds.
+    """Build a layer with `plan` and call it until an attempt succeeds.
 
     Raises:
         UncalledError: no attempt did, or the meaning of a required argument is not known.
     """
-    runner = make_runner(recipe)
+    runner = make_runner(plan)
     arguments = read_arguments(parameters_of(runner.forward, own.name))
     if len(arguments.missing) == 1 and set(arguments.arrays) == {"x"} and is_projected(runner, arguments.missing[0]):
         arguments = replace(arguments, arrays={**arguments.arrays, "memory": arguments.missing[0]}, missing=())
@@ -106,13 +106,13 @@ def bind_with(
         lacks = f"needs {missing}, whose meaning is not known" if missing else "takes no array that could be the input"
         raise UncalledError(f"{own.name} {lacks}")
     takes_heads = runner.bare and "x" not in arguments.arrays  # packed q, k and v do not show the number of heads
-    numbers = layer_sizes(runner, recipe, sizes, request, takes_heads=takes_heads)
+    numbers = layer_sizes(runner, plan, sizes, request, takes_heads=takes_heads)
     first = ""
-    for attempt in attempts(runner, recipe, arguments):
+    for attempt in attempts(runner, plan, arguments):
         if with_memory and MEMORY not in attempt.more:
             continue
         try:
-            return try_call(own, replace(recipe, wide=attempt.wide), (arguments, attempt), numbers, request)
+            return try_call(own, replace(plan, wide=attempt.wide), (arguments, attempt), numbers, request)
         except UncalledError:
             raise
         except Exception as error:
@@ -126,15 +126,15 @@ def is_projected(runner: Runner, name: str) -> bool:
 
 
 def layer_sizes(
-    runner: Runner, recipe: Recipe, sizes: Sizes | None, request: Request, *, takes_heads: bool
+    runner: Runner, plan: BuildPlan, sizes: Sizes | None, request: Request, *, takes_heads: bool
 ) -> dict[str, int]:  # fmt: skip
     """Return the sizes that a layer was built with, and the rest from its attributes.
 
     Heads are left out if neither its constructor nor its attributes mention them.
     """
-    found = sizes_of_layer(runner.target, arguments_of(recipe))
+    found = sizes_of_layer(runner.target, arguments_of(plan))
     widths = widths_of_weights(runner.target)  # the author's default may differ
-    is_as_told = sizes is not None and (recipe.kind != "torch" or not widths or sizes.m in widths)
+    is_as_told = sizes is not None and (plan.kind != "torch" or not widths or sizes.m in widths)
     width = sizes.m if is_as_told and sizes is not None else next(iter(widths), None) or found.get("m")
     if sizes is not None and ("h" in found or "h" in sizes.told or takes_heads):
         found = {"d": sizes.d, "g": sizes.g, **found, "h": sizes.h}
@@ -146,22 +146,22 @@ def layer_sizes(
     return {letter: numbers[letter] for letter in "mhgdr" if letter in numbers and (letter != "g" or "h" in numbers)}
 
 
-def arguments_of(recipe: Recipe) -> dict[str, Any]:
-    parameters = every_parameter(recipe.owner, "") if recipe.is_class else []
-    return {**{one.name: one.default for one in parameters}, **recipe.arguments}
+def arguments_of(plan: BuildPlan) -> dict[str, Any]:
+    parameters = every_parameter(plan.owner, "") if plan.is_class else []
+    return {**{one.name: one.default for one in parameters}, **plan.arguments}
 
 
-def attempts(runner: Runner, recipe: Recipe, arguments: Arguments) -> Iterator[Attempt]:
+def attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> Iterator[Attempt]:
     keywords, required = arguments.keywords, arguments.required
     levels = [0, 1, 2, 3, 4, 5, 6, 7] if set(required) & set(MASKS) else [0]
     levels = list(range(7)) if set(keywords) & set(ROTARY) else levels
     squares = [False, True] if len(arguments.arrays) > 1 else [True]
-    usual = [Attempt(layout, square, level) for layout in layouts_of(runner, recipe, arguments)
+    usual = [Attempt(layout, square, level) for layout in layouts_of(runner, plan, arguments)
              for square in squares for level in levels]  # fmt: skip
     choices = {MEMORY: levels if memory_roles(arguments) else [], "mask": [1, 2, 3] if "mask" in keywords else []}
     more = [replace(usual[0], square=usual[0].square and role != MEMORY, level=level, more=(role,))
             for role in choices if role not in required for level in choices[role]]  # fmt: skip
-    narrow = [replace(usual[0], square=True, level=level, wide=False) for level in levels if recipe.library == "torch"]
+    narrow = [replace(usual[0], square=True, level=level, wide=False) for level in levels if plan.library == "torch"]
     yield from [*usual[: MOST_CALLS - len(narrow) - len(more)], *more, *narrow]
 
 
@@ -175,18 +175,18 @@ def memory_roles(arguments: Arguments) -> list[str]:
     return ["k", "v"] if apart else [role for role in (MEMORY,) if role in arguments.keywords]
 
 
-def layouts_of(runner: Runner, recipe: Recipe, arguments: Arguments) -> list[str]:
+def layouts_of(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[str]:
     source = forward_source(runner)
     unpacked = UNPACKED.finditer(re.sub(r"\s*#.*", "", source))
     shapes = [re.sub(r"\s", "", one[1]).lower() for one in unpacked if one[2] in arguments.arrays.values()]
     likely = [next((layout for pattern, layout in LAYOUTS if pattern.fullmatch(names)), "") for names in shapes]
     likely = [layout for layout in likely if layout and ("d" not in layout or runner.bare)]
-    modules = {type(one).__name__ for one in runner.target.modules()} if recipe.kind == "torch" else set()
+    modules = {type(one).__name__ for one in runner.target.modules()} if plan.kind == "torch" else set()
     if runner.bare and "q" in arguments.arrays:
         return list(dict.fromkeys([*(layout for layout in likely if "d" in layout), "bhtd", "btd", "bthd", "td"]))
     if getattr(runner.target, "batch_first", True) is False:
         likely = ["tbm", *likely]
-    elif recipe.kind == "equinox":
+    elif plan.kind == "equinox":
         likely = ["tm", *likely]
     elif not likely and re.search(r"\[\s*(seq\w*|length|tgt_len)\s*,\s*(batch\w*|bsz)\s*,", source):
         likely = ["tbm"]
@@ -214,10 +214,10 @@ LAYOUTS = tuple((re.compile(pattern), layout) for pattern, layout in (
 
 
 def try_call(
-    own: OwnFunction, recipe: Recipe, way: tuple[Arguments, Attempt], sizes: Mapping[str, int], request: Request
+    own: OwnFunction, plan: BuildPlan, way: tuple[Arguments, Attempt], sizes: Mapping[str, int], request: Request
 ) -> Layer:
     arguments, attempt = way
-    runner, forms = make_runner(recipe), library(recipe.library)
+    runner, forms = make_runner(plan), library(plan.library)
     if MEMORY in attempt.more:
         roles = {role: arguments.keywords[role] for role in memory_roles(arguments)}
         arguments = replace(arguments, arrays={**arguments.arrays, **roles})
@@ -225,11 +225,11 @@ def try_call(
             for role in arguments.arrays}  # fmt: skip
 
     def convert(array: Array) -> Any:
-        return forms.into(array, forms.widest if recipe.wide else "float32")
+        return forms.into(array, forms.widest if plan.wide else "float32")
 
     call = Call(runner, arguments, attempt, axes, sizes, request, convert)
     rng = np.random.default_rng(request.seed)
-    pairs = [one for one in recipe.arguments.values() if isinstance(one, tuple)]  # height and width of a window
+    pairs = [one for one in plan.arguments.values() if isinstance(one, tuple)]  # height and width of a window
     fixed = {"t": pairs[0][0] * pairs[0][1]} if pairs else {}
     example = {role: rng.standard_normal(shape_of(letters, {**sizes, **fixed}, role)) for role, letters in axes.items()}
     with held(), warnings.catch_warnings(action="ignore"):
@@ -238,10 +238,10 @@ def try_call(
             raise ValueError("the answer is NaN")  # every key is hidden
         runner.finish()
     return Layer(
-        own.name, recipe.library, runner.target, axes, dict(sizes), call, convert, dict(arguments.keywords),
+        own.name, plan.library, runner.target, axes, dict(sizes), call, convert, dict(arguments.keywords),
         arguments.defaults, call.words(example), unknown=arguments.unknown, lengths=lengths_of(example, axes),
-        made=call_text(recipe.owner.__name__, recipe.arguments) if recipe.is_class else "",
-        settings=settings_of(arguments_of(recipe) or fields_of(runner.target)),
+        made=call_text(plan.owner.__name__, plan.arguments) if plan.is_class else "",
+        settings=settings_of(arguments_of(plan) or fields_of(runner.target)),
     )  # fmt: skip
 
 

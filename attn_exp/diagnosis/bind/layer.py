@@ -98,7 +98,7 @@ def library_of_kind(kind: str, one: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class BuildPlan:
     """How to make a layer: call a class with arguments, or copy an object; `method` may be empty."""
 
     kind: str
@@ -111,7 +111,7 @@ class Recipe:
     wide: bool = True
 
 
-def recipe_for(owner: Any, method: str, sizes: Sizes | None, seed: int) -> Recipe:
+def plan_build(owner: Any, method: str, sizes: Sizes | None, seed: int) -> BuildPlan:
     """Return how to build a class with these sizes, or to copy an object.
 
     Raises:
@@ -123,30 +123,30 @@ def recipe_for(owner: Any, method: str, sizes: Sizes | None, seed: int) -> Recip
     arguments = constructor_arguments(owner, sizes, name) if is_class and sizes is not None else {}
     if is_class and kind == "keras" and any(one.kind is one.VAR_KEYWORD for one in every_parameter(owner, "")):
         arguments["dtype"] = library(name).widest
-    return Recipe(kind, name, owner, arguments, is_class, method, seed)
+    return BuildPlan(kind, name, owner, arguments, is_class, method, seed)
 
 
-def make_runner(recipe: Recipe) -> Runner:
+def make_runner(plan: BuildPlan) -> Runner:
     """Build the layer again, or copy it, and prepare it to be called.
 
     Raises:
         UncalledError: it could not be built or copied, or has no method that computes attention.
     """
-    if recipe.kind == "haiku":
-        return run_haiku(recipe)
+    if plan.kind == "haiku":
+        return run_haiku(plan)
     target = (
-        build(recipe.owner, recipe.arguments, recipe.seed)
-        if recipe.is_class
-        else run_foreign(lambda: copy.deepcopy(recipe.owner), f"{type(recipe.owner).__name__} cannot be copied")
+        build(plan.owner, plan.arguments, plan.seed)
+        if plan.is_class
+        else run_foreign(lambda: copy.deepcopy(plan.owner), f"{type(plan.owner).__name__} cannot be copied")
     )
-    if recipe.kind == "linen":
-        return run_linen(recipe, target)
-    target = PREPARE[recipe.kind](target, recipe.is_class, recipe.wide) or target
-    method = recipe.method or ("call" if recipe.kind == "keras" else "")
+    if plan.kind == "linen":
+        return run_linen(plan, target)
+    target = PREPARE[plan.kind](target, plan.is_class, plan.wide) or target
+    method = plan.method or ("call" if plan.kind == "keras" else "")
     forward = getattr(target, method) if method else method_of(target)
-    run = forward if recipe.method or recipe.kind == "plain" else target
-    fill: Callable[[Any], Any] = {"keras": fill_keras, "torch": fill_torch}.get(recipe.kind, bool)
-    return Runner(target, forward, run, partial(fill if recipe.is_class else bool, target), not has_parameters(target))
+    run = forward if plan.method or plan.kind == "plain" else target
+    fill: Callable[[Any], Any] = {"keras": fill_keras, "torch": fill_torch}.get(plan.kind, bool)
+    return Runner(target, forward, run, partial(fill if plan.is_class else bool, target), not has_parameters(target))
 
 
 def method_of(target: Any) -> Callable[..., Any]:
@@ -272,8 +272,8 @@ def run_pure(init: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..
     return run
 
 
-def run_linen(recipe: Recipe, module: Any) -> Runner:
-    key, method = sys.modules["jax"].random.PRNGKey(recipe.seed), recipe.method or "__call__"
+def run_linen(plan: BuildPlan, module: Any) -> Runner:
+    key, method = sys.modules["jax"].random.PRNGKey(plan.seed), plan.method or "__call__"
 
     def init(*places: Any, **named: Any) -> Any:
         made = module.init({"params": key, "dropout": key}, *places, **named, method=method)
@@ -282,16 +282,16 @@ def run_linen(recipe: Recipe, module: Any) -> Runner:
     return Runner(module, getattr(module, method), run_pure(init, partial(module.apply, method=method)))
 
 
-def run_haiku(recipe: Recipe) -> Runner:
+def run_haiku(plan: BuildPlan) -> Runner:
     """Return a runner of a Haiku module; `target` is the call, because modules exist only inside `hk.transform`."""
-    name, key = recipe.method or "__call__", sys.modules["jax"].random.PRNGKey(recipe.seed)
-    made = partial(build, recipe.owner, recipe.arguments, recipe.seed)
+    name, key = plan.method or "__call__", sys.modules["jax"].random.PRNGKey(plan.seed)
+    made = partial(build, plan.owner, plan.arguments, plan.seed)
     pure = sys.modules["haiku"].transform_with_state(lambda *places, **named: getattr(made(), name)(*places, **named))  # noqa: PLW0108
     run = run_pure(
         lambda *places, **named: widen_tree(pure.init(key, *places, **named), fresh=True),
         lambda state, *places, **named: pure.apply(*state, key, *places, **named)[0],
     )
-    return Runner(run, partial(getattr(recipe.owner, name), None), run)
+    return Runner(run, partial(getattr(plan.owner, name), None), run)
 
 
 def has_parameters(target: Any) -> bool:

@@ -125,11 +125,13 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
             return Finding(rung, BROKEN, f"entry {entry + 1} alone has other axes: {alone.axes or answer.axes}"), ""
         if not same_answer(alone, Answer(whole[entry : entry + 1]), alone_case, digits):
             said = f"entry {entry + 1} gives another answer alone than in its batch"
-            return Finding(rung, BROKEN, said), "batch_mixed" if is_far(alone.output, whole[entry : entry + 1]) else ""
+            return Finding(rung, BROKEN, said), "batch_mixed" if is_apart(
+                alone.output, whole[entry : entry + 1]
+            ) else ""
     return Finding(rung, HELD), ""
 
 
-def is_far(one: Array, other: Array) -> bool:
+def is_apart(one: Array, other: Array) -> bool:
     """Return whether answers differ by more than quantization with one step for the whole batch explains."""
     if one.shape != other.shape:  # the shapes differ, not the numbers
         return False

@@ -16,10 +16,20 @@ import numpy as np
 
 from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.case import Answer, Case, expected
-from attn_exp.diagnosis.asking.jaxprs import called
+from attn_exp.diagnosis.asking.jaxprs import call_traced
 from attn_exp.diagnosis.asking.libraries import Library, NoNumbersError, numbers_of, parts_of
 from attn_exp.diagnosis.asking.names import plain
-from attn_exp.diagnosis.asking.offer import MASKINGS, PADDINGS, Masking, Offer, at_of, for_case, is_joined, laid, unlaid
+from attn_exp.diagnosis.asking.offer import (
+    MASKINGS,
+    PADDINGS,
+    Masking,
+    Offer,
+    at_of,
+    for_case,
+    from_layout,
+    is_joined,
+    to_layout,
+)
 from attn_exp.diagnosis.asking.questions import Inside
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.sizes import letter_of
@@ -125,16 +135,16 @@ class Caller:
             return Answer(None, error=str(error))
         except Exception as error:
             return Answer(None, error=error_line(error), refused=self.refuses(error, arguments), reached=reached(error))
-        return self.laid_as_asked(arrays, kind, case)
+        return self.convert_answer(arrays, kind, case)
 
     def call(self, arguments: Mapping[str, Any]) -> Any:
         if self.request.tell:
-            said = (f"{self.offer.parameters[role].strip()}{format_value(value)}" for role, value in arguments.items()
-                    if role != "sizes")  # fmt: skip
+            named = {self.offer.parameters[role]: value for role, value in arguments.items() if role != "sizes"}
+            said = (f"{name.strip()}{format_argument(value)}" for name, value in named.items())
             self.request.tell(f"{', '.join(said)}, {self.library.name}, {self.dtype}")
         plain, named = self.spoken(arguments)
         if self.library.name == "jax" and not self.is_made and not getattr(self.function, IS_LAYER, False):
-            return called(self.function, plain, named)
+            return call_traced(self.function, plain, named)
         return self.function(*plain, **named)
 
     def spoken(self, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -169,7 +179,7 @@ class Caller:
     def arguments(self, case: Case) -> dict[str, Any]:
         given: dict[str, Array] = {}
         if self.offer.core:
-            given = {side: laid(getattr(case.given, side), self.layout) for side in "qkv"}
+            given = {side: to_layout(getattr(case.given, side), self.layout) for side in "qkv"}
         else:
             assert case.given.x is not None
             given = {"x": self.rows(case.given.x), **case.given.arrays}
@@ -207,7 +217,7 @@ class Caller:
         Raises:
             NoNumbersError: it is not an array of real numbers.
         """
-        return self.laid_as_asked(*self.numbers(said, case), case)
+        return self.convert_answer(*self.numbers(said, case), case)
 
     def numbers(self, said: Any, case: Case) -> tuple[dict[str, Array], str]:
         """Convert a returned value to NumPy arrays, the output first; also return the output's dtype.
@@ -219,20 +229,20 @@ class Caller:
         most = MOST_NUMBERS + 4 * at.batch * at.heads * at.rows * (at.keys + at.size + at.width)
         return numbers_of(said, self.library, most, self.part)
 
-    def laid_as_asked(self, arrays: dict[str, Array], kind: str, case: Case) -> Answer:
+    def convert_answer(self, arrays: dict[str, Array], kind: str, case: Case) -> Answer:
         output, *others = arrays
         array, stages, heads = arrays[output], {name: arrays[name] for name in others}, {"h": case.recipe.heads}
         if self.returns:
-            return Answer(unlaid(array, self.returns, heads), stages, kind)
+            return Answer(from_layout(array, self.returns, heads), stages, kind)
         array, axes = with_its_axes(array, case, self.layout, self.offer.core)
         if self.offer.core:
-            array = unlaid(array, self.layout, heads)
+            array = from_layout(array, self.layout, heads)
         elif self.layout == "td" and array.ndim == len("tm"):
             array = array[None]
         return Answer(array, stages, kind, axes=axes)
 
 
-def format_value(value: Any) -> str:
+def format_argument(value: Any) -> str:
     return f" {list(value.shape)}" if hasattr(value, "shape") else f"={value!r}"
 
 
@@ -248,7 +258,7 @@ def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Ar
     if array.ndim == (len(layout) if core else len("tm") if layout == "td" else len("btm")):
         return array, ""
     right: Array = np.broadcast_to(0.0, expected(case)["output"].shape)
-    right = laid(right, layout) if core else right[0] if layout == "td" else right
+    right = to_layout(right, layout) if core else right[0] if layout == "td" else right
     if [length for length in array.shape if length != 1] != [length for length in right.shape if length != 1]:
         return array, ""
     return array.reshape(right.shape), f"shape {list(array.shape)}, expected {list(right.shape)}"

@@ -50,7 +50,7 @@ def are_open(request: Request, kind: str = "convention") -> bool:
     return not request.as_typed and not {word.partition(".")[0] for word in request.said} & set(RULES[kind])
 
 
-def that_fit(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
+def find_settings(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
     fits = [words for words, change in meant(caller, case) if gives(change(case.recipe), case, answer, digits)]
     return [*fits, *(f"{words} {BOTTOM_RIGHT}" for words in fits if "mask=" in words and caller.offer.core)]
 

@@ -20,7 +20,7 @@ from attn_exp.diagnosis.asking.names import (
     roles_taken,
     side_of_name,
 )
-from attn_exp.diagnosis.asking.offer import Offer, told
+from attn_exp.diagnosis.asking.offer import Offer, plain_default
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY, Neutral, role_of_argument
 from attn_exp.diagnosis.bind.binding import convert_value
@@ -77,9 +77,13 @@ class Adapter:
         return self.function(*first, **values)
 
     def arguments(self, **given: Any) -> dict[str, Any]:
-        at, positions = given.pop(own(SIZES))
-        given.pop(own("heads"), None)
-        known = {role: given.pop(own(role)) for role in (*CORE, "x", "memory", *MATRICES) if own(role) in given}
+        at, positions = given.pop(hidden_name(SIZES))
+        given.pop(hidden_name("heads"), None)
+        known = {
+            role: given.pop(hidden_name(role))
+            for role in (*CORE, "x", "memory", *MATRICES)
+            if hidden_name(role) in given
+        }
         values = {name: known[source] if isinstance(source, str) else source(known, at)
                   for name, source in self.arrays.sources.items()}  # fmt: skip
         first_array = next(iter(known.values()))
@@ -109,7 +113,7 @@ def neutral_setting(name: str, sizes: Sizes, at: At) -> Any:
 FEW = 4
 
 
-def own(role: str) -> str:
+def hidden_name(role: str) -> str:
     """Return the adapter's keyword for a role without a parameter; no parameter starts with a space."""
     return f" {role}"
 
@@ -145,7 +149,7 @@ ONE_TOKEN = At(Rules(), 1, 1, 1, 1, 1, 1, 1)
 def bind(adapter: Adapter, passed: Mapping[str, inspect.Parameter]) -> Bound:
     arrays, function = adapter.arrays, adapter.function
     words = {role: one.name for role, one in passed.items()}
-    defaults = {role: told(one.default) for role, one in passed.items() if not is_required(one)}
+    defaults = {role: plain_default(one.default) for role, one in passed.items() if not is_required(one)}
     core = set(CORE) <= set(arrays.roles)
     said = ", ".join(filter(None, (arrays.said, *(f"{name}=..." for name in adapter.neutral))))
     offer = Offer(core, {}, (), defaults, said, only_if_right=arrays.only_if_right)
@@ -155,9 +159,9 @@ def bind(adapter: Adapter, passed: Mapping[str, inspect.Parameter]) -> Bound:
         roles = {name: role for role, name in names.items()}
         places = tuple(roles[name] for name in adapter.positional if name in roles)
         return Bound(function, function, replace(offer, parameters=names, positional=places))
-    names = {role: own(role) for role in (*arrays.roles, SIZES)}
+    names = {role: hidden_name(role) for role in (*arrays.roles, SIZES)}
     if any(letter_of(name) == "h" for name in adapter.neutral):
-        names["heads"] = own("heads")
+        names["heads"] = hidden_name("heads")
     return Bound(adapter, function, replace(offer, parameters=names | words))
 
 

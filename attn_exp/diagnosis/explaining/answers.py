@@ -36,13 +36,13 @@ from attn_exp.diagnosis.recipes.candidates import (
     best,
     every_mistake,
     everywhere,
+    find_conditions,
     is_right,
     only_there,
     other_settings,
     pairs_of,
     rank,
     scaled_as_usual,
-    that_hold,
     under,
 )
 from attn_exp.diagnosis.recipes.fitted import fills_of_raw_logits, fitted_fills, fitted_numbers
@@ -277,14 +277,11 @@ class Answers:
             return found
         fewest = min(len(one.names) for one in base)
         likeliest = sorted((one for one in base if len(one.names) == fewest), key=rank)[:FEW_BASES]
-        usual = [one for one in (together((one, LARGE_FILL)) for one in likeliest) if tells(one)]
-        if usual:
-            return best(usual)
         late = of_masks(self.single)
         inverted = [one for one in late if one.names == (INVERTED,)]
         filled = [together((one, LARGE_FILL)) for one in inverted]
         turned = [together((one, other)) for one in inverted for other in late if other != one]
-        for others in (late, filled, turned):  # simplest combinations first
+        for others in ([LARGE_FILL], late, filled, turned):  # simplest combinations first
             made = [together((one, other)) for one in likeliest for other in others]
             if fitting := [one for one in made if tells(one)]:
                 return best(self.closest(fitting))
@@ -314,7 +311,7 @@ class Answers:
         if not self.wrong:
             return None
         fits = [one for one in self.single if self.gives_of(one, self.wrong) > 0]
-        for condition in that_hold(self.wrong, self.seen) if fits else ():
+        for condition in find_conditions(self.wrong, self.seen) if fits else ():
             made = (replace(one, change=under(condition, one.change)) for one in fits)
             found = best([one for one in made if self.gives(one) and self.gives_of(one, self.fresh_right) >= 0])
             if found is not None:

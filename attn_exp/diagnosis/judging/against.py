@@ -60,7 +60,7 @@ BY_MASK = ("causal", "window", "padding", "lengths")
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Implementation:
     """One of the two: its name, its verdict, and how to call it.
 
     `rules` are settings that nobody requested but under which it is right.
@@ -81,7 +81,7 @@ class Asked:
         return offer.takes(role) or (role in BY_MASK and offer.takes("mask"))
 
 
-Both = tuple[Asked, Asked]
+Both = tuple[Implementation, Implementation]
 
 
 def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool = False) -> Verdict:
@@ -136,12 +136,14 @@ def has_no_answer(verdict: Verdict) -> bool:
 def find_calls(
     functions: Sequence[OwnFunction], names: Sequence[str], verdicts: Sequence[Verdict], common: Request
 ) -> Both:
-    made = list[Asked]()
+    made = list[Implementation]()
     for own, name, verdict in zip(functions, names, verdicts, strict=True):
         words = [word for word in verdict.right_under.split() if word.partition("=")[0] in OWN]
         request = with_words(common, " ".join(words)) if words else common
         tried = ways_to_call.how_to_call(own, request, look(own, request) if is_layer(own.function) else None)
-        made.append(Asked(own, name, verdict, tried.function, conventions.with_its_mask(tried.caller, tried.function)))
+        made.append(
+            Implementation(own, name, verdict, tried.function, conventions.with_its_mask(tried.caller, tried.function))
+        )
     return made[0], made[1]
 
 
@@ -302,7 +304,7 @@ def differing_rules(both: Both) -> list[str]:
     return made
 
 
-def describe_call(side: Asked) -> str:
+def describe_call(side: Implementation) -> str:
     caller = side.caller
     what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x"
     more = filter(None, (caller.offer.said, caller.library.name, caller.dtype, str(caller.masking)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.jaxprs import compiled
+from attn_exp.diagnosis.asking.jaxprs import trace_once
 from attn_exp.diagnosis.asking.libraries import parts_of, stack
 from attn_exp.diagnosis.asking.names import side_of_name
 from attn_exp.diagnosis.asking.offer import Offer
@@ -38,7 +38,7 @@ BATCH, LENGTHS = 3, ((5, 7), (5, 5), (6, 6))
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class Observed:
     """A recorded layer and the attention in it; `tokens` is the only number of tokens that it accepts, or 0."""
 
     layer: Layer
@@ -47,7 +47,7 @@ class Seen:
     tokens: int = 0
 
 
-def observe(layer: Layer, more: int = 0) -> Seen:
+def observe(layer: Layer, more: int = 0) -> Observed:
     """Record a layer and find the attention in it; `more` adds runs on other token values.
 
     Raises:
@@ -66,11 +66,11 @@ def observe(layer: Layer, more: int = 0) -> Seen:
             problem = problem or error
         else:
             is_free = problem is None and not layer.is_fixed
-            return Seen(layer, recording, find_pairs(recording), 0 if is_free else length)
+            return Observed(layer, recording, find_pairs(recording), 0 if is_free else length)
     raise UncalledError(f"{layer.name} cannot be called: {type(problem).__name__}: {problem}")
 
 
-def read_inside(seen: Seen) -> tuple[Inside, frozenset[str]]:
+def read_inside(seen: Observed) -> tuple[Inside, frozenset[str]]:
     """Read the weights of a layer and what surrounds its attention; also return which of q, k and v rotate.
 
     Raises:
@@ -97,7 +97,7 @@ def read_inside(seen: Seen) -> tuple[Inside, frozenset[str]]:
     return Inside(order_output(seen, found, context), heads, groups, around, seen.tokens), found.turns
 
 
-def find_context(seen: Seen) -> Array | None:
+def find_context(seen: Observed) -> Array | None:
     """Return the context `[b h t e]` of the first run, or None if rows of a product mix several tokens."""
     try:
         return arrange_core(seen.recording, seen.pairs).context
@@ -105,7 +105,7 @@ def find_context(seen: Seen) -> Array | None:
         return None
 
 
-def order_output(seen: Seen, found: Matrices, context: Array | None) -> dict[str, Array]:
+def order_output(seen: Observed, found: Matrices, context: Array | None) -> dict[str, Array]:
     """Return the matrices; reorder the rows of W_o by head if an einsum put the head axis last."""
     arrays = dict(found.arrays)
     if found.output is None or context is None or not has_head_axis(seen.layer.target):
@@ -126,15 +126,14 @@ def has_head_axis(target: Any) -> bool:
 
 def bound_layer(layer: Layer, inside: Inside) -> Bound:
     """Wrap a layer as a function of x `[b t m]` and masks."""
-    roles = {role: layer.keywords[role] for role in ("mask", "padding", "causal") if role in layer.keywords}
-    words = {word: role for role, word in roles.items()}
+    words = {layer.keywords[role]: role for role in find_mask_roles(layer)}
     has_memory = len(layer.inputs) > 1
 
     def call_in_order(rows: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
         """Call the layer with its inputs in their order, which JAX sorts by name."""
         return layer.call({role: rows[role] for role in layer.inputs}, given)
 
-    ask = compiled(call_in_order) if layer.library == "jax" else layer.call
+    ask = trace_once(call_in_order) if layer.library == "jax" else layer.call
 
     def call(x: Any, memory: Any = None, **named: Any) -> Any:
         other = x if memory is None else memory
@@ -158,9 +157,8 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
         return stack([one[first][0] for one in made], 0)
 
     vars(call)[IS_LAYER] = True
-    defaults = {role: layer.defaults[role] for role in roles if role in layer.defaults}
-    parameters = {"x": "x", **({"memory": "memory"} if has_memory else {}), **roles}
-    offer = Offer(False, parameters, (), {**({"memory": None} if has_memory else {}), **defaults}, said=layer.said)
+    arrays = ("x", "memory") if has_memory else ("x",)
+    offer = make_offer(layer, arrays, {"memory": None} if has_memory else {})
     return Bound(call, layer.target, offer, inside, layer.made, layer.unknown)
 
 
@@ -172,16 +170,24 @@ def cast_to_parameters(x: Any, target: Any) -> Any:
 
 
 def bound_function(layer: Layer) -> Bound:
-    roles = {role: layer.keywords[role] for role in ("mask", "padding", "causal") if role in layer.keywords}
-    words = {word: role for role, word in roles.items()}
+    words = {layer.keywords[role]: role for role in find_mask_roles(layer)}
 
     def call(q: Any, k: Any, v: Any, **named: Any) -> Any:
         return layer.call({"q": q, "k": k, "v": v}, {words[word]: value for word, value in named.items()})
 
     vars(call).update(holds_size=True, head_size=layer.sizes.get("d", 0))
-    defaults = {role: layer.defaults[role] for role in roles if role in layer.defaults}
-    offer = Offer(True, {side: side for side in "qkv"} | roles, (), defaults, said=layer.said)
-    return Bound(call, layer.target, offer, unknown=layer.unknown)
+    return Bound(call, layer.target, make_offer(layer, ("q", "k", "v"), {}), unknown=layer.unknown)
+
+
+def find_mask_roles(layer: Layer) -> list[str]:
+    return [role for role in ("mask", "padding", "causal") if role in layer.keywords]
+
+
+def make_offer(layer: Layer, arrays: Sequence[str], defaults: Mapping[str, Any]) -> Offer:
+    roles = find_mask_roles(layer)
+    parameters = {name: name for name in arrays} | {role: layer.keywords[role] for role in roles}
+    known = {role: layer.defaults[role] for role in roles if role in layer.defaults}
+    return Offer("q" in arrays, parameters, (), {**defaults, **known}, said=layer.said)
 
 
 def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
@@ -263,7 +269,7 @@ def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
 # Layers outside the definition: check only that values are averaged with weights that sum to 1
 
 
-def leave_open(own: OwnFunction, seen: Seen, words: str, reason: str) -> Verdict:
+def leave_open(own: OwnFunction, seen: Observed, words: str, reason: str) -> Verdict:
     """Report a layer outside the definition as not verified; check only that its weights sum to 1."""
     if not any(is_mean(seen.recording, place) for place in range(len(seen.recording.first.operations))):
         return unfinished(own.name, reason, words)

@@ -23,7 +23,7 @@ from attn_exp.diagnosis.explaining.answers import SINGLE
 from attn_exp.diagnosis.judging.check_layer import check_layer, is_layer
 from attn_exp.diagnosis.judging.judge_answers import (
     VALUES,
-    said_of_call,
+    describe_caller,
     verdict_on_answers,
     with_masks_beside_a_mistake,
 )
@@ -164,7 +164,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     caller = tried.caller
     if tried.answer.output is None:
         is_called = tried.answer.reached is None
-        said = f"{said_of_call(caller)}: {tried.answer.error}"
+        said = f"{describe_caller(caller)}: {tried.answer.error}"
         finding = Finding(ANSWERED if is_called else CALLED, BROKEN, said)
         computes = f"nothing that is known: it {tried.answer.error}" if is_called else "nothing: it could not be called"
         return Verdict(own.name, False, (), computes, (finding,), request.words)
@@ -218,7 +218,7 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | 
         return None
     request = tried.caller.request
     heads = conventions.of_heads_inside(tried.caller, tried.case) if tried.function.inside is None else ()
-    found = conventions.that_fit(tried.caller, tried.case, tried.answer, digits) or [
+    found = conventions.find_settings(tried.caller, tried.case, tried.answer, digits) or [
         words for words, recipe in heads if gives(recipe, tried.case, tried.answer, digits)
     ]
     fits = [(words, with_words(request, words)) for words in found]

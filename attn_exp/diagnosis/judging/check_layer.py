@@ -21,7 +21,7 @@ from attn_exp.diagnosis.bind.sizes import letter_of
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, under
 from attn_exp.diagnosis.judging.bound_layers import (
-    Seen,
+    Observed,
     bound_function,
     bound_layer,
     leave_open,
@@ -181,7 +181,7 @@ WAYS: tuple[Callable[[Verdict, OwnFunction, Layer, Request, Check], Verdict], ..
 """Other ways to call a layer whose plainest call is right; each is checked or reported as not verified."""
 
 
-def check_seen(own: OwnFunction, seen: Seen, request: Request, check: Check) -> Verdict:
+def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check) -> Verdict:
     if not seen.pairs:
         verdict = leave_open(own, seen, request.words, "no product of queries and keys is among its operations")
         if verdict.passed:
@@ -204,12 +204,12 @@ def check_seen(own: OwnFunction, seen: Seen, request: Request, check: Check) -> 
     return verdict
 
 
-def check_unread(own: OwnFunction, seen: Seen, request: Request, check: Check, reason: str) -> Verdict:
+def check_unread(own: OwnFunction, seen: Observed, request: Request, check: Check, reason: str) -> Verdict:
     verdict = check_named(seen, None, request, check) or check_inside(own, seen, request, reason)[0]
     return leave_unplaced_parameters(verdict, seen, own, request)
 
 
-def check_named(seen: Seen, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
+def check_named(seen: Observed, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
     """Check with the weights that parameter names suggest; return the verdict only if it names a mistake."""
     named = name_matrices(seen.layer, inside)
     if named is None:
@@ -223,7 +223,8 @@ def names_scale_mistake(verdict: Verdict) -> bool:
 
 
 def explain_layer(
-    own: OwnFunction, seen: Seen, read: tuple[Bound, frozenset[str]], request: Request, check: Check, verdict: Verdict
+    own: OwnFunction, seen: Observed, read: tuple[Bound, frozenset[str]], request: Request, check: Check,
+    verdict: Verdict,
 ) -> Verdict:  # fmt: skip
     """Try settings that may be built into the layer if the verdict is unexplained or blames the scale."""
     bound, turns = read
@@ -240,7 +241,7 @@ def explain_layer(
 
 
 def explain_inside(
-    own: OwnFunction, seen: Seen, read: tuple[Bound, frozenset[str]], request: Request, verdict: Verdict
+    own: OwnFunction, seen: Observed, read: tuple[Bound, frozenset[str]], request: Request, verdict: Verdict
 ) -> Verdict:  # fmt: skip
     """Refine an unexplained verdict by the attention inside.
 
@@ -266,7 +267,7 @@ def explain_inside(
 ROTATED = "`positions` of queries and keys (the rotation is not that of RoPE with base 10000)"
 
 
-def reproduces_output(seen: Seen, bound: Bound, request: Request) -> bool:
+def reproduces_output(seen: Observed, bound: Bound, request: Request) -> bool:
     assert bound.inside is not None
     given, answer = list(seen.recording.given[0].values()), answer_rows(seen.recording)
     case = next(layer_cases(request, bound.offer, True, bound.inside))

@@ -18,7 +18,7 @@ from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, INVERTED, UNSCALED, are_open
 from attn_exp.diagnosis.explaining.answers import Answers
-from attn_exp.diagnosis.judging.bound_layers import BATCH, Seen, leave_open
+from attn_exp.diagnosis.judging.bound_layers import BATCH, Observed, leave_open
 from attn_exp.diagnosis.observe.cores import Core, MixedTokensError, arrange_core, find_pairs
 from attn_exp.diagnosis.observe.matrices import find_output, output_inputs, read_projection
 from attn_exp.diagnosis.observe.recording import FINE as EXACT
@@ -54,7 +54,7 @@ class Reading:
     added: bool = False
 
 
-def check_inside(own: OwnFunction, seen: Seen, request: Request, reason: str) -> tuple[Verdict, Reading | None]:
+def check_inside(own: OwnFunction, seen: Observed, request: Request, reason: str) -> tuple[Verdict, Reading | None]:
     """Compare the attention inside a layer with the definition on the layer's own queries, keys and values.
 
     `reason` says why the projections are not verified.
@@ -91,7 +91,7 @@ def check_inside(own: OwnFunction, seen: Seen, request: Request, reason: str) ->
     return replace(verdict, right_under=chosen.words) if is_right else verdict, chosen
 
 
-def read_core(core: Core, seen: Seen, request: Request) -> Iterator[Reading]:
+def read_core(core: Core, seen: Observed, request: Request) -> Iterator[Reading]:
     words = ["", CAUSAL] if not request.masks and hides_keys(core) else [""]
     if are_open(request) and {"mask", "padding"} & {*seen.layer.keywords}:
         words += [f"{one} {BLOCKS}".strip() for one in words]
@@ -112,7 +112,7 @@ def compare_reading(words: str, request: Request, pairs: Sequence[Asked], bits: 
     return Reading(words, request, wrong, [one for one in pairs if one not in wrong])
 
 
-def required_bits(seen: Seen) -> int:
+def required_bits(seen: Observed) -> int:
     return FINE if seen.recording.exact == EXACT else COARSE
 
 
@@ -120,7 +120,7 @@ def hides_keys(core: Core) -> bool:
     return bool((core.weights == 0).any()) or any(bool((array < LOWEST).any()) for array in core.between)
 
 
-def has_own_mask(seen: Seen) -> bool:
+def has_own_mask(seen: Observed) -> bool:
     try:
         return hides_keys(arrange_core(seen.recording, seen.pairs))
     except MixedTokensError:
@@ -165,7 +165,7 @@ def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), rung: s
     return case, Answer(core.context, {"weights": core.weights})
 
 
-def ask_with_masks(seen: Seen, request: Request) -> Iterator[Asked]:
+def ask_with_masks(seen: Observed, request: Request) -> Iterator[Asked]:
     """Yield a case and answer for each mask argument of a layer.
 
     The mask is written in the first format that hides the right keys, or else in the first that the layer accepts.
@@ -188,7 +188,7 @@ MOST_MASKS = 16
 
 
 def ask_with_mask(
-    seen: Seen, request: Request, role: tuple[str, str], masking: Masking
+    seen: Observed, request: Request, role: tuple[str, str], masking: Masking
 ) -> Asked | None:  # fmt: skip
     """Return a case with a mask for the attention inside a layer, and its answer; None if the layer rejects the mask.
 
@@ -214,7 +214,7 @@ def ask_with_mask(
     return ask_core(core, request, (Allowed(np.broadcast_to(allowed, (BATCH, 1, rows, keys))),), "masks")
 
 
-def find_own_steps(seen: Seen) -> Iterator[str]:
+def find_own_steps(seen: Observed) -> Iterator[str]:
     """Yield the steps that change the context before the output projection, other than by moving numbers."""
     output = find_output(seen.recording, seen.pairs)
     context = np.concatenate([pair.context.ravel() for pair in seen.pairs])
@@ -249,7 +249,7 @@ OF_NORMS = re.compile("norm|sqrt")
 """Names of operations that normalize queries and keys."""
 
 
-def find_own_words(seen: Seen, request: Request, *, is_masked: bool, turns: bool) -> Iterator[str]:
+def find_own_words(seen: Observed, request: Request, *, is_masked: bool, turns: bool) -> Iterator[str]:
     masks = [CAUSAL] if is_masked and not request.masks else []
     positions = [*ROTATIONS] if turns and not request.positions else []
     scores = list(find_score_words(seen, request))
@@ -258,7 +258,7 @@ def find_own_words(seen: Seen, request: Request, *, is_masked: bool, turns: bool
             yield " ".join(word for word in words if word)
 
 
-def find_score_words(seen: Seen, request: Request) -> Iterator[str]:
+def find_score_words(seen: Observed, request: Request) -> Iterator[str]:
     """Yield scales and logit caps that may be built into a layer, as settings.
 
     A scale of 1 is common with normalized queries and keys, and with a distance bias.
@@ -266,10 +266,9 @@ def find_score_words(seen: Seen, request: Request) -> Iterator[str]:
     if not are_open(request, "scale"):
         return
     caps, scales = [""], list[str]()
-    if any("bias" in plain(name) for name in seen.layer.unknown) or is_normed(seen):
-        scales.append(UNSCALED)
-    if any(value is False and re.fullmatch("(use_?)?scal(e|ed|ing)", str(name)) for name, value in
-           seen.layer.settings.items()):  # fmt: skip
+    is_off = any(value is False and re.fullmatch("(use_?)?scal(e|ed|ing)", str(name)) for name, value in
+                 seen.layer.settings.items())  # fmt: skip
+    if is_off or any("bias" in plain(name) for name in seen.layer.unknown) or is_normed(seen):
         scales.append(UNSCALED)
     for name, value in numeric_settings(seen.layer):
         if re.search("soft_?cap", name) and value > 0:
@@ -287,11 +286,11 @@ def numeric_settings(layer: Layer) -> Iterator[tuple[str, float]]:
             yield str(name), float(value)
 
 
-def is_normed(seen: Seen) -> bool:
+def is_normed(seen: Observed) -> bool:
     return all(is_normed_side(seen, pair.first, side.place) for pair in seen.pairs for side in (pair.q, pair.k))
 
 
-def is_normed_side(seen: Seen, product_of: int, place: int) -> bool:
+def is_normed_side(seen: Observed, product_of: int, place: int) -> bool:
     """Return whether an input of a product was normalized after its projection."""
     operations = seen.recording.first.operations
     ahead, met = [operations[product_of].producers[place]], set[int]()

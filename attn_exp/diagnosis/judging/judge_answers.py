@@ -192,7 +192,7 @@ def verdict_on_answers(
         edges.insert(0, (Finding(wrong[0][0].rung, REMARK, harmless.format(caller.dtype)), "".join(found.names)))
         wrong, found, small, seen = [], Explained(), None, exclude_rungs(right, {case.rung for case in lost})
     findings = (
-        Finding(CALLED, HELD, said_of_call(caller)),
+        Finding(CALLED, HELD, describe_caller(caller)),
         *findings_of_questions(seen, wrong),
         *report_answer_axes(seen),
         *(() if wrong else (report_accuracy(seen, digits, rounding, lenient),)),
@@ -330,7 +330,7 @@ def pick_remark(findings: Sequence[Found]) -> tuple[str, ...]:
 REMARKS = ("dropout_on", *OVERFLOWS, ONE_MAXIMUM, OF_ZEROS, "empty_row_nan", "nan_leaks")
 
 
-def said_of_call(caller: Caller) -> str:
+def describe_caller(caller: Caller) -> str:
     what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
     masking = str(caller.masking) if caller.offer.takes("mask") else ""
     kind = "" if caller.padding.kind == "booleans" else f" {WORDS[caller.padding.kind].removeprefix('masks ')}"

@@ -24,7 +24,7 @@ from attn_exp.diagnosis.bind.sizes import modules_of
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.explaining.smallest import module_of
 from attn_exp.diagnosis.judging.bound_layers import (
-    Seen,
+    Observed,
     bound_layer,
     leave_open,
     observe,
@@ -38,13 +38,13 @@ from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Smallest, Verdict
 from attn_exp.own_code import OwnFunction, held
 from attn_exp.rules.masks.causal import Causal
 
-Pass = Callable[[Verdict, Seen, OwnFunction, Request], Verdict]
+Pass = Callable[[Verdict, Observed, OwnFunction, Request], Verdict]
 CAUSAL = "causal_ignored"
 LENGTHS = (2, 3, 4)
 """Numbers of tokens to try for the smallest failing input."""
 
 
-def leave_unplaced_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
+def leave_unplaced_parameters(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
     """Leave an unexplained layer not verified if it has parameters or arguments that the definition lacks.
 
     A table of relative positions is one.
@@ -62,7 +62,7 @@ def leave_unplaced_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, re
     return leave_open(own, seen, request.words, reason) if names else verdict
 
 
-def find_constants(seen: Seen) -> Iterator[Array]:
+def find_constants(seen: Observed) -> Iterator[Array]:
     """Yield the matrices that a JAX layer reads; unlike masks, they hold no number twice."""
     for operation in seen.recording.first.operations:
         for array, producer in zip(operation.inputs, operation.producers, strict=True):
@@ -70,7 +70,7 @@ def find_constants(seen: Seen) -> Iterator[Array]:
                 yield array
 
 
-def report_unused_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
+def report_unused_parameters(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
     """Report parameters that no operation of the call reads: they could hold anything."""
     if not verdict.passed:
         return verdict
@@ -88,23 +88,23 @@ def report_unused_parameters(verdict: Verdict, seen: Seen, own: OwnFunction, req
     return replace(verdict, not_verified=(*verdict.not_verified, *left))
 
 
-def report_omitted_norms(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
+def report_omitted_norms(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
     left = tuple(f"norm `{name}` (it mixes tokens, and was left out)" for name in find_omitted_norms(seen))
     return replace(verdict, not_verified=(*verdict.not_verified, *left)) if verdict.passed else verdict
 
 
-def find_omitted_norms(seen: Seen) -> list[str]:
+def find_omitted_norms(seen: Observed) -> list[str]:
     modules: Any = getattr(seen.layer.target, "named_modules", dict)() or ()
     return [path for path, module in modules if vars(module).get("forward") is leave_out]
 
 
-def find_unused_operations(seen: Seen) -> list[int]:
+def find_unused_operations(seen: Observed) -> list[int]:
     trace = seen.recording.first
     used = find_ancestors(trace, tuple(producer for producer, _ in trace.outputs))
     return [place for place in range(len(trace.operations)) if place not in used]
 
 
-def find_ignored_causal_mask(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
+def find_ignored_causal_mask(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
     is_told = request.masks or {"mask", "causal"} & set(seen.layer.keywords)
     if not verdict.passed or verdict.right_under or is_told:
         return verdict
@@ -131,7 +131,7 @@ def find_ignored_causal_mask(verdict: Verdict, seen: Seen, own: OwnFunction, req
     )
 
 
-def find_buffers(seen: Seen) -> Iterator[tuple[str, Array]]:
+def find_buffers(seen: Observed) -> Iterator[tuple[str, Array]]:
     for path, tensor in getattr(seen.layer.target, "named_buffers", dict)() or ():
         yield path.rpartition(".")[2], tensor.detach().double().cpu().numpy()
 
@@ -150,7 +150,7 @@ def is_triangle(array: Array) -> bool:
         )
 
 
-def show_smallest_input(verdict: Verdict, seen: Seen, own: OwnFunction, request: Request) -> Verdict:
+def show_smallest_input(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
     layer = seen.layer
     is_shown = verdict.mistakes and not verdict.passed and layer.library == "torch" and set(layer.inputs) == {"x"}
     for length in LENGTHS if is_shown and layer.made else ():

@@ -63,7 +63,7 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
     jaxpr, constants = cache[key]
     operations: list[Operation] = []
     given = [Value(array, name if array.size <= LARGEST else None) for name, array in arrays.items()]
-    outputs = jaxprs.done(jaxpr, constants, given, partial(run_step, operations), hold)
+    outputs = jaxprs.run_jaxpr(jaxpr, constants, given, partial(run_step, operations), hold)
     return Trace(tuple(operations), arrays, tuple(
         (one.producer, np.asarray(one.array)) for one in outputs if is_array(one.array)
     ))  # fmt: skip

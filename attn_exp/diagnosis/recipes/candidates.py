@@ -398,7 +398,7 @@ CONDITIONS = (
 """Narrower conditions come first."""
 
 
-def that_hold(wrong: Seen, seen: Seen) -> Iterator[Condition]:
+def find_conditions(wrong: Seen, seen: Seen) -> Iterator[Condition]:
     for condition in CONDITIONS:
         everywhere = all(condition.holds(case) for case, answer in seen if answer.output is not None)
         if not everywhere and all(condition.holds(case) for case, _ in wrong):
@@ -408,7 +408,7 @@ def that_hold(wrong: Seen, seen: Seen) -> Iterator[Condition]:
 def only_there(wrong: Seen, seen: Seen) -> str:
     """Return the condition under which all answers, and at least two, are wrong; empty if there is none."""
     lost = {case for case, _ in wrong}
-    for condition in that_hold(wrong, seen):
+    for condition in find_conditions(wrong, seen):
         inside = [case for case, answer in seen if answer.output is not None and condition.holds(case)]
         if len(inside) > 1 and all(case in lost for case in inside):
             return condition.where
