@@ -127,10 +127,10 @@ def files_of_members(about: About) -> tuple[str, ...]:
 
 
 @contextmanager
-def code_allowed(about: About, forms: Sequence[str], folder: Path, own: bool) -> Iterator[tuple[str, ...]]:
+def members_allowed(about: About, folder: Path, own: bool) -> Iterator[tuple[str, ...]]:
     """Register the members that a run used, if the user asked for its code; yield their files.
 
-    Stderr says of each file and function whether it has changed.
+    Stderr says of each file whether it has changed.
 
     Raises:
         UserError: there is code and `own` is not set, a file is invalid, or members came from no file.
@@ -142,12 +142,9 @@ def code_allowed(about: About, forms: Sequence[str], folder: Path, own: bool) ->
             f"{folder}: it used {format_names(lost)}, registered in Python; register it there and call attn_exp.run"
         )
     files = files_of_members(about)
-    refuse_code([*files, *forms], folder, own)
-    known = {record["name"]: record["sha256"] for record in members}
-    known |= {record["form"]: record["sha256"] for record in about.get("code", ())}
-    for name in dict.fromkeys((*files, *forms)):
-        now = fingerprint(name) if name in files else fingerprint_of_function(name)
-        print(f"attn_exp: {printable(describe_change(name, known.get(name, ''), now))}", file=sys.stderr)
+    refuse_code(files, folder, own)
+    recorded = {record["name"]: record["sha256"] for record in members}
+    report_changes(recorded, {name: fingerprint(name) for name in files})
     if not files:
         yield files
         return
@@ -158,22 +155,22 @@ def code_allowed(about: About, forms: Sequence[str], folder: Path, own: bool) ->
 
 
 def refuse_code(names: Iterable[str], folder: Path, own: bool) -> None:
-    """Refuse to run the code that a folder names unless the user asked for it.
-
-    Raises:
-        UserError: there is some, and `own` is not set.
-    """
-    if not own and (code := format_names(dict.fromkeys(names))):
+    if not own and (code := format_names(names)):
         raise UserError(f"{folder}: it runs code, {code}; look at it, then add {OPTION} to run it")
 
 
-def allow_functions(config: Config, folder: Path, own: bool) -> Config:
+def allow_functions(config: Config, about: About, folder: Path, own: bool) -> Config:
     """Mark the functions in stored settings as allowed to run, if the user asked for it.
+
+    Stderr says of each whether its file has changed.
 
     Raises:
         UserError: there are some, and `own` is not set.
     """
-    refuse_code(functions_in(config), folder, own)
+    forms = functions_in(config)
+    refuse_code(forms, folder, own)
+    recorded = {record["form"]: record["sha256"] for record in about.get("code", ())}
+    report_changes(recorded, {form: fingerprint_of_function(form) for form in forms})
     variants = {
         name: replace(variant, form=Named(variant.form)) if is_code(variant.form) else variant
         for name, variant in config.variant.items()
@@ -185,12 +182,16 @@ def format_names(names: Iterable[str]) -> str:
     return ", ".join(plain(brief(name)) for name in names)
 
 
-def describe_change(name: str, recorded: str, now: str) -> str:
-    if not recorded:
-        return f"running {name}; no hash of it was recorded"
-    if now == recorded:
-        return f"running {name}, unchanged"
-    return f"running {name}, whose file has changed since: sha256 {now[:12] or 'none'}, recorded {recorded[:12]}"
+def report_changes(recorded: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Say on stderr whether each file or function in `now` has the hash that was recorded."""
+    for name, sha256 in now.items():
+        before = recorded.get(name, "")
+        state = f", whose file has changed since: sha256 {sha256[:12] or 'none'}, recorded {before[:12]}"
+        if not before:
+            state = "; no hash of it was recorded"
+        elif sha256 == before:
+            state = ", unchanged"
+        print(f"attn_exp: {printable(f'running {name}{state}')}", file=sys.stderr)
 
 
 @contextmanager

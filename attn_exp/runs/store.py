@@ -28,7 +28,6 @@ from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Settled
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
-from attn_exp.report import terminal
 from attn_exp.runs import folders, provenance, records, rendering, stored_arrays, trust
 
 if TYPE_CHECKING:
@@ -99,8 +98,27 @@ def load(folder: Path) -> Run:
         about, config, stored = read_settings(folder, sealed=True)
         with provenance.members_without_code(about):
             run = Run(restore_comparison(folder, config, stored), read_table(folder, "timings.csv", Timing), about)
-            terminal.summary(run.comparison)  # which fails on tables that do not fit each other
+        check_fit(run)
     return run
+
+
+def check_fit(run: Run) -> None:
+    """Check that the tables and the stages of a run belong to its variants and its problem.
+
+    Raises:
+        DamagedError: what does not fit.
+    """
+    comparison, problem = run.comparison, run.comparison.problem
+    tables = {"distances.csv": comparison.distances, STEPS: comparison.steps, "timings.csv": run.timings}
+    for name, lines in tables.items():
+        sides = {getattr(line, side, None) for line in lines for side in ("variant", "other", "against")} - {None}
+        if not sides <= comparison.traces.keys():
+            raise trust.DamagedError(f"{name} is about other variants")
+    for row in comparison.rows:
+        np.dtype(row.computed_in)  # raises TypeError
+    for trace in (*comparison.traces.values(), *comparison.rungs.values()):
+        sizes = {"t": len(problem.tokens), "s": len(problem.key_tokens)}
+        stored_arrays.check_shapes(dict(trace.stages()), stored_arrays.STAGES, sizes)
 
 
 def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], Config, dict[str, Array]]:

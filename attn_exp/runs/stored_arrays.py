@@ -27,6 +27,8 @@ from attn_exp.runs.trust import DamagedError
 FILE = "results.npz"
 PROBLEM = {"x": "pm", "memory": "sn", "q": "ta", "k": "sb", "v": "sc", "weights": "ts"}
 PROJECTIONS = {"W_q": "ma", "W_k": "nb", "W_v": "nc", "W_o": "uw", "b_q": "a", "b_k": "b", "b_v": "c", "b_o": "w"}
+STAGES = {"q": "htd", "k": "gsd", "v": "gse", "lse": "ht", "context": "hte", "output": "tm"}
+STAGES |= dict.fromkeys(("scores", "logits", "capped", "masked", "weights"), "hts")
 """Axes of each array; a letter has one size everywhere."""
 
 INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")

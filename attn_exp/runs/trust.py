@@ -13,8 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -55,9 +54,8 @@ SEAL_OF_TABLE = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64}
 BEGINS_SWEEP = {"lock", "parts"}
 """Contents of the folder of a sweep that ended before it had a manifest."""
 
-MISFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError)
-UNREADABLE = (OSError, *MISFIT)
-"""Errors that files of any contents may cause while they are shown, and while they are read."""
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
+"""Errors that files of any contents may cause while they are read."""
 
 
 class DamagedError(ValueError):
@@ -111,21 +109,6 @@ def is_of_kind(value: Any, kind: type) -> bool:
     if kind is float:
         return type(value) in (int, float) and abs(value) < float("inf")
     return isinstance(value, kind)
-
-
-@contextmanager
-def refuse_misfit(place: str) -> Iterator[None]:
-    """Report in one line that the files of a run do not fit each other, for example after an edit.
-
-    Raises:
-        UserError: the block raised an error.
-    """
-    try:
-        yield
-    except UserError:
-        raise
-    except MISFIT as error:
-        raise UserError(f"{place}: its tables and arrays do not fit each other ({first_line(error)})") from error
 
 
 def seal_of_file(path: Path) -> dict[str, Any]:

@@ -61,10 +61,9 @@ def compare(typed: Sequence[str]) -> tuple[str, bool]:
         raise UserError(f"attn-exp compare {' '.join(typed)}: expected {usage}")
     changes = said_anew(settings, "attn-exp compare", (DEPTH,))
     places = [machine.folder(name) for name in names]
-    with trust.refuse_misfit(" or ".join(names)):
-        versus = side_by_side(places[0], places[1])
-        versus = replace(versus, depth=changes.depth or versus.depth)
-        written = write(versus, places)
+    versus = side_by_side(places[0], places[1])
+    versus = replace(versus, depth=changes.depth or versus.depth)
+    written = write(versus, places)
     return f"{versus_text(versus)}\n\n{written}", not (OPTION in typed and versus.moved)
 
 

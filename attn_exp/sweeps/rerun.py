@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from attn_exp import machine
 from attn_exp.config.schema import Config
@@ -58,14 +59,14 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
     words = trust.allowed_words(repeat.words, folder)
     from attn_exp.config.compose import composed  # noqa: PLC0415 - a run's own settings need no Hydra
 
-    with provenance.code_allowed(about, [record["form"] for record in about.get("code", ())], folder, own):
+    with provenance.members_allowed(about, folder, own):
         config = composed(words, repeat.folders, typed=False)
         for sentence in provenance.changed_inputs(config, about):
             print(f"attn_exp: {printable(sentence)}; a sweep keeps no arrays", file=sys.stderr)
         if config.dtype:
             kinds = ", ".join(config.dtype)
             print(f"attn_exp: a run computes its rows in float64; the precision table shows {kinds}", file=sys.stderr)
-        return run_here(config, repeat, folder, own)
+        return run_here(config, repeat, about, folder, own)
 
 
 def run_again(folder: Path, own: bool) -> str:
@@ -75,14 +76,14 @@ def run_again(folder: Path, own: bool) -> str:
         print(f"attn_exp: {printable(sentence)}; this run takes the arrays that {folder} kept", file=sys.stderr)
     if changes:
         config, words = provenance.with_stored_arrays(config, words, store.problem_of(folder))
-    with provenance.code_allowed(about, provenance.functions_in(config), folder, own) as files:
-        return run_here(config, Repeat(tuple(trust.allowed_words(words, folder)), own=files), folder, own)
+    with provenance.members_allowed(about, folder, own) as files:
+        return run_here(config, Repeat(tuple(trust.allowed_words(words, folder)), own=files), about, folder, own)
 
 
-def run_here(config: Config, repeat: Repeat, folder: Path, own: bool) -> str:
+def run_here(config: Config, repeat: Repeat, about: Mapping[str, Any], folder: Path, own: bool) -> str:
     """Run settings, with the user's code if `own` is set, and return what a run prints.
 
     Results go under the working folder, wherever the settings say.
     """
-    config = provenance.allow_functions(config, folder, own)
+    config = provenance.allow_functions(config, about, folder, own)
     return execution.run(replace(config, output_dir=trust.allowed_output_dir(config.output_dir)), repeat).text

@@ -129,6 +129,20 @@ def test_a_point_of_a_sweep_is_repeated_where_its_code_is_asked_for(
     assert ran()
 
 
+def test_a_point_without_code_needs_no_leave(
+    here: Path, ran: Callable[[], bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    forms = "variant.matrix.form=matrix,mine.py:attention"
+    assert cli.obey(["-m", "variant=[matrix]", forms, "sweep.name=s", "sweep.engine=serial", "report=none"]) == 0
+    assert ran()
+    capsys.readouterr()
+    cli.obey(["rerun", "outputs/sweeps/s", "0"])
+    assert "running" not in capsys.readouterr().err
+    assert not ran()
+    with pytest.raises(UserError, match="it runs code, mine.py:attention; "):
+        cli.obey(["rerun", "outputs/sweeps/s", "1"])
+
+
 @pytest.mark.long
 def test_a_sweep_computes_again_what_the_code_has_changed(
     here: Path, kind: Kind, capsys: pytest.CaptureFixture[str]
