@@ -54,8 +54,9 @@ SEAL_OF_TABLE = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64}
 BEGINS_SWEEP = {"lock", "parts"}
 """Contents of the folder of a sweep that ended before it had a manifest."""
 
-UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
-"""Errors that files of any contents may cause while they are read."""
+MISFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError)
+UNREADABLE = (OSError, *MISFIT)
+"""Errors that files of any contents may cause while they are shown, and while they are read."""
 
 
 class DamagedError(ValueError):

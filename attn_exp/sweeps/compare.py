@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp import drafts, machine
 from attn_exp.arrays import Array
 from attn_exp.config.spelling import spelled
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, refuse
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
 from attn_exp.experiment.row import COLUMNS, Row
@@ -61,9 +61,10 @@ def compare(typed: Sequence[str]) -> tuple[str, bool]:
         raise UserError(f"attn-exp compare {' '.join(typed)}: expected {usage}")
     changes = said_anew(settings, "attn-exp compare", (DEPTH,))
     places = [machine.folder(name) for name in names]
-    versus = side_by_side(places[0], places[1])
-    versus = replace(versus, depth=changes.depth or versus.depth)
-    written = write(versus, places)
+    with refuse(f"{' or '.join(names)}: its tables and arrays do not fit each other", *trust.MISFIT):
+        versus = side_by_side(places[0], places[1])
+        versus = replace(versus, depth=changes.depth or versus.depth)
+        written = write(versus, places)
     return f"{versus_text(versus)}\n\n{written}", not (OPTION in typed and versus.moved)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import sys
 import time
@@ -30,12 +29,6 @@ from attn_exp.sweeps.parts import MOST_POINTS, Lines, Part, Shelf, create_folder
 from attn_exp.sweeps.plan import Job, Plan, identity, is_deciding, make_plan
 from attn_exp.sweeps.preflight import added_metrics, check_sweep, draws_nothing, preview
 from attn_exp.sweeps.task import CRASHED, Done, as_csv, failed_line
-
-UNWRITABLE = {
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EFBIG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR,
-    errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, getattr(errno, "EDQUOT", errno.ENOSPC),
-}  # fmt: skip
-"""System errors if a folder cannot be written to; others are no fault of the folder."""
 
 DONE, SOME_FAILED = 0, 1
 RAW = "sweep.skip="
@@ -74,8 +67,6 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
         with locked(folder):
             return run(plan, folder, first, about)
     except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
         hint = "finished points are kept: make room and run the same command again"
         complain(f"error: {folder}: cannot be written to ({error.strerror}); {hint}")
         return Outcome("", SOME_FAILED, folder, kept=False)
