@@ -65,9 +65,9 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
         UserError: the command line would refuse the settings; the folder cannot be written to; or
             `sweep.dry_run=true`, which computes nothing to return.
     """
-    from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
+    from attn_exp.sweeps.sweep import compute_sweep  # noqa: PLC0415 - a run needs none of it
 
-    return swept.compute(as_words(words, settings), folders_of(config_dir))
+    return compute_sweep(as_words(words, settings), folders_of(config_dir))
 
 
 def load(folder: str | Path) -> Result | Swept:

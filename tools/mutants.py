@@ -69,7 +69,7 @@ MUTANTS = [
     Mutant("a rounded sum is taken for the nearest", "reference/stack.py", "np.argwhere(~sure)", "()", ("tests/reference/test_stack.py",)),
     Mutant("nobody holds what arrays answer", "reference/stack.py", "if not (held and", "if False and not (held and", ("tests/sweeps/test_stack.py", "-k", "loops")),
     Mutant("nobody holds what arrays multiply", "reference/stack.py", "if not np.array_equal(product[-1][ENDS], sample)", "if False", ("tests/sweeps/test_stack.py", "-k", "loops")),
-    Mutant("comparisons are no family", "sweeps/student.py", "if chance > LEVEL / (len(known) - place):", "if chance > LEVEL:", ("tests/sweeps/test_answers.py", "-k", "holm")),
+    Mutant("comparisons are no family", "sweeps/effects.py", "if chance > LEVEL / (len(known) - place):", "if chance > LEVEL:", ("tests/sweeps/test_answers.py", "-k", "holm")),
     Mutant("bent logits are stacked", "rules/rules.py", "type(rule).bend is Score.bend", "True", ("tests/sweeps/test_stack.py",)),
     Mutant("letters by the wrong unit", "experiment/measuring.py", "coarser(kinds[name], kinds[other])", "kinds[other]", LENT),
     Mutant("heads split by stride", "forms/steps.py", "reshape(*many, length, count, width // count).swapaxes(-3, -2)", "reshape(*many, length, width // count, count).swapaxes(-2, -1).swapaxes(-3, -2)"),

@@ -21,7 +21,7 @@ from attn_exp.report.sweep.plotted import ALL, Plotted, explored, in_order
 from attn_exp.report.terminal import table as drawn
 from attn_exp.sweeps.effects import FLOOR
 from attn_exp.sweeps.effects_table import drawn_changes, effects_table, shares_table
-from attn_exp.sweeps.manifest import About, figures, point_command
+from attn_exp.sweeps.plan import About, point_command, read_figures
 from attn_exp.sweeps.rows import endless_text
 from attn_exp.sweeps.summary import LAYER, Summary, head_and_pattern, mean_and_interval
 
@@ -221,9 +221,9 @@ def plotted(about: About, summary: Summary, depth: str) -> Plotted:
         changes=drawn_changes(summary.answers, metrics[:2]),
         layers=layers,
         heads=heads,
-        further=(*about.get("sweep", {}).get("plot", ()), *figures(about).only),
-        size=size(figures(about)),
-        only=figures(about).only,
+        further=(*about.get("sweep", {}).get("plot", ()), *read_figures(about).only),
+        size=size(read_figures(about)),
+        only=read_figures(about).only,
     )
 
 

@@ -12,10 +12,9 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.report.escapes import brief
 from attn_exp.report.sweep.plotted import FEW
-from attn_exp.sweeps.effects import NOISE
+from attn_exp.sweeps.effects import NOISE, t_quantile
 from attn_exp.sweeps.effects_table import Answers, answer, with_interval
 from attn_exp.sweeps.rows import METRICS, Axes, Column, Failed, Rows, combine, make_cube, read_rows
-from attn_exp.sweeps.student import t_quantile
 
 LAYER = "model.layer"
 HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")

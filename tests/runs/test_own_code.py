@@ -139,7 +139,7 @@ def test_a_point_without_code_needs_no_leave(
     cli.obey(["rerun", "outputs/sweeps/s", "0"])
     assert "running" not in capsys.readouterr().err
     assert not ran()
-    with pytest.raises(UserError, match="it runs code, mine.py:attention; "):
+    with pytest.raises(UserError, match=r"it runs code, mine\.py:attention; "):
         cli.obey(["rerun", "outputs/sweeps/s", "1"])
 
 

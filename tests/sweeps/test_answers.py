@@ -14,13 +14,24 @@ from scipy import stats
 
 from attn_exp.experiment import metrics
 from attn_exp.report.sweep.plotted import in_order
-from attn_exp.sweeps.effects import Effect
+from attn_exp.sweeps.effects import Effect, find_level, student_tails, t_quantile
 from attn_exp.sweeps.effects_table import Answers
 from attn_exp.sweeps.rows import METRICS
-from attn_exp.sweeps.student import find_level, student_tails, t_quantile
 from attn_exp.sweeps.summary import Summary, summarized
 
-HEAD = ["point", "seed", "d", "scale", "status", "message", "variant", "variant_scale", "same_as", "entropy", "max_diff"]
+HEAD = [
+    "point",
+    "seed",
+    "d",
+    "scale",
+    "status",
+    "message",
+    "variant",
+    "variant_scale",
+    "same_as",
+    "entropy",
+    "max_diff",
+]
 FLAG = ("true", "false")
 
 

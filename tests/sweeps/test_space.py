@@ -18,8 +18,7 @@ from attn_exp.config.compose import plain, register_schema
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.sweeps.expand import expand
-from attn_exp.sweeps.manifest import describe_sweep, find_runs
-from attn_exp.sweeps.plan import identity, make_plan
+from attn_exp.sweeps.plan import describe_sweep, find_runs, identity, make_plan
 from attn_exp.sweeps.space import points_left
 from tests.refusal import refusal
 

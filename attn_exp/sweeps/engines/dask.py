@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import CancelledError
 from typing import Any
 
 from attn_exp.errors import UserError
@@ -31,6 +32,8 @@ def start(plan: Plan, workers: int, address: str | None) -> Futures:
     client.register_plugin(plugin(dask_library, plan), name=PLUGIN)
     executor = client.get_executor(pure=False)
 
+    lost = (CancelledError, dask_library.KilledWorker)
+
     def close() -> None:
         client.close()
         if cluster is not None:
@@ -39,7 +42,7 @@ def start(plan: Plan, workers: int, address: str | None) -> Futures:
     def submit(job: Job) -> Any:
         return executor.submit(with_the_plan, job)
 
-    return Futures(submit, lambda: sum(client.nthreads().values()), (dask_library.KilledWorker,), close)
+    return Futures(submit, lambda: sum(client.nthreads().values()), lost, close)
 
 
 def plugin(distributed: Any, plan: Plan) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -69,7 +69,7 @@ class Futures:
         job = self.jobs.pop(future)
         try:
             return future.result()
-        except (CancelledError, *self.lost) as error:
+        except self.lost as error:
             return Died(job, f"its worker was lost ({type(error).__name__})")
 
 
