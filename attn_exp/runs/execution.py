@@ -131,7 +131,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     rendering.check_figures(run.comparison.config.figures)
     members = provenance.members_without_code(run.about)
     with refuse(f"{folder}: cannot be written to", OSError), drafts.more_files(folder) as draft, members:
-        with refuse(f"{folder}: its tables and arrays do not fit each other", *trust.MISFIT):
+        with trust.refuse_damaged(f"{folder}: its tables and arrays do not fit each other", *trust.MISFIT):
             rendering.render(run, draft)
         lacking, empty = provenance.members_left_out(), rendering.not_drawn(draft, run.comparison.config)
         alone = sorted(path.name for path in (draft / "figures").glob("*"))

@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp import drafts, machine
 from attn_exp.arrays import Array
 from attn_exp.config.spelling import spelled
-from attn_exp.errors import UserError, count_of, refuse
+from attn_exp.errors import UserError, count_of
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
 from attn_exp.experiment.row import COLUMNS, Row
@@ -27,7 +27,7 @@ from attn_exp.runs.rendering import DEPTH, said_anew
 from attn_exp.sweeps.overview import depth_of
 from attn_exp.sweeps.plan import About, flatten, is_sweep
 from attn_exp.sweeps.rows import VARIANT, Rows, combine, read_rows
-from attn_exp.sweeps.swept import load, refuse_damaged
+from attn_exp.sweeps.swept import UNREADABLE, load
 
 OPTION = "--exit-code"
 PAGES, OUTPUTS = "comparisons", "outputs"
@@ -60,7 +60,7 @@ def compare(typed: Sequence[str]) -> tuple[str, bool]:
         raise UserError(f"attn-exp compare {' '.join(typed)}: expected {usage}")
     changes = said_anew(settings, "attn-exp compare", (DEPTH,))
     places = [machine.folder(name) for name in names]
-    with refuse(f"{' or '.join(names)}: its tables and arrays do not fit each other", *trust.MISFIT):
+    with trust.refuse_damaged(f"{' or '.join(names)}: its tables and arrays do not fit each other", *trust.MISFIT):
         versus = side_by_side(places[0], places[1])
         versus = replace(versus, depth=changes.depth or versus.depth)
         written = write(versus, places)
@@ -78,7 +78,9 @@ def side_by_side(first: Path, second: Path) -> Versus:
         run = second if sweeps == [first] else first
         raise UserError(f"{sweeps[0]} is a sweep and {run} is a run; compare two of a kind")
     if sweeps:
-        with refuse_damaged(f"{first}, {second}", OSError):  # the message names the damaged one
+        with trust.refuse_damaged(
+            f"{first}, {second}: {UNREADABLE}", *trust.UNREADABLE
+        ):  # the message names the damaged one
             return compare_sweeps(load_side(first), load_side(second))
     return compare_runs((str(first), str(second)), store.load(first), store.load(second))
 

@@ -34,22 +34,6 @@ class Estimate:
     seeds: int
 
 
-def estimate_mean(numbers: Array, exact: bool = False, tries: int = 1) -> Estimate:
-    """Estimate a mean by Student's t; an exact one has no interval, and its p-value is 0, or 1 if it is 0.
-
-    `tries` is the number of means from which this one was selected by size; the interval is widened (Bonferroni) to
-    match.
-    """
-    count, mean = len(numbers), float(numbers.mean())
-    if exact:
-        return Estimate(mean, math.nan, math.nan, float(mean == 0), count)
-    if count == 1:
-        return Estimate(mean, math.nan, math.nan, math.nan, count)
-    error = float(numbers.std(ddof=1)) / math.sqrt(count)
-    half = t_quantile(count - 1, LEVEL / tries) * error
-    return Estimate(mean, mean - half, mean + half, student_tails(abs(mean) / error, count - 1), count)
-
-
 def student_tails(distance: float, freedom: int) -> float:
     """Return the two-sided tail probability of Student's t; Abramowitz & Stegun 1964, 26.7.3 and 4."""
     angle = math.atan2(distance, math.sqrt(freedom))
@@ -315,14 +299,25 @@ def paired(values: Array, groups: Array, axis: int, start: int, end: int) -> Arr
 
 
 def estimate_of(differences: Array, exact: bool = False, tries: int = 1) -> Estimate | None:
+    """Estimate the mean over seeds by Student's t; an exact one has no interval, and its p-value is 0, or 1 if it is 0.
+
+    `tries` is the number of means from which this one was selected by size; the interval is widened (Bonferroni) to
+    match.
+    """
     there = np.isfinite(differences)
     axes = tuple(range(differences.ndim - 1))
     counts = there.sum(axis=axes)
     numbers = np.where(there, differences, 0.0).sum(axis=axes)[counts > 0] / counts[counts > 0]
     if not len(numbers):
         return None
-    alike = len(numbers) > 1 and float(np.ptp(numbers)) <= NOISE * abs(float(numbers[0]))
-    return estimate_mean(numbers, exact or alike, tries)
+    count, mean = len(numbers), float(numbers.mean())
+    if exact or (count > 1 and float(np.ptp(numbers)) <= NOISE * abs(float(numbers[0]))):
+        return Estimate(mean, math.nan, math.nan, float(mean == 0), count)
+    if count == 1:
+        return Estimate(mean, math.nan, math.nan, math.nan, count)
+    error = float(numbers.std(ddof=1)) / math.sqrt(count)
+    half = t_quantile(count - 1, LEVEL / tries) * error
+    return Estimate(mean, mean - half, mean + half, student_tails(abs(mean) / error, count - 1), count)
 
 
 def find_dependences(cube: Cube, contrast: Contrast, exact: bool) -> list[Dependence]:

@@ -38,11 +38,9 @@ from attn_exp.sweeps.space import Axis, Places, Settings, Space, points_left
 FILES = 500
 """Number of parts of a large sweep, which keeps it under a thousand files with its tables and plots."""
 
-USUAL, MOST, SHARES = 32, 512, 16
-"""Points per chunk: the default, the maximum where seeds are far apart, and the fewest chunks of a small sweep."""
-
-SEEDS = 16
-"""Seeds per setting that a chunk should hold, since they are computed together."""
+USUAL, MOST, SHARES, SEEDS = 32, 512, 16, 16
+"""Points per chunk: the default, the maximum where seeds are far apart, the fewest chunks of a small sweep, and the
+seeds per setting that a chunk should hold, since they are computed together."""
 
 NO_RESULT = ("sweep", "report", "figures", "output_dir", "strict")
 """Settings that change no row: changing them keeps a sweep's folder and parts."""
@@ -315,19 +313,6 @@ def load_manifest(folder: Path) -> dict[str, Any]:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{folder}: its {FILE} cannot be read ({reason})") from error
     return about
-
-
-def find_manifest(folder: Path) -> dict[str, Any] | None:
-    try:
-        return load_manifest(folder)
-    except UserError:
-        return None
-
-
-def read_thresholds(about: About) -> dict[str, float]:
-    matters = about["sweep"].get("matters")
-    known = matters.items() if isinstance(matters, dict) else ()
-    return {name: float(limit) for name, limit in known if isinstance(limit, int | float)}
 
 
 def read_figures(about: About) -> Figures:

@@ -19,7 +19,6 @@ from attn_exp.sweeps.rows import METRICS, Axes, Column, Failed, Rows, combine, m
 LAYER = "model.layer"
 HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
 MOST_CELLS = 20_000
-MOST_ERRORS = 100
 
 Key = tuple[str, ...]
 Extreme = tuple[float, int, str]
@@ -117,8 +116,7 @@ def summarized(
 
     def find_extreme(name: str, sign: int) -> Extreme:
         place = int(np.argmin(np.where(finite[name], sign * rows.numbers[name], np.inf)))
-        variant = variants.labels[variants.codes[place]]
-        return float(rows.numbers[name][place]), int(rows.points[place]), variant
+        return float(rows.numbers[name][place]), int(rows.points[place]), variants.labels[variants.codes[place]]
 
     tallies = count_agreement(rows)
     each_once = np.diff(rows.points, prepend=-1) != 0
@@ -176,13 +174,11 @@ def format_tally(pair: Array) -> str:
 
 
 def group_failures(failed: Sequence[Failed]) -> dict[str, Failure]:
-    """Group failed points by their error; beyond `MOST_ERRORS` different errors, only the earlier ones."""
     found: dict[str, Failure] = {}
     for point, message, settings in failed:
-        if message in found or len(found) < MOST_ERRORS:
-            last = found.get(message, Failure(0, point, settings))
-            shared = {name: value for name, value in last.shared.items() if settings[name] == value}
-            found[message] = Failure(last.count + 1, last.first, shared)
+        last = found.get(message, Failure(0, point, settings))
+        shared = {name: value for name, value in last.shared.items() if settings[name] == value}
+        found[message] = Failure(last.count + 1, last.first, shared)
     return found
 
 

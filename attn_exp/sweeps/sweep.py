@@ -42,9 +42,9 @@ from attn_exp.sweeps.plan import (
     Plan,
     describe_axis,
     describe_sweep,
-    find_manifest,
     identity,
     is_deciding,
+    load_manifest,
     make_plan,
     row_columns,
     write_manifest,
@@ -249,10 +249,12 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
     Raises:
         UserError: the folder holds another sweep, which shares no point with this one.
     """
-    last, shelf = find_manifest(folder), Swept(folder, about).shelf
+    last, shelf = None, Swept(folder, about).shelf
+    with suppress(UserError):  # none, or one that cannot be read
+        last = load_manifest(folder)
     is_same = last is not None and last["parts"] == about["parts"]
     whole, damaged = shelf.find(plan.names)
-    with swept.refuse_damaged(folder):
+    with trust.refuse_damaged(f"{folder}: {swept.UNREADABLE}", ValueError):
         shared = shelf.find_shared(plan, whole)
     if last is not None and not (is_same or shared) and is_another(last, about, plan):
         raise UserError(
@@ -281,7 +283,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
         driver.progress.show(last=True)
         seconds = spent if workers is None and spent else spent + time.time() - about["clock"]
         about |= {"status": status, "seconds": seconds}
-        with swept.refuse_damaged(folder):
+        with trust.refuse_damaged(f"{folder}: {swept.UNREADABLE}", ValueError):
             text, disagreeing = swept.write_results(folder, about, driver.parts)
         with suppress(UserError):  # the results are saved; `attn-exp index` reports the problem
             rebuild_index(Path(config.output_dir))

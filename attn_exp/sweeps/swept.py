@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from io import BytesIO
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from attn_exp import drafts, machine, system
 from attn_exp.config.choices import as_yaml_value
 from attn_exp.config.schema import Figures
-from attn_exp.errors import UserError, chosen, first_line, unknown
+from attn_exp.errors import UserError, chosen, unknown
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report import papers
 from attn_exp.report.notebook import Drawing, html
@@ -26,7 +25,7 @@ from attn_exp.sweeps import overview
 from attn_exp.sweeps.effects import shorten
 from attn_exp.sweeps.effects_table import list_records
 from attn_exp.sweeps.parts import Part, Shelf, describe, locked
-from attn_exp.sweeps.plan import About, load_manifest, read_figures, read_thresholds, row_columns, write_manifest
+from attn_exp.sweeps.plan import About, load_manifest, read_figures, row_columns, write_manifest
 from attn_exp.sweeps.rows import VARIANT, Axes
 from attn_exp.sweeps.summary import Summary, summarized
 
@@ -34,23 +33,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PARTIAL = "partial"
+UNREADABLE = "its parts cannot be read"
 ALWAYS = ("png", "svg")
 """Plot formats that are always written; `figures.format` adds others."""
-
-
-@contextmanager
-def refuse_damaged(place: Path | str, *kinds: type[Exception]) -> Iterator[None]:
-    """Turn a ValueError in the block, or an error of `kinds`, into one line saying that the parts cannot be read.
-
-    Raises:
-        UserError: the parts are damaged.
-    """
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, UserError) or not isinstance(error, (ValueError, *kinds)):
-            raise
-        raise UserError(f"{place}: its parts cannot be read ({first_line(error)})") from error
 
 
 def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tuple[str, int]:
@@ -132,7 +117,7 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
         about["report"] |= {"figures": True}
         check_plots(read_figures(about))
     try:
-        with locked(folder), refuse_damaged(folder):
+        with locked(folder), trust.refuse_damaged(f"{folder}: {UNREADABLE}", *trust.MISFIT):
             whole, damaged = Swept(folder, about).shelf.find(about["parts"])
             text, _ = write_results(folder, about, whole)
     except OSError as error:
@@ -251,13 +236,13 @@ class Swept:
     def summary(self) -> Summary:
         """The means of every combination, the extremes and the answers, computed once."""
         about = self.about
-        with refuse_damaged(self.folder, OSError):
+        with trust.refuse_damaged(f"{self.folder}: {UNREADABLE}", *trust.UNREADABLE):
             return summarized(
                 *self.read_lines(),
                 about["axes"],
                 about["metrics"],
                 about["dimensions"],
-                read_thresholds(about),
+                about["sweep"].get("matters", {}),
                 about.get("exact", False),
             )
 
@@ -273,7 +258,7 @@ class Swept:
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         columns = self.about["columns"]
-        with refuse_damaged(self.folder, OSError):
+        with trust.refuse_damaged(f"{self.folder}: {UNREADABLE}", *trust.UNREADABLE):
             head, lines = self.read_lines()
             frame: pd.DataFrame = pd.DataFrame(lines, columns=list(head), dtype=object)[columns]
             for name, kind in column_kinds(columns, self.about["axes"], self.about["metrics"]).items():
