@@ -30,7 +30,7 @@ from attn_exp.sweeps.rows import VARIANT, Rows, combine, read_rows
 from attn_exp.sweeps.swept import UNREADABLE, load
 
 OPTION = "--exit-code"
-PAGES, OUTPUTS = "comparisons", "outputs"
+PAGES = "comparisons"
 NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that no number depends on."""
 FROM_A_MODEL = ("embeddings.", "projections.")
@@ -78,9 +78,7 @@ def side_by_side(first: Path, second: Path) -> Versus:
         run = second if sweeps == [first] else first
         raise UserError(f"{sweeps[0]} is a sweep and {run} is a run; compare two of a kind")
     if sweeps:
-        with trust.refuse_damaged(
-            f"{first}, {second}: {UNREADABLE}", *trust.UNREADABLE
-        ):  # the message names the damaged one
+        with trust.refuse_damaged(f"{first}, {second}: {UNREADABLE}", *trust.UNREADABLE):  # the reason names the file
             return compare_sweeps(load_side(first), load_side(second))
     return compare_runs((str(first), str(second)), store.load(first), store.load(second))
 
@@ -92,7 +90,7 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
         UserError: it cannot be written there.
     """
     home = places[0].parent
-    outputs = home.parent if home.name in folders.KINDS else Path(OUTPUTS)
+    outputs = home.parent if home.name in folders.KINDS else Path(folders.OUTPUTS)
     target = outputs / PAGES / f"{'-'.join(place.absolute().name for place in places)}.html"
     try:
         trust.check_page(target, "comparison")

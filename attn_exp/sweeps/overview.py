@@ -57,17 +57,14 @@ def closing(about: About, summary: Summary) -> str:
     return " ".join([f"{text}.", *agreement])
 
 
-def varying(summary: Summary) -> list[int]:
-    return [place for place in range(len(summary.axes)) if len({key[place] for key in summary.cells}) > 1]
-
-
 def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str], str] = titled) -> Table:
     """Return the means of every combination as a table with at most `most` rows.
 
     Its columns are the settings that vary, the variant, the number of points, and each metric's mean and interval.
     `named` returns the head of a metric; the terminal uses its field name.
     """
-    names, places = metrics(summary, depth), varying(summary)
+    names = metrics(summary, depth)
+    places = [place for place in range(len(summary.axes)) if len({key[place] for key in summary.cells}) > 1]
     lines = []
     for key in list(summary.cells)[:most]:
         cell, settings = summary.cells[key], (key[place] for place in places)

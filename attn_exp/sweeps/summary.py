@@ -13,7 +13,7 @@ from attn_exp.arrays import Array
 from attn_exp.report.escapes import brief
 from attn_exp.report.sweep.plotted import FEW
 from attn_exp.sweeps.effects import NOISE, t_quantile
-from attn_exp.sweeps.effects_table import Answers, answer, with_interval
+from attn_exp.sweeps.effects_table import Answers, answer, round_number, with_interval
 from attn_exp.sweeps.rows import METRICS, Axes, Column, Failed, Rows, combine, make_cube, read_rows
 
 LAYER = "model.layer"
@@ -192,5 +192,6 @@ def mean_and_interval(moments: Moments | None) -> str:
     if moments.most - moments.least <= NOISE * abs(moments.mean):
         return brief(moments.mean).rstrip("0").rstrip(".") if 1e-3 <= abs(moments.mean) < 1e5 else brief(moments.mean)
     if moments.count < FEW:
-        return f"{moments.mean:.3g} ({moments.least:.3g}..{moments.most:.3g})"
+        mean, least, most = (round_number(number, 3) for number in (moments.mean, moments.least, moments.most))
+        return f"{mean} ({least}..{most})"
     return with_interval(moments.mean, moments.mean - moments.half_width, moments.mean + moments.half_width)

@@ -1,4 +1,4 @@
-"""`attn-exp sheet`: a sheet for every student of a class, with blanks to fill in and a key for grading; and one in Python.
+"""`attn-exp sheet`: a sheet for every student of a class, with blanks to fill in and a key for grading.
 
 A key holds the settings from which a student's numbers are computed, and the questions; no answers and no code. A
 notebook shows an exercise with cells to type into, and arrays are graded like typed numbers.
