@@ -51,6 +51,18 @@ STAGES |= dict.fromkeys(("scores", "logits", "capped", "masked", "weights"), "ht
 INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")
 BESIDE = {"tokens", "memory"}
 """Inputs that accompany any other input and cannot be the only one."""
+DESCRIPTION = {
+    **folders.DESCRIPTION,
+    "config": dict,
+    "versions?": dict,
+    "git?": (dict, NoneType),
+    "blas?": [dict],
+    **provenance.SHAPES,
+    "files": dict,
+    "seal": str,
+}
+"""The fields of `run.json` that are read."""
+STEPS, VERDICTS = "steps.csv", "own.json"
 
 
 def split_arrays(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -226,21 +238,6 @@ def check_shapes(arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: di
         ):
             expected = ",".join(str(sizes.get(letter, "any")) for letter in letters)
             raise DamagedError(f"{name} is {array.dtype} {list(array.shape)}; expected floats [{expected}]")
-
-
-DESCRIPTION = {
-    **folders.DESCRIPTION,
-    "config": dict,
-    "versions?": dict,
-    "git?": (dict, NoneType),
-    "blas?": [dict],
-    **provenance.SHAPES,
-    "files": dict,
-    "seal": str,
-}
-"""The fields of `run.json` that are read."""
-
-STEPS, VERDICTS = "steps.csv", "own.json"
 
 
 def save(run: Run, output_dir: Path) -> Path:

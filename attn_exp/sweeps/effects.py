@@ -21,6 +21,40 @@ from attn_exp.report.words import listed
 from attn_exp.sweeps.rows import METRICS, OWN, VARIANT, Cube
 
 LEVEL = 0.05
+YES, NO, FEW = "yes", "no", "too few seeds"
+RATIOS = frozenset(
+    ("error", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
+)
+"""Metrics of rounding, which differ by powers of ten: their effects are differences of log10."""
+NOISE = 1e-9
+"""Half of an interval below this share of the mean is rounding."""
+GROUPS = ("embeddings.", "model.", "projections.", "mask.", "score.", "position.")
+"""Groups of settings whose members are clear without the prefix."""
+SPOKEN = ("entropy", "largest_weight", "max_diff")
+"""Built-in metrics described in sentences, besides an `error` beyond rounding: the first two that a setting changes."""
+MATTERS = asdict(Matters())
+RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
+"""Default thresholds: for a difference of log10, and for other metrics as a share of their size."""
+DEPENDS = 0.25
+"""An effect is shown at each value of another setting if it varies over them by this share of the largest."""
+TURNS = 0.25
+"""A metric counts as non-monotonic along a setting if it reverses by this share of its range."""
+FLOOR = 1e-12
+"""Differences below this, or below the share `NOISE` of the numbers, are rounding."""
+MOST_LEVELS = 12
+"""Maximum number of values compared for a numeric setting; of more, evenly spaced ones are picked."""
+CHANGE_KEYS = ("mask", "past", "tokens")
+"""Settings that change the number of keys a query can attend to, as do those that choose a whole input."""
+INPUTS = ("embeddings", "experiment")
+WRONG = 1e6
+"""Units in the last place beyond which rounding cannot explain an error."""
+ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "max_diff", "cosine")
+"""Metrics that do not change merely because the number of visible keys does."""
+SCALES = ("scale", "multiplier", "logit_std")
+SPREAD = 0.05
+"""Smallest relative change of the logits' spread that is noted."""
+Shares = Mapping[tuple[str, ...], float]
+"""The share of a metric's variance explained by one setting, or by the interaction of two: `(metric, setting, ...)`."""
 
 
 @dataclass(frozen=True)
@@ -70,44 +104,6 @@ def find_level(chances: Iterable[float]) -> float:
             break
         level = max(level, chance)
     return level
-
-
-YES, NO, FEW = "yes", "no", "too few seeds"
-RATIOS = frozenset(
-    ("error", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
-)
-"""Metrics of rounding, which differ by powers of ten: their effects are differences of log10."""
-NOISE = 1e-9
-"""Half of an interval below this share of the mean is rounding."""
-GROUPS = ("embeddings.", "model.", "projections.", "mask.", "score.", "position.")
-"""Groups of settings whose members are clear without the prefix."""
-SPOKEN = ("entropy", "largest_weight", "max_diff")
-"""Built-in metrics described in sentences, besides an `error` beyond rounding: the first two that a setting changes."""
-MATTERS = asdict(Matters())
-RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
-"""Default thresholds: for a difference of log10, and for other metrics as a share of their size."""
-DEPENDS = 0.25
-"""An effect is shown at each value of another setting if it varies over them by this share of the largest."""
-TURNS = 0.25
-"""A metric counts as non-monotonic along a setting if it reverses by this share of its range."""
-FLOOR = 1e-12
-"""Differences below this, or below the share `NOISE` of the numbers, are rounding."""
-MOST_LEVELS = 12
-"""Maximum number of values compared for a numeric setting; of more, evenly spaced ones are picked."""
-CHANGE_KEYS = ("mask", "past", "tokens")
-"""Settings that change the number of keys a query can attend to, as do those that choose a whole input."""
-INPUTS = ("embeddings", "experiment")
-WRONG = 1e6
-"""Units in the last place beyond which rounding cannot explain an error."""
-ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "max_diff", "cosine")
-"""Metrics that do not change merely because the number of visible keys does."""
-SCALES = ("scale", "multiplier", "logit_std")
-SPREAD = 0.05
-"""Smallest relative change of the logits' spread that is noted."""
-
-
-Shares = Mapping[tuple[str, ...], float]
-"""The share of a metric's variance explained by one setting, or by the interaction of two: `(metric, setting, ...)`."""
 
 
 @dataclass(frozen=True)

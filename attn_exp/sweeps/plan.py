@@ -46,6 +46,25 @@ NO_RESULT = ("sweep", "report", "figures", "output_dir", "strict")
 """Settings that change no row: changing them keeps a sweep's folder and parts."""
 
 KEYS = 2**128
+FILE = "manifest.json"
+About = Mapping[str, Any]
+"""The contents of a manifest."""
+SHAPE = {
+    **folders.DESCRIPTION,
+    "words": [str], "clock": float, "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int,
+    "fixed": [str], "axes": [{
+        "key": str, "sign": str, "column": str, "count": int, "kind": str, "low?": float, "high?": float,
+        "range?": [int], "words?": [str],
+    }],
+    "dimensions": [[int]], "skipped": int, "columns": [str], "metrics": [str], "format": str,
+    "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]], "parts": [str],
+    "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict],
+    "told?": str, "disagreeing?": int, "exact?": bool, "sweep": dict,
+    "figures": dict, "results?": {"bytes?": int, "sha256?": str}, **provenance.SHAPES,
+}  # fmt: skip
+"""The fields of a manifest that are read."""
+KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
+MOST_RUNS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -194,28 +213,6 @@ def is_deciding(word: str) -> bool:
     return key_of(word).split(".")[0] not in NO_RESULT
 
 
-FILE = "manifest.json"
-About = Mapping[str, Any]
-"""The contents of a manifest."""
-
-SHAPE = {
-    **folders.DESCRIPTION,
-    "words": [str], "clock": float, "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int,
-    "fixed": [str], "axes": [{
-        "key": str, "sign": str, "column": str, "count": int, "kind": str, "low?": float, "high?": float,
-        "range?": [int], "words?": [str],
-    }],
-    "dimensions": [[int]], "skipped": int, "columns": [str], "metrics": [str], "format": str,
-    "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]], "parts": [str],
-    "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict],
-    "told?": str, "disagreeing?": int, "exact?": bool, "sweep": dict,
-    "figures": dict, "results?": {"bytes?": int, "sha256?": str}, **provenance.SHAPES,
-}  # fmt: skip
-"""The fields of a manifest that are read."""
-
-KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
-
-
 def columns(plan: Plan) -> list[str]:
     """Return the columns of the results: the point, its swept settings, its status, and the row of each variant.
 
@@ -271,9 +268,6 @@ def describe_axis(axis: Axis) -> dict[str, Any]:
     words = [axis.value_word(place) for place in range(0 if steps else count)]
     chosen = {"range": [steps.start, steps.step]} if steps else {"words": words}
     return {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": count, "kind": kind, **ends, **chosen}
-
-
-MOST_RUNS = 1_000_000
 
 
 def find_runs(numbers: Sequence[int]) -> list[list[int]]:

@@ -20,6 +20,12 @@ from attn_exp.runs.provenance import OPTION
 from attn_exp.runs.rendering import said_anew
 from attn_exp.sweeps.plan import flatten, is_sweep, load_manifest, point_command
 
+NO_PARAMETER = ("output_dir", "report", "figures", "sweep")
+"""Settings that change no number."""
+NO_METRIC = ("head", "kv_head", "multiplier", "checked")
+"""Numeric columns of a comparison that are settings of a variant."""
+MOST_BYTES = 2**26
+
 
 def render_again(words: Sequence[str]) -> str:
     folder = machine.folder(words[0])
@@ -88,13 +94,6 @@ def run_here(config: Config, repeat: Repeat, about: Mapping[str, Any], folder: P
     """
     config = provenance.allow_functions(config, about, folder, own)
     return execution.run(replace(config, output_dir=trust.allowed_output_dir(config.output_dir)), repeat).text
-
-
-NO_PARAMETER = ("output_dir", "report", "figures", "sweep")
-"""Settings that change no number."""
-NO_METRIC = ("head", "kv_head", "multiplier", "checked")
-"""Numeric columns of a comparison that are settings of a variant."""
-MOST_BYTES = 2**26
 
 
 def list_runs(words: Sequence[str]) -> str:

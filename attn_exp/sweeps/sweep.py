@@ -62,6 +62,12 @@ MOST_BUILT = 64
 
 COUNTS, PATIENCE = (1, 16, 256), 0.2
 """Points of a chunk to time; the next count is tried if the last took fewer seconds than `PATIENCE`."""
+DONE, SOME_FAILED = 0, 1
+RAW = "sweep.skip="
+DEATHS = 2
+"""The worker of a single point may die once by bad luck."""
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Steps of this size leave the most even gaps (Vogel 1979)."""
 
 
 def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
@@ -184,14 +190,6 @@ def time_points(plan: Plan) -> float:
             computed = sum(compute(plan, Job(chunk, plan.numbers(chunk)[:count])).computed for chunk in chunks)
             seconds = time.perf_counter() - started
     return seconds / computed
-
-
-DONE, SOME_FAILED = 0, 1
-RAW = "sweep.skip="
-DEATHS = 2
-"""The worker of a single point may die once by bad luck."""
-GOLDEN = (math.sqrt(5) - 1) / 2
-"""Steps of this size leave the most even gaps (Vogel 1979)."""
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,11 @@ PARTIAL = "partial"
 UNREADABLE = "its parts cannot be read"
 ALWAYS = ("png", "svg")
 """Plot formats that are always written; `figures.format` adds others."""
+USAGE = "attn-exp plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]"
+TYPES: dict[str, tuple[Any, Callable[[str], Any]]] = {
+    "int64": ("Int64", int), "bool": ("boolean", "true".__eq__), "string": ("string", str), "double": ("float64", float)
+}  # fmt: skip
+"""Types of pandas, nullable ones but for numbers, and how a text is read, by the kind of a column."""
 
 
 def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tuple[str, int]:
@@ -199,14 +204,6 @@ def encode_parquet(pieces: Iterable[bytes], types: Mapping[str, str]) -> bytes:
         for piece in pieces:
             writer.write_table(arrow.csv.read_csv(BytesIO(head + piece), read, parse, convert))
     return stream.getvalue()
-
-
-USAGE = "attn-exp plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]"
-
-TYPES: dict[str, tuple[Any, Callable[[str], Any]]] = {
-    "int64": ("Int64", int), "bool": ("boolean", "true".__eq__), "string": ("string", str), "double": ("float64", float)
-}  # fmt: skip
-"""Types of pandas, nullable ones but for numbers, and how a text is read, by the kind of a column."""
 
 
 @dataclass(frozen=True)

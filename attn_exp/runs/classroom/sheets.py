@@ -51,6 +51,8 @@ INLINE = ["embeddings=inline", "projections=identity"]
 MOST_DIGITS = 6
 Composed = Callable[[tuple[str, ...]], Mapping[str, Any]]
 """Function that composes words into settings."""
+HEADS = ("stage", "right", "follows", "wrong", "empty")
+FILE = "answers.csv"
 
 
 @dataclass(frozen=True)
@@ -252,10 +254,6 @@ def read_key(path: Path) -> Key:
     if not 0 <= key.digits <= MOST_DIGITS:
         raise UserError(f"{path}: not the key of a sheet (digits={key.digits})")
     return key
-
-
-HEADS = ("stage", "right", "follows", "wrong", "empty")
-FILE = "answers.csv"
 
 
 @dataclass(frozen=True, eq=False)
