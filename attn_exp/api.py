@@ -19,7 +19,7 @@ from attn_exp.machine import resolved
 from attn_exp.own_code import find_function, function_at_hand
 from attn_exp.runs import execution, provenance, store
 from attn_exp.runs.execution import Result
-from attn_exp.runs.stored_arrays import (
+from attn_exp.runs.store import (
     as_plain,
     named_or_spelled,
     split_arrays,
@@ -30,7 +30,7 @@ from attn_exp.runs.stored_arrays import (
 if TYPE_CHECKING:
     from attn_exp.experiment.verdict import Verdict
     from attn_exp.report.versus import Versus
-    from attn_exp.runs.classroom.exercise import Exercise
+    from attn_exp.runs.classroom.sheets import Exercise
     from attn_exp.sweeps.swept import Swept
 
 
@@ -66,9 +66,9 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
         UserError: the command line would refuse the settings; the folder cannot be written to; or
             `sweep.dry_run=true`, which computes nothing to return.
     """
-    from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
+    from attn_exp.sweeps.sweep import compute_sweep  # noqa: PLC0415 - a run needs none of it
 
-    return swept.compute(as_words(words, settings), folders_of(config_dir))
+    return compute_sweep(as_words(words, settings), folders_of(config_dir))
 
 
 def load(folder: str | Path) -> Result | Swept:
@@ -152,9 +152,9 @@ def sheet(*words: str, **settings: Any) -> Exercise:
     Raises:
         UserError: the settings are invalid, or make no sheet, or several.
     """
-    from attn_exp.runs.classroom import exercise  # noqa: PLC0415 - most imports need none
+    from attn_exp.runs.classroom import sheets  # noqa: PLC0415 - most imports need none
 
-    return exercise.exercise(as_words(words, settings))
+    return sheets.exercise(as_words(words, settings))
 
 
 def assert_attention(function: Any, *words: str, allow_not_verified: bool = False, **settings: Any) -> None:

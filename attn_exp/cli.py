@@ -204,7 +204,7 @@ COMMANDS = {
         "runs.folders:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"
     ),
     "report": Command(
-        "sweeps.rerun:render_again", 1, 10, "report DIR [report.depth=reading] [figures.only=weights]",
+        "sweeps.stored:render_again", 1, 10, "report DIR [report.depth=reading] [figures.only=weights]",
         "a run's report again, from its results",
     ),
     "index": Command(
@@ -212,7 +212,7 @@ COMMANDS = {
         "a page of all runs and sweeps under a folder (outputs)",
     ),
     "runs": Command(
-        "sweeps.run_list:list_runs", 0, MANY, "runs [DIR] [head=2 mask=causal] [--json | --csv]",
+        "sweeps.stored:list_runs", 0, MANY, "runs [DIR] [head=2 mask=causal] [--json | --csv]",
         "the same in the terminal, or a record of each",
     ),
     "sheet": Command(
@@ -224,9 +224,9 @@ COMMANDS = {
         "runs.classroom.grades:grade_answers", 2, 3, "grade ANSWERS KEY [points=scores:6,weights:9]",
         "filled-in sheets: right, a slip, or the mistake by name",
     ),
-    "status": Command("sweeps.collect:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),
+    "status": Command("sweeps.swept:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),
     "collect": Command(
-        "sweeps.collect:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"
+        "sweeps.swept:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"
     ),
     "plot": Command(
         "sweeps.swept:plot", 3, 10, "plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]",
@@ -237,7 +237,7 @@ COMMANDS = {
         "two runs or two sweeps: what differs, and from where on",
     ),
     "rerun": Command(
-        "sweeps.rerun:rerun", 1, 3, "rerun DIR [POINT] [--own-code]", "a run again, or a sweep's point as a run"
+        "sweeps.stored:rerun", 1, 3, "rerun DIR [POINT] [--own-code]", "a run again, or a sweep's point as a run"
     ),
 }  # fmt: skip
 """The subcommands of `attn-exp`. To add one, write a function in its package and an entry here."""

@@ -138,7 +138,7 @@ def some(names: Sequence[str], most: int = 150) -> str:
 
 
 def count_of(count: int, one: str, several: str = "") -> str:
-    return f"{count} {one if count == 1 else several or one + 's'}"
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 def shown(value: Any) -> str:

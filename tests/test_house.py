@@ -46,7 +46,7 @@ EDGES = {
     "pandas": (
         "tables",
         "swept",
-        "exercise",
+        "sheets",
         "execution",
     ),  # execution names its type alone: test_api asserts that it loads none
     "matplotlib": ("plots", "figures", "matplotlib_figure"),

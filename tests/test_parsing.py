@@ -15,7 +15,7 @@ from attn_exp.diagnosis.sheets import boxes
 from attn_exp.errors import UserError
 from attn_exp.problem import input_files, models
 from attn_exp.problem.files import numpy_files
-from attn_exp.runs import stored_arrays
+from attn_exp.runs import store
 from attn_exp.runs.trust import DamagedError
 
 SWELLING = {
@@ -97,7 +97,7 @@ def test_arrays_of_a_run_are_read_as_numpy_reads_them(tmp_path: Path) -> None:
         "tokens": np.array(["she", "sat"]), "none": np.empty((0, 3)), "past": np.array(2), "mask": np.array([True]),
     }  # fmt: skip
     np.savez(tmp_path / "results.npz", **given)
-    read = stored_arrays.load_arrays(tmp_path)
+    read = store.load_arrays(tmp_path)
     with np.load(tmp_path / "results.npz") as right:
         assert read.keys() == set(right.files)
         for name, array in right.items():
@@ -129,7 +129,7 @@ def test_arrays_that_share_their_bytes_are_no_run(tmp_path: Path) -> None:
     tail[8:12], tail[12:16] = (26).to_bytes(2, "little") * 2, len(many).to_bytes(4, "little")
     path.write_bytes(data[:start] + many + bytes(tail))
     with pytest.raises(DamagedError, match=r"results.npz: "):
-        stored_arrays.load_arrays(tmp_path)
+        store.load_arrays(tmp_path)
 
 
 def test_a_pipe_is_waited_for_nowhere(tmp_path: Path) -> None:

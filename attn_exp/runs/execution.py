@@ -28,7 +28,7 @@ from attn_exp.own_code import staying_here
 from attn_exp.problem.left_to_model import Pass, ask_model
 from attn_exp.problem.problem import build
 from attn_exp.report import terminal
-from attn_exp.runs import folders, provenance, rendering, store
+from attn_exp.runs import folders, provenance, rendering, store, trust
 from attn_exp.runs.provenance import origin
 from attn_exp.runs.rendering import DEPTH, Anew, said_anew
 
@@ -131,7 +131,8 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     rendering.check_figures(run.comparison.config.figures)
     members = provenance.members_without_code(run.about)
     with refuse(f"{folder}: cannot be written to", OSError), machine.write_folder(folder, add=True) as draft, members:
-        rendering.render(run, draft)
+        with trust.refuse_damaged(f"{folder}: its tables and arrays do not fit each other", *trust.MISFIT):
+            rendering.render(run, draft)
         lacking, empty = provenance.members_left_out(), rendering.not_drawn(draft, run.comparison.config)
         alone = sorted(path.name for path in (draft / "figures").glob("*"))
     home = folder.resolve().parent

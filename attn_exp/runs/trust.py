@@ -13,7 +13,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -54,8 +55,9 @@ SEAL_OF_TABLE = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64}
 BEGINS_SWEEP = {"lock", "parts"}
 """Contents of the folder of a sweep that ended before it had a manifest."""
 
-UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
-"""Errors that files of any contents may cause while they are read."""
+MISFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError)
+UNREADABLE = (OSError, *MISFIT)
+"""Errors that files of any contents may cause while they are shown, and while they are read."""
 
 
 class DamagedError(ValueError):
@@ -109,6 +111,21 @@ def is_of_kind(value: Any, kind: type) -> bool:
     if kind is float:
         return type(value) in (int, float) and abs(value) < float("inf")
     return isinstance(value, kind)
+
+
+@contextmanager
+def refuse_damaged(what: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Report an error of these kinds in one line, `what` and the reason; a `UserError` stays as it is.
+
+    Raises:
+        UserError: the block raised an error.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except kinds as error:
+        raise UserError(f"{what} ({first_line(error)})") from error
 
 
 def seal_of_file(path: Path) -> dict[str, Any]:

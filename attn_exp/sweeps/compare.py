@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp import machine
 from attn_exp.arrays import Array
 from attn_exp.config.spelling import spelled
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, count_of
 from attn_exp.errors import folder as path_of
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
@@ -26,15 +26,13 @@ from attn_exp.runs import folders, store, trust
 from attn_exp.runs.execution import Result
 from attn_exp.runs.provenance import origin
 from attn_exp.runs.rendering import DEPTH, said_anew
-from attn_exp.sweeps import collect, manifest
-from attn_exp.sweeps.manifest import About
 from attn_exp.sweeps.overview import depth_of
-from attn_exp.sweeps.plan import flatten
+from attn_exp.sweeps.plan import About, flatten, is_sweep
 from attn_exp.sweeps.rows import VARIANT, Rows, combine, read_rows
-from attn_exp.sweeps.swept import Swept
+from attn_exp.sweeps.swept import UNREADABLE, Swept, load
 
 OPTION = "--exit-code"
-PAGES, OUTPUTS = "comparisons", "outputs"
+PAGES = "comparisons"
 NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that no number depends on."""
 FROM_A_MODEL = ("embeddings.", "projections.")
@@ -64,9 +62,10 @@ def compare(typed: Sequence[str]) -> tuple[str, bool]:
         raise UserError(f"attn-exp compare {' '.join(typed)}: expected {usage}")
     changes = said_anew(settings, "attn-exp compare", (DEPTH,))
     places = [machine.folder(name) for name in names]
-    versus = side_by_side(places[0], places[1])
-    versus = replace(versus, depth=changes.depth or versus.depth)
-    written = write(versus, places)
+    with trust.refuse_damaged(f"{' or '.join(names)}: its tables and arrays do not fit each other", *trust.MISFIT):
+        versus = side_by_side(places[0], places[1])
+        versus = replace(versus, depth=changes.depth or versus.depth)
+        written = write(versus, places)
     return f"{versus_text(versus)}\n\n{written}", not (OPTION in typed and versus.moved)
 
 
@@ -94,13 +93,12 @@ def side_by_side(first: Path, second: Path) -> Versus:
     Raises:
         UserError: one of a run and one of a sweep, or one that cannot be read.
     """
-    places = [place for place in (first, second) if not (place / "run.json").exists()]
-    sweeps = [place for place in places if (place / manifest.FILE).is_file()]
+    sweeps = [place for place in (first, second) if is_sweep(place)]
     if len(sweeps) == 1:
         run = second if sweeps == [first] else first
         raise UserError(f"{sweeps[0]} is a sweep and {run} is a run; compare two of a kind")
     if sweeps:
-        with collect.refuse_damaged(f"{first}, {second}", OSError):  # the message names the damaged one
+        with trust.refuse_damaged(f"{first}, {second}: {UNREADABLE}", *trust.UNREADABLE):  # the reason names the file
             return compare_sweeps(load_side(first), load_side(second))
     return compare_runs((str(first), str(second)), store.load(first), store.load(second))
 
@@ -112,7 +110,7 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
         UserError: it cannot be written there.
     """
     home = places[0].parent
-    outputs = home.parent if home.name in folders.KINDS else Path(OUTPUTS)
+    outputs = home.parent if home.name in folders.KINDS else Path(folders.OUTPUTS)
     target = outputs / PAGES / f"{'-'.join(place.absolute().name for place in places)}.html"
     try:
         trust.check_page(target, "comparison")
@@ -151,7 +149,7 @@ def with_settings(versus: Versus, apart: Apart, abouts: Sequence[About], depths:
     lines = tuple((name, *map(show_setting, pair)) for name, pair in apart.items())
     table = Table("settings", "Settings that differ.", ("setting", "first", "second"), lines)
     names = [*[*apart][:3], *([f"{len(apart) - 3:,} more"] if len(apart) > 3 else [])]
-    count = "1 setting differs" if len(apart) == 1 else f"{len(apart):,} settings differ"
+    count = count_of(len(apart), "setting differs", "settings differ")
     settings = f"{count}: {listed(names)}." if apart else "All settings are the same."
     one, other = map(find_origin, abouts)
     changed = [name for name in one | other if one.get(name) != other.get(name)]
@@ -177,10 +175,6 @@ def find_origin(about: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value)[: 10 if name in program else LONGEST] for name, value in (made | program).items() if value}
 
 
-def count_things(count: int, thing: str) -> str:
-    return f"1 {thing}" if count == 1 else f"{count:,} {thing}s"
-
-
 def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
     a, b = one.comparison, other.comparison
     apart = settings_apart(asdict(a.config), asdict(b.config))
@@ -188,7 +182,7 @@ def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
     alone = [f"{name} is in the first alone." for name in a.traces if name not in b.traces]
     alone += [f"{name} is in the second alone." for name in b.traces if name not in a.traces]
     kinds = [kind for kind, _ in partings.values()]
-    is_moved, count = bool(alone) or DIFFERENT in kinds, count_things(len(partings), "variant")
+    is_moved, count = bool(alone) or DIFFERENT in kinds, count_of(len(partings), "variant")
     if is_moved:
         verdict = f"Numbers differ in {kinds.count(DIFFERENT)} of {count} that both have."
     elif set(kinds) <= {IDENTICAL}:
@@ -284,17 +278,8 @@ class Side(NamedTuple):
 
 
 def load_side(folder: Path) -> Side:
-    about = manifest.load_manifest(folder)
-    return Side(str(folder), about, read_rows(*collect.read_lines(folder, about), about["axes"], about["metrics"]))
-
-
-class Move(NamedTuple):
-    """How one metric differs: how many rows differ, how many beyond rounding, and its line of the table."""
-
-    metric: str
-    differing: int
-    moved: int
-    line: tuple[str, ...]
+    swept = load(folder)
+    return Side(str(folder), swept.about, read_rows(*swept.read_lines(), swept.about["axes"], swept.about["metrics"]))
 
 
 def compare_sweeps(one: Side, other: Side) -> Versus:
@@ -303,20 +288,20 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
     first, second = (side.find_rows([*shared, VARIANT]) for side in (one, other))
     both = [key for key in first if key in second]
     keys = [" ".join(map("=".join, zip((*shared, VARIANT), key, strict=True))) for key in both]
-    moves = []
+    lines, moved = list[tuple[str, ...]](), dict[str, int]()
     for name in [name for name in one.rows.numbers if name in other.rows.numbers]:
         numbers = one.rows.numbers[name][[first[key] for key in both]]
         others = other.rows.numbers[name][[second[key] for key in both]]
-        moves += [measure_move(name, keys, numbers, others)] if np.isfinite([*numbers, *others]).any() else []
-    moves = [move for move in moves if move.differing]
-    beyond = [move for move in moves if move.moved and move.metric not in ROUNDING]
-    count, alone = count_things(len(both), "row"), {"first": len(first) - len(both), "second": len(second) - len(both)}
+        if not np.array_equal(numbers, others, equal_nan=True):
+            line, far = measure_move(name, keys, numbers, others)
+            lines.append(line)
+            moved |= {name: far} if far and name not in ROUNDING else {}
+    count, alone = count_of(len(both), "row"), {"first": len(first) - len(both), "second": len(second) - len(both)}
     if not both:
         verdict = "No row is in both: they share no combination of settings, seed and variant."
-    elif beyond:
-        most, metrics = max(move.moved for move in beyond), ", ".join(move.metric for move in beyond)
-        verdict = f"Numbers moved in {most:,} of {count} that both have: {metrics}."
-    elif moves:
+    elif moved:
+        verdict = f"Numbers moved in {max(moved.values()):,} of {count} that both have: {', '.join(moved)}."
+    elif lines:
         verdict = f"No number moved beyond rounding, in {count} that both have."
     else:
         verdict = f"No number moved: {count} in both are the same to the bit."
@@ -326,15 +311,16 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
         sentences.append(f"Only one side sweeps {unshared}; {of_several}.")
     head = ("metric", "rows", "same bits", "moved", "largest", "at", "first", "second")
     caption = "How each metric moved; the mean difference is the second minus the first."
-    lines, deep = tuple(move.line for move in moves), deep_places(move.metric for move in moves)
-    table = Table("numbers", caption, (*head, "mean difference"), lines, deep)
-    is_moved = bool(beyond) or any(alone.values()) or not both
+    deep = deep_places(name for name, *_ in lines)
+    table = Table("numbers", caption, (*head, "mean difference"), tuple(lines), deep)
+    is_moved = bool(moved) or any(alone.values()) or not both
     versus = Versus(one.name, other.name, is_moved, tuple(sentences), (table,))
     apart, sides = settings_apart(one.settings, other.settings), (one, other)
     return with_settings(versus, apart, [side.about for side in sides], {depth_of(side.about) for side in sides})
 
 
-def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) -> Move:
+def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) -> tuple[tuple[str, ...], int]:
+    """Return the line of the table for one metric, and how many rows differ beyond rounding."""
     places = np.isfinite(first) | np.isfinite(second)
     identical = (first == second) | (np.isnan(first) & np.isnan(second))
     far = ~np.isclose(first, second, rtol=NEAR, atol=NEAR, equal_nan=True)
@@ -344,5 +330,4 @@ def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) ->
     rows, same, moved = int(places.sum()), int((identical & places).sum()), int(far.sum())
     numbers = [brief(float(number)) for number in (apart[place], first[place], second[place])]
     mean = brief(float((second - first)[places].mean()))
-    line = (name, f"{rows}", f"{same}", f"{moved}", numbers[0], keys[place], *numbers[1:], mean)
-    return Move(name, rows - same, moved, line)
+    return (name, f"{rows}", f"{same}", f"{moved}", numbers[0], keys[place], *numbers[1:], mean), moved

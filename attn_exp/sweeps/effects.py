@@ -1,10 +1,14 @@
-"""The effect of each setting on each metric, as one table: paired differences, seed by seed, and a verdict."""
+"""The effect of each setting on each metric, as one table: paired differences, seed by seed, and a verdict.
+
+Student's t is computed here, since the import of SciPy takes longer than a sweep's report.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -15,8 +19,8 @@ from attn_exp.experiment import metrics
 from attn_exp.report.sentences import listed
 from attn_exp.report.sweep_plots import in_order, is_number
 from attn_exp.sweeps.rows import METRICS, OWN, VARIANT, Cube
-from attn_exp.sweeps.student import LEVEL, Estimate, estimate_mean, find_level
 
+LEVEL = 0.05
 YES, NO, FEW = "yes", "no", "too few seeds"
 RATIOS = frozenset(
     ("error", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
@@ -49,10 +53,57 @@ ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "max_diff", "cosin
 SCALES = ("scale", "multiplier", "logit_std")
 SPREAD = 0.05
 """Smallest relative change of the logits' spread that is noted."""
-
-
 Shares = Mapping[tuple[str, ...], float]
 """The share of a metric's variance explained by one setting, or by the interaction of two: `(metric, setting, ...)`."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with one number per seed: its 95 % interval and p-value; NaN where undefined."""
+
+    mean: float
+    low: float
+    high: float
+    chance: float
+    seeds: int
+
+
+def student_tails(distance: float, freedom: int) -> float:
+    """Return the two-sided tail probability of Student's t; Abramowitz & Stegun 1964, 26.7.3 and 4."""
+    angle = math.atan2(distance, math.sqrt(freedom))
+    sine, square = math.sin(angle), math.cos(angle) ** 2
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = term if freedom > 1 else 0.0
+    for step in range(2 + odd, freedom - 1, 2):
+        term *= square * (step - 1) / step
+        total += term
+    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
+    return max(1e-15, 1 - inside)
+
+
+@cache
+def t_quantile(freedom: int, level: float = LEVEL) -> float:
+    """Return the two-sided critical value of Student's t, by bisection."""
+    low, high = 0.0, 1e4
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_tails(middle, freedom) > level else (low, middle)
+    return high
+
+
+def find_level(chances: Iterable[float]) -> float:
+    """Return the largest significant p-value in a family of tests; Holm 1979, "A simple sequentially rejective test".
+
+    Of 100 families, at most 5 have any false positive.
+    """
+    known = sorted(1.0 if math.isnan(chance) else chance for chance in chances)
+    level = LEVEL / max(1, len(known))
+    for place, chance in enumerate(known):
+        if chance > LEVEL / (len(known) - place):
+            break
+        level = max(level, chance)
+    return level
 
 
 @dataclass(frozen=True)
@@ -244,14 +295,25 @@ def paired(values: Array, groups: Array, axis: int, start: int, end: int) -> Arr
 
 
 def estimate_of(differences: Array, exact: bool = False, tries: int = 1) -> Estimate | None:
+    """Estimate the mean over seeds by Student's t; an exact one has no interval, and its p-value is 0, or 1 if it is 0.
+
+    `tries` is the number of means from which this one was selected by size; the interval is widened (Bonferroni) to
+    match.
+    """
     there = np.isfinite(differences)
     axes = tuple(range(differences.ndim - 1))
     counts = there.sum(axis=axes)
     numbers = np.where(there, differences, 0.0).sum(axis=axes)[counts > 0] / counts[counts > 0]
     if not len(numbers):
         return None
-    alike = len(numbers) > 1 and float(np.ptp(numbers)) <= NOISE * abs(float(numbers[0]))
-    return estimate_mean(numbers, exact or alike, tries)
+    count, mean = len(numbers), float(numbers.mean())
+    if exact or (count > 1 and float(np.ptp(numbers)) <= NOISE * abs(float(numbers[0]))):
+        return Estimate(mean, math.nan, math.nan, float(mean == 0), count)
+    if count == 1:
+        return Estimate(mean, math.nan, math.nan, math.nan, count)
+    error = float(numbers.std(ddof=1)) / math.sqrt(count)
+    half = t_quantile(count - 1, LEVEL / tries) * error
+    return Estimate(mean, mean - half, mean + half, student_tails(abs(mean) / error, count - 1), count)
 
 
 def find_dependences(cube: Cube, contrast: Contrast, exact: bool) -> list[Dependence]:

@@ -62,14 +62,11 @@ def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = Fal
         return Answers()
     shares = measure_shares(cube)
     effects, tests = measure_effects(cube, thresholds, shares, exact)
-    return Answers(effects, tests, list(find_notes(cube, tests)), shares, list(find_wrong(cube)))
-
-
-def find_wrong(cube: Cube) -> Iterator[str]:
-    wrong = find_wrong_rows(cube)
+    warnings, wrong = list[str](), find_wrong_rows(cube)
     if wrong.any():
-        largest = float(np.nanmax(cube.numbers["error"]))
-        yield f"The output is wrong in {count_rows(cube, wrong)}, by up to {largest:.2g}."
+        largest = round_number(float(np.nanmax(cube.numbers["error"])))
+        warnings.append(f"The output is wrong in {count_rows(cube, wrong)}, by up to {largest}.")
+    return Answers(effects, tests, list(find_notes(cube, tests)), shares, warnings)
 
 
 def count_rows(cube: Cube, rows: Array) -> str:
@@ -145,20 +142,27 @@ def format_size(effect: Effect) -> str:
     if effect.metric in RATIOS:
         sign = -1 if is_divided(effect) else 1
         mean, *ends = (10 ** (sign * number) for number in (effect.mean, effect.low, effect.high))
-        return f"{mean:.2g}" if math.isnan(ends[0]) else f"{mean:.2g} ({min(ends):.2g} to {max(ends):.2g})"
+        least, most = map(round_number, (min(ends), max(ends)))
+        return round_number(mean) if math.isnan(ends[0]) else f"{round_number(mean)} ({least} to {most})"
     text = with_interval(effect.mean, effect.low, effect.high)
-    sign_shown = "" if float(text.split(" ")[0]) == 0 else "−" if effect.mean < 0 else "+"
+    sign_shown = "" if not set(text.split(" ")[0]) & set("123456789") else "−" if effect.mean < 0 else "+"
     return sign_shown + text.removeprefix("-")
+
+
+def round_number(number: float, digits: int = 2) -> str:
+    """Round to some significant digits; thousands are written out: `3,700`."""
+    text = f"{number:.{digits}g}"
+    return f"{float(text):,.0f}" if "e+" in text and abs(number) < 1e6 else text
 
 
 def with_interval(mean: float, low: float, high: float) -> str:
     """Format a number with the digits that its interval allows: `2.2 ± 0.4`."""
     half = max(mean - low, high - mean)
     if not half > NOISE * abs(mean):
-        return f"{mean:.3g}"
+        return round_number(mean, 3)
     decimals = -math.floor(math.log10(half)) + f"{half:.1e}".startswith("1")
     if abs(decimals) > 6:
-        return f"{mean:.2g} ± {half:.1g}"
+        return f"{round_number(mean)} ± {round_number(half, 1)}"
     shown, around = (f"{round(number, decimals) + 0.0:.{max(0, decimals)}f}" for number in (mean, half))
     return f"{shown} ± {around}"
 

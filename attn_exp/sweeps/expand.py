@@ -20,6 +20,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import DictConfig, OmegaConf
 
+from attn_exp.arrays import Shape
 from attn_exp.config.compose import composed_once, plain, register_schema
 from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
 from attn_exp.config.kinds import is_finite
@@ -28,7 +29,7 @@ from attn_exp.config.schema import Config, Sweep, check_seed, read_config, read_
 from attn_exp.config.spelling import key_of, with_path_quoted
 from attn_exp.errors import UserError, brief, chosen
 from attn_exp.own_code import Named, is_code, mark_named
-from attn_exp.sweeps.space import Axis, Groups, Space, changed, holds
+from attn_exp.sweeps.space import Axis, Space, changed, holds
 
 OF_THE_WHOLE = ("sweep", "output_dir", "strict")
 """Settings that have one value for the whole sweep."""
@@ -116,7 +117,7 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
     return Axis(key, tuple(Named(each) if is_form and is_code(each) else each for each in values), sign=sign)
 
 
-def group_axes(axes: Sequence[Axis], sweep: Sweep) -> Groups:
+def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[Shape, ...]:
     """Return the indices of axes, those of `sweep.zip` as one group, in order of first appearance."""
     keys = [axis.key for axis in axes]
     for key in sweep.zip:
@@ -130,7 +131,7 @@ def group_axes(axes: Sequence[Axis], sweep: Sweep) -> Groups:
 
 def compose_space(
     axes: tuple[Axis, ...],
-    together: Groups,
+    together: tuple[Shape, ...],
     fixed: tuple[str, ...],
     typed: Sequence[str],
     compose: Callable[[tuple[str, ...]], DictConfig],
@@ -184,15 +185,15 @@ def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
                     check_seed(settings["seed"], base["generator"])
 
 
-def check_size(axes: Sequence[Axis], together: Groups) -> None:
+def check_size(axes: Sequence[Axis], together: Sequence[Shape]) -> None:
     """Refuse a sweep of too many points, or of too many compositions by Hydra.
 
     Raises:
         UserError: how many there would be.
     """
-    counts = [len(axes[group[0]].values) for group in together]
-    if prod(counts) > MOST_POINTS:
-        raise UserError(f"{prod(counts):,} points; a sweep takes at most {MOST_POINTS:,}")
+    points = prod(len(axes[group[0]].values) for group in together)
+    if points > MOST_POINTS:
+        raise UserError(f"{points:,} points; a sweep takes at most {MOST_POINTS:,}")
     compositions = prod(count_choices(axes, together))
     if compositions > MOST_COMPOSED:
         raise UserError(
@@ -201,11 +202,11 @@ def check_size(axes: Sequence[Axis], together: Groups) -> None:
         )
 
 
-def count_choices(axes: Sequence[Axis], together: Groups) -> list[int]:
+def count_choices(axes: Sequence[Axis], together: Sequence[Shape]) -> list[int]:
     return [len(axes[group[0]].values) if any(axes[place].composed for place in group) else 1 for group in together]
 
 
-def check_repeats(axes: Sequence[Axis], together: Groups) -> None:
+def check_repeats(axes: Sequence[Axis], together: Sequence[Shape]) -> None:
     """Refuse values that are typed more than once: their rows would count as independent data.
 
     Raises:

@@ -21,7 +21,7 @@ from attn_exp.report.sweep_plots import ALL, Plotted, in_order
 from attn_exp.report.terminal import table as drawn
 from attn_exp.sweeps.effects import FLOOR
 from attn_exp.sweeps.effects_table import drawn_changes, effects_table, shares_table
-from attn_exp.sweeps.manifest import About, figures, point_command
+from attn_exp.sweeps.plan import About, point_command, read_figures
 from attn_exp.sweeps.rows import endless_text
 from attn_exp.sweeps.summary import LAYER, Summary, head_and_pattern, mean_and_interval
 
@@ -57,17 +57,14 @@ def closing(about: About, summary: Summary) -> str:
     return " ".join([f"{text}.", *agreement])
 
 
-def varying(summary: Summary) -> list[int]:
-    return [place for place in range(len(summary.axes)) if len({key[place] for key in summary.cells}) > 1]
-
-
 def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str], str] = titled) -> Table:
     """Return the means of every combination as a table with at most `most` rows.
 
     Its columns are the settings that vary, the variant, the number of points, and each metric's mean and interval.
     `named` returns the head of a metric; the terminal uses its field name.
     """
-    names, places = metrics(summary, depth), varying(summary)
+    names = metrics(summary, depth)
+    places = [place for place in range(len(summary.axes)) if len({key[place] for key in summary.cells}) > 1]
     lines = []
     for key in list(summary.cells)[:most]:
         cell, settings = summary.cells[key], (key[place] for place in places)
@@ -221,9 +218,9 @@ def plotted(about: About, summary: Summary, depth: str) -> Plotted:
         changes=drawn_changes(summary.answers, metrics[:2]),
         layers=layers,
         heads=heads,
-        further=(*about.get("sweep", {}).get("plot", ()), *figures(about).only),
-        size=size(figures(about)),
-        only=figures(about).only,
+        further=(*about.get("sweep", {}).get("plot", ()), *read_figures(about).only),
+        size=size(read_figures(about)),
+        only=read_figures(about).only,
     )
 
 

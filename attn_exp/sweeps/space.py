@@ -33,8 +33,6 @@ WORDS = {"true": True, "false": False, "null": None}
 Settings = Mapping[str, Any]
 Places = Shape
 """For each axis, the index of its value."""
-Groups = tuple[Shape, ...]
-"""Indices of axes: those of zipped ones together."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class Space:
     """
 
     axes: tuple[Axis, ...]
-    dimensions: Groups
+    dimensions: tuple[Shape, ...]
     bases: Mapping[Places, Settings] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     choices: Mapping[Places, Settings] = field(default_factory=dict)

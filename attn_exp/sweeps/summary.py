@@ -12,15 +12,13 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.report.escapes import brief
 from attn_exp.report.sweep_plots import FEW, Numbers
-from attn_exp.sweeps.effects import NOISE
-from attn_exp.sweeps.effects_table import Answers, answer, with_interval
+from attn_exp.sweeps.effects import NOISE, t_quantile
+from attn_exp.sweeps.effects_table import Answers, answer, round_number, with_interval
 from attn_exp.sweeps.rows import METRICS, Axes, Column, Failed, Rows, combine, make_cube, read_rows
-from attn_exp.sweeps.student import t_quantile
 
 LAYER = "model.layer"
 HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
 MOST_CELLS = 20_000
-MOST_ERRORS = 100
 
 Key = tuple[str, ...]
 Extreme = tuple[float, int, str]
@@ -100,8 +98,7 @@ def summarized(
 
     def find_extreme(name: str, sign: int) -> Extreme:
         place = int(np.argmin(np.where(finite[name], sign * rows.numbers[name], np.inf)))
-        variant = variants.labels[variants.codes[place]]
-        return float(rows.numbers[name][place]), int(rows.points[place]), variant
+        return float(rows.numbers[name][place]), int(rows.points[place]), variants.labels[variants.codes[place]]
 
     tallies = count_agreement(rows)
     each_once = np.diff(rows.points, prepend=-1) != 0
@@ -165,13 +162,11 @@ def format_tally(pair: Array) -> str:
 
 
 def group_failures(failed: Sequence[Failed]) -> dict[str, Failure]:
-    """Group failed points by their error; beyond `MOST_ERRORS` different errors, only the earlier ones."""
     found: dict[str, Failure] = {}
     for point, message, settings in failed:
-        if message in found or len(found) < MOST_ERRORS:
-            last = found.get(message, Failure(0, point, settings))
-            shared = {name: value for name, value in last.shared.items() if settings[name] == value}
-            found[message] = Failure(last.count + 1, last.first, shared)
+        last = found.get(message, Failure(0, point, settings))
+        shared = {name: value for name, value in last.shared.items() if settings[name] == value}
+        found[message] = Failure(last.count + 1, last.first, shared)
     return found
 
 
@@ -185,5 +180,6 @@ def mean_and_interval(moments: Numbers | None) -> str:
     if moments.most - moments.least <= NOISE * abs(moments.mean):
         return brief(moments.mean).rstrip("0").rstrip(".") if 1e-3 <= abs(moments.mean) < 1e5 else brief(moments.mean)
     if moments.count < FEW:
-        return f"{moments.mean:.3g} ({moments.least:.3g}..{moments.most:.3g})"
+        mean, least, most = (round_number(number, 3) for number in (moments.mean, moments.least, moments.most))
+        return f"{mean} ({least}..{most})"
     return with_interval(moments.mean, moments.mean - moments.half_width, moments.mean + moments.half_width)

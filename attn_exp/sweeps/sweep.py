@@ -1,48 +1,195 @@
-"""One sweep, from its command to its results; a driver hands chunks to an engine and writes a part for each."""
+"""One sweep, from its command to its results: checks, a preview, and a driver that hands chunks to an engine."""
 
 from __future__ import annotations
 
-import errno
 import math
 import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from attn_exp import processes, registry
-from attn_exp.config.schema import Config
-from attn_exp.config.spelling import Repeat, quoted
+from attn_exp.config.schema import Config, read_config
+from attn_exp.config.spelling import Repeat, key_of, quoted, spelled
 from attn_exp.errors import UserError, printable
+from attn_exp.experiment import checks, metrics
+from attn_exp.experiment.checks.heads import PATTERNS
+from attn_exp.experiment.compare import prepared
+from attn_exp.experiment.executing import find_type
 from attn_exp.experiment.progress import PointProgress
-from attn_exp.runs import trust
+from attn_exp.problem.left_to_model import ask_model
+from attn_exp.problem.problem import build
+from attn_exp.processes import format_duration
+from attn_exp.report.sweep_plots import refuse_plots
+from attn_exp.runs import provenance, trust
 from attn_exp.runs.folders import COMPLETE, rebuild_index
 from attn_exp.runs.provenance import origin
-from attn_exp.sweeps import collect, manifest
+from attn_exp.runs.store import check_writable
+from attn_exp.sweeps import overview, swept
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.engines.engine import Died, Workers
 from attn_exp.sweeps.expand import expand
-from attn_exp.sweeps.manifest import About
 from attn_exp.sweeps.parts import MOST_POINTS, Lines, Part, Shelf, create_folder, locked, merged
-from attn_exp.sweeps.plan import Job, Plan, identity, is_deciding, make_plan
-from attn_exp.sweeps.preflight import added_metrics, check_sweep, draws_nothing, preview
-from attn_exp.sweeps.task import CRASHED, Done, as_csv, failed_line
+from attn_exp.sweeps.plan import (
+    About,
+    Job,
+    Plan,
+    describe_axis,
+    describe_sweep,
+    identity,
+    is_deciding,
+    load_manifest,
+    make_plan,
+    row_columns,
+    write_manifest,
+)
+from attn_exp.sweeps.space import Space
+from attn_exp.sweeps.summary import LAYER, head_column
+from attn_exp.sweeps.swept import Swept
+from attn_exp.sweeps.task import CRASHED, Done, as_csv, compute, dtype_of, failed_line
 
-UNWRITABLE = {
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EFBIG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR,
-    errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, getattr(errno, "EDQUOT", errno.ENOSPC),
-}  # fmt: skip
-"""System errors if a folder cannot be written to; others are no fault of the folder."""
+MOST_TRIED = 1024
+"""Points tried before a sweep is refused."""
 
+MOST_BUILT = 64
+"""Maximum number of inputs built twice to see whether a seed changes them."""
+
+COUNTS, PATIENCE = (1, 16, 256), 0.2
+"""Points of a chunk to time; the next count is tried if the last took fewer seconds than `PATIENCE`."""
 DONE, SOME_FAILED = 0, 1
 RAW = "sweep.skip="
 DEATHS = 2
 """The worker of a single point may die once by bad luck."""
 GOLDEN = (math.sqrt(5) - 1) / 2
 """Steps of this size leave the most even gaps (Vogel 1979)."""
+
+
+def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
+    """Refuse a sweep that cannot be written, whose engine is missing, or of which every point would fail.
+
+    Raises:
+        UserError: the reason.
+    """
+    engine.chosen(config.sweep)
+    swept.check_plots(config.figures)
+    refuse_plots(config.sweep.plot, [describe_axis(axis) for axis in plan.space.axes])
+    if config.sweep.format == "parquet":
+        swept.import_arrow()
+    if not plan.points:
+        raise UserError("no point is left to run: sweep.skip holds for every combination")
+    check_writable(folder.parent.parent)
+    check_writable(folder)
+    check_points(plan)
+
+
+def added_metrics(space: Space) -> tuple[str, ...]:
+    """Return the metrics that the sweep adds to the built-in ones, including those of heads; checks are refused.
+
+    Raises:
+        UserError: another check, or metrics that are not the same everywhere.
+    """
+    asked = set()
+    for config in map(read_config, space.bases.values()):
+        if set(checks.wanted(config)) - {"measures", "precision"} or config.check:
+            raise UserError("a sweep runs no check; run them one at a time")
+        find_type(dtype_of(config))
+        asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
+    typed = [word.partition("=")[2] for word in space.fixed if key_of(word) == "dtype" and "$" not in word]
+    for value in next((axis.values for axis in space.axes if axis.key == "dtype"), typed):
+        find_type(value if isinstance(value, str) else spelled(value))
+    if len(asked) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
+        raise UserError("metrics and check belong to the whole sweep and take one value")
+    return (*(name for name in asked.pop() if name not in row_columns()), *head_columns(space))
+
+
+def head_columns(space: Space) -> tuple[str, ...]:
+    """Return a column for each pattern of each head if a sweep covers the layers of a model; else none.
+
+    A model that cannot be read has none: its points report why.
+    """
+    keys = [axis.key for axis in space.axes]
+    config = read_config(space.settings(0))
+    if LAYER not in keys or "head" in keys or config.model.family is None:
+        return ()
+    try:
+        heads = ask_model(config).head
+    except UserError:
+        return ()
+    return tuple(head_column(head, name) for head in range(1, heads + 1) for name in PATTERNS)
+
+
+def check_points(plan: Plan) -> None:
+    """Refuse a sweep if no point can be computed, judging by points from all over it.
+
+    Raises:
+        UserError: the error of the first point.
+    """
+    messages = []
+    for number in range(0, plan.points, -(-plan.points // MOST_TRIED)):
+        try:
+            point = read_config(plan.space.settings(plan.kept[number]))
+            prepared(point, bind=provenance.binder(point))
+        except UserError as error:
+            messages.append(str(error))
+        except Exception:  # a worker will report it in the point's line
+            return
+        else:
+            return
+    raise UserError(messages[0] + "; no other point of the sweep can be computed either" * (len(set(messages)) > 1))
+
+
+def draws_nothing(space: Space) -> bool:
+    """Return whether no seed changes an input of a sweep of one seed: all are given, or come from a checkpoint."""
+    configs = [config for config in space.configs.values() if config.model.family is None]
+    drawing = ("seed", "embeddings", "projections", "draws", "generator")
+    if len(configs) > MOST_BUILT or any(axis.key.split(".")[0] in drawing and not axis.composed for axis in space.axes):
+        return False
+    with suppress(Exception):  # a worker will report it in the point's line
+        return all(map(is_given, configs))
+    return False
+
+
+def is_given(config: Config) -> bool:
+    problems = (build(replace(config, seed=seed)) for seed in (0, 1))
+    arrays = ((each.x, each.q, each.k, each.v, each.weights, *each.projections.values()) for each in problems)
+    return all(np.array_equal(one, other) for one, other in zip(*arrays, strict=True))
+
+
+def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part]) -> str:
+    """Return the axes, the number of points and chunks, how much is done, and the estimated time for the rest.
+
+    `whole` are the existing parts, by chunk name.
+    """
+    done = sum(len(plan.numbers(chunk)) - whole[name].failed for chunk, name in enumerate(plan.names) if name in whole)
+    lines = [overview.axis_told(describe_axis(axis)) for axis in plan.space.axes]
+    lines.append(f"{plan.points:,} points in {len(plan.names):,} chunks, {done:,} done already")
+    if plan.space.size > plan.points:
+        lines.append(f"{plan.space.size - plan.points:,} combinations left out: {config.sweep.skip}")
+    if plan.points > done:
+        seconds = time_points(plan) / engine.workers(engine.chosen(config.sweep), config.sweep)
+        lines.append(f"about {format_duration(seconds * (plan.points - done))} for the rest")
+    return "\n".join([*lines, str(folder)])
+
+
+def time_points(plan: Plan) -> float:
+    """Return the seconds per point, timing chunks from all over the sweep.
+
+    Points that a chunk computes together cost less than alone, so as many are timed as take little time.
+    """
+    compute(plan, Job(0, [0]))  # warm-up
+    chunks, seconds, computed = sorted({0, len(plan.names) // 2, len(plan.names) - 1}), 0.0, 1
+    for count in COUNTS:
+        if seconds < PATIENCE:
+            started = time.perf_counter()
+            computed = sum(compute(plan, Job(chunk, plan.numbers(chunk)[:count])).computed for chunk in chunks)
+            seconds = time.perf_counter() - started
+    return seconds / computed
 
 
 @dataclass(frozen=True)
@@ -66,19 +213,30 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
     check_sweep(plan, folder, first)
     command = Repeat(tuple(words), tuple(folders), many=True, own=registry.files())
-    about = manifest.describe_sweep(plan, first, command) | {"exact": draws_nothing(space)}
+    about = describe_sweep(plan, first, command) | {"exact": draws_nothing(space)}
     if first.sweep.dry_run:
-        return Outcome(preview(plan, folder, first, collect.find_whole(folder, about)), DONE, folder, kept=False)
+        return Outcome(preview(plan, folder, first, Swept(folder, about).parts), DONE, folder, kept=False)
     try:
         create_folder(folder)
         with locked(folder):
             return run(plan, folder, first, about)
     except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
         hint = "finished points are kept: make room and run the same command again"
         complain(f"error: {folder}: cannot be written to ({error.strerror}); {hint}")
         return Outcome("", SOME_FAILED, folder, kept=False)
+
+
+def compute_sweep(words: Sequence[str], folders: Sequence[str]) -> Swept:
+    """Run the sweep that the words of `-m` describe, and return its results.
+
+    Raises:
+        UserError: as `sweep`; a folder that cannot be written to; or a sweep that only shows its plan.
+    """
+    outcome = sweep(words, folders)
+    if not outcome.kept:
+        dry = "sweep.dry_run=true computes nothing; python -m attn_exp -m prints its plan"
+        raise UserError(dry if outcome.text else f"{outcome.folder}: cannot be written to")
+    return swept.load(outcome.folder)
 
 
 def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outcome:
@@ -89,17 +247,19 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
     Raises:
         UserError: the folder holds another sweep, which shares no point with this one.
     """
-    last, shelf = manifest.find_manifest(folder), collect.shelf_of(folder, about)
+    last, shelf = None, Swept(folder, about).shelf
+    with suppress(UserError):  # none, or one that cannot be read
+        last = load_manifest(folder)
     is_same = last is not None and last["parts"] == about["parts"]
     whole, damaged = shelf.find(plan.names)
-    with collect.refuse_damaged(folder):
+    with trust.refuse_damaged(f"{folder}: {swept.UNREADABLE}", ValueError):
         shared = shelf.find_shared(plan, whole)
     if last is not None and not (is_same or shared) and is_another(last, about, plan):
         raise UserError(
             f"{folder} holds another sweep: {last['command']}; choose another sweep.name, or remove that folder"
         )
     if damaged:
-        complain(f"damaged parts, computed again: {collect.list_some(damaged)}")
+        complain(f"damaged parts, computed again: {swept.list_some(damaged)}")
     driver = Driver(plan, shelf, PointProgress(plan.points), whole, shared)
     jobs = list(driver.jobs())
     if last is not None and not jobs and is_finished(folder, about, last):
@@ -107,9 +267,9 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
         return Outcome(last["told"], driver.exit_code(config, last.get("disagreeing", 0)), folder)
     workers = engine.start(plan, config.sweep, len(jobs)) if jobs else None
     about |= origin()
-    manifest.write_manifest(folder, about)
+    write_manifest(folder, about)
     spent = float(last.get("seconds", 0.0)) if last is not None and is_same else 0.0
-    status, code = collect.PARTIAL, None
+    status, code = swept.PARTIAL, None
     if not plan.fail_fast:  # expensive points are often adjacent, so any first part of the jobs is taken from all over
         jobs = [job for _, job in sorted(enumerate(jobs), key=lambda pair: pair[0] * GOLDEN % 1)]
     try:
@@ -121,8 +281,8 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
         driver.progress.show(last=True)
         seconds = spent if workers is None and spent else spent + time.time() - about["clock"]
         about |= {"status": status, "seconds": seconds}
-        with collect.refuse_damaged(folder):
-            text, disagreeing = collect.write_results(folder, about, driver.parts)
+        with trust.refuse_damaged(f"{folder}: {swept.UNREADABLE}", ValueError):
+            text, disagreeing = swept.write_results(folder, about, driver.parts)
         with suppress(UserError):  # the results are saved; `attn-exp index` reports the problem
             rebuild_index(Path(config.output_dir))
     return Outcome(text, driver.exit_code(config, disagreeing) if code is None else code, folder)

@@ -1,39 +1,209 @@
-"""A sweep from Python: its table as a DataFrame, its answers and its plots; and `attn-exp plot`, one figure of it."""
+"""The results of a sweep: its table, answers and plots from its parts, in Python and on disk, and its status."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from attn_exp import machine
+from attn_exp.config.choices import as_yaml_value
+from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, chosen, unknown
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report import papers
 from attn_exp.report import sweep_plots as plots
 from attn_exp.report.notebook import Drawing, html
-from attn_exp.report.sweep_plots import Plotted
-from attn_exp.runs.rendering import FIGURES, said_anew
-from attn_exp.sweeps import collect, manifest, overview
+from attn_exp.report.sweep_plots import Plotted, refuse_unknown
+from attn_exp.runs import records, trust
+from attn_exp.runs.folders import COMPLETE
+from attn_exp.runs.rendering import FIGURES, check_figures, said_anew
+from attn_exp.sweeps import overview
 from attn_exp.sweeps.effects import shorten
 from attn_exp.sweeps.effects_table import list_records
-from attn_exp.sweeps.manifest import About
-from attn_exp.sweeps.rows import VARIANT
-from attn_exp.sweeps.summary import Summary
-from attn_exp.sweeps.sweep import sweep
-from attn_exp.sweeps.task import row_columns
+from attn_exp.sweeps.parts import Part, Shelf, describe, locked
+from attn_exp.sweeps.plan import About, load_manifest, read_figures, row_columns, write_manifest
+from attn_exp.sweeps.rows import VARIANT, Axes
+from attn_exp.sweeps.summary import Summary, summarized
 
 if TYPE_CHECKING:
     import pandas as pd
 
+PARTIAL = "partial"
+UNREADABLE = "its parts cannot be read"
+ALWAYS = ("png", "svg")
+"""Plot formats that are always written; `figures.format` adds others."""
 USAGE = "attn-exp plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]"
-
 TYPES: dict[str, tuple[Any, Callable[[str], Any]]] = {
     "int64": ("Int64", int), "bool": ("boolean", "true".__eq__), "string": ("string", str), "double": ("float64", float)
 }  # fmt: skip
 """Types of pandas, nullable ones but for numbers, and how a text is read, by the kind of a column."""
+
+
+def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tuple[str, int]:
+    """Write the table, the report and the manifest of the parts that exist.
+
+    Return the text for the terminal, and the number of points that disagree with a published figure. A partial sweep
+    gets all of them too, marked as partial.
+    """
+    there = {name: parts[name] for name in about["parts"] if name in parts}
+    about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
+    swept, table = Swept(folder, about, there), folder / f"results.{about['format']}"
+    pieces = swept.shelf.joined(list(there.values()))
+    if about["format"] == "parquet":
+        pieces = iter([encode_parquet(pieces, column_kinds(about["columns"], about["axes"], about["metrics"]))])
+    machine.write(table, pieces, sync=True)
+    summary = swept.summary
+    text = f"{overview.terminal(about, summary)}\n\n{write_report(folder, about, summary)}"
+    counts = {
+        "done": summary.points - summary.failed,
+        "failed": summary.failed,
+        "disagreeing": len(summary.disagreements),
+    }
+    write_manifest(folder, {**about, **counts, "results": trust.seal_of_file(table), "told": text})
+    return text, len(summary.disagreements)
+
+
+def write_report(folder: Path, about: About, summary: Summary) -> Path:
+    wanted, depth = about["report"], overview.depth_of(about)
+    drawn: dict[str, bytes] = {}
+    if wanted["tables"] and summary.answers.effects:
+        write_answers(folder, about, summary)
+    if wanted["figures"] and summary.cells:
+        machine.own_folder(folder / "plots")
+        forms = dict.fromkeys((*ALWAYS, *read_figures(about).format))
+        plotted = overview.plotted(about, summary, depth)
+        for name, chart in plots.draw(plotted).items():
+            for form in forms:
+                drawn[f"{name}.{form}"] = plots.encoded(chart, form, plotted)
+                machine.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
+    if not (wanted["tables"] or wanted["pages"]):
+        return folder / f"results.{about['format']}"
+    from attn_exp.report.documents import sweep_markdown, sweep_page  # noqa: PLC0415 - templates only where a report is written
+
+    machine.write(folder / "report.md", sweep_markdown(overview.contents(about, summary, depth), list(drawn)))
+    if wanted["pages"]:
+        both, data = overview.contents(about, summary, "all"), overview.explorable(about, summary)
+        machine.write(folder / "report.html", sweep_page(both, data, depth, drawn))
+    return folder / ("report.html" if wanted["pages"] else "report.md")
+
+
+def write_answers(folder: Path, about: About, summary: Summary) -> None:
+    for name, (head, lines) in list_records(summary.answers).items():
+        cells = [["" if cell != cell else records.label(str(cell)) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
+        machine.write(folder / f"{name}.csv", records.as_csv([head, *cells]))
+    for table in overview.paper_tables(about, summary).values():
+        for ending, form in papers.FORMS.items():
+            machine.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
+
+
+def collect(words: Sequence[str]) -> str:
+    """Rebuild the table and the report of a sweep: `attn-exp collect DIR`."""
+    return collect_again(machine.folder(words[0]))
+
+
+def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | None = None) -> str:
+    """Rebuild a sweep's table and report from its parts, and return the text for the terminal.
+
+    `depth` and `figures` override the settings in its manifest.
+
+    Raises:
+        UserError: no sweep there, one that is running now, or a folder that cannot be read or written to.
+    """
+    about = load_manifest(folder)
+    if depth:
+        wanted = about["report"] | {"depth": depth}
+        about["report"] = wanted if wanted["tables"] or wanted["pages"] else wanted | {"tables": True, "pages": True}
+    if figures:
+        about["figures"] |= as_yaml_value(figures)
+        about["report"] |= {"figures": True}
+        check_plots(read_figures(about))
+    try:
+        with locked(folder), trust.refuse_damaged(f"{folder}: {UNREADABLE}", *trust.MISFIT):
+            whole, damaged = Swept(folder, about).shelf.find(about["parts"])
+            text, _ = write_results(folder, about, whole)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
+    return f"{text}\n\ndamaged and left out: {list_some(damaged)}" if damaged else text
+
+
+def list_some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+
+
+def check_plots(figures: Figures) -> None:
+    """Refuse unknown plots, and fonts that this machine lacks.
+
+    Raises:
+        UserError: the plots or the font.
+    """
+    refuse_unknown(figures.only)
+    check_figures(replace(figures, only=()))
+
+
+def show_status(words: Sequence[str]) -> str:
+    """Report the status of a sweep: points done and failed, and who is running it.
+
+    Raises:
+        UserError: no sweep there.
+    """
+    folder = machine.folder(words[0])
+    about = load_manifest(folder)
+    sizes = {
+        name: min(about["chunk"], about["points"] - place * about["chunk"]) for place, name in enumerate(about["parts"])
+    }
+    whole, damaged = Swept(folder, about).shelf.find(sizes)
+    done, failed = sum(map(sizes.__getitem__, whole)), sum(part.failed for part in whole.values())
+    count = f"{len(whole):,} of {len(sizes):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
+    holder, status = machine.read_holder(folder / "lock"), about["status"]
+    word = {"running": "stopped before its end", COMPLETE: "damaged since it was complete"}.get(status, status)
+    ended = f"{word}; the same command continues" if done < about["points"] else COMPLETE
+    running = ended if holder is None else f"running: {describe(holder)}"
+    return "\n".join([about["command"], f"{done:,} of {about['points']:,} points, {failed:,} failed; {count}", running])
+
+
+def import_arrow() -> Any:
+    """Import `pyarrow` with its CSV and Parquet readers, an optional dependency that is slow to import.
+
+    Raises:
+        UserError: it is not installed; a sweep with this format checks before anything starts.
+    """
+    try:
+        import pyarrow.csv  # noqa: PLC0415 - see above
+        import pyarrow.parquet  # noqa: PLC0415
+    except ImportError as error:
+        raise UserError("sweep.format=parquet is not installed; pip install 'attn-exp[parquet]'") from error
+    return pyarrow
+
+
+def column_kinds(columns: Sequence[str], axes: Axes, metrics: Sequence[str]) -> dict[str, str]:
+    """Return the type of each column: by the fields of a row, by the values of an axis, else string."""
+    known = {int: "int64", float: "double", bool: "bool"}
+    hints = get_type_hints(Row)
+    types = dict.fromkeys(columns, "string") | {"point": "int64"}
+    types |= {
+        name: known.get(hints[field.name], "string") for name, field in zip(row_columns(), fields(Row), strict=True)
+    }
+    types |= dict.fromkeys(metrics, "double")
+    swept = {"int": "int64", "float": "double", "bool": "bool"}
+    types |= {axis["column"]: swept.get(axis["kind"], "string") for axis in axes}
+    return types
+
+
+def encode_parquet(pieces: Iterable[bytes], types: Mapping[str, str]) -> bytes:
+    """Convert a table in CSV to Parquet, a piece at a time; only an empty cell is null."""
+    arrow, head, stream = import_arrow(), next(pieces := iter(pieces)), BytesIO()
+    aliases = {"string": arrow.string(), "int64": arrow.int64(), "double": arrow.float64(), "bool": arrow.bool_()}
+    columns = {name: aliases[kind] for name, kind in types.items()}
+    convert = arrow.csv.ConvertOptions(column_types=columns, null_values=[""], strings_can_be_null=False)
+    parse, read = arrow.csv.ParseOptions(newlines_in_values=True), arrow.csv.ReadOptions(use_threads=False)
+    with arrow.parquet.ParquetWriter(stream, arrow.schema(list(columns.items()))) as writer:
+        for piece in pieces:
+            writer.write_table(arrow.csv.read_csv(BytesIO(head + piece), read, parse, convert))
+    return stream.getvalue()
 
 
 @dataclass(frozen=True)
@@ -45,12 +215,33 @@ class Swept:
 
     folder: Path
     about: About
+    known: Mapping[str, Part] | None = None
+    """The intact parts, if the driver just wrote them."""
+
+    @property
+    def shelf(self) -> Shelf:
+        return Shelf(self.folder / "parts", [*self.about["columns"], "key"])
+
+    @cached_property
+    def parts(self) -> Mapping[str, Part]:
+        return self.shelf.find(self.about["parts"])[0] if self.known is None else self.known
+
+    def read_lines(self) -> tuple[Sequence[str], Iterator[list[str]]]:
+        return self.shelf.head, self.shelf.lines(list(self.parts.values()))
 
     @cached_property
     def summary(self) -> Summary:
         """The means of every combination, the extremes and the answers, computed once."""
-        with collect.refuse_damaged(self.folder, OSError):
-            return collect.summarize_parts(self.folder, self.about)
+        about = self.about
+        with trust.refuse_damaged(f"{self.folder}: {UNREADABLE}", *trust.UNREADABLE):
+            return summarized(
+                *self.read_lines(),
+                about["axes"],
+                about["metrics"],
+                about["dimensions"],
+                about["sweep"].get("matters", {}),
+                about.get("exact", False),
+            )
 
     @property
     def table(self) -> pd.DataFrame:
@@ -64,10 +255,10 @@ class Swept:
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         columns = self.about["columns"]
-        with collect.refuse_damaged(self.folder, OSError):
-            head, lines = collect.read_lines(self.folder, self.about)
+        with trust.refuse_damaged(f"{self.folder}: {UNREADABLE}", *trust.UNREADABLE):
+            head, lines = self.read_lines()
             frame: pd.DataFrame = pd.DataFrame(lines, columns=list(head), dtype=object)[columns]
-            for name, kind in collect.column_kinds(columns, self.about["axes"], self.about["metrics"]).items():
+            for name, kind in column_kinds(columns, self.about["axes"], self.about["metrics"]).items():
                 dtype, read = TYPES[kind]
                 frame[name] = pd.array([read(text) if text else None for text in frame[name]], dtype=dtype)
         named = zip(row_columns(), (field.name for field in fields(Row)), strict=True)
@@ -123,26 +314,13 @@ def frame_of(head: Sequence[str], lines: Iterable[Sequence[Any]]) -> pd.DataFram
     return pd.DataFrame(lines, columns=list(head))
 
 
-def compute(words: Sequence[str], folders: Sequence[str]) -> Swept:
-    """Run the sweep that the words of `-m` describe, and return its results.
-
-    Raises:
-        UserError: as `sweep`; a folder that cannot be written to; or a sweep that only shows its plan.
-    """
-    outcome = sweep(words, folders)
-    if not outcome.kept:
-        dry = "sweep.dry_run=true computes nothing; python -m attn_exp -m prints its plan"
-        raise UserError(dry if outcome.text else f"{outcome.folder}: cannot be written to")
-    return load(outcome.folder)
-
-
 def load(folder: Path) -> Swept:
     """Load the sweep in a folder.
 
     Raises:
         UserError: no sweep there that can be read.
     """
-    return Swept(folder, manifest.load_manifest(folder))
+    return Swept(folder, load_manifest(folder))
 
 
 def plot(words: Sequence[str]) -> str:
@@ -163,7 +341,7 @@ def plot(words: Sequence[str]) -> str:
     places = [find_place(plotted, key, drawn[key]) for key in ("x", "by") if key in drawn]
     chart = plots.draw_along(plotted, metric, places)
     name = "-".join(shorten(drawn[key]) for key in ("y", "x", "by") if key in drawn)
-    paths = [machine.own_folder(swept.folder / "plots") / f"{name}.{form}" for form in manifest.figures(about).format]
+    paths = [machine.own_folder(swept.folder / "plots") / f"{name}.{form}" for form in read_figures(about).format]
     for path in paths:
         machine.write(path, plots.encoded(chart, path.suffix[1:], plotted))
     return "\n".join(map(str, paths))

@@ -7,7 +7,6 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -25,7 +24,7 @@ from attn_exp.own_code import staying_here
 from attn_exp.problem.left_to_model import Pass
 from attn_exp.runs import provenance, records
 from attn_exp.runs.records import cell
-from attn_exp.sweeps.plan import Job, Plan, task_version
+from attn_exp.sweeps.plan import Job, Plan, row_columns, task_version
 from attn_exp.sweeps.rows import OK
 from attn_exp.sweeps.summary import head_and_pattern
 
@@ -43,22 +42,6 @@ class Done:
     lines: bytes
     computed: int
     failed: int
-
-
-def columns(plan: Plan) -> list[str]:
-    """Return the columns of the results: the point, its swept settings, its status, and the row of each variant.
-
-    The lines of a part also end with the key of the point, which the results leave out.
-    """
-    swept = [axis.column for axis in plan.space.axes]
-    return ["point", *swept, "status", "message", "agree", *row_columns(), *plan.metrics]
-
-
-@cache
-def row_columns() -> tuple[str, ...]:
-    """Return the columns of a variant's row; those named like a setting get the prefix `variant_`."""
-    settings = {field.name for field in fields(Config)} - {"variant"}
-    return tuple(f"variant_{field.name}" if field.name in settings else field.name for field in fields(Row))
 
 
 def compute(plan: Plan, job: Job) -> Done:

@@ -14,7 +14,7 @@ import pytest
 
 from attn_exp.errors import UserError
 from attn_exp.runs import folders
-from attn_exp.sweeps import run_list
+from attn_exp.sweeps import stored
 from tests.test_house import loaded
 
 
@@ -107,7 +107,7 @@ def test_a_folder_that_cannot_be_read_is_one_line_that_says_why(text: str, tmp_p
     lines = table(page(tmp_path))
     assert lines[-1] == ["a run (cannot be read)", WRONG[text], ""]
     assert "All with head=2." in (tmp_path / "index.html").read_text()
-    assert f"cannot be read  {WRONG[text][:45]}" in re.sub("  +", "  ", run_list.list_runs([str(tmp_path)]))
+    assert f"cannot be read  {WRONG[text][:45]}" in re.sub("  +", "  ", stored.list_runs([str(tmp_path)]))
 
 
 HOSTILE = [

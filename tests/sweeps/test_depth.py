@@ -10,7 +10,7 @@ import pytest
 
 from attn_exp.report.documents import sweep_page
 from attn_exp.sweeps import overview
-from attn_exp.sweeps.rerun import render_again
+from attn_exp.sweeps.stored import render_again
 from attn_exp.sweeps.swept import load
 from tests.refusal import refused
 from tests.report.browser import need_chromium

@@ -13,16 +13,16 @@ import pytest
 from attn_exp.report import sweep_plots as plots
 from attn_exp.report.charts.chart import Chart, Plot, Stroke, Text
 from attn_exp.report.charts.layout import TICK
-from attn_exp.sweeps import collect, manifest, overview
+from attn_exp.sweeps import overview
 from attn_exp.sweeps.summary import Summary, summarized
+from attn_exp.sweeps.swept import load
 from tests.sweeps.command import COMMAND, environment, quickly, the_sweep
 
 
 def read(folder: Path) -> tuple[dict[str, Any], Summary]:
     """Return the manifest of the only sweep and the summary of its parts."""
-    about = manifest.load_manifest(the_sweep(folder))
-    shelf = collect.shelf_of(the_sweep(folder), about)
-    return about, summarized(shelf.head, shelf.lines(list(shelf.find(about["parts"])[0].values())), about["axes"])
+    found = load(the_sweep(folder))
+    return dict(found.about), summarized(*found.read_lines(), found.about["axes"])
 
 
 def swept(folder: Path, *words: str, code: int = 0) -> tuple[dict[str, Any], Summary]:

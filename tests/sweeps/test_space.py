@@ -17,7 +17,7 @@ from attn_exp.config.choices import conf_dir
 from attn_exp.config.compose import plain, register_schema
 from attn_exp.errors import UserError
 from attn_exp.sweeps.expand import expand
-from attn_exp.sweeps.manifest import find_runs
+from attn_exp.sweeps.plan import find_runs
 from attn_exp.sweeps.space import points_left
 from tests.refusal import refusal
 

@@ -82,8 +82,6 @@ def test_points_together_have_the_bytes_of_points_alone(words: str) -> None:
     assert compute(plan, Job(0, range(plan.points))).lines == alone(plan)
 
 
-
-
 def test_points_that_fail_say_what_they_say_alone() -> None:
     plan = planned(f"{RANDOM} head=2,3 seed=range(4)")
     done = compute(plan, Job(0, range(plan.points)))

@@ -16,8 +16,8 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Run
 from attn_exp.report.versus import Versus, versus_text
 from attn_exp.runs import store
-from attn_exp.sweeps import manifest
 from attn_exp.sweeps.compare import Side, compare, compare_runs, compare_sweeps, settings_apart, side_by_side
+from attn_exp.sweeps.plan import load_manifest
 from attn_exp.sweeps.rows import read_rows
 from attn_exp.sweeps.sweep import sweep
 
@@ -86,7 +86,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def changed(folder: Path, change: Callable[[dict[str, str]], None]) -> Versus:
     """A sweep beside itself with some lines changed."""
-    about = manifest.load_manifest(folder)
+    about = load_manifest(folder)
     with (folder / "results.csv").open(newline="") as file:
         head, *lines = csv.reader(file)
     others = [dict(zip(head, line, strict=True)) for line in lines]

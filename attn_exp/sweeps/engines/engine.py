@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from attn_exp import errors, registry
@@ -27,8 +28,9 @@ class Died:
 class Workers(Protocol):
     """Workers that compute jobs. Results are the same for any worker: a point carries all that determines them."""
 
-    capacity: int
-    """How many jobs to submit at once: more than there are workers, so that none of them waits."""
+    @property
+    def capacity(self) -> int:
+        """How many jobs to submit at once: more than there are workers, so that none of them waits."""
 
     def submit(self, job: Job) -> None:
         """Submit a job."""
@@ -38,6 +40,37 @@ class Workers(Protocol):
 
     def close(self) -> None:
         """Stop at once and leave no worker behind."""
+
+
+@dataclass(frozen=True)
+class Futures:
+    """Workers behind futures of a library, whose own retries are off, so that the driver counts every death.
+
+    `start` submits one job, `count_cores` returns how many there are now, `lost` are the errors if a worker is lost.
+    """
+
+    start: Callable[[Job], Future[Done]]
+    count_cores: Callable[[], float]
+    lost: tuple[type[Exception], ...]
+    close: Callable[[], None]
+    jobs: dict[Future[Done], Job] = field(default_factory=dict)
+
+    @property
+    def capacity(self) -> int:
+        return max(2, 2 * int(self.count_cores()))
+
+    def submit(self, job: Job) -> None:
+        self.jobs[self.start(job)] = job
+
+    def finished(self, seconds: float) -> list[Done | Died]:
+        return [self.take_result(future) for future in wait(self.jobs, seconds, FIRST_COMPLETED).done]
+
+    def take_result(self, future: Future[Done]) -> Done | Died:
+        job = self.jobs.pop(future)
+        try:
+            return future.result()
+        except self.lost as error:
+            return Died(job, f"its worker was lost ({type(error).__name__})")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 from attn_exp.config.spelling import Repeat
 from attn_exp.runs import store
 from attn_exp.runs.execution import run
-from attn_exp.sweeps import rerun
+from attn_exp.sweeps import stored
 from tests.compose import comparison, config
 
 transformers = pytest.importorskip("transformers", reason="it is not installed: pip install 'attn-exp[libraries]'")
@@ -59,7 +59,7 @@ def test_a_run_is_repeated_without_the_checkpoint(tmp_path: Path, monkeypatch: p
     words = ["model=bert", f"model.path={FOLDER}", f"model.text='{TEXT}'", "model.layer=3", "report=none"]
     first = run(config(*words), Repeat(tuple(words))).folder
     monkeypatch.setattr("attn_exp.problem.models.applied", None)  # nobody asks a model again
-    rerun.run_or_point(first, None)
+    stored.run_or_point(first, None)
     second = max((tmp_path / "outputs" / "runs").iterdir(), key=lambda folder: folder.stat().st_mtime_ns)
     assert second != first
     assert (first / "comparison.csv").read_bytes() == (second / "comparison.csv").read_bytes()
