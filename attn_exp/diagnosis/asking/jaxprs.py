@@ -196,13 +196,6 @@ def is_half(kind: Any) -> bool:
     return str(kind) in ("float16", "bfloat16")
 
 
-def as_tree(said: Any, are_leaves: Callable[[list[Any]], bool]) -> Any:
-    """Convert custom mappings that JAX would treat as leaves to dictionaries."""
-    if isinstance(said, Mapping) and are_leaves([said]):
-        return {name: as_tree(one, are_leaves) for name, one in said.items()}
-    return type(said)(as_tree(one, are_leaves) for one in said) if type(said) in (tuple, list) else said
-
-
 def trace_for_numpy(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
     """Trace a function of arrays of these shapes; return a function that runs its operations in NumPy.
 
@@ -215,7 +208,7 @@ def trace_for_numpy(function: Callable[..., Any], arrays: Sequence[Any]) -> Call
 
     def evaluate(*now: Any) -> Any:
         with jax.ensure_compile_time_eval():
-            return as_tree(function(*now), jax.tree_util.all_leaves)
+            return function(*now)
 
     closed, shape = jax.make_jaxpr(evaluate, return_shape=True)(*arrays)
     tree = jax.tree_util.tree_structure(shape)

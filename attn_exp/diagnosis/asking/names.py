@@ -240,16 +240,11 @@ def side_of_name(name: str) -> str:
     core = core if len(core) == 1 else [part for part in core if part not in ("src", "source", "tgt")]
     if len(core) == 2 and set(core) == {"key", "value"}:
         core = ["kv"]
-    side = next(
-        (side for side, words in SIDES.items() if len(core) == 1 and core[0].rstrip("s") in strip_plurals(words)), ""
-    )
+    word = core[0].rstrip("s") if len(core) == 1 else ""
+    side = next((side for side, words in SIDES.items() if word in {one.rstrip("s") for one in words}), "")
     if is_weight:
         return f"W_{side}" if side in ("q", "k", "v", "o", "qkv", "kv") else "W" if not side else ""
     return side if side in ("q", "k", "v", "x", "qkv", "kv") else ""
-
-
-def strip_plurals(words: tuple[str, ...]) -> set[str]:
-    return {word.rstrip("s") for word in words}
 
 
 SAYS_WEIGHT, SAYS_BIAS = ("w", "weight", "weights", "kernel", "kernels", "matrix"), ("b", "bias", "biases")

@@ -99,15 +99,6 @@ class Request:
         return " ".join(sorted(self.typed)) if self.typed else "plain attention"
 
 
-def request_of(config: Config, words: Sequence[str], **how: Any) -> Request:
-    """Build a request from settings; `how` gives layout, takes and device.
-
-    Raises:
-        UserError: settings that a check cannot use.
-    """
-    return Request(**asked_by(config, words), **how)
-
-
 def with_words(request: Request, words: str) -> Request:
     said = {word.partition("=")[0]: word for word in (*sorted(request.typed), *words.split())}
     how: dict[str, Any] = {key: said.pop(key).partition("=")[2] for key in HOW if key in said}
@@ -160,7 +151,7 @@ def understood(words: Sequence[str]) -> Request:
     names = [word.partition("=")[2].strip("[]()").split(",") for word in words if word.startswith(IGNORE)]
     how["ignore"] = tuple(filter(None, (name.strip(" '\"") for some in names for name in some)))
     settings = [word for word in words if word.partition("=")[0] not in HOW and not word.startswith(IGNORE)]
-    return request_of(settings_of(settings), settings, **how)
+    return Request(**asked_by(settings_of(settings), settings), **how)
 
 
 IGNORE = "ignore="

@@ -238,11 +238,8 @@ MAKERS = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}
 
 def literal(array: Array, caller: Caller) -> str:
     kind = "" if array.dtype.kind in "bi" else {"torch": ", dtype=torch.float64"}.get(caller.library.name, "")
-    return f"{MAKERS[caller.library.name]}({format_numbers(array)}{kind})"
-
-
-def format_numbers(array: Array) -> str:
-    return str(array.tolist()).replace(".0,", ".,").replace(".0]", ".]")
+    numbers = str(array.tolist()).replace(".0,", ".,").replace(".0]", ".]")
+    return f"{MAKERS[caller.library.name]}({numbers}{kind})"
 
 
 def module_of(own: OwnFunction) -> str:

@@ -190,7 +190,8 @@ def verdict_on_answers(
     harmless = explain_as_harmless(wrong, found, digits, besides)
     if harmless and rounding != SILENT:
         edges.insert(0, (Finding(wrong[0][0].rung, REMARK, harmless.format(caller.dtype)), "".join(found.names)))
-        wrong, found, small, seen = [], Explained(), None, exclude_rungs(right, {case.rung for case in lost})
+        rungs = {case.rung for case in lost}
+        wrong, found, small, seen = [], Explained(), None, [pair for pair in right if pair[0].rung not in rungs]
     findings = (
         Finding(CALLED, HELD, describe_caller(caller)),
         *findings_of_questions(seen, wrong),
@@ -274,10 +275,6 @@ def explain_as_harmless(wrong: Seen, found: Explained, digits: int, besides: Ite
         return UNLESS_ZERO
     overflows = digits >= SINGLE and found.names in (OVERFLOWS, (ONE_MAXIMUM,))
     return FITS if overflows and all(case.rung == LARGE for case, _ in wrong) else ""
-
-
-def exclude_rungs(seen: Seen, rungs: set[str]) -> Seen:
-    return [pair for pair in seen if pair[0].rung not in rungs]
 
 
 def explain_as_meant(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> str:

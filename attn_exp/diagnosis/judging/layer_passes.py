@@ -247,7 +247,7 @@ def find_ways(layer: Layer) -> Iterator[Step]:
         return {**positions_at(layer, at), **switch, **({"cache": cache} if "cache" in layer.keywords else {})}
 
     if "cache" not in layer.keywords:
-        yield pass_start(layer)
+        yield lambda at, last: positions_at(layer, at)
         return
     yield lambda at, last: beside(at, None if last is None else find_cache(last))
     yield concatenate_caches(beside)
@@ -275,10 +275,6 @@ def join_caches(before: Any, new: Any) -> Any:
     if isinstance(before, tuple | list):
         return type(before)(join_caches(*pair) for pair in zip(before, new, strict=True))
     return join([before, new], len(before.shape) - 2)
-
-
-def pass_start(layer: Layer) -> Step:
-    return lambda at, last: positions_at(layer, at)
 
 
 def find_cache(returned: Any) -> Any:
