@@ -33,6 +33,14 @@ def test_every_variant_is_within_rounding_of_its_reference(bias: str, scale: str
         assert row.checked == 5
 
 
+@pytest.mark.parametrize(("dtype", "eps"), [("float16", 2.0**-10), ("float32", 2.0**-23)])
+def test_a_narrow_type_is_held_to_float64_of_the_same_inputs(dtype: str, eps: float) -> None:
+    """Rounding to 11 or 24 bits shows, and is far from what a bug would do."""
+    found = tabulate(config(*RANDOM), dtype=dtype)
+    size = max(float(np.abs(trace.output).max()) for trace in found.traces.values() if trace.output is not None)
+    assert all(eps / 1000 < row.error < 20 * eps * size for row in found.rows)
+
+
 def test_without_scaling_the_table_shows_what_scaling_changed() -> None:
     found = rows(comparison(*RANDOM, "scale=false"))
     assert found["matrix"].same_as == "A"

@@ -174,3 +174,13 @@ def test_an_overflow_of_finite_numbers_is_a_warning_with_its_type() -> None:
     given = np.full((2, 4), 6e4, "float16")
     with pytest.warns(RuntimeWarning, match="logits overflow float16"):
         attn_exp.attention(given, given, given)
+
+
+@pytest.mark.parametrize("short", [1, 3])
+def test_a_mask_of_fewer_keys_hides_those_that_it_lacks(short: int) -> None:
+    """ONNX: an `attn_mask` whose last axis is shorter than the keys is padded with -inf."""
+    q, k, v = (np.random.default_rng(seed).normal(size=(2, 4, 5, 8)) for seed in range(3))
+    whole = np.ones((5, 5), bool)
+    whole[:, 5 - short :] = False
+    found = attn_exp.attention(q, k, v, attn_mask=np.ones((5, 5 - short), bool))
+    np.testing.assert_allclose(found, attn_exp.attention(q, k, v, attn_mask=whole), rtol=1e-12)
