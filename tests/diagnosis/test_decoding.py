@@ -117,3 +117,31 @@ def test_without_a_mistake_each_layer_is_right(kind: type[Faulty], words: tuple[
 )  # fmt: skip
 def test_no_layer_with_a_mistake_is_called_right(kind: type[Faulty], words: tuple[str, ...], fault: str) -> None:
     assert attn_exp.check(type(kind.__name__, (kind,), {"fault": fault}), *words).outcome != "right"
+
+
+class PairCache:
+    """Keys and values of earlier tokens; a class of its own beside the layer."""
+
+    def __init__(self) -> None:
+        self.pair: Cache | None = None
+
+    def append(self, k: Tensor, v: Tensor) -> Cache:
+        self.pair = (k, v) if self.pair is None else (torch.cat([self.pair[0], k], 2), torch.cat([self.pair[1], v], 2))
+        return self.pair
+
+
+class OfObject(Faulty):
+    """Its cache is an object; with one, the layer may forget to hide later tokens of a prompt."""
+
+    def forward(self, x: Tensor, cache: PairCache | None = None) -> Any:
+        q, k, v = map(self.split, self.project(x))
+        k, v = (k, v) if cache is None else cache.append(k, v)
+        sees_all = cache is not None and self.fault == "prompt not causal"
+        return self.attend(q, k, v, torch.ones(q.shape[2], k.shape[2]).bool() if sees_all else None)
+
+
+@pytest.mark.parametrize(("fault", "mistakes"), [("", ()), ("prompt not causal", ("causal_ignored",))])
+def test_a_prompt_of_several_tokens_fills_a_cache_causally(fault: str, mistakes: tuple[str, ...]) -> None:
+    verdict = attn_exp.check(type("OfObject", (OfObject,), {"fault": fault}), "mask=causal", quick=True)
+    assert (verdict.outcome, verdict.mistakes) == ("wrong" if mistakes else "right", mistakes), verdict
+    assert "decoding with a cache" in verdict.verified

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_exp.errors import UncalledError
-from tests.diagnosis.layers import Layer, changed, hide_later
+from tests.diagnosis.layers import Layer, Masked, changed, hide_later
 
 
 class OfTwoWidths(Layer):
@@ -77,3 +77,92 @@ def test_a_factory_says_how_many_heads_a_layer_has(words: tuple[str, ...], outco
 def test_inputs_without_a_role_are_said() -> None:
     with pytest.raises(UncalledError, match="returned queries: no name tells which is the input"):
         attn_exp.check(lambda: (print, {"queries": np.ones(3)}))
+
+
+class Cut(Masked):
+    """A mask in which True hides."""
+
+    def hide(self, logits: Any, mask: Any) -> Any:
+        return logits.masked_fill(mask, -math.inf)
+
+
+@pytest.mark.parametrize("told", [("mask", "hides"), {"keyword": "mask", "true": "hides"}])
+@pytest.mark.parametrize(("polarity", "outcome"), [("hides", "right"), ("attends", "wrong")])
+def test_a_factory_says_what_true_means_in_its_mask(told: Any, polarity: str, outcome: str) -> None:
+    says = {**told, "true": polarity} if isinstance(told, dict) else (told[0], polarity)
+
+    def make() -> tuple[object, dict[str, Tensor], dict[str, Any]]:
+        layer = Cut(24, 3).double()
+        return lambda x, mask=None: layer(x, mask), {"x": torch.randn(2, 5, 24).double()}, {"heads": 3, "mask": says}
+
+    assert attn_exp.check(make, quick=True).outcome == outcome
+
+
+def test_a_function_may_close_over_the_layer_that_projects_its_inputs() -> None:
+    def make() -> tuple[object, dict[str, Tensor], dict[str, int]]:
+        layer = Layer(24, 3).double()
+
+        def call(query: Tensor, key: Tensor, value: Tensor) -> Any:
+            q, k, v = map(layer.split, (layer.q_proj(query), layer.k_proj(key), layer.v_proj(value)))
+            return layer.output(layer.weigh(layer.score(q, k)) @ v)
+
+        return call, {name: torch.randn(2, 5, 24).double() for name in ("query", "key", "value")}, {"heads": 3}
+
+    assert attn_exp.check(make, quick=True).outcome == "right"
+
+
+def attend_of_three_heads(q: Tensor, k: Tensor, v: Tensor, left: int | None = None) -> Tensor:
+    """Attend within `[t h d]` for three heads; `left` is the number of earlier tokens in a window."""
+    q, k, v = (one.reshape(len(one), 3, -1).transpose(0, 1) for one in (q, k, v))
+    logits = q @ k.mT / math.sqrt(q.shape[-1])
+    behind = torch.arange(q.shape[1])[:, None] - torch.arange(k.shape[1])
+    hidden = torch.zeros_like(behind).bool() if left is None else (behind < 0) | (behind > left)
+    return (logits.masked_fill(hidden, -math.inf).softmax(-1) @ v).transpose(0, 1)
+
+
+@pytest.mark.parametrize(("left", "words", "under"), [(None, (), ""), (2, ("mask=window",), "mask.window.left=2")])
+def test_layout_heads_and_library_of_a_factory_are_used(left: int | None, words: tuple[str, ...], under: str) -> None:
+    def make() -> tuple[object, dict[str, Tensor], dict[str, Any]]:
+        inputs = {side: torch.randn(5, 3, 8).double() for side in "qkv"}
+        return partial(attend_of_three_heads, left=left), inputs, {"heads": 3, "layout": "thd"}
+
+    verdict = attn_exp.check(make, *words, quick=True)
+    assert (verdict.outcome, verdict.right_under) == ("right", under), verdict
+
+
+def test_a_width_that_was_told_is_not_replaced() -> None:
+    def make() -> tuple[object, dict[str, Tensor], dict[str, Any]]:
+        inputs = {side: torch.randn(5, 3, 8).double() for side in "qkv"}
+        return partial(attend_of_three_heads, left=3), inputs, {"heads": 3, "layout": "thd"}
+
+    verdict = attn_exp.check(make, "mask=window", "mask.window.left=2", quick=True)
+    assert verdict.mistakes == ("window_one_wide",), verdict
+
+
+@pytest.mark.parametrize(
+    ("methods", "stage"),
+    [
+        ({"weigh": lambda _, logits: logits.softmax(-1) * 1.1}, "weights"),
+        ({"weigh": lambda _, logits: (logits + 0.1 * logits**2).softmax(-1)}, "logits"),
+    ],
+)
+def test_a_mistake_without_a_name_is_located_inside_a_layer(methods: Any, stage: str) -> None:
+    kind = changed(methods)
+
+    def make() -> tuple[object, dict[str, Tensor], dict[str, int]]:
+        return kind(24, 3).double(), {"x": torch.randn(2, 5, 24).double()}, {"heads": 3}
+
+    verdict = attn_exp.check(make, quick=True)
+    assert (verdict.outcome, verdict.mistakes, verdict.stage) == ("wrong", (), stage)
+
+
+@pytest.mark.parametrize(("power", "stage"), [(2, "weights"), (1, "")])
+def test_a_mistake_without_a_name_is_located_inside_a_function(power: int, stage: str) -> None:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) ** power @ v
+
+    def make() -> tuple[object, dict[str, Tensor], dict[str, int]]:
+        return attend, {side: torch.randn(2, 3, 5, 8).double() for side in "qkv"}, {"heads": 3}
+
+    verdict = attn_exp.check(make, quick=True)
+    assert (verdict.outcome, verdict.stage) == ("wrong" if stage else "right", stage)

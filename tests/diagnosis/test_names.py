@@ -200,7 +200,7 @@ def nan_for_hidden(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("words", "stage"), [((), "masked"), (("mask=causal",), "")]
+    ("words", "stage"), [((), "masked"), (("mask=causal",), "weights")]
 )  # all that is asked is masked then
 def test_where_little_but_nan_comes_back_no_mask_is_named(words: tuple[str, ...], stage: str) -> None:
     verdict = attn_exp.check(nan_for_hidden, *words, quick=True)

@@ -334,9 +334,16 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
                 if not is_about_values(error):
                     raise  # shapes that do not fit fail step by step too
                 known[key] = of_them
-        return known[key](*arrays)
+        return run_in_numpy(known[key], of_them, arrays)
 
     return whole
+
+
+def run_in_numpy(run: Callable[..., Any], function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+    """Run a traced function, or JAX itself if that gives NaN: XLA turns `(mask == 0) * -inf` into a selection."""
+    made = run(*arrays)
+    parts = map(np.asarray, sys.modules["jax"].tree_util.tree_leaves(made))
+    return function(*arrays) if any(one.dtype.kind == "f" and np.isnan(one).any() for one in parts) else made
 
 
 def is_about_values(error: Exception) -> bool:

@@ -22,6 +22,7 @@ from attn_exp.diagnosis.bind.layer import (
     kind_of,
     leave_out_norms,
     library_of_kind,
+    owner_in,
     widths_of_weights,
 )
 from attn_exp.diagnosis.bind.sizes import Sizes, instead_of_default, sizes_of_layer, value_of
@@ -72,10 +73,11 @@ def bind_factory(own: OwnFunction) -> Layer:
     if wrong:
         raise UncalledError(f"{own.name}() returned {wrong[0]}; inputs are {', '.join(ARRAYS)}; "
                             f"options are {', '.join(OPTIONS)}")  # fmt: skip
-    projects = has_parameters(target) or any(getattr(one, "ndim", 0) == len("mn") for one in kept.values())
-    if kind_of(target) == "torch":
-        leave_out_norms(target)
-    axes = axes_of_inputs(own, inputs, options, widths_of_weights(target), projects=projects)
+    owner = owner_in(target)
+    projects = has_parameters(owner) or any(getattr(one, "ndim", 0) == len("mn") for one in kept.values())
+    if kind_of(owner) == "torch":
+        leave_out_norms(owner)
+    axes = axes_of_inputs(own, inputs, options, widths_of_weights(owner), projects=projects)
     try:
         return layer_of_factory(own, (target, arguments, kept), inputs, axes, options)
     except UncalledError:
@@ -182,7 +184,7 @@ def layer_of_factory(
         UncalledError: that call raised an error.
     """
     target, arguments, kept = made
-    first = next(iter(inputs.values()))
+    first, owner = next(iter(inputs.values())), owner_in(target)
     of_target = library_of_kind(kind_of(target), target) if kind_of(target) != "plain" else ""
     name, dtype = of_target or library_of(first), str(first.dtype).removeprefix("torch.")
     forms = library(name)
@@ -210,7 +212,7 @@ def layer_of_factory(
     lengths = {letter: size for (_, letter), size in found.items()}
     lengths |= {"t": lengths["h"] * lengths["w"]} if "w" in lengths else {}
     keys = [found[role, "h"] for role in "kv" if (role, "h") in found]
-    known = sizes_of_layer(target, {})
+    known = sizes_of_layer(owner, {})
     heads = options.get("heads") or found.get(("q", "h")) or known.get("h")
     sizes = {"m": lengths.get("m") or lengths.get("c"), "h": heads, "g": [*keys, known.get("g"), heads][0],
              "d": lengths.get("d") or known.get("d")}  # fmt: skip
@@ -222,12 +224,12 @@ def layer_of_factory(
                   and not side_of_name(name).startswith("W"))  # fmt: skip
     unasked = [word for word in masks.values() if word not in keywords.values()]
     return Layer(
-        own.name, name, target, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
+        own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
         keywords, arguments.defaults, made=f"{own.name}()", unknown=(*arguments.unknown, *unasked), mask_true=polarity,
         lengths={one: lengths[one] for one in lengths if one in "btsw" or (one == "h" and "w" in lengths)},
         weights=dict(options.get("weights") or find_weights(kept, forms)),
         fixed=fixed, widths={role: size for (role, letter), size in found.items() if letter in "mc"},
-        axes_told="layout" in options,
+        axes_told="layout" in options or (bool(heads) and options.get("heads") == lengths.get("h") != lengths.get("t")),
         is_fixed="w" in lengths or any(lengths.get("t", 0) in getattr(one, "shape", ()) for value in kept.values()
                      for one in (value if isinstance(value, tuple | list) else [value])),
     )  # fmt: skip
@@ -243,11 +245,14 @@ def find_weights(kept: Mapping[str, Any], forms: Library) -> dict[str, Array]:
 
 
 def mask_option(own: OwnFunction, told: Any) -> tuple[str, str]:
-    """Return keyword and polarity from the option `mask`: `"attn_mask"` or `("attn_mask", "hides")`.
+    """Return keyword and polarity from the option `mask`.
+
+    It is `"attn_mask"`, `("attn_mask", "hides")`, or `{"keyword": "attn_mask", "true": "hides"}`.
 
     Raises:
         UncalledError: the polarity is neither `attends` or `hides` (what True means) nor `added`.
     """
+    told = (told.get("keyword"), told.get("true", "")) if isinstance(told, Mapping) else told
     keyword, polarity = (told or "", "") if told is None or isinstance(told, str) else told
     if polarity not in ("", *POLARITIES):
         raise UncalledError(f"{own.name}(): mask polarity {polarity!r}; expected one of {', '.join(POLARITIES)}")

@@ -16,7 +16,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.libraries import library, wanted
 from attn_exp.diagnosis.asking.names import every_parameter, plain, source_of
-from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
+from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign, use_attribute_errors
 from attn_exp.diagnosis.bind.sizes import Sizes, modules_of
 from attn_exp.errors import UncalledError
 
@@ -155,7 +155,8 @@ def method_of(target: Any) -> Callable[..., Any]:
     Raises:
         UncalledError: no method has a name that says so.
     """
-    names = [*METHODS, *(name for name in dir(target) if not name.startswith("_") and "att" in name)]
+    known = dir(target)  # `__getattr__` may raise anything
+    names = [*(name for name in METHODS if name in known), *(name for name in known if re.match("[^_].*att|att", name))]
     found: Callable[..., Any] | None = next(filter(callable, (getattr(target, name, None) for name in names)), None)
     if found is None:
         raise UncalledError(f"{type(target).__name__} has no method that computes attention; name it: Class.method")
@@ -297,14 +298,24 @@ def run_haiku(plan: BuildPlan) -> Runner:
 def has_parameters(target: Any) -> bool:
     if isinstance(target, partial):  # of JAX: `partial(module.apply, variables)`
         return any(isinstance(one, Mapping) for one in target.args)
+    if inspect.isroutine(getattr(target, "__dict__", {}).get("__wrapped__", target)):
+        return False
     values = target.parameters() if kind_of(target) == "torch" else getattr(target, "__dict__", {}).values()
     holds = (hasattr(one, "__dict__") or hasattr(one, "shape") or isinstance(one, dict) for one in values)
     return kind_of(target) not in ("plain", "torch") or any(holds)
 
 
+def owner_in(target: Any) -> Any:
+    """Return the object with parameters that a function closes over, if there is one, or else the callable."""
+    held_by = [use_attribute_errors(cell.cell_contents) for cell in getattr(target, "__closure__", None) or ()]
+    return next((one for one in held_by if not inspect.isclass(one) and has_parameters(one)), target)
+
+
 def widths_of_weights(target: Any) -> list[int]:
     """Return the input widths of PyTorch linear layers, or all matrix sizes; for other objects only the first width."""
     if kind_of(target) == "torch":  # nn.Linear stores weights as [out in]
+        if any(map(sys.modules["torch"].nn.parameter.is_lazy, target.parameters())):
+            return []
         linear = [int(one.weight.shape[1]) for one in target.modules() if getattr(one, "weight", None) is not None
                   and (hasattr(one, "in_features") or getattr(one, "original_name", "") == "Linear")]  # fmt: skip
         return linear or [size for one in target.parameters() if one.ndim > 1 for size in one.shape]

@@ -95,16 +95,35 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool) -> Verdic
         other = judge(with_words(request, words))
         if other.passed or (other.right_under and not other.mistakes):  # with one more convention
             under, alike = other.right_under or words, (verdict.mistakes, *other.alike)
+            if words == conventions.NEIGHBOURS and other.passed and names_neighbours(own):
+                return conventions.under(other, request, words)
             said = f"attention with {under}: {said}"
             return replace(other, passed=False, mistakes=(), alike=alike, right_under=under, computes=said)
-    return judge_neighbours(verdict, request, judge)
+    is_of_any_width = "mask=window" in request.typed and not any("mask.window" in word for word in request.said)
+    if is_of_any_width and "window_one_wide" in verdict.mistakes:
+        widths = (f"mask.window.left={left}" for left in range(2, conventions.SHOWN))  # nobody said how many keys
+        others = ((judge(with_words(request, words)), words) for words in widths)
+        return next((conventions.under(one, request, words) for one, words in others if one.passed), verdict)
+    return judge_neighbours(own, verdict, request, judge)
 
 
-def judge_neighbours(verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]) -> Verdict:
+def names_neighbours(own: OwnFunction) -> bool:
+    """Return whether the tables in its file are called as in Llama's own code, whose weights pair neighbours."""
+    source = Path(own.file).read_text(encoding="utf-8", errors="replace") if own.file else ""
+    return bool(re.search(r"\bfreqs_(cis|cos)\b", source)) and "rotate_half" not in source
+
+
+def judge_neighbours(
+    own: OwnFunction, verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]
+) -> Verdict:  # fmt: skip
     """Retry with RoPE on neighbouring pairs if the first verdict is unexplained or names more than the pairing."""
     words = conventions.NEIGHBOURS
     of_positions = {name for name in verdict.mistakes if mistake(name).group == "positions"}
-    is_open = verdict.unexplained or of_positions > {"rope_pairing"}
+    is_open = (
+        verdict.unexplained
+        or of_positions > {"rope_pairing"}
+        or ("rope_pairing" in of_positions and names_neighbours(own))
+    )
     if not is_open or not request.positions or words.partition("=")[0] in request.said:
         return verdict
     other = judge(with_words(request, words))

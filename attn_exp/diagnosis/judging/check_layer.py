@@ -120,6 +120,7 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
 
 
 def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    request = add_what_is_told(request, own, layer)
     if "q" in layer.inputs and "m" not in layer.inputs["q"]:
         verdict = check(bound_function(layer), request)
         if not verdict.unexplained or layer.axes_told:
@@ -127,6 +128,20 @@ def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) 
         reason = "its outputs differ from the definition, and the axes of its inputs are guessed: say `layout`"
         return unfinished(own.name, reason, request.words)
     return check_seen(own, observe(layer), request, check)
+
+
+def add_what_is_told(request: Request, own: OwnFunction, layer: Layer) -> Request:
+    """Return the request with the library of a layer, and the layout, heads and mask polarity of a factory."""
+    request = replace(request, takes=request.takes or layer.library)
+    if not is_factory(own.function):
+        return request
+    heads, groups, axes = layer.sizes.get("h"), layer.sizes.get("g"), layer.inputs.get("q", "m")
+    has_layout = layer.axes_told and "m" not in axes and not request.layout
+    told = {"convention": {"hides": BLOCKS, "attends": "convention=none"}.get(layer.mask_true, ""),
+            "head": f"head={heads}" if "h" in axes else "",
+            "kv_head": f"kv_head={groups}" if "h" in axes and groups != heads else "",
+            "layout": f"layout={axes}" if has_layout else ""}  # fmt: skip
+    return with_words(request, " ".join(word for name, word in told.items() if word and name not in request.said))
 
 
 def ask_rotated(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
@@ -250,7 +265,7 @@ def explain_inside(
     bound, turns = read
     inside, reading = check_inside(own, seen, request, "")
     if reading is None or not (inside.mistakes or inside.passed):
-        return verdict
+        return replace(verdict, stage=inside.stage or verdict.stage)
     if inside.mistakes:
         heads = {case.recipe.heads for case, _ in reading.wrong}
         is_told = any(letter_of(str(name)) == "h" and value != 1 for name, value in seen.layer.settings.items())

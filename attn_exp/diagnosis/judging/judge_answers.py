@@ -17,6 +17,7 @@ from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.calling.ways_to_call import Tried, digits_of, failing
 from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, located, representable
 from attn_exp.diagnosis.explaining.smallest import evidence_of, shown, smallest_wrong
+from attn_exp.diagnosis.judging.parting import first_missing_stage
 from attn_exp.diagnosis.judging.unasked import unasked, unverified
 from attn_exp.diagnosis.recipes.candidates import (
     OF_ZEROS,
@@ -206,6 +207,8 @@ def verdict_on_answers(
     passed = not failed
     names = pick_remark(edges) if passed else join_mistakes(found, broken)
     told = located(caller, seen, wrong) if wrong and not found.names and not found.setting else None
+    if told is not None and not (caller.offer.core and told.stage):
+        told = told._replace(stage=first_missing_stage(caller, wrong[0][0]) or told.stage)
     if wrong or passed:
         computes = describe_computation(found, bool(wrong)) if told is None else told.said
     else:

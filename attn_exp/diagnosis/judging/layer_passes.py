@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.case import differs, expected
+from attn_exp.diagnosis.asking.case import Case, differs, expected
 from attn_exp.diagnosis.asking.libraries import join, library, parts_of
 from attn_exp.diagnosis.asking.names import source_of
 from attn_exp.diagnosis.asking.questions import layer_cases
@@ -31,7 +33,7 @@ from attn_exp.diagnosis.judging.bound_layers import (
     parameters_of_layer,
     read_inside,
 )
-from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, read_projection
+from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, are_close, read_projection
 from attn_exp.diagnosis.observe.recording import lay, unlay
 from attn_exp.diagnosis.observe.trace import find_ancestors
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Smallest, Verdict
@@ -75,12 +77,12 @@ def report_unused_parameters(verdict: Verdict, seen: Observed, own: OwnFunction,
     if not verdict.passed:
         return verdict
     inputs = [one.ravel() for operation in seen.recording.first.operations for one in operation.inputs]
-    read = np.unique(np.concatenate(inputs))
+    read = np.unique(np.concatenate(inputs).astype(np.float32))  # a layer may cast its parameters
     left_out = tuple(f"{name}." for name in find_omitted_norms(seen))
     unused = [
         path
         for path, array, _ in parameters_of_layer(seen.layer.target)
-        if array.size > 1 and not path.startswith(left_out or "?") and not np.isin(array, read).all()
+        if array.size > 1 and not path.startswith(left_out or "?") and not np.isin(array.astype(np.float32), read).all()
     ]
     left = [f"parameter `{path}` (the call never reads it)" for path in unused]
     if not unused and any(read_projection(seen.recording, place) for place in find_unused_operations(seen)):
@@ -198,6 +200,7 @@ Step = Callable[[int, Any], dict[str, Any]]
 """Returns the keywords to pass with token i, given what the previous call returned."""
 RUNG = "decoding with a cache"
 TOKENS = 5
+PROMPT = 3
 CLOSE = 1e-5
 """Relative tolerance; a cache may be float32."""
 
@@ -215,13 +218,16 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
     case = replace(case, given=replace(case.given, x=x))
     right, problem = expected(case)["output"], ""
     alone = decode(layer, x, lambda at, last: positions_at(layer, 0))
-    for step in find_ways(layer):
+    for place, step in enumerate(find_ways(layer)):
         made = decode(layer, x, step)
         if made is None or made.shape != right.shape:
             continue
         gap = float(np.abs(made - right).max() / max(np.abs(right).max(), 1e-30))
         if gap < CLOSE:
-            return replace(verdict, findings=(*verdict.findings, Finding(RUNG, HELD)))
+            verdict = replace(verdict, findings=(*verdict.findings, Finding(RUNG, HELD)))
+            is_masked = request.is_causal and not {"mask", "position_ids"} & layer.keywords.keys()
+            new = next(islice(find_ways(layer), place, None))  # with an empty cache
+            return check_prompt(verdict, case, decode(layer, x, new, PROMPT) if is_masked else right)
         if alone is None or not np.allclose(made[:, 1:], alone[:, 1:]):
             problem = problem or f"a token is off by {gap:.2g} of the largest number"
     tables = any(role in layer.keywords for role in ROTARY)
@@ -232,6 +238,19 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
     finding = Finding(RUNG, BROKEN, problem)
     return replace(verdict, passed=False, unexplained=True, stage="k", right_under="", computes=computes,
                    findings=(*verdict.findings, finding))  # fmt: skip
+
+
+def check_prompt(verdict: Verdict, case: Case, made: Array | None) -> Verdict:
+    """Judge the output for a prompt of several tokens that filled an empty cache, followed by one token at a time."""
+    right, x = expected(case)["output"], case.given.x
+    if made is None or x is None or are_close(made, right, CLOSE):
+        return verdict
+    prompt = replace(case.with_masks(()), given=replace(case.given, x=x[:, :PROMPT]))
+    if not are_close(made[:, :PROMPT], expected(prompt)["output"], CLOSE):
+        return replace(verdict, not_verified=(*verdict.not_verified, "a prompt of several tokens with its `cache`"))
+    findings = (*verdict.findings, Finding("a prompt with a cache", BROKEN, "its tokens see later ones"))
+    return replace(verdict, passed=False, mistakes=(CAUSAL,), right_under="", findings=findings,
+                   computes=f"{verdict.computes}, but {CAUSAL} for a prompt with a cache")  # fmt: skip
 
 
 def positions_at(layer: Layer, at: int) -> dict[str, Any]:
@@ -253,10 +272,11 @@ def find_ways(layer: Layer) -> Iterator[Step]:
     yield concatenate_caches(beside)
     kept: dict[str, Any] = {}
     yield lambda at, last: beside(at, kept)
-    kind = getattr(sys.modules.get("transformers"), "DynamicCache", None)
-    if kind is not None:
-        object_kept = kind()
-        yield lambda at, last: beside(at, object_kept)
+    beside_it = vars(sys.modules.get(type(layer.target).__module__, sys))
+    kinds: list[Any] = [one for name, one in beside_it.items() if inspect.isclass(one) and name.endswith("Cache")]
+    for kind in [getattr(sys.modules.get("transformers"), "DynamicCache", object), *kinds]:
+        with suppress(Exception):  # it may need arguments
+            yield pass_object(beside, kind())
 
 
 def concatenate_caches(beside: Callable[[int, Any], dict[str, Any]]) -> Step:
@@ -277,6 +297,10 @@ def join_caches(before: Any, new: Any) -> Any:
     return join([before, new], len(before.shape) - 2)
 
 
+def pass_object(beside: Callable[[int, Any], dict[str, Any]], cache: Any) -> Step:
+    return lambda at, last: beside(at, cache)
+
+
 def find_cache(returned: Any) -> Any:
     parts = (
         list(returned.values())
@@ -290,15 +314,15 @@ def find_cache(returned: Any) -> Any:
     return next(iter([*nested, *others[::-1]]), None)
 
 
-def decode(layer: Layer, x: Array, step: Step) -> Array | None:
-    """Return the outputs `[b t m]` of tokens passed one at a time; None if a call raises an error."""
+def decode(layer: Layer, x: Array, step: Step, first: int = 1) -> Array | None:
+    """Return the outputs `[b t m]` of the `first` tokens and then one at a time; None if a call raises an error."""
     axes, last, rows = layer.inputs["x"], None, list[Array]()
     try:
         with held():
-            for at in range(x.shape[1]):
-                last = layer.call({"x": layer.convert(lay(x[:, at : at + 1], axes))}, step(at, last))
-                first = unlay(next(iter(parts_of(last).values())), axes)
-                rows.append(np.asarray(first.detach() if hasattr(first, "detach") else first, float))
+            for at, end in pairwise([0, *range(first, x.shape[1] + 1)]):
+                last = layer.call({"x": layer.convert(lay(x[:, at:end], axes))}, step(at, last))
+                output = unlay(next(iter(parts_of(last).values())), axes)
+                rows.append(np.asarray(output.detach() if hasattr(output, "detach") else output, float))
     except Exception:  # whatever the layer raises
         return None
     made = np.concatenate(rows, axis=1) if all(one.ndim == len("btm") for one in rows) else None

@@ -243,6 +243,17 @@ def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) 
     return f"{said}, and differ after that"
 
 
+def first_missing_stage(caller: Caller, case: Case) -> str:
+    """Return the first stage of the definition that no operation computes; empty if nothing is recorded."""
+    right = distinct_stages(expected(case), caller.offer.core)
+    computed, stages = find_stages(caller, case, right), list(right)
+    if not computed:
+        return ""
+    last = max(stages.index(stage) for stage in computed)
+    missing = [stage for stage in OF_INPUTS if stage in right and stage not in computed]
+    return missing[0] if missing and stages[last] in OF_INPUTS else next(iter(stages[last + 1 :]), "output")
+
+
 def distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
     """Return the stages in order as sorted numbers, skipping those equal to the one before.
 
