@@ -166,3 +166,29 @@ def test_a_mistake_without_a_name_is_located_inside_a_function(power: int, stage
 
     verdict = attn_exp.check(make, quick=True)
     assert (verdict.outcome, verdict.stage) == ("wrong" if stage else "right", stage)
+
+
+def test_roles_are_passed_to_arguments_of_other_names() -> None:
+    def attend(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
+        logits = Q @ K.mT / math.sqrt(Q.shape[-1])
+        return (logits if mask is None else logits.masked_fill(~mask, -math.inf)).softmax(-1) @ V
+
+    def make() -> tuple[object, dict[str, Tensor]]:
+        return attend, {side: torch.randn(2, 3, 5, 8).double() for side in "qkv"}
+
+    verdict = attn_exp.check(make, quick=True)
+    assert verdict.outcome == "right", verdict
+
+
+def test_weights_of_a_factory_may_be_parameters() -> None:
+    layer = Layer(24, 3).double()
+
+    def attend(x: Tensor) -> Tensor:
+        return layer(x)
+
+    def make() -> tuple[object, dict[str, Tensor], dict[str, Any]]:
+        named = {"W_q": layer.q_proj, "W_k": layer.k_proj, "W_v": layer.v_proj, "W_o": layer.out_proj}
+        matrices = {name: linear.weight.T for name, linear in named.items()}
+        return attend, {"x": torch.randn(2, 5, 24).double()}, {"heads": 3, "weights": matrices}
+
+    assert attn_exp.check(make, quick=True).outcome == "right"

@@ -61,7 +61,7 @@ def bind_factory(own: OwnFunction) -> Layer:
                             "inputs, options)")  # fmt: skip
     target, given, options = (*made, {})[:3]
     parameters = signature_of(target)
-    if isinstance(given, Mapping) and not {one.name for one in parameters} & set(given):  # `**kwargs` take them
+    if isinstance(given, Mapping) and all(one.kind in STARS for one in parameters):  # `**kwargs` take them
         parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in given]
     arguments = read_arguments(parameters)
     if isinstance(given, Mapping) and set(given) <= set(ARRAYS):
@@ -222,12 +222,12 @@ def layer_of_factory(
     aside = {word for role, word in names.items() if role in (*MASKS, *ROTARY)}
     fixed = tuple(name for name, value in kept.items() if getattr(value, "ndim", 0) > 1 and name not in aside
                   and not side_of_name(name).startswith("W"))  # fmt: skip
-    unasked = [word for word in masks.values() if word not in keywords.values()]
+    unasked, told = [word for word in masks.values() if word not in keywords.values()], options.get("weights") or {}
     return Layer(
         own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
         keywords, arguments.defaults, made=f"{own.name}()", unknown=(*arguments.unknown, *unasked), mask_true=polarity,
         lengths={one: lengths[one] for one in lengths if one in "btsw" or (one == "h" and "w" in lengths)},
-        weights=dict(options.get("weights") or find_weights(kept, forms)),
+        weights={side: forms.back(one) for side, one in told.items()} or find_weights(kept, forms),
         fixed=fixed, widths={role: size for (role, letter), size in found.items() if letter in "mc"},
         axes_told="layout" in options or (bool(heads) and options.get("heads") == lengths.get("h") != lengths.get("t")),
         is_fixed="w" in lengths or any(lengths.get("t", 0) in getattr(one, "shape", ()) for value in kept.values()

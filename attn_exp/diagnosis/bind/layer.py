@@ -320,7 +320,7 @@ def widths_of_weights(target: Any) -> list[int]:
                   and (hasattr(one, "in_features") or getattr(one, "original_name", "") == "Linear")]  # fmt: skip
         return linear or [size for one in target.parameters() if one.ndim > 1 for size in one.shape]
     values = getattr(target, "__dict__", {}).values()
-    return [int(one.shape[0]) for one in values if len(getattr(one, "shape", ())) == len("mn")][:1]
+    return [int(one.shape[0]) for one in values if getattr(one, "ndim", 0) == len("mn")][:1]
 
 
 def forward_source(runner: Runner) -> str:
