@@ -230,12 +230,7 @@ class Answers:
         if self.says_little:
             return None
         pairs = itertools.takewhile(lambda _: has_time(), pairs_of(self.single, self.seen))
-        return best([pair for pair in pairs if self.gives(pair) and not self.is_mean(pair)])
-
-    def is_mean(self, candidate: Candidate) -> bool:
-        case = self.seen[0][0]
-        stages = predicted(candidate.change(case), case.given)
-        return stages is not None and stages["weights"].shape[-1] > 1 and not np.ptp(stages["weights"], axis=-1).any()
+        return best([pair for pair in pairs if self.gives(pair)])
 
     @cached_property
     def says_little(self) -> bool:

@@ -316,9 +316,7 @@ def evidence_of(
 
     @cache  # every view calls this, and each call would build a layer again
     def ask() -> Seen:
-        asked = of_one_input(wrong)
-        holes = asked_of_holes(caller, wrong)
-        return [*fresh(caller, function, asked), *([small] if small else []), *holes]
+        return [*fresh(caller, function, of_one_input(wrong)), *([small] if small else [])]
 
     def ask_right() -> Seen:
         return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
@@ -351,23 +349,3 @@ def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> 
     }
     other = replace(case, given=replace(case.given, arrays=arrays))
     return other, caller(other)
-
-
-def asked_of_holes(caller: Caller, wrong: Seen) -> Seen:
-    """Run the first masked case that returned NaN again, so that the cause of the NaN shows.
-
-    The first query sees all keys.
-    """
-    for case, answer in wrong:
-        masks = case.recipe.rules.masks
-        if answer.output is None or not np.isnan(answer.output).any() or not masks:
-            continue
-        other = case.with_masks(tuple(seeing_all(mask) if isinstance(mask, Allowed) else mask for mask in masks))
-        return [(other, caller(other))] if other.given.x is None else []
-    return []
-
-
-def seeing_all(mask: Allowed) -> Allowed:
-    values = mask.values.copy()
-    values[..., 0, :] = True
-    return Allowed(values)
