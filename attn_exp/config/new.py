@@ -41,7 +41,7 @@ embeddings:
     - [2.0, 1.0, 1.0]
 
 projections:                                 # q = x W_q + b_q, and so for k and v
-  transposed: false                              # true for matrices as nn.Linear keeps them, in its .weight
+  transposed: false                          # true for matrices as nn.Linear keeps them, in its .weight
   given:                                     # of W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o, those that you have;
     W_q: [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]    # whole, or a list of one matrix for each head, or a file: W_q.npy
     W_k: [[0.0, 1.0], [1.0, 0.0], [0.5, 0.0]]
