@@ -257,7 +257,7 @@ def point(link: Path, folder: Path) -> None:
     with draft_of(link) as draft:
         try:
             draft.symlink_to(target, target_is_directory=True)
-        except OSError:
+        except (OSError, NotImplementedError):
             draft.write_bytes(f"{Path(target).as_posix()}\n".encode())
         os.replace(draft, link)
 
