@@ -13,9 +13,8 @@ class Column(NamedTuple):
 
     `place`: its position among the columns, from the left.
     `unit`, `meaning`: for the legend of a report.
-    `shown`: the tables that always show it: `page`, `terminal`, `paper`, `sweep`.
+    `shown`: the tables that always show it: `page`, `terminal`, `paper`, `sweep`; a page shows others on request.
     `summed`: whether a sweep aggregates it over its points.
-    `aside`: whether a page shows it only on request.
     `deep`: whether it is left out with `report.depth=reading`: a student has no use for it.
     `exact`: whether it is itself an error, for which two digits suffice.
     `drawn`: its priority among the plots of a sweep, from 1; 0 = never.
@@ -29,7 +28,6 @@ class Column(NamedTuple):
     meaning: str = ""
     shown: tuple[str, ...] = ()
     summed: bool = False
-    aside: bool = False
     exact: bool = False
     deep: bool = False
     drawn: int = 0
@@ -119,7 +117,7 @@ class Row:
     """
 
     variant: Annotated[str, Column(10, shown=EVERYWHERE, fixed=True)]
-    form: Annotated[str, Column(30, meaning="how it is computed", aside=True, fixed=True)]
+    form: Annotated[str, Column(30, meaning="how it is computed", fixed=True)]
     head: Annotated[int, Column(40, meaning="query heads", shown=("terminal", "paper"), fixed=True)]
     scale: Annotated[
         bool | float,
@@ -130,10 +128,10 @@ class Row:
             fixed=True,
         ),
     ]
-    multiplier: Annotated[float, Column(70, meaning="what the scores are multiplied by", aside=True, fixed=True)]
+    multiplier: Annotated[float, Column(70, meaning="what the scores are multiplied by", fixed=True)]
     bias: Annotated[bool, Column(80, meaning="whether the projections add biases", fixed=True)]
     output_projection: Annotated[
-        bool, Column(90, meaning="whether the heads are mixed by the output projection W_o", aside=True, fixed=True)
+        bool, Column(90, meaning="whether the heads are mixed by the output projection W_o", fixed=True)
     ]
     mistake: Annotated[str, Column(95, fixed=True)]
     same_as: Annotated[
@@ -162,12 +160,11 @@ class Row:
             meaning="the error in units in the last place of the largest number",
             shown=("terminal", "sweep"),
             summed=True,
-            aside=True,
             deep=True,
             drawn=6,
         ),
     ]
-    checked: Annotated[int, Column(230, meaning="how many queries the reference checked", aside=True, fixed=True)]
+    checked: Annotated[int, Column(230, meaning="how many queries the reference checked", fixed=True)]
     max_diff: Annotated[
         float,
         Column(
@@ -206,7 +203,6 @@ class Row:
             meaning="over how many keys, equally weighted, it would spread as widely",
             shown=("terminal", "paper", "sweep"),
             summed=True,
-            aside=True,
             drawn=5,
         ),
     ]
@@ -226,14 +222,13 @@ class Row:
             240,
             meaning="how far a row of weights is from summing to 1, at most",
             summed=True,
-            aside=True,
             deep=True,
             exact=True,
         ),
     ]
     flops: Annotated[
         int,
-        Column(250, meaning="multiplications and additions of both matrix products", aside=True, deep=True, fixed=True),
+        Column(250, meaning="multiplications and additions of both matrix products", deep=True, fixed=True),
     ]
     kv_head: Annotated[int, Column(50, meaning="key/value heads, which the query heads share", fixed=True)] = 0
     mask: Annotated[str, Column(101, fixed=True)] = "none"
@@ -246,7 +241,6 @@ class Row:
         Column(
             200,
             meaning="which queries the means of weights are of: those that see a key",
-            aside=True,
             deep=True,
             fixed=True,
         ),
@@ -294,9 +288,7 @@ class Timing:
     median_s: Annotated[float, Column(200, unit="s", meaning="median time of one computation on this machine")]
     minimum_s: float
     runs: int
-    peak_bytes: Annotated[
-        int | None, Column(210, unit="bytes", meaning="the most memory held at once", aside=True, deep=True)
-    ]
+    peak_bytes: Annotated[int | None, Column(210, unit="bytes", meaning="the most memory held at once", deep=True)]
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,10 @@ class Table(NamedTuple):
     shared: tuple[tuple[Column, str], ...]
 
     def part(self, aside: bool) -> Table:
-        """Return the names of the variants with the columns that stand aside, or with the others."""
-        return self.chosen([place for place, head in enumerate(self.head) if place == 0 or head.aside == aside])
+        """Return the names of the variants with the columns shown on request, or with those always on the page."""
+        return self.chosen(
+            [0, *(place for place, head in enumerate(self.head) if place and ("page" in head.shown) != aside)]
+        )
 
     @property
     def kinds(self) -> list[str]:
@@ -97,7 +99,8 @@ HTML = """\
 {% set kinds = table.kinds -%}
 <div class="scroll" tabindex="0" role="group" aria-label="{{ label }}">
 <table class="plain">
-<thead><tr>{% for head in table.head %}<th scope="col" class="{{ kinds[loop.index0] }}"{{ marked(head) }}>{#
+<thead><tr>{% for head in table.head %}<th scope="col" class="{{ kinds[loop.index0] }}"{{ marked(head) }}{#
+#}{% if head.meaning %} title="{{ head.meaning }}"{% endif %}>{#
 #}{{ head.name }}{% if head.small %} <small>{{ head.small }}</small>{% endif %}</th>{% endfor %}</tr></thead>
 {{ body(table.lines, kinds) }}
 </table>
@@ -139,4 +142,4 @@ The same for all: {% for column, value in comparison.shared %}{{ column.words|md
 {% endfor %}
 """
 
-SECTION = Section(place=10, parts=parts, html=HTML, markdown=MARKDOWN)
+SECTION = Section(place=18, parts=parts, html=HTML, markdown=MARKDOWN, place_in_markdown=10)

@@ -198,4 +198,4 @@ Shown: {{ step.left_out }}; results.npz holds all.
 {% endif %}
 """
 
-SECTION = Section(place=60, parts=parts, html=HTML, markdown=MARKDOWN)
+SECTION = Section(place=10, parts=parts, html=HTML, markdown=MARKDOWN, place_in_markdown=60)
