@@ -190,7 +190,7 @@ class Row:
         Column(
             170,
             unit="nats",
-            meaning="mean entropy of the weights: 0 where one key takes all",
+            meaning="mean entropy of the weights, in nats (natural logarithm): 0 where one key takes all",
             shown=(*EVERYWHERE, "sweep"),
             summed=True,
             drawn=1,

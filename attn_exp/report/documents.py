@@ -116,8 +116,19 @@ def share_class(share: float, kind: str = "") -> str:
 
 
 def unbroken(text: str) -> Markup:
-    """Escape a text for a page, and keep numbers such as 2e-16 on one line."""
-    return Markup(EXPONENT.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
+    """Escape a text for a page, keep numbers such as 2e-16 on one line, and explain terms in tooltips."""
+    explained = TERM.sub(lambda term: f'<abbr title="{TERMS[term[0]]}">{term[0]}</abbr>', str(escape(text)))
+    return Markup(EXPONENT.sub(r'<span class="whole">\g<0></span>', explained))
+
+
+TERMS = {
+    "W_o": "the output projection, a matrix that mixes the heads",
+    "the order": "the settings change one after the other; the range is over all orders",
+    "scalar reference": "plain loops over single numbers, which every result is checked against",
+}
+"""Terms in the sentences at the top of a page, and what they mean."""
+
+TERM = re.compile(r"\b(?:" + "|".join(TERMS) + r")\b")
 
 
 FILTERS: dict[str, Callable[..., Any]] = {

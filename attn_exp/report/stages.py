@@ -9,6 +9,7 @@ import numpy as np
 
 from attn_exp import mistakes, registry
 from attn_exp.arrays import Array
+from attn_exp.config.inputs import DISTRIBUTIONS
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
@@ -212,8 +213,14 @@ BLIND_GETS = {"zeros": "0", "nan": "NaN", "mean": "all alike"}
 """The weights of a query that sees no key, by convention."""
 
 
+RANDOM = (*DISTRIBUTIONS, "torch_linear", "torch_mha")
+"""The sources of projections that draw them."""
+
+
 def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
     trace, positions = comparison.traces[settled.name], settled.words["position"]
+    if is_random(stage, comparison):
+        return "Random numbers drawn from a seed, not learned."
     if stage == "logits":
         why = ": no scaling" if settled.scale is False else ""
         size = trace.q.shape[-1] if trace.q is not None and settled.scale is True else 0
@@ -231,6 +238,15 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
     mask = settled.words["mask"] if stage == "masked" else "none"
     acting = scores_that(comparison, settled, act) if act else ""
     return ", ".join(filter(None, [f"mask={mask}" if mask != "none" else "", acting]))
+
+
+def is_random(stage: str, comparison: Comparison) -> bool:
+    """Return whether x or a weight matrix is drawn at random."""
+    embeddings, projections = comparison.config.embeddings, comparison.config.projections
+    if stage == "x":
+        return embeddings.distribution is not None
+    is_given = stage in projections.given or stage in projections.printed
+    return stage[:2] == "W_" and not is_given and projections.source in RANDOM
 
 
 def scores_that(comparison: Comparison, settled: Settled, act: str) -> str:

@@ -129,11 +129,11 @@ def test_the_comparison_fits_a_laptop_and_paper_shows_the_columns_that_stand_asi
         opened.open(tmp_path / "page.html")
         set_in(opened, letters)
         assert opened.overflow("#comparison .scroll") == 0 >= opened.overflow()
-        aside = "document.querySelector('.more table').checkVisibility({contentVisibilityAuto: true})"
+        aside = "document.querySelector('#comparison .more table').checkVisibility({contentVisibilityAuto: true})"
         assert opened.ask(aside) is False
-        opened.click(".more summary")
+        opened.click("#comparison .more summary")
         assert opened.ask(aside) is True
-        opened.click(".more summary")
+        opened.click("#comparison .more summary")
         opened.screen(360)
         assert opened.overflow() <= 0
         opened.screen(700, media="print")

@@ -10,6 +10,7 @@ from attn_exp.experiment.comparison import settled_as
 from attn_exp.report import sentences, walk
 from attn_exp.report.pixels import picture
 from attn_exp.report.sections.section import Material, Section
+from attn_exp.report.stages import is_random
 from attn_exp.report.views import FINE, Colours, Views, colours, heads_of
 from attn_exp.report.walk import closed_by_mask
 
@@ -65,6 +66,7 @@ def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = 
         "column": sentences.describe_tokens(views.comparison.problem).columns,
         "masked": any(settled.rules.masks for _, side in sides for settled in side.comparison.variants),
         "several": several,
+        "random": any(is_random(stage, views.comparison) for stage in ("x", *views.comparison.problem.projections)),
     }
 
 
@@ -98,7 +100,10 @@ HTML = """\
 #}The stronger a colour, the larger the weight: no colour is 0, the full colour is {{ part.scale.top|short }}, {#
 #}on the whole page.{% if part.scale.power < 1 %} Small weights are coloured more strongly than in proportion {#
 #}(to the power {{ part.scale.power }}), so that they can be seen.{% endif %}{#
-#}{% if part.masked %} Grey cells are masked.{% endif %}</p>{% endif %}
+#}{% if part.masked %} Grey cells are masked.{% endif %}{#
+#}{% if part.random %} These weights come from random numbers, so they say nothing about the tokens. {#
+#}To see the attention of a trained model: <code>python -m attn_exp model=gpt2 model.path=FOLDER {#
+#}'model.text=she likes coffee'</code>{% endif %}</p>{% endif %}
 <div id="overview" class="overview"></div>
 <div id="choice" class="controls touch" hidden></div>
 <div id="large" class="large">{% for map in part.first %}{{ draw(map, "weights of " ~ map.title) }}{% endfor %}</div>
