@@ -48,7 +48,8 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     """
     input_arrays, projections = split_arrays(settings)
     plain = {key: value for key, value in settings.items() if key not in (*input_arrays, *projections)}
-    all_words, folders = [*words_to_start(input_arrays), *as_words(words, plain)], folders_of(config_dir)
+    all_words = [*words_to_start(input_arrays), *as_words(words, plain)]
+    folders = folders_of(config_dir)
     config = read_config(with_arrays(values(all_words, folders), input_arrays, projections))
     given = [f"embeddings.{key}={named_or_spelled(value)}" for key, value in input_arrays.items()]
     given += [f"++projections.given.{key}={named_or_spelled(value)}" for key, value in projections.items()]

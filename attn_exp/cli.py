@@ -221,7 +221,7 @@ COMMANDS = {
         "a worksheet to fill in by hand, and its key",
     ),
     "grade": Command(
-        "runs.classroom.grades:grade_answers", 2, 3, "grade ANSWERS KEY [points=scores:6,weights:9]",
+        "runs.classroom.grades:grade_answers", 2, 3, "grade ANSWERS KEYS [points=scores:6,weights:9]",
         "filled-in sheets: right, a slip, or the mistake by name",
     ),
     "status": Command("sweeps.swept:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),

@@ -59,7 +59,8 @@ def first_calls(bench: Bench) -> None:
 def in_turns(bench: Bench) -> None:
     """One call of ours, one of PyTorch's, and so on without a pause, as in a program that uses both."""
     for causal in (False, True):
-        part, all_ratios = "turns, causal" if causal else "turns", list[float]()
+        part = "turns, causal" if causal else "turns"
+        all_ratios = list[float]()
         for shape in bench.shapes:
             arrays = drawn(shape)
             theirs = pytorch(*arrays, causal)

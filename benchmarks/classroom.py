@@ -378,7 +378,8 @@ def judged(case: Case, student: str, home: Path, keys: Mapping[str, Mapping[str,
         grade_answers([folder, str(place / "key.json")])
     with (place / "grades" / "grades.csv").open(encoding="utf-8", newline="") as file:
         line = next(line for line in csv.DictReader(file) if line["student"] == student)
-    said, must = f"{line.get('mistake', '')} {line.get('what it is', '')}".strip(), case.must.replace("{other}", other)
+    said = f"{line.get('mistake', '')} {line.get('what it is', '')}".strip()
+    must = case.must.replace("{other}", other)
     points = int(line["of"]) - int(line["points"] or -99)
     trouble = {
         f"{points} points lost, fair are {lost[0]} to {lost[1]}": not lost[0] <= points <= lost[1],

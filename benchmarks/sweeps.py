@@ -52,7 +52,8 @@ class Time(NamedTuple):
 def timed(folder: Path, *arguments: str, root: Path = ROOT) -> Time:
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"PYTHONPATH": str(root)}
-    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, check=False, capture_output=True, text=True
     )

@@ -175,7 +175,8 @@ def answer(work: Callable[[], tuple[int, str, str]], writing: Connection) -> Non
 
 def graded(row: Mapping[str, str], made: Checked) -> dict[str, Any]:
     verdict = made.verdict
-    outcome, under = verdict.get("outcome", NOT_VERIFIED), verdict.get("right_under", "")
+    outcome = verdict.get("outcome", NOT_VERIFIED)
+    under = verdict.get("right_under", "")
     names = list(verdict.get("mistakes", ())) if outcome == "wrong" else []  # else they are remarks
     if made.code == 2 or (made.error and verdict):
         grade = UNCALLED

@@ -128,7 +128,8 @@ def try_fault(fault: Fault, suite: bool) -> tuple[Fault, str]:
             shutil.copytree(ROOT / part, Path(folder, part))  # with what is compiled, as compiling takes seconds
         for file in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"):
             shutil.copy(ROOT / file, folder)
-        source, target = (ROOT / fault.path).read_bytes(), Path(folder, fault.path)
+        source = (ROOT / fault.path).read_bytes()
+        target = Path(folder, fault.path)
         target.write_bytes(source[: fault.start] + fault.text.encode() + source[fault.stop :])
         for compiled in target.parent.glob(f"__pycache__/{target.stem}.*"):
             compiled.unlink()

@@ -18,7 +18,8 @@ NOTEBOOKS = ROOT / "docs" / "notebooks"
 
 def keep(path: Path) -> None:
     """Run one notebook in a kernel of its own and write it with its outputs."""
-    nbformat, nbclient = importlib.import_module("nbformat"), importlib.import_module("nbclient")
+    nbformat = importlib.import_module("nbformat")
+    nbclient = importlib.import_module("nbclient")
     notebook: Any = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(ROOT)}})
     asyncio.run(client.async_execute())

@@ -18,7 +18,8 @@ FLAGS = (
 
 def photograph(page: Path, target: Path, profile: Path) -> None:
     """Photograph the top of a page, as a laptop shows it; the browser's profile goes to a folder that may be lost."""
-    profile_option, target_option = f"--user-data-dir={profile}", f"--screenshot={target}"
+    profile_option = f"--user-data-dir={profile}"
+    target_option = f"--screenshot={target}"
     browsers = filter(shutil.which, BROWSERS)
     program = next(browsers)
     address = page.resolve().as_uri()

@@ -173,7 +173,8 @@ def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
 
 
 def describe_reply(name: str, reply: Reply) -> str:
-    verdict, why = reply["verdict"], reply["uncalled"].removeprefix(name).strip().removeprefix("could not be called")
+    verdict = reply["verdict"]
+    why = reply["uncalled"].removeprefix(name).strip().removeprefix("could not be called")
     if reply["uncalled"]:
         return brief(f"could not be called: {why.strip()}", WIDEST_SAID)
     if verdict["outcome"] == NOT_VERIFIED:

@@ -226,7 +226,8 @@ def find_radius(entry: Published, settled: Settled, problem: Problem, trace: Tra
 
 def side_radius(entry: Published, problem: Problem, name: str, side: Array) -> Array:
     """Return how far q, k or v may be off, from its own rounding and from that of x and its matrix."""
-    x, own = problem.x if name == "q" or problem.memory is None else problem.memory, entry.rounded.get(name, 0.0)
+    x = problem.x if name == "q" or problem.memory is None else problem.memory
+    own = entry.rounded.get(name, 0.0)
     if x is None:
         return np.full(side.shape, own)
     of_x, of_matrix, of_bias = (entry.rounded.get(part, 0.0) for part in ("x", f"W_{name}", f"b_{name}"))

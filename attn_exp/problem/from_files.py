@@ -95,7 +95,8 @@ def projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, A
     if settings.file == "":
         raise UserError("projections=file needs a file: write projections.file=weights.npz")
     if settings.file is not None:
-        held, said = files.look(settings.file, "projections.file"), files.name_file("projections.file", settings.file)
+        held = files.look(settings.file, "projections.file")
+        said = files.name_file("projections.file", settings.file)
         for role, name in find_projections(settings, held, said).items():
             array = files.numbers(held.arrays[name], f"{said}: {name}")
             arrays |= lay_out(array, role, inputs, head, settings.transposed, f"{said}: {name}")

@@ -84,9 +84,11 @@ EXPONENT = re.compile(r"\d[\d.]*e[+-]\d+")
 
 def table_rows(table: walk.Table, step: walk.Step) -> Markup:
     """Return the rows of a table in HTML, linked to their tokens, with cells coloured by size."""
-    by_key, tokens = walk.by_key(step), "" if walk.is_projection(step) else "k" if step.rows_are_keys else "q"
+    by_key = walk.by_key(step)
+    tokens = "" if walk.is_projection(step) else "k" if step.rows_are_keys else "q"
     closed = np.zeros(table.matrix.shape, bool) if step.closed is None else step.closed[table.head]
-    shares, lines = Colours(step.largest or 1.0, step.power).shares(np.abs(table.matrix)), list[str]()
+    shares = Colours(step.largest or 1.0, step.power).shares(np.abs(table.matrix))
+    lines = list[str]()
     for row, (name, numbers) in enumerate(zip(table.rows, table.matrix.tolist(), strict=True)):
         marks = (f' data-k="{place}"' if by_key else "" for place in range(len(numbers)))
         cells = "".join(map(cell, numbers, shares[row].tolist(), repeat(step), marks, closed[row].tolist()))

@@ -92,7 +92,8 @@ def index_page(listed: Sequence[Listed]) -> str:
     remark = "" if listed else "Nothing here yet: python -m attn_exp computes a first run."
     if common:
         remark = f"All with {' '.join(map(format_setting, common.items()))}."
-    style, script = styles(template_text("report.css"), template_text("index.css")), scripts("index.js")
+    style = styles(template_text("report.css"), template_text("index.css"))
+    script = scripts("index.js")
     return Template(template_text("index.html")).substitute(
         policy=policy(style, script),
         style=style,

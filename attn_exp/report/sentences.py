@@ -126,7 +126,8 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
         if not row.same_as or leader == name:
             continue
         mine, first = (choices(settled_as(comparison, each), config, comparison.problem) for each in (name, leader))
-        words, had = settings_in_words(comparison, name), pinned_or_run(config.variant[name], config)
+        words = settings_in_words(comparison, name)
+        had = pinned_or_run(config.variant[name], config)
         idle = [key for key in differing(first, mine) if key != "form"]
         own = [
             key

@@ -21,7 +21,8 @@ def summary(comparison: Comparison) -> str:
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
     parts = [table(names, cells), visible(who_agrees(comparison.rows, comparison.causes, comparison.config.against))]
     parts += filter(None, [sentences.describe_tokens(comparison.problem).queries])
-    checked, queries = [row for row in comparison.rows if row.checked], len(comparison.problem.tokens)
+    checked = [row for row in comparison.rows if row.checked]
+    queries = len(comparison.problem.tokens)
     if any(row.checked < queries for row in checked):  # otherwise the table has the errors
         parts.append(sentences.accuracy(checked, queries))
     if comparison.published:

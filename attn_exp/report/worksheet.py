@@ -102,7 +102,8 @@ Named = tuple[str, Array, Sequence[str]]
 
 
 def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
-    problem, positions = paper.sheet.problem, [one for one in paper.sheet.settled.positions if one.changes_x]
+    problem = paper.sheet.problem
+    positions = [one for one in paper.sheet.settled.positions if one.changes_x]
     of_x = "q" if problem.memory is not None else "qkv"
     tokens = problem.key_tokens if problem.memory is None else problem.tokens
     for name, array, names, sides in (
@@ -291,7 +292,8 @@ def describe_rotation(paper: Paper, stage: str) -> str:
     if one is None or not one.pairs:
         return ""
     pairs = ", ".join(f"({left + 1}, {right + 1})" for left, right in one.pairs)
-    lines, heads = "rows" if paper.transposed else "columns", " of each head" if len(paper.exact[stage]) > 1 else ""
+    lines = "rows" if paper.transposed else "columns"
+    heads = " of each head" if len(paper.exact[stage]) > 1 else ""
     first, last = ("", "") if len(one.pairs) == 1 else ("the pairs of ", " and the pair")
     return (
         f", then {first}{lines} (a, b) = {pairs}{heads} turned: a cos − b sin and a sin + b cos, "

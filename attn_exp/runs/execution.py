@@ -133,7 +133,8 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     with refuse(f"{folder}: cannot be written to", OSError), machine.write_folder(folder, add=True) as draft, members:
         with trust.refuse_damaged(f"{folder}: its tables and arrays do not fit each other", *trust.MISFIT):
             rendering.render(run, draft)
-        lacking, empty = provenance.members_left_out(), rendering.not_drawn(draft, run.comparison.config)
+        lacking = provenance.members_left_out()
+        empty = rendering.not_drawn(draft, run.comparison.config)
         alone = sorted(path.name for path in (draft / "figures").glob("*"))
     home = folder.resolve().parent
     if home.name in folders.KINDS:

@@ -223,7 +223,8 @@ def find_parting(name: str, one: Run, other: Run) -> tuple[str, str]:
         if word == DIFFERENT:
             return DIFFERENT, f"{name} first differs in the {label}, {where(one, stage, first[stage], second[stage])}."
         if verdict == IDENTICAL != word:
-            verdict, text = word, f"{name}: {word}, from the {label} on; before that the same to the bit."
+            verdict = word
+            text = f"{name}: {word}, from the {label} on; before that the same to the bit."
     return verdict, text
 
 
@@ -296,7 +297,8 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
             line, far = measure_move(name, keys, numbers, others)
             lines.append(line)
             moved |= {name: far} if far and name not in ROUNDING else {}
-    count, alone = count_of(len(both), "row"), {"first": len(first) - len(both), "second": len(second) - len(both)}
+    count = count_of(len(both), "row")
+    alone = {"first": len(first) - len(both), "second": len(second) - len(both)}
     if not both:
         verdict = "No row is in both: they share no combination of settings, seed and variant."
     elif moved:

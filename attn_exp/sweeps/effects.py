@@ -184,7 +184,8 @@ def measure_effects(
         few = math.isnan(overall.chance)
         found = [each for each in dependences if few or each.chance * contrast.tries <= level]
         name, metric, rows = cube.names[contrast.axis], contrast.metric, {"": overall}
-        explains, verdict = shares.get((metric, name), math.nan), judge(cube, contrast, overall, level, thresholds)
+        explains = shares.get((metric, name), math.nan)
+        verdict = judge(cube, contrast, overall, level, thresholds)
         asides = [contrast.turn] if contrast.turn else []
         if found and found[0].width >= DEPENDS:
             other, labels = cube.names[found[0].axis], cube.levels[found[0].axis]
@@ -360,7 +361,8 @@ def measure_shares(cube: Cube) -> dict[tuple[str, ...], float]:
 
 def mean_along(centred: Array, kept: Shape) -> Array:
     """Return the means over all axes but `kept`, which broadcast against the whole."""
-    there, dropped = np.isfinite(centred), tuple(axis for axis in range(centred.ndim) if axis not in kept)
+    there = np.isfinite(centred)
+    dropped = tuple(axis for axis in range(centred.ndim) if axis not in kept)
     counts = np.maximum(1, there.sum(axis=dropped, keepdims=True))
     means: Array = np.sum(centred, axis=dropped, keepdims=True, where=there) / counts
     return means

@@ -75,7 +75,8 @@ def count_rows(cube: Cube, rows: Array) -> str:
     text = f"{int(rows.sum()):,} of {int(there.sum()):,} rows"
     for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
         others = tuple(other for other in range(rows.ndim) if other != axis)
-        chosen, whole = np.flatnonzero(rows.any(axis=others)), np.asarray((rows | ~there).all(axis=others))
+        chosen = np.flatnonzero(rows.any(axis=others))
+        whole = np.asarray((rows | ~there).all(axis=others))
         if len(chosen) < min(len(labels), MOST_NAMED + 1) and whole[chosen].all():
             return f"{text} ({shorten(name)}={listed([labels[place] for place in chosen])})"
     return text

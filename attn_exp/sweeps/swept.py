@@ -199,7 +199,8 @@ def encode_parquet(pieces: Iterable[bytes], types: Mapping[str, str]) -> bytes:
     aliases = {"string": arrow.string(), "int64": arrow.int64(), "double": arrow.float64(), "bool": arrow.bool_()}
     columns = {name: aliases[kind] for name, kind in types.items()}
     convert = arrow.csv.ConvertOptions(column_types=columns, null_values=[""], strings_can_be_null=False)
-    parse, read = arrow.csv.ParseOptions(newlines_in_values=True), arrow.csv.ReadOptions(use_threads=False)
+    parse = arrow.csv.ParseOptions(newlines_in_values=True)
+    read = arrow.csv.ReadOptions(use_threads=False)
     with arrow.parquet.ParquetWriter(stream, arrow.schema(list(columns.items()))) as writer:
         for piece in pieces:
             writer.write_table(arrow.csv.read_csv(BytesIO(head + piece), read, parse, convert))

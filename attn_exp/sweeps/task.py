@@ -162,7 +162,8 @@ def elsewhere(plan: Plan, job: Job) -> Done:
 
 def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[str]]:
     """Yield a line for each variant of a point; `agree` counts published figures: `6 of 6`."""
-    agreeing, printed = sum(figure.agrees for figure in comparison.published), len(comparison.published)
+    agreeing = sum(figure.agrees for figure in comparison.published)
+    printed = len(comparison.published)
     start = [*settings_cells(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]
     names = [field.name for field in fields(Row)]
     more = more_numbers(plan, comparison) if plan.metrics else {}

@@ -119,7 +119,8 @@ def draw_sizes(random: Random) -> Sizes:
         group, shared = int(random.integers(1, 4)), int(random.integers(1, 4))
         t, s = (int(random.integers(0, 10) if small else random.choice(EDGES)) for _ in range(2))
         t, s = (max(t, 1), max(s, 1)) if random.random() < 0.9 else (t, s)
-        d, e = int(random.integers(0 if random.random() < 0.1 else 1, 8)), int(random.integers(1, 6))
+        d = int(random.integers(0 if random.random() < 0.1 else 1, 8))
+        e = int(random.integers(1, 6))
         batch = None if random.random() < 0.5 else int(random.integers(0 if random.random() < 0.1 else 1, 4))
         sizes = Sizes(batch, group * shared, group, t, s, d, e)
         if sizes.places <= (FEW if small else 12000):

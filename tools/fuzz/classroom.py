@@ -100,7 +100,8 @@ def half_made(place: Path, code: int | None, students: int) -> str | None:
 
 
 def wrong_end(here: Path, code: int | None, text: str) -> str | None:
-    lines, mine = text.strip().splitlines(), [*here.rglob("mine*"), here / "file"]
+    lines = text.strip().splitlines()
+    mine = [*here.rglob("mine*"), here / "file"]
     wrong = {
         f"hung for {SECONDS} s": code is None,
         f"exit code {code}: {(lines or ['-'])[-1]}": "Traceback" in text or code not in (0, 1, 2),

@@ -63,9 +63,11 @@ def word(chance: random.Random) -> str:
     if kind < 0.25:
         group = chance.choice(sorted(known))
         name = chance.choice([*known[group], *known[group], "none", "nothing", value(chance, 1)])
-        key, text = group, f"[{name},{chance.choice(known[group])}]" if chance.random() < 0.3 else name
+        key = group
+        text = f"[{name},{chance.choice(known[group])}]" if chance.random() < 0.3 else name
     else:
-        key, text = chance.choice(SETTINGS if kind < 0.55 else NESTED), value(chance, 0)
+        key = chance.choice(SETTINGS if kind < 0.55 else NESTED)
+        text = value(chance, 0)
     sign = chance.choice(("", "", "", "", "", "+", "++", "~"))
     return f"{sign}{key}" if chance.random() < 0.04 else f"{sign}{key}={text}"
 

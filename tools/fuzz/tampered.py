@@ -144,7 +144,8 @@ def twist_part(chance: random.Random, sweep: Path) -> None:
     usual = csv.field_size_limit(2**24)  # it may have got a long cell before
     lines = list(csv.reader(io.StringIO(path.read_text("utf-8"), newline="")))
     csv.field_size_limit(usual)
-    place, column = chance.randrange(len(lines)), chance.randrange(len(lines[0]))
+    place = chance.randrange(len(lines))
+    column = chance.randrange(len(lines[0]))
     if chance.random() < 0.3:
         lines.insert(place, chance.choice(lines))
     elif chance.random() < 0.3:

@@ -309,7 +309,8 @@ class HeadsMaker(Maker):
         recipe = Recipe(rules, heads, groups, self.request.positions, wide=self.wide, share=self.share)
         counts = ((heads, rows), (recipe.groups, keys), (recipe.groups, keys))
         q, k, v = (self.rng.standard_normal((batch, heads, length, size)) for heads, length in counts)
-        explicit, unpromised = not isinstance(self.request.scale, bool), other.get("unpromised", False)
+        explicit = not isinstance(self.request.scale, bool)
+        unpromised = other.get("unpromised", False)
         return Case(rung, recipe, Given(q * SPREAD, k * SPREAD, v), explicit, optional or unpromised, unpromised)
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
@@ -382,7 +383,8 @@ class LayerMaker(Maker):
         )
         x = self.rng.standard_normal((batch, rows, width)) * factor
         around = self.inside.around if self.inside else None
-        explicit, unpromised = "scale=" in " ".join(self.request.typed), other.get("unpromised", False)
+        explicit = "scale=" in " ".join(self.request.typed)
+        unpromised = other.get("unpromised", False)
         of_memory = (batch, keys, len(arrays["W_k"]))
         is_self = around is not None and self.offer.takes("memory")  # its norm may be another than that of x
         is_other = other.get("memory") or of_memory[-1] != x.shape[-1]

@@ -167,7 +167,8 @@ def build(kind: Any, arguments: Mapping[str, Any], seed: int) -> Any:
     """
     parameters = {one.name: one for one in every_parameter(kind, kind.__name__) if one.name in arguments}
     by_place = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_ONLY]
-    places, named = map(arguments.get, by_place), {key: arguments[key] for key in arguments if key not in by_place}
+    places = map(arguments.get, by_place)
+    named = {key: arguments[key] for key in arguments if key not in by_place}
     with fix_seed(seed):
         return use_attribute_errors(run_foreign(lambda: kind(*places, **named), f"{kind.__name__} could not be built"))
 

@@ -222,7 +222,8 @@ def layer_of_factory(
     aside = {word for role, word in names.items() if role in (*MASKS, *ROTARY)}
     fixed = tuple(name for name, value in kept.items() if getattr(value, "ndim", 0) > 1 and name not in aside
                   and not side_of_name(name).startswith("W"))  # fmt: skip
-    unasked, told = [word for word in masks.values() if word not in keywords.values()], options.get("weights") or {}
+    unasked = [word for word in masks.values() if word not in keywords.values()]
+    told = options.get("weights") or {}
     return Layer(
         own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
         keywords, arguments.defaults, made=f"{own.name}()", unknown=(*arguments.unknown, *unasked), mask_true=polarity,

@@ -236,7 +236,8 @@ def widen_tree(tree: Any, fresh: bool) -> Any:
 
 
 def prepare_plain(target: Any, fresh: bool, wide: bool, depth: int = 3) -> None:
-    torch, fields = sys.modules.get("torch"), target if isinstance(target, dict) else getattr(target, "__dict__", {})
+    torch = sys.modules.get("torch")
+    fields = target if isinstance(target, dict) else getattr(target, "__dict__", {})
     for place, (name, value) in enumerate(list(fields.items())):
         if kind_of(value) == "torch":
             prepare_torch(value, fresh, wide)

@@ -93,7 +93,8 @@ class Adapter:
 
     def neutral_values(self, at: At, positions: tuple[Any, ...] = (), library: str = "") -> dict[str, Any]:
         """Return the neutral values for one call, with `...` for an argument of unknown meaning."""
-        sizes, lengths = Sizes(at.heads, at.size, at.heads * at.size, at.groups), {"b": at.batch, "t": at.rows}
+        sizes = Sizes(at.heads, at.size, at.heads * at.size, at.groups)
+        lengths = {"b": at.batch, "t": at.rows}
         letters = {"h": at.heads, "g": at.groups, "d": at.size, "m": sizes.m}
         request = replace(self.request, positions=positions)
         table = Neutral({**lengths, "s": at.keys}, letters, "", request, self.level)

@@ -145,7 +145,8 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
     """Yield the cases that fit what the function takes; JAX compiles for each size, so it gets fewer sizes."""
     if caller.offer.core:
         few = caller.library.name == "jax" and not is_half(caller)
-        request, size = replace(caller.request, few=few), (caller.size_held or SIZE) if caller.is_made else 0
+        request = replace(caller.request, few=few)
+        size = (caller.size_held or SIZE) if caller.is_made else 0
         return core_cases(request, caller.offer, caller.layout, quick, returns=caller.returns, one_size=size)
     return layer_cases(caller.request, caller.offer, quick, function.inside)
 

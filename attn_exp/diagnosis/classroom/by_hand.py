@@ -360,7 +360,8 @@ def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
          "output = context of all heads, side by side", around("gather", partial(repeat_head, head)))
         for head in range(sheet.settled.head if sheet.settled.head > 1 else 0)
     ]  # fmt: skip
-    q, x = next((box.values for box in sheet.boxes if box.stage == "q"), sheet.problem.q), sheet.problem.x
+    q = next((box.values for box in sheet.boxes if box.stage == "q"), sheet.problem.q)
+    x = sheet.problem.x
     for side in "qkv" if x is not None else "":
         made = {"": ("no_projection", f"x itself is used as {side}: W_{side} is left out.")} | {
             other: ("another_matrix", f"{side} is made with W_{other} instead of W_{side}.")

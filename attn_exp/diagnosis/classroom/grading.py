@@ -97,7 +97,8 @@ def grade(
         blank.stage: cells_of(paper, sheet, judged, blank.stage, (unreadable or {}).get(blank.stage))
         for blank in paper.blanks
     }
-    remarks, empty = (*judged.remarks, *notes), [stage for stage, states in cells.items() if (states == EMPTY).any()]
+    remarks = (*judged.remarks, *notes)
+    empty = [stage for stage, states in cells.items() if (states == EMPTY).any()]
     if remarks and empty and any(np.isin(states, (RIGHT, FOLLOWS, WRONG)).any() for states in cells.values()):
         remarks = (*remarks, Remark("", MISSING, f"empty cells in {', '.join(empty)}"))
     return grade_cells(cells, remarks, judged.expected)
@@ -108,7 +109,8 @@ def grade_cells(cells: Arrays, remarks: tuple[Remark, ...], expected: Arrays) ->
         Boxed(stage, *(int((states == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE)))
         for stage, states in cells.items()
     )
-    points, most = sum(box.right + box.follows for box in boxes), sum(states.size for states in cells.values())
+    points = sum(box.right + box.follows for box in boxes)
+    most = sum(states.size for states in cells.values())
     first = next((box.stage for box in boxes if box.wrong), "")
     names = tuple(dict.fromkeys(remark.name for remark in remarks if remark.name))
     return Grade(boxes, points, most, first, names, sentence(remarks), remarks, cells, expected)
@@ -127,7 +129,8 @@ def scores(grade: Grade, worth: Mapping[str, float]) -> tuple[Score, ...]:
     """Return the points of each box: one per cell, or a share of the box's points in `worth`."""
     found = []
     for box in grade.boxes:
-        good, cells = box.right + box.follows, sum((box.right, box.follows, box.wrong, box.empty, box.unreadable))
+        good = box.right + box.follows
+        cells = sum((box.right, box.follows, box.wrong, box.empty, box.unreadable))
         most = worth.get(box.stage, float(cells))
         found.append(Score(box.stage, most * good / cells if cells else 0.0, most))
     return tuple(found)

@@ -477,7 +477,8 @@ def locate_by_weights(caller: Caller, wrong: Seen) -> Located:
     weights, right, output = read_weights(caller, case), expected(case)["weights"], caller(case).output
     if weights is None or weights.shape != right.shape or not np.isfinite(weights).all():
         return Located()
-    is_right, size = are_close(weights, right), 1.0 if output is None else np.abs(np.nan_to_num(output)).max()
+    is_right = are_close(weights, right)
+    size = 1.0 if output is None else np.abs(np.nan_to_num(output)).max()
     if output is not None and not are_close(output / max(size, 1e-30), weights @ case.given.v / max(size, 1e-30)):
         said = ". With one-hot values its weights are right: the values are combined wrongly"
         return Located("context", said) if is_right else Located()

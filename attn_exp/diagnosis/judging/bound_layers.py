@@ -274,7 +274,8 @@ def leave_open(own: OwnFunction, seen: Observed, words: str, reason: str) -> Ver
     if not any(is_mean(seen.recording, place) for place in range(len(seen.recording.first.operations))):
         return unfinished(own.name, reason, words)
     left = (f"`scores` ({reason})", "`projections` before and after (nothing says what they should be)")
-    computes, found = "means of values, with weights that sum to 1", (Finding("weights sum to 1", HELD),)
+    computes = "means of values, with weights that sum to 1"
+    found = (Finding("weights sum to 1", HELD),)
     return Verdict(own.name, True, (), computes, found, words, not_verified=left)
 
 

@@ -197,7 +197,8 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
                 token = token_of(recording, query_token(pair, m, row))
                 rows.setdefault(token, []).append((at, m, row))
     heads = {len(one) for one in rows.values()}
-    entries, positions = sorted({entry for entry, _ in rows}), sorted({position for _, position in rows})
+    entries = sorted({entry for entry, _ in rows})
+    positions = sorted({position for _, position in rows})
     if len(heads) != 1 or len(rows) != len(entries) * len(positions):
         raise MixedTokensError("queries have different numbers of heads")
     count = heads.pop()
@@ -249,7 +250,8 @@ def read_row(recording: Recording, pair: Pair, m: int, row: int, entry: int) -> 
     values = [token_of(recording, int(number)) for number in pair.v.tokens[m]]
     if any(one[0] != entry for one in (*keys, *values)):
         raise MixedTokensError("keys or values belong to another batch entry")
-    order, late = np.argsort([at for _, at in keys], kind="stable"), np.argsort([at for _, at in values], kind="stable")
+    order = np.argsort([at for _, at in keys], kind="stable")
+    late = np.argsort([at for _, at in values], kind="stable")
     made = {"q": query, "k": pair.k.values[0][of_n, columns][order], "v": pair.v.values[0][m][late],
             "weights": pair.weights[m, row][late], "context": pair.context[m, row],
             "scores": pair.scores[of_n, t[first]][columns][order]}  # fmt: skip

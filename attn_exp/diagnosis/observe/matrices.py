@@ -146,7 +146,8 @@ def read_side(recording: Recording, rows: Rows) -> Side:
         raise UnreadMatricesError("computed by several products of different inputs")
     keys = [(one.operation, column) for one in projections for column in range(one.weight.shape[1])]
     weight = np.concatenate([one.weight for one in projections], axis=1)
-    ranks, positions = find_ranks(rows.tokens), np.array([at for _, _, at in recording.tokens])[rows.tokens]
+    ranks = find_ranks(rows.tokens)
+    positions = np.array([at for _, _, at in recording.tokens])[rows.tokens]
     columns, factors, unread = dict[int, tuple[Key, ...]](), list[float](), False
     for rank in range(int(ranks.max()) + 1):
         for position in np.unique(positions[ranks == rank]).tolist():
@@ -236,7 +237,8 @@ def fit_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
             rows: Rows = getattr(pair, name)
             if (rows.tokens < 0).any():
                 raise UnreadMatricesError(f"{NAMES[name]} are computed from several tokens")
-            ranks, factor = find_ranks(rows.tokens), 1.0 if name == "v" else find_factor(recording, rows)
+            ranks = find_ranks(rows.tokens)
+            factor = 1.0 if name == "v" else find_factor(recording, rows)
             for rank in range(int(ranks.max()) + 1):
                 weight, bias = fit_affine(rows, ranks == rank, given, recording.exact)
                 if not any(np.allclose(weight / factor, one) for one in weights):

@@ -39,7 +39,8 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
     recorder = Recorder(is_dense, locate_tensor, copy_tensor, restore_tensor)
     tracked = {name: tensor.detach().clone() for name, tensor in inputs.items()}
     recorder.add_inputs(tracked)
-    was_fast, was_eager = torch.backends.mha.get_fastpath_enabled(), flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG
+    was_fast = torch.backends.mha.get_fastpath_enabled()
+    was_eager = flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG
     torch.backends.mha.set_fastpath_enabled(value=False)
     flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True
     try:
@@ -66,10 +67,12 @@ class Dispatch(TorchDispatchMode):
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs, run = kwargs or {}, self.recorder.run
-        name, writes = function.__name__.partition(".")[0].rstrip("_"), find_written(function, args, kwargs)
+        name = function.__name__.partition(".")[0].rstrip("_")
+        writes = find_written(function, args, kwargs)
         is_scaled = name in SUMS and kwargs.get("alpha", 1) != 1
         if writes or not is_scaled:
-            reads, product = not is_constant(function, name), None if is_scaled else find_product(name, args)
+            reads = not is_constant(function, name)
+            product = None if is_scaled else find_product(name, args)
             return run(name, function, (args, kwargs), writes=writes, reads=reads, product=product)
         multiply, alpha, beta = SUMS[name], kwargs["alpha"], kwargs.get("beta", 1)
         raw = run(multiply.__name__, multiply, (args[1:], {}), product=find_product(multiply.__name__, args[1:]))

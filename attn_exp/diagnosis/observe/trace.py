@@ -215,7 +215,8 @@ class Recorder:
         if source.kind != place.kind:
             self.known[place] = other, None
             return
-        redo, producers = make_scatter(place, source), (self.find_producer(other), self.find_producer(target))
+        redo = make_scatter(place, source)
+        producers = (self.find_producer(other), self.find_producer(target))
         self.add(Operation("write", (old, self.copy(target)), producers, self.copy(other), redo), other)
 
     def find_overlapping(self, target: Any) -> list[Any]:

@@ -143,7 +143,8 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
     nothing can follow it.
     """
     made = [mistakes.mistake(name) for name in candidate.names]
-    specific, place = sum(len(one.needs) for one in made), sum(GROUPS.index(one.group) for one in made)
+    specific = sum(len(one.needs) for one in made)
+    place = sum(GROUPS.index(one.group) for one in made)
     products = [name for name, one in zip(candidate.names, made, strict=True) if one.group == "products"]
     rare = sum(name not in PAIRED for name in products) if len(made) > 1 else 0
     rare += {"no_softmax", "scale_after_softmax"} <= set(candidate.names)
@@ -254,7 +255,8 @@ FIRST_FEW = 4
 
 def has_effect(candidate: Candidate, some: Seen) -> bool:
     for case, _ in some:
-        right, wrong = predicted(case.recipe, case.given), predicted(candidate.change(case), case.given)
+        right = predicted(case.recipe, case.given)
+        wrong = predicted(candidate.change(case), case.given)
         if right is None or wrong is None or differs(wrong["output"], right, 40):
             return True
     return False

@@ -35,14 +35,16 @@ class Record:
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     """Compute every variant under each library's convention, unless the variant pins one."""
     for variant in variants:
-        bind, chosen = None if variant.own is None else variant.own.bind, config.variant[variant.name]
+        bind = None if variant.own is None else variant.own.bind
+        chosen = config.variant[variant.name]
         under = {
             name: settle(variant.name, chosen, replace(config, convention=name), problem, bind) for name in CONVENTIONS
         }
         traces = {name: execute(settled, problem).as_stack() for name, settled in under.items() if not settled.refused}
         kinds = {name: settled.computed_in for name, settled in under.items()}
         classes = letters(traces, kinds)
-        first, asked = next(iter(traces), ""), config.align if chosen.align is None else chosen.align
+        first = next(iter(traces), "")
+        asked = config.align if chosen.align is None else chosen.align
         for name, settled in under.items():
             means, word, differs_at = convention(settled.words["convention"]), settled.refused or "", ""
             if name in traces:

@@ -50,7 +50,8 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
     recipe, variant, made = right(settled), settled.name, dict[str, list[Array | None]]()
-    present, sizes = features([(recipe, given_to(settled, problem))]), ", ".join(find_coincidences(settled, problem))
+    present = features([(recipe, given_to(settled, problem))])
+    sizes = ", ".join(find_coincidences(settled, problem))
     sizes = sizes and f"possibly {sizes}"
     for name in mistakes.names():
         mistake = mistakes.mistake(name)

@@ -41,9 +41,11 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         heads = places(settled.rules.masks, len(tokens), problem.keys, int(settled.rules.offset), settled.head)
         alike = (heads == heads[:1]).all()
         for head, allowed in enumerate(heads[:1] if alike else heads):
-            name, size = settled.name if alike else f"{settled.name} {head + 1}", block_size(allowed)
+            name = settled.name if alike else f"{settled.name} {head + 1}"
+            size = block_size(allowed)
             for row, blocks in enumerate(picture(allowed, size)):
-                part, of_part = allowed[row * size : (row + 1) * size], tokens[row * size : (row + 1) * size]
+                part = allowed[row * size : (row + 1) * size]
+                of_part = tokens[row * size : (row + 1) * size]
                 query = f"{of_part[0]} sees" if size == 1 else f"{of_part[0]}..{of_part[-1]} see"
                 seen = describe_keys(np.asarray(part.any(axis=0)), problem.key_tokens)
                 yield Record(name, size, blocks, float(part.mean()) if part.size else 0.0, f"{query} {seen}")

@@ -28,7 +28,8 @@ CALLED = {"text": "words"}
 
 
 def find(key: str) -> Source:
-    names, name = (*NAMES, *registry.outside(__name__)), CALLED.get(key, key.removeprefix("source."))
+    names = (*NAMES, *registry.outside(__name__))
+    name = CALLED.get(key, key.removeprefix("source."))
     if name not in names:
         raise UserError(
             unknown(f"embeddings.source.{name}", [f"embeddings.source.{known}" for known in names], "source")
