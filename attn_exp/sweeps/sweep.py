@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import sys
 import time
@@ -62,6 +63,12 @@ MOST_BUILT = 64
 
 COUNTS, PATIENCE = (1, 16, 256), 0.2
 """Points of a chunk to time; the next count is tried if the last took fewer seconds than `PATIENCE`."""
+UNWRITABLE = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EFBIG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR,
+    errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, getattr(errno, "EDQUOT", errno.ENOSPC),
+}  # fmt: skip
+"""System errors if a folder cannot be written to; others are no fault of the folder."""
+
 DONE, SOME_FAILED = 0, 1
 RAW = "sweep.skip="
 DEATHS = 2
@@ -221,6 +228,8 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
         with locked(folder):
             return run(plan, folder, first, about)
     except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
         hint = "finished points are kept: make room and run the same command again"
         complain(f"error: {folder}: cannot be written to ({error.strerror}); {hint}")
         return Outcome("", SOME_FAILED, folder, kept=False)
