@@ -49,7 +49,7 @@ EDGES = {
         "sheets",
         "execution",
     ),  # execution names its type alone: test_api asserts that it loads none
-    "matplotlib": ("plots", "figures", "matplotlib_figure"),
+    "matplotlib": ("plots", "figures", "matplotlib_figure", "sweep_plots"),
     "jinja2": ("templating",),
 }
 """Which files, or all files of which folders, may import a library that is slow to load."""
@@ -150,7 +150,6 @@ NOT_NEEDED = {
     *(
         "attn_exp.problem.generators",
         "attn_exp.problem.models",
-        "attn_exp.problem.sources.words",
     ),
 }
 """What a run of the usual variants without a report has no use for, and must not wait for."""

@@ -170,7 +170,8 @@ def empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
     context: Any = np.nan
     weights: Any = np.nan
     if empty in TAKEN:
-        whole = attend(filled(Recipe(rules), empty), q, k, v)
+        sides = (q, k, v) if q.dtype == k.dtype else (widen(q), widen(k), v)
+        whole = attend(filled(Recipe(rules), empty), *sides)
         context, weights = whole.context, whole.weights
     elif empty == "mean":
         weights = 1 / keys if keys else 0.0

@@ -171,6 +171,38 @@ def test_a_table_with_a_row_per_student_is_graded(home: Path) -> None:
     assert (lines["Alan"]["points"], lines["Ada"]["what it is"].count("Alan")) == ("0", 0)
 
 
+def small_class() -> tuple[list[str], dict[str, list[str]]]:
+    """Write the sheets of two students, and return the heading of their table and each one's right numbers."""
+    Path("class.csv").write_text("Ada\nAlan\n")
+    write_sheets(["embeddings=random", "embeddings.tokens=3", "embeddings.d_model=2", "names=class.csv", "to=class"])
+    right = {}
+    for name, key in sheets.read_keys(Path("class/key.json")).items():
+        boxes = [blank.right[0].ravel() for blank in key.paper(sheets.composer(typed=False)).blanks]
+        right[name] = [f"{number:.2f}" for number in np.concatenate(boxes)]
+    return next(csv.reader(Path("class/answers.csv").read_text().splitlines())), right
+
+
+def test_a_table_of_a_german_spreadsheet_is_read_and_a_student_without_a_row_is_said(home: Path) -> None:
+    head, right = small_class()
+    lines = [["Student", *head[1:], ""], ["Ada", *(number.replace(".", ",") for number in right["Ada"]), ""]]
+    text = "\ufeff" + "\r\n".join(map(";".join, lines))
+    Path("class/answers.csv").write_text(text, encoding="utf-8", newline="")
+    lines_of = {line["student"]: line for line in result("class/answers.csv", "class/key.json")}
+    assert lines_of["Ada"]["points"] == lines_of["Ada"]["of"]
+    assert lines_of["Alan"]["what it is"] == "no row in the table"
+
+
+def test_a_row_of_too_many_cells_and_two_rows_of_one_student_are_refused(home: Path) -> None:
+    head, right = small_class()
+    shifted = ",".join(["Ada", *(number.replace(".", ",") for number in right["Ada"])])
+    Path("class/answers.csv").write_text("\n".join([",".join(head), shifted]))
+    (line, _) = result("class/answers.csv", "class/key.json")
+    assert "a decimal comma needs quotes" in line["what it is"]
+    Path("class/answers.csv").write_text("\n".join([",".join(head), "Ada,1", "Ada,2"]))
+    with pytest.raises(UserError, match="a student has two rows"):
+        result("class/answers.csv", "class/key.json")
+
+
 BAD = {
     "table.csv": (b"a,b\n1,2\n", "another table"),
     "formula.csv": (b"q,1,2,3,4\nt1,=A1*2,,,\n", "no cell holds a number; the first is q, row t1, column 1: '=A1*2'"),

@@ -170,25 +170,7 @@ def build(kind: Any, arguments: Mapping[str, Any], seed: int) -> Any:
     places = map(arguments.get, by_place)
     named = {key: arguments[key] for key in arguments if key not in by_place}
     with fix_seed(seed):
-        return use_attribute_errors(run_foreign(lambda: kind(*places, **named), f"{kind.__name__} could not be built"))
-
-
-def use_attribute_errors(made: Any) -> Any:
-    """Let unknown attributes raise AttributeError, as `hasattr` expects, if `__getattr__` raises another error."""
-    kind: Any = type(made)
-    try:
-        hasattr(made, "__wrapped__")
-    except Exception:
-
-        def look_up(self: Any, name: str) -> Any:
-            try:
-                return kind.__getattr__(self, name)
-            except Exception as error:
-                raise AttributeError(name) from error
-
-        other = type(kind.__name__, (kind,), {"__getattr__": look_up, "__module__": kind.__module__})
-        object.__setattr__(made, "__class__", other)
-    return made
+        return run_foreign(lambda: kind(*places, **named), f"{kind.__name__} could not be built")
 
 
 def run_foreign(make: Callable[[], Any], failure: str) -> Any:

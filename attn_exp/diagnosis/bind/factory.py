@@ -253,7 +253,7 @@ def mask_option(own: OwnFunction, told: Any) -> tuple[str, str]:
     Raises:
         UncalledError: the polarity is neither `attends` or `hides` (what True means) nor `added`.
     """
-    told = (told.get("keyword"), told.get("true", "")) if isinstance(told, Mapping) else told
+    told = (told.get("keyword") or "", told.get("true", "")) if isinstance(told, Mapping) else told
     keyword, polarity = (told or "", "") if told is None or isinstance(told, str) else told
     if polarity not in ("", *POLARITIES):
         raise UncalledError(f"{own.name}(): mask polarity {polarity!r}; expected one of {', '.join(POLARITIES)}")

@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.libraries import library, wanted
 from attn_exp.diagnosis.asking.names import every_parameter, plain, source_of
-from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign, use_attribute_errors
+from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
 from attn_exp.diagnosis.bind.sizes import Sizes, modules_of
 from attn_exp.errors import UncalledError
 
@@ -307,9 +308,14 @@ def has_parameters(target: Any) -> bool:
 
 
 def owner_in(target: Any) -> Any:
-    """Return the object with parameters that a function closes over, if there is one, or else the callable."""
-    held_by = [use_attribute_errors(cell.cell_contents) for cell in getattr(target, "__closure__", None) or ()]
-    return next((one for one in held_by if not inspect.isclass(one) and has_parameters(one)), target)
+    """Return the object with parameters that a function closes over, if there is just one, or else the callable."""
+    owners = []
+    for cell in getattr(target, "__closure__", None) or ():
+        with suppress(Exception):  # the cell is empty, or the object's own `__getattr__` raises an error
+            owners += [cell.cell_contents] * (
+                not inspect.isclass(cell.cell_contents) and has_parameters(cell.cell_contents)
+            )
+    return owners[0] if len(owners) == 1 else target
 
 
 def widths_of_weights(target: Any) -> list[int]:

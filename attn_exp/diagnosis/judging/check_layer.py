@@ -138,8 +138,8 @@ def add_what_is_told(request: Request, own: OwnFunction, layer: Layer) -> Reques
     heads, groups, axes = layer.sizes.get("h"), layer.sizes.get("g"), layer.inputs.get("q", "m")
     has_layout = layer.axes_told and "m" not in axes and not request.layout
     told = {"convention": {"hides": BLOCKS, "attends": "convention=none"}.get(layer.mask_true, ""),
-            "head": f"head={heads}" if "h" in axes else "",
-            "kv_head": f"kv_head={groups}" if "h" in axes and groups != heads else "",
+            "head": f"head={heads}" if "h" in axes and layer.axes_told else "",
+            "kv_head": f"kv_head={groups}" if "h" in axes and layer.axes_told and groups not in (None, heads) else "",
             "layout": f"layout={axes}" if has_layout else ""}  # fmt: skip
     return with_words(request, " ".join(word for name, word in told.items() if word and name not in request.said))
 

@@ -88,6 +88,11 @@ def columns_of(paper: Paper) -> list[str]:
     ]
 
 
+def is_table(lines: Lines) -> bool:
+    """Return whether these lines have a row for each student."""
+    return bool(lines and lines[0]) and lines[0][0].lower() == STUDENT
+
+
 def blank_table(students: Sequence[str], paper: Paper) -> str:
     """Return a table with an empty row for each student, to type in what they wrote on paper."""
     names = columns_of(paper)
@@ -101,8 +106,14 @@ def blocks_of_row(heading: Sequence[str], row: Sequence[str], paper: Paper) -> L
     Raises:
         UserError: the table has other columns than the sheet.
     """
-    if list(heading[1:]) != columns_of(paper):
-        raise UserError(f"{row[0]}: the columns are not those of the sheet, {', '.join(columns_of(paper)[:2])}, ...")
+    expected = [name.strip() for name in columns_of(paper)]
+    if list(heading[1 : len(expected) + 1]) != expected or any(heading[len(expected) + 1 :]):
+        raise UserError(f"{row[0]}: the columns are not those of the sheet, {', '.join(expected[:2])}, ...")
+    if any(row[len(expected) + 1 :]):
+        raise UserError(
+            f"{row[0]}: more cells than columns; a decimal comma needs quotes around the number, or semicolons between "
+            "the cells"
+        )
     cells, lines = itertools.chain(row[1:], itertools.repeat("")), list[Sequence[str]]()
     for _, _, corner, rows, columns in blocks(paper):
         lines.append([corner, *columns])

@@ -157,10 +157,16 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
         except UserError as error:
             handed.append(Handed(path.stem, path.stem, str(error)))
             continue
-        if lines and lines[0][:1] == [answers.STUDENT]:
-            named = {key.student: name for name, key in keys.items()}
-            rows = [(row[0], named.get(row[0], row[0]), row) for row in lines[1:] if any(row)]
-            handed += [grade_lines(student, name, [lines[0], row], keys, paper_of) for student, name, row in rows]
+        if answers.is_table(lines):
+            rows = {row[0]: row for row in lines[1:] if any(row)}
+            if len(rows) < sum(map(any, lines[1:])):
+                raise UserError(f"{path}: a student has two rows")
+            known = {key.student: name for name, key in keys.items()}
+            handed += [grade_lines(student, known.get(student, student), [lines[0], row], keys, paper_of)
+                       for student, row in rows.items()]  # fmt: skip
+            handed += [
+                Handed(student, name, "no row in the table") for student, name in known.items() if student not in rows
+            ]
         else:
             name = path.stem if path.stem in keys or only is None else only
             handed.append(grade_lines(path.stem, name, lines, keys, paper_of))
@@ -175,10 +181,8 @@ def grade_lines(
         if name not in keys:
             raise UserError(f"{student}: no key of this name")
         paper = paper_of(name)
-        is_row = bool(lines) and lines[0][:1] == [answers.STUDENT]
-        filled = answers.read_blocks(
-            answers.blocks_of_row(lines[0], lines[1], paper) if is_row else lines, paper, student
-        )
+        blocks = answers.blocks_of_row(lines[0], lines[1], paper) if answers.is_table(lines) else lines
+        filled = answers.read_blocks(blocks, paper, student)
     except UserError as error:
         return Handed(student, student, str(error))
     known = student if len(keys) == 1 or keys[name].student == "key" else keys[name].student
