@@ -141,6 +141,8 @@ def filled(recipe: Recipe, empty: str) -> Recipe:
         kind = np.dtype(at.rules.softmax_dtype or logits.dtype)
         with np.errstate(over="ignore"):
             lower = logits.astype(kind) - kind.type(TAKEN[empty])
+        if lower.dtype != masked.dtype:  # NumPy does not promote float16 and bfloat16
+            lower, masked = widen(lower), widen(masked)
         return np.asarray(np.where(blind(masked), lower, masked))
 
     def normalize(at: At, masked: Array) -> Array:
@@ -170,8 +172,7 @@ def empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
     context: Any = np.nan
     weights: Any = np.nan
     if empty in TAKEN:
-        sides = (q, k, v) if q.dtype == k.dtype else (widen(q), widen(k), v)
-        whole = attend(filled(Recipe(rules), empty), *sides)
+        whole = attend(filled(Recipe(rules), empty), q, k, v)
         context, weights = whole.context, whole.weights
     elif empty == "mean":
         weights = 1 / keys if keys else 0.0
