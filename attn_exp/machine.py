@@ -234,8 +234,10 @@ def sync_folder(folder: Path) -> None:
     """Wait until the names in a folder would survive a loss of power, if the system can do that."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
@@ -267,20 +269,20 @@ def write_folder(folder: Path, *, add: bool = False) -> Iterator[Path]:
     """Yield a draft folder that becomes `folder` when the block ends; if the block fails, nothing is left.
 
     With `add`, the files move into a folder that is there already. They replace files of the same names, through no
-    link.
+    link. The draft is inside that folder then, as only the folder itself may be writable, or on that disk.
 
     Raises:
-        OSError: the folder cannot be written to, or is there already, or is a link; or the disk is full.
+        OSError: the folder cannot be written to, or holds files already, or is a link; or the disk is full.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    remove_drafts(folder.parent)
-    with draft_of(folder) as draft:
+    home = own_folder(folder) if add and os.path.lexists(folder) else folder.parent
+    home.mkdir(parents=True, exist_ok=True)
+    remove_drafts(home)
+    with draft_of(home / "files") as draft:
         draft.mkdir()
         yield draft
-        if not (add and os.path.lexists(folder)):
+        if home != folder:
             os.replace(draft, folder)
             return
-        own_folder(folder)
         for path in sorted(draft.rglob("*")):  # folders before their contents
             place = folder / path.relative_to(draft)
             if path.is_dir():
@@ -339,8 +341,8 @@ def locked(path: Path, holder: str) -> Iterator[None]:
             finally:
                 beside.unlink(missing_ok=True)
     except Timeout as error:
-        with suppress(OSError, ValueError):  # it may be being written
-            raise HeldError(read_text(beside, 4096)) from error
+        with suppress(OSError, ValueError):  # it may not be written yet
+            raise HeldError(read_text(beside)) from error
         raise HeldError from error
 
 

@@ -100,14 +100,17 @@ def test_nothing_is_left_of_a_folder_that_fails(failure: BaseException, tmp_path
     assert (tmp_path / "there" / "one").read_text() == "whole"
 
 
-def test_files_of_a_folder_take_their_places_all_or_none(tmp_path: Path) -> None:
+def test_files_of_a_folder_take_their_places_all_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     for text in ("first", "second"):
         with machine.write_folder(home, add=True) as draft:
             for name in ("a", "b/c"):
                 (draft / name).parent.mkdir(exist_ok=True)
                 (draft / name).write_text(text)
-    (home / "mine").write_text("mine")
+    monkeypatch.chdir(home)
+    with machine.write_folder(Path(), add=True) as draft:
+        assert draft.parent == Path()  # the folder above may be another disk
+        (draft / "mine").write_text("mine")
     assert {path.name: path.read_text() for path in home.rglob("*") if path.is_file()} == {
         "a": "second", "c": "second", "mine": "mine",
     }  # fmt: skip
