@@ -30,7 +30,6 @@ from attn_exp.own_code import error_line
 
 FIRST, LATER = 8.0, 60.0
 """Seconds of silence before the first progress line, and before each later one."""
-STOPPED = "attn_exp: stopped before it was done"
 OWN_PROGRESS = threading.Event()
 """Set when a command shows progress of its own, or ends; there is one stderr."""
 
@@ -92,8 +91,7 @@ def processor_asker() -> Callable[[], int] | None:
         return None
     import ctypes  # noqa: PLC0415 - few need it
 
-    asker: Callable[[], int] | None = getattr(ctypes.CDLL(None), "sched_getcpu", None)
-    return asker
+    return getattr(ctypes.CDLL(None), "sched_getcpu", None)
 
 
 def keep_off(processor: int, thread: int) -> bool:
@@ -245,7 +243,8 @@ def serve(target: str) -> None:
     Stdin and stdout are the parent's pipes. They are duplicated to other descriptors before any user code is imported:
     what that code prints, in Python or below it, goes to stderr, and its stdin is empty.
     """
-    requests, replies = os.dup(0), os.dup(1)
+    # The lowest free descriptor would be 2 if stderr is closed; few programs touch 200.
+    requests, replies = os.dup2(0, 200, inheritable=False), os.dup2(1, 201, inheritable=False)
     nothing = os.open(os.devnull, os.O_RDWR)
     for source, number in ((nothing, 0), (nothing, 1), (2, 1)):
         with suppress(OSError):  # stderr may be closed

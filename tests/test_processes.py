@@ -98,6 +98,11 @@ child.ask({argument!r}, {seconds})
 """
 
 
+def test_printing_there_does_not_fail_if_stderr_is_closed(tmp_path: Path) -> None:
+    code = f"import os; os.close(2){PARENT.format(argument='print', seconds=20)}"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
+
+
 @POSIX
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_ends_with_its_parent(number: signal.Signals, tmp_path: Path) -> None:
