@@ -63,7 +63,7 @@ def compare(typed: Sequence[str]) -> tuple[str, bool]:
     changes = said_anew(settings, "attn-exp compare", (DEPTH,))
     places = [machine.folder(name) for name in names]
     with trust.refuse_damaged(f"{' or '.join(names)}: its tables and arrays do not fit each other", *trust.MISFIT):
-        versus = side_by_side(places[0], places[1])
+        versus = side_by_side(*places)
         versus = replace(versus, depth=changes.depth or versus.depth)
         written = write(versus, places)
     return f"{versus_text(versus)}\n\n{written}", not (OPTION in typed and versus.moved)
@@ -77,30 +77,28 @@ def compare_results(*sides: Result | Swept | str | Path) -> Versus:
     """
     named = [side.folder if isinstance(side, Swept) else side for side in sides]
     places = [side if isinstance(side, Result) else machine.resolved(path_of(side, "folder")) for side in named]
-    if any(isinstance(place, Result) for place in places):
-        one, other = map(run_of, places)
-        return compare_runs(("first", "second"), one, other)
-    return side_by_side(*places)  # type: ignore[arg-type] # both are folders
+    return side_by_side(*places)
 
 
-def run_of(side: Result | Path) -> Run:
-    return Run(side.comparison, side.timings, origin()) if isinstance(side, Result) else store.load(side)
-
-
-def side_by_side(first: Path, second: Path) -> Versus:
-    """Compare two folders, both of runs or both of sweeps.
+def side_by_side(*sides: Result | Path) -> Versus:
+    """Compare two results or folders, both of runs or both of sweeps.
 
     Raises:
         UserError: one of a run and one of a sweep, or one that cannot be read.
     """
-    sweeps = [place for place in (first, second) if is_sweep(place)]
+    sweeps = [side for side in sides if isinstance(side, Path) and is_sweep(side)]
     if len(sweeps) == 1:
-        run = second if sweeps == [first] else first
-        raise UserError(f"{sweeps[0]} is a sweep and {run} is a run; compare two of a kind")
+        raise UserError(f"{sweeps[0]} is a sweep, and the other is a run; compare two of a kind")
     if sweeps:
-        with trust.refuse_damaged(f"{first}, {second}: {UNREADABLE}", *trust.UNREADABLE):  # the reason names the file
-            return compare_sweeps(load_side(first), load_side(second))
-    return compare_runs((str(first), str(second)), store.load(first), store.load(second))
+        with trust.refuse_damaged(f"{sweeps[0]}, {sweeps[1]}: {UNREADABLE}", *trust.UNREADABLE):  # it names the file
+            return compare_sweeps(*map(load_side, sweeps))
+    has_result = any(isinstance(side, Result) for side in sides)
+    names = ("first", "second") if has_result else (str(sides[0]), str(sides[1]))
+    return compare_runs(names, *map(run_of, sides))
+
+
+def run_of(side: Result | Path) -> Run:
+    return Run(side.comparison, side.timings, origin()) if isinstance(side, Result) else store.load(side)
 
 
 def write(versus: Versus, places: Sequence[Path]) -> Path:
