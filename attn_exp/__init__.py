@@ -72,7 +72,7 @@ def __getattr__(name: str) -> Any:
         try:
             return metadata.version("attn-exp")
         except metadata.PackageNotFoundError:
-            return "unknown: a checkout that is not installed"
+            return "0+checkout.not.installed"
     if name not in HOMES:
         raise AttributeError(f"module 'attn_exp' has no attribute {name!r}")
     return getattr(import_module(f"attn_exp.{HOMES[name]}"), name)

@@ -146,13 +146,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
         given = getattr(member, "__name__", "") if is_named else f"a {type(member).__name__}"
         raise UserError(f"{given} is not a member; expected {EXPECTED}, or a file of them")
     value: Any = member
-    own = (
-        value.name
-        if kind.name in ("metric", "normalizer")
-        else ""
-        if kind.constant
-        else registry.to_snake_case(value.__name__)
-    )
+    own = getattr(value, "name", "") if kind.constant else registry.to_snake_case(value.__name__)
     if not (name := name or own):
         raise UserError(f'a {kind.name} has no name of its own: attn_exp.register({kind.constant}, name="mine")')
     value = held_to_contract(kind, name, value._replace(name=name) if kind.name == "metric" else value, example)

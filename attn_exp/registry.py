@@ -97,7 +97,7 @@ def origins() -> dict[Origin, list[str]]:
 
 
 def files() -> tuple[str, ...]:
-    return tuple(origin.name for origin in origins() if origin.name)
+    return tuple(dict.fromkeys(origin.name for origin in origins() if origin.name))
 
 
 def names(path: Sequence[str], *, without: Sequence[str] = ()) -> tuple[str, ...]:
@@ -130,12 +130,16 @@ def has(package: str, name: str, *, without: Sequence[str] = ()) -> bool:
 
 
 def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
-    """Return the class of that kind which the module defines, or the one of that name from outside."""
+    """Return the only class of that kind which the module defines, or the one of that name from outside."""
     if (package, name) in OUTSIDE:
         return OUTSIDE[package, name].value  # type: ignore[no-any-return] # `add` was given a class of that kind
     source = module(package, name)
-    own = [member for member in vars(source).values() if getattr(member, "__module__", "") == source.__name__]
-    return next(member for member in own if inspect.isclass(member) and issubclass(member, kind))
+    (only,) = [
+        member
+        for member in vars(source).values()
+        if inspect.isclass(member) and issubclass(member, kind) and member.__module__ == source.__name__
+    ]
+    return only
 
 
 def name_of(made: Any) -> str:

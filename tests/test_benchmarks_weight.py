@@ -43,16 +43,12 @@ def test_docstrings_imports_and_comments_are_no_statements(checkout: Path) -> No
     measured = weight.measure(checkout)
     one = {"statements": 6, "files": 1, "lines": SOURCE.count("\n")}  # the class, its field, its method, and the branch
     assert {name: measured["rules"][name] for name in one} == one
-    assert measured["support"]["statements"] == 6
     assert measured["package"]["statements"] == 12
-    assert measured["tools and benchmarks"]["files"] == 1
     assert measured["conf"] == {"KiB": 2.0, "files": 1}
 
 
 def test_each_exceeded_cap_is_one_line(checkout: Path) -> None:
     measured = weight.measure(checkout)
-    within: dict[str, dict[str, float]] = {"package": {"statements": 12, "files": 2}, "conf": {"KiB": 2}}
-    assert list(weight.find_excesses(measured, within)) == []
     caps: dict[str, dict[str, float]] = {
         "package": {"statements": 11, "files": 2},
         "rules": {"density": 0.5},
