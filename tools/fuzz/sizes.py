@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from attn_exp import patience
 from tools.fuzz._processes import Command
 
 SECONDS, DEAF = 10.0, 6.0
@@ -135,7 +134,9 @@ def tried(here: Path, words: list[str], limit: int) -> str | None:
         f"a traceback: {last(text)}": "Traceback" in text,
         f"exit code {code}: {last(text)}": code not in CODES,
         f"{SECONDS:.0f} s without a word": code == 130 and not told.strip(),
-        "ended by Ctrl-C without a line": code == 130 and "interrupted" not in text and patience.STOPPED not in text,
+        "ended by Ctrl-C without a line": code == 130
+        and "interrupted" not in text
+        and "stopped before it was done" not in text,
         f"{len(errors)} errors: {last(text)}": code == 2 and len(errors) != 1,
         "nothing was said": code == 1 and not text.strip(),
     }
