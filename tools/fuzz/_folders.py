@@ -54,7 +54,7 @@ def tried(here: Path, words: Sequence[str]) -> str | None:
         "the environment was read": any(SECRET.encode() in place for place in (text.encode(), *contents(outputs))),
         "something was written beside the output folder": sorted(os.listdir(here)) != ["foreign", "outputs"],
         "a foreign byte was written": foreign != ["file"] or (here / "foreign" / "file").read_text() != "mine",
-        "a draft is left": any(here.rglob(".*-attn-exp-*")),
+        "a draft is left": any(here.rglob(".attn-exp-draft-*")),
     }
     return next((message for message, is_so in wrong.items() if is_so), None)
 

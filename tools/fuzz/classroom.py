@@ -94,9 +94,9 @@ def half_made(place: Path, code: int | None, students: int) -> str | None:
     if code != 0:
         return None if left in ([], ["mine"]) else f"half a class: {left}"
     if students == 1:
-        return None if left == ["answers.csv", "key", "sheet.html"] else f"half a sheet: {left}"
-    counts = [len(list((place / kind).iterdir())) for kind in ("sheets", "answers", "key")]
-    return None if counts == [students, students, 2 * students] else f"half a class: {counts} of {students}"
+        return None if left == ["answers.csv", "key.html", "key.json", "sheet.html"] else f"half a sheet: {left}"
+    count = len(list(place.glob("sheets/*.html")))
+    return None if "key.json" in left and count == students else f"half a class: {left}, {count} of {students} sheets"
 
 
 def wrong_end(here: Path, code: int | None, text: str) -> str | None:
@@ -107,7 +107,7 @@ def wrong_end(here: Path, code: int | None, text: str) -> str | None:
         f"exit code {code}: {(lines or ['-'])[-1]}": "Traceback" in text or code not in (0, 1, 2),
         f"not one line: {text[:300]!r}": code == 2 and (len(lines) != 1 or not text.startswith("attn_exp: error: ")),
         "a control character was printed": any(ord(letter) < 32 and letter not in "\n\t" for letter in text),
-        "a draft is left": any(here.rglob(".*-attn-exp-*")),
+        "a draft is left": any(here.rglob(".attn-exp-draft-*")),
         "somebody's own file was changed": any(path.is_file() and path.read_text() != "mine" for path in mine),
     }
     return next((message for message, is_so in wrong.items() if is_so), None)
@@ -122,7 +122,7 @@ def has_formula(path: Path) -> bool:
 
 def fill(chance: random.Random, place: Path) -> None:
     """Write cells into the blanks."""
-    for path in filter(Path.is_file, sorted((place / "answers").glob("*.csv"))):
+    for path in filter(Path.is_file, place.glob("*.csv")):
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             lines = list(csv.reader(file))
         for line in lines:
@@ -139,16 +139,18 @@ HARMS = (outputs.flip, outputs.cut, outputs.swap, outputs.special, outputs.renam
 def graded(chance: random.Random, here: Path) -> str | None:
     """Hand in answers, mistreat them, grade them, perhaps on a disk that takes little, and return what fell."""
     shutil.copytree(pattern() / "class", here / "class")
-    (here / "class/mine").write_text("mine")
     fill(chance, here / "class")
     harms = [chance.choice(HARMS) for _ in range(chance.randrange(4))]
     for harm in harms:
-        harm(chance, here / "class" / chance.choice(("answers", "answers", "key")))
+        harm(chance, here / "class")
+    (here / "class/mine").write_text("mine")
     disk = chance.choice([None, None, None, 0, 300, 2000, 6000])
     before = contents(here / "class")
-    odd = ["class", "class/answers/seed-0.csv", "gone", "class/key/seed-0.json"]
+    odd = ["class", "class/answers.csv", "gone", "class/key.json"]
     usual = chance.random() < 0.9
-    code, text = on_disk(here, ["grade", *(["class/answers", "class/key"] if usual else chance.sample(odd, 2))], disk)
+    code, text = on_disk(
+        here, ["grade", *(["class/answers.csv", "class/key.json"] if usual else chance.sample(odd, 2))], disk
+    )
     now = contents(here / "class")
     new = {path.name for path in now if path.parent.name == "grades" and path not in before}
     wrong = {
