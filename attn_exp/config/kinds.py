@@ -253,15 +253,12 @@ NAMES = Kind(read_names, "a name and its settings")
 
 BY_TYPE = {bool: FLAG, int: WHOLE, float: NUMBER, str: TEXT, tuple[str, ...]: TEXTS, Mapping[str, Any]: NAMES}
 
-
 OPEN = "???"
-"""Hydra's marker for a mandatory value, which counts as missing."""
+"""Hydra's marker for a mandatory value: a required setting with it is missing, any other takes it as a text."""
 
 
 def read_fields(schema: type, values: Any, path: str) -> dict[str, Any]:
     """Read each value of a mapping according to its field; refuse unknown and missing keys."""
-    if isinstance(values, Mapping):
-        values = {key: value for key, value in values.items() if not (isinstance(value, str) and value == OPEN)}
     check_keys(schema, values, path)
     hints = get_type_hints(schema, include_extras=True)
     return {key: kind_of(hints[key]).read(value, f"{path}{key}") for key, value in values.items()}
@@ -277,7 +274,8 @@ def check_keys(schema: type, values: Any, path: str) -> None:
             raise UserError(unknown(f"{path}{key}", choices, "setting") if names else f"{path[:-1]} has no settings")
     for field in fields(schema):
         needed = field.default is MISSING and field.default_factory is MISSING
-        if needed and field.name not in values:
+        given = values.get(field.name, OPEN)
+        if needed and isinstance(given, str) and given == OPEN:
             raise UserError(f"{path}{field.name} is missing")
 
 

@@ -26,6 +26,7 @@ TAKEN: list[tuple[str, Any, Any]] = [
     ("check", None, ()),
     ("notes", ["a", 1, True], ("a", "1", "true")),
     ("mask", {"causal": None}, {"causal": {}}),
+    ("embeddings", {"text": "???"}, Embeddings(text="???")),
     ("figures", {"format": "pdf"}, ("pdf",)),
     ("figures", {"format": ["png", "png", "svg"]}, ("png", "svg")),
 ]
@@ -52,7 +53,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"figures": {"format": []}}, "figures.format=[]: expected at least one of png, svg, pdf"),
     ({"sweep": {"name": "a/b"}}, "sweep.name=a/b: expected a folder's name of letters, digits, dots and dashes"),
     ({"variant": {"m": {"form": "matrix", "head": 0}}}, "variant.m.head=0: expected a whole number of at least 1"),
-    ({"published": [{"quantity": "Q"}]}, "published[0].printed is missing"),
+    ({"published": [{"quantity": "Q", "printed": "???"}]}, "published[0].printed is missing"),
     ({"published": [{**FIGURE, "head": 0}]}, "published[0].head=0: expected a whole number of at least 1"),
     ({"published": [{**FIGURE, "inputs": {"x": 1}}]}, "unknown setting 'published[0].inputs.x'"),
 ]
