@@ -131,8 +131,8 @@ def check(config: Config) -> None:
     if size % 2:
         raise UserError(f"{CONFIG} gives each head {size} numbers; rotary positions rotate pairs, so it must be even")
     rope(config)
-    kinds, count = config.get("layer_types") or [], config["num_hidden_layers"]
-    if len(kinds) not in (0, count):
+    kinds, count = config.get("layer_types"), config["num_hidden_layers"]
+    if kinds is not None and len(kinds) != count:
         raise UserError(f"{CONFIG} says layer_types of {len(kinds)} layers, and num_hidden_layers={count}")
 
 

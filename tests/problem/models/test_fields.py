@@ -92,6 +92,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         OF_QWEN2 | {"layer_types": ["full_attention"]},
         "layer_types of 1 layers, and num_hidden_layers=24",
     ),
+    "no layers": (OF_QWEN2 | {"layer_types": []}, "layer_types of 0 layers, and num_hidden_layers=24"),
     "chunks": (
         OF_QWEN2 | {"layer_types": ["chunked_attention"] * 24},
         "expected a list of full_attention and sliding_attention",
