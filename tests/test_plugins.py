@@ -162,12 +162,16 @@ def test_options_are_found_wherever_they_stand() -> None:
             HEAD + EVEN.replace("self.step", "self.st") + DRAWN,
             "wrong.py: mask=wrong does not reproduce its EXAMPLE: At",
         ),
+        (
+            HEAD + EVEN.replace("return ", "return [[True]] or ") + 'EXAMPLE = Example({}, ("██", "██"))\n',
+            "mask=wrong: allows returns list; expected booleans",
+        ),
         ("FORM = 3\n", "wrong.py: FORM is a int; expected Form"),
         ("METRICS = (3,)\n", "wrong.py: METRICS is a int; expected Metric"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_in_one_line(refused: Any, text: str, line: str) -> None:
-    assert refused(text).startswith(line)
+    assert refused(text, "wrong.py", "mask=wrong").startswith(line)
 
 
 def test_a_name_that_is_taken_is_refused(refused: Any, here: Path) -> None:

@@ -140,9 +140,10 @@ def guarded(
 
 
 def dtype_misfit(said: Any, kinds: str, expected: str) -> str:
+    is_array = hasattr(said, "dtype") or isinstance(said, float | int)
     dtype = np.asarray(said).dtype
-    given = type(said).__name__ if dtype.kind == "O" else f"numbers of type {dtype}"
-    return "" if dtype.kind in kinds else f"{given}; expected {expected}"
+    given = f"numbers of type {dtype}" if is_array else type(said).__name__
+    return "" if is_array and dtype.kind in kinds else f"{given}; expected {expected}"
 
 
 def places_misfit(given: tuple[Any, ...], said: Any, kinds: str = "biu", expected: str = "booleans") -> str:

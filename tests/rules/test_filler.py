@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Holes
 from tests.compose import comparison
 from tests.refusal import refusal
@@ -95,11 +94,5 @@ def test_the_last_query_stands_beside_the_last_key_that_is_no_filler() -> None:
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=12).map(tuple))
-def test_a_span_holds_what_the_mask_allows(kept: tuple[bool, ...]) -> None:
-    mask, keys = Holes(kept), len(kept)
-    span = mask.span(0, 0, 0, keys)
-    allowed = np.asarray(mask.allows(Grid(0, 0, 0, 0, np.arange(keys), 1, 1, keys))).ravel()
-    assert not allowed[: span.some_start].any()
-    assert not allowed[span.some_stop :].any()
-    assert allowed[span.every_start : span.every_stop].all()
-    assert mask.unpadded(keys) == max([place + 1 for place in range(keys) if kept[place]], default=0)
+def test_the_length_without_filler_ends_at_the_last_key_that_is_none(kept: tuple[bool, ...]) -> None:
+    assert Holes(kept).unpadded(12) == max((end for end, seen in enumerate(kept, 1) if seen), default=0)

@@ -15,7 +15,7 @@ from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.document import Document
-from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
+from attn_exp.rules.masks.mask import AllOf, AnyOf, Holes, Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.prefix import Prefix
 from attn_exp.rules.masks.window import Window
@@ -61,6 +61,7 @@ MASKS = st.one_of(
     st.builds(Prefix, st.integers(0, 8)),
     st.lists(st.integers(0, 2), min_size=7, max_size=7).map(Document),
     st.integers(0, 9).map(Padding),
+    st.lists(st.booleans(), min_size=7, max_size=7).map(lambda kept: Holes(tuple(kept))),
 )
 COMPOSED = st.one_of(
     MASKS, st.lists(MASKS, min_size=1, max_size=3).map(lambda all_of: AllOf(tuple(all_of))),
