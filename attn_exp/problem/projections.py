@@ -73,7 +73,7 @@ def project(
     if unused and not bias:
         raise UserError(f"projections: {' and '.join(unused)} given, but bias=false adds none; write bias=true")
     named |= drawn
-    named |= ordered(settings, named, inputs, head, bias, source)
+    named = ordered(settings, named, inputs, head, bias, source) | named
     names = MATRICES + BIASES if bias else MATRICES
     for name in names:
         rows, columns = shape_of(name, named, settings, inputs, head)

@@ -166,6 +166,11 @@ def test_whole_numbers_come_from_streams_too_and_change_no_other_array() -> None
     assert_arrays(problem(*words), W_q=problem(*SIZES).projections["W_q"])
 
 
+def test_a_given_matrix_wins_over_one_that_a_generator_draws() -> None:
+    found = problem(*SIZES, "projections=torch_mha", f"+projections.given.W_q={np.eye(6).tolist()}")
+    assert_arrays(found, W_q=np.eye(6))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
