@@ -272,7 +272,7 @@ def bias_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
     return stream.uniform((outputs,), -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
 
 
-def multi_head_attention(stream: Stream, size: int, biases: bool, source: int | None = None) -> dict[str, Array]:
+def multi_head_attention(stream: Stream, size: int, biases: bool, source: int) -> dict[str, Array]:
     """Draw the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
 
     Its output projection is drawn first, as any `Linear`; then one matrix `[3 size, size]` of queries, keys and
@@ -282,8 +282,8 @@ def multi_head_attention(stream: Stream, size: int, biases: bool, source: int | 
     output = weight_of_linear(stream, size, size)
     if biases:
         bias_of_linear(stream, size, size)
-    together = source in (None, size)
-    shapes = [(3 * size, size)] if together else [(size, inputs) for inputs in (size, source or 0, source or 0)]
+    together = source == size
+    shapes = [(3 * size, size)] if together else [(size, size), (size, source), (size, source)]
     within = [math.sqrt(3) * math.sqrt(2 / sum(shape)) for shape in shapes]
     drawn = [stream.uniform(shape, -most, most) for shape, most in zip(shapes, within, strict=True)]
     sides = np.split(drawn[0], 3) if together else drawn
