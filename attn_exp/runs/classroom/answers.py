@@ -108,11 +108,10 @@ def blocks_of_row(heading: Sequence[str], row: Sequence[str], paper: Paper) -> L
     """
     expected = [name.strip() for name in columns_of(paper)]
     if list(heading[1 : len(expected) + 1]) != expected or any(heading[len(expected) + 1 :]):
-        raise UserError(f"{row[0]}: the columns are not those of the sheet, {', '.join(expected[:2])}, ...")
+        raise UserError(f"the columns are not those of the sheet, {', '.join(expected[:2])}, ...")
     if any(row[len(expected) + 1 :]):
         raise UserError(
-            f"{row[0]}: more cells than columns; a decimal comma needs quotes around the number, or semicolons between "
-            "the cells"
+            "more cells than columns; a decimal comma needs quotes around the number, or semicolons between the cells"
         )
     cells, lines = itertools.chain(row[1:], itertools.repeat("")), list[Sequence[str]]()
     for _, _, corner, rows, columns in blocks(paper):
@@ -127,7 +126,7 @@ def read_filled(path: Path, paper: Paper) -> Filled:
     Raises:
         UserError: a file that cannot be read, is far too large, or holds another table.
     """
-    return read_blocks(read_lines(path), paper, path.name)
+    return read_blocks(read_lines(path), paper)
 
 
 def read_lines(path: Path) -> Lines:
@@ -146,8 +145,8 @@ def read_lines(path: Path) -> Lines:
     return [[records.text_of(cell).strip() for cell in line] for line in lines]
 
 
-def read_blocks(lines: Lines, paper: Paper, name: str) -> Filled:
-    cells, is_turned = cells_of_blocks(lines, paper, name)
+def read_blocks(lines: Lines, paper: Paper) -> Filled:
+    cells, is_turned = cells_of_blocks(lines, paper)
     numbers, crosses, texts = dict[str, Array](), worksheet.crossed(paper), list[str]()
     unreadable, decimals = dict[str, Array](), dict[str, Array]()
     for blank in paper.blanks:
@@ -166,12 +165,12 @@ def read_blocks(lines: Lines, paper: Paper, name: str) -> Filled:
                 texts.append(f"{corner_of(blank, spot[0])}, {place}: {brief(cell, 30)!r}")
     given = {stage: array for stage, array in numbers.items() if not np.isnan(array).all()}
     if not given and texts:
-        raise UserError(f"{name}: no cell holds a number; the first is {texts[0]}")
+        raise UserError(f"no cell holds a number; the first is {texts[0]}")
     bad_cells = {stage: mask for stage, mask in unreadable.items() if mask.any()}
     return Filled(given, bad_cells, tuple(texts), is_turned, decimals)
 
 
-def cells_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> tuple[dict[str, Array], bool]:
+def cells_of_blocks(lines: Lines, paper: Paper) -> tuple[dict[str, Array], bool]:
     """Return the texts of each box `[h r c]`, empty where there is none, and whether some tables are transposed.
 
     Rows and columns are matched by name, so that an omitted or moved one shifts no other.
@@ -194,17 +193,20 @@ def cells_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> 
         for row, line in zip(places([line[0] for line in body], rows), body, strict=True):
             if any(line[len(columns) + 1 :]):
                 raise UserError(
-                    f"{name}: {corner}, row {row + 1}: {len(line) - 1} cells, expected {len(columns)}; "
+                    f"{corner}, row {row + 1}: {len(line) - 1} cells, expected {len(columns)}; "
                     "a decimal comma needs quotes around the number, or semicolons between the cells"
                 )
             for column, cell in zip(across, line[1:], strict=False):
                 box[row, column] = cell
     if not count:
-        raise UserError(f"{name}: another table; expected blocks that begin with {', '.join(list(known)[:3])}, ...")
+        raise UserError(
+            f"another table; expected blocks that begin with {', '.join(list(known)[:3])}, ..., or a row for each "
+            f"student under {STUDENT!r}"
+        )
     return cells, bool(transposed)
 
 
-def turned_blocks(lines: Sequence[Sequence[str]], known: Mapping[str, Any]) -> frozenset[str]:
+def turned_blocks(lines: Lines, known: Mapping[str, Any]) -> frozenset[str]:
     """Return the blocks that are transposed: their columns have the names of the expected rows, which differ."""
     found = {(line[0].lower(), tuple(filter(None, line[1:]))) for line in lines if line}
     shown = {corner: (tuple(rows), tuple(columns)) for corner, (_, _, rows, columns) in known.items()}

@@ -25,7 +25,7 @@ from attn_exp.report.escapes import plain
 from attn_exp.report.terminal import table
 from attn_exp.runs import records, trust
 from attn_exp.runs.classroom import answers
-from attn_exp.runs.classroom.sheets import Key, composer, read_keys
+from attn_exp.runs.classroom.sheets import Key, composer, file_names, read_keys
 
 HEADS = ("student", "points", "of", "first wrong", "mistake", "what it is")
 MOST_FILES = 5000
@@ -77,7 +77,7 @@ def grade_answers(asked: Sequence[str]) -> str:
     worth = worth_of([word.partition("=")[2] for word in asked if word.startswith("points=")])
     if len(places) != 2:
         raise UserError(f"expected {USAGE}")
-    files, keys = files_of(machine.folder(places[0]), ".csv"), read_keys(machine.folder(places[1]))
+    files, keys = answer_files(machine.folder(places[0])), read_keys(machine.folder(places[1]))
     target = Path(places[1]).parent / "grades"
     with refuse(f"{target}: cannot be written to", OSError):
         trust.check_grades(target, records.as_csv([HEADS]))
@@ -102,8 +102,8 @@ def grade_answers(asked: Sequence[str]) -> str:
 def write_grades(handed: Sequence[Handed], often: Sequence[tuple[str, str, str]], target: Path) -> None:
     """Write the table, the class page and the marked pages, all or none."""
     marked = {
-        f"{one.file}.html": (one.student, worksheet.marked(one.paper, one.student, one.grade, one.numbers, one.scored))
-        for one in handed
+        f"{file}.html": (one.student, worksheet.marked(one.paper, one.student, one.grade, one.numbers, one.scored))
+        for file, one in zip(file_names([one.file for one in handed]), handed, strict=True)
         if one.paper and one.grade
     }
     pages = {file: worksheet.marked_page(student, [part]) for file, (student, part) in marked.items()}
@@ -179,10 +179,10 @@ def grade_lines(
     """Grade a student's lines, blocks or a heading and a row, with the key of this name."""
     try:
         if name not in keys:
-            raise UserError(f"{student}: no key of this name")
+            raise UserError("no key of this name")
         paper = paper_of(name)
         blocks = answers.blocks_of_row(lines[0], lines[1], paper) if answers.is_table(lines) else lines
-        filled = answers.read_blocks(blocks, paper, student)
+        filled = answers.read_blocks(blocks, paper)
     except UserError as error:
         return Handed(student, student, str(error))
     known = student if len(keys) == 1 or keys[name].student == "key" else keys[name].student
@@ -225,8 +225,8 @@ def count_mistakes(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
     return [(name, f"{count}", min(says[name], key=len)) for name, count in counts.most_common()]
 
 
-def files_of(place: Path, suffix: str) -> list[Path]:
-    """Return the files of one kind in a folder, or the one file itself; seed-2 comes before seed-10.
+def answer_files(place: Path) -> list[Path]:
+    """Return the CSV files in a folder, or the one file itself; seed-2 comes before seed-10.
 
     Raises:
         UserError: there is none, or far too many.
@@ -234,8 +234,8 @@ def files_of(place: Path, suffix: str) -> list[Path]:
     if place.is_file():
         return [place]
     with refuse(f"{place}: cannot be read", OSError):
-        there = [path for path in place.iterdir() if path.suffix.lower() == suffix and not path.name.startswith(".")]
+        there = [path for path in place.iterdir() if path.suffix.lower() == ".csv" and not path.name.startswith(".")]
     if not 0 < len(there) <= MOST_FILES:
-        raise UserError(f"{place}: {len(there):,} files that end in {suffix}; expected 1 to {MOST_FILES:,}")
+        raise UserError(f"{place}: {len(there):,} files that end in .csv; expected 1 to {MOST_FILES:,}")
     return sorted(there, key=lambda path: [int(part) if part.isdecimal() else part
                                            for part in re.split(r"([0-9]+)", path.stem)])  # fmt: skip

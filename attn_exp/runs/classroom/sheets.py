@@ -117,11 +117,10 @@ def write_sheets(asked_words: Sequence[str]) -> str:
         answers_file = (
             answers.blank_or_filled(blank) if alone else answers.blank_table([key.student for key, _ in made], blank)
         )
-        keys = {"keys": [vars(key) for key, _ in made]}
         machine.fill(draft, {
             "answers.csv": answers_file,
             "key.html": worksheet.to_print([worksheet.solved(sheet, key.student) for key, sheet in made]),
-            "key.json": json.dumps(keys, indent=1, ensure_ascii=False) + "\n",
+            "key.json": json.dumps({"keys": [vars(key) for key, _ in made]}, indent=1, ensure_ascii=False) + "\n",
         })  # fmt: skip
         if not alone:
             parts = [worksheet.printed(sheet, key.student) for key, sheet in made]
@@ -190,7 +189,7 @@ def students_of(options: Options) -> list[tuple[str, int]]:
     """Return each student's name and seed; without names, a student is called by the seed."""
     seeds = seeds_of(options.seed) if options.seed else ()
     if not options.names:
-        return [("key" if len(seeds) < 2 else f"seed-{seed}", seed) for seed in seeds or (0,)]
+        return [("key" if len(seeds) < 2 else f"seed-{seed}", seed) for seed in dict.fromkeys(seeds or (0,))]
     names = class_names(Path(options.names))
     seeds = seeds * len(names) if len(seeds) == 1 else seeds or seeds_of_names(names)
     if len(seeds) != len(names):
@@ -272,9 +271,10 @@ def read_keys(path: Path) -> dict[str, Key]:
     with refuse(f"{path}: not the keys of sheets", OSError, ValueError, TypeError):
         records = read_json(path, {"keys": [KEY_SHAPE]})["keys"]
         keys = [Key(**record | {name: tuple(record[name]) for name in ("words", "stages")}) for record in records]
-    if not keys or not all(0 <= key.digits <= MOST_DIGITS for key in keys):
-        raise UserError(f"{path}: not the keys of sheets")
-    return {key.file: key for key in keys}
+    by_file = {key.file: key for key in keys}
+    if not keys or len(by_file) < len(keys) or not all(0 <= key.digits <= MOST_DIGITS for key in keys):
+        raise UserError(f"{path}: not the keys of sheets, or two keys have the same file")
+    return by_file
 
 
 @dataclass(frozen=True, eq=False)
