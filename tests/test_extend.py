@@ -45,6 +45,7 @@ OUTCOMES = {
     ),
     "A score": Outcome(ONE_FUNCTION, "\nscore: added, additive, alibi, kerple, none, sink,"),
     "A position": Outcome(ONE_FUNCTION, "\nposition: model, none, rope, rope_llama3, sinusoidal, temperature\n"),
+    "A normalizer": Outcome(ONE_FUNCTION, " what turns logits into weights: relu, sigmoid, softmax, sparsemax or sum"),
     "A form": Outcome("looped, matrix and einsum give the same result (group A)", " decode, einsum, linear,"),
     "A metric": Outcome("  brightest   0.8120", "\nbrightest ", "python -m attn_exp.experiment.metrics"),
     "A check": Outcome("0 of 4 variants share out 1 in each row.", "precision or shares"),
@@ -69,7 +70,7 @@ OUTCOMES = {
 
 MEMBERS = {
     "tests/test_house.py": "knows_a_rule or peaks or sines or thread or extremes",
-    "tests/rules/test_examples.py": "strided or kerple or temperature",
+    "tests/rules/test_examples.py": "strided or kerple or temperature or relu",
     "tests/forms/test_oracle_matrix.py": "einsum or yaml or looped-1-1-3 or matrix-1-1-3",
     "tests/forms/test_properties.py": "einsum",
     "tests/forms/test_fuzz.py": "einsum or answer_differs",
@@ -156,6 +157,7 @@ def test_the_tests_of_every_member_pass_with_all_of_them(tmp_path: Path) -> None
         "mask-strided",
         "score-kerple",
         "position-temperature",
+        "normalizer-relu",
         "einsum",
         "shares",
         "peaks.py",

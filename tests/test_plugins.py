@@ -201,6 +201,7 @@ def test_a_recipe_works_unchanged_from_outside(title: str, here: Path, capsys: p
     (here / name).write_text(text, encoding="utf-8")
     uses = {
         "A mask": "mask=strided", "A score": "score=kerple", "A position": "position=temperature",
+        "A normalizer": "normalizer=relu",
         "A form": "variant=[looped,matrix,einsum]", "A metric": "metrics=[brightest,faintest]",
         "A check": "check=shares normalizer=sigmoid", "A figure": "report=full",
         "A source of embeddings": "embeddings=sines embeddings.source.sines.speed=2 embeddings.tokens=3",
