@@ -47,7 +47,7 @@ def stage(run: Comparison, variant: str, name: str, head: int = 1) -> pd.DataFra
     formed = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
     array = formed[chosen(name, formed, f"stage of {variant}")]
     heads = array if array.ndim == 3 else (array.T if name == "lse" else array)[None]
-    if not isinstance(head, int) or head not in range(1, len(heads) + 1):
+    if str(head) not in map(str, range(1, len(heads) + 1)):  # an array cannot be compared
         known = (
             "one head; choose 1" if len(heads) == 1 else f"{len(heads)} heads, counted from 1; choose 1 to {len(heads)}"
         )
