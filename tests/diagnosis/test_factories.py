@@ -120,7 +120,14 @@ def attend_of_three_heads(q: Tensor, k: Tensor, v: Tensor, left: int | None = No
     return (logits.masked_fill(hidden, -math.inf).softmax(-1) @ v).transpose(0, 1)
 
 
-@pytest.mark.parametrize(("left", "words", "under"), [(None, (), ""), (2, ("mask=window",), "mask.window.left=2")])
+@pytest.mark.parametrize(
+    ("left", "words", "under"),
+    [
+        (None, (), ""),
+        (2, ("mask=window",), "mask.window.left=2"),
+        (4, ("mask=[causal,window]",), "mask.window.left=4"),
+    ],
+)
 def test_layout_heads_and_library_of_a_factory_are_used(left: int | None, words: tuple[str, ...], under: str) -> None:
     def make() -> tuple[object, dict[str, Tensor], dict[str, Any]]:
         inputs = {side: torch.randn(5, 3, 8).double() for side in "qkv"}
@@ -128,6 +135,7 @@ def test_layout_heads_and_library_of_a_factory_are_used(left: int | None, words:
 
     verdict = attn_exp.check(make, *words, quick=True)
     assert (verdict.outcome, verdict.right_under) == ("right", under), verdict
+    assert ("the settings give no width" in verdict.computes) is bool(under)
 
 
 def test_a_width_that_was_told_is_not_replaced() -> None:
@@ -192,3 +200,97 @@ def test_weights_of_a_factory_may_be_parameters() -> None:
         return attend, {"x": torch.randn(2, 5, 24).double()}, {"heads": 3, "weights": matrices}
 
     assert attn_exp.check(make, quick=True).outcome == "right"
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    logits = q @ k.mT / math.sqrt(q.shape[-1])
+    return (logits if mask is None else logits.masked_fill(~mask, -math.inf)).softmax(-1) @ v
+
+
+def draw(*shape: int) -> dict[str, Tensor]:
+    return {side: torch.randn(*shape).double() for side in "qkv"}
+
+
+@pytest.mark.parametrize("options", [{"heads": 3}, {"layout": "b s h d"}, {"heads": 3, "layout": "bthd"}])
+def test_tokens_may_come_before_heads(options: dict[str, Any]) -> None:
+    def swapped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attend(*(one.transpose(1, 2) for one in (q, k, v))).transpose(1, 2)
+
+    assert attn_exp.check(lambda: (swapped, draw(2, 5, 3, 8), options), quick=True).outcome == "right"
+
+
+def test_heads_may_come_before_the_batch() -> None:
+    assert attn_exp.check(lambda: (attend, draw(3, 2, 5, 8), {"layout": "hbtd"}), quick=True).outcome == "right"
+
+
+@pytest.mark.parametrize("options", [{}, {"layout": {"q": "bhtd", "k": "bsd", "v": "bsd"}}])
+def test_keys_without_an_axis_of_heads_are_not_verified(options: dict[str, Any]) -> None:
+    def shared(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attend(q, k.unsqueeze(1), v.unsqueeze(1))
+
+    inputs = {**draw(2, 5, 8), "q": torch.randn(2, 4, 5, 8).double()}
+    verdict = attn_exp.check(lambda: (shared, inputs, options), quick=True)
+    assert verdict.outcome == "not verified"
+    assert "must have the same axes" in verdict.computes
+
+
+def test_images_of_queries_are_not_verified() -> None:
+    def pixels(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attend(*(one.flatten(2).mT for one in (q, k, v))).mT.reshape(q.shape)
+
+    verdict = attn_exp.check(lambda: (pixels, draw(2, 8, 3, 4), {"layout": "bchw"}), quick=True)
+    assert verdict.outcome == "not verified"
+
+
+@pytest.mark.parametrize("width", [24, 7])
+def test_a_function_may_close_over_several_layers(width: int) -> None:
+    def make() -> tuple[object, dict[str, Tensor], dict[str, int]]:
+        project_q, project_k, project_v, project = (nn.Linear(24, 24).double() for _ in "qkvo")
+        embed = nn.Linear(width, 24).double()
+
+        def call(x: Tensor) -> Any:
+            x = embed(x) if x.shape[-1] == 7 else x
+            q, k, v = (one.unflatten(-1, (3, 8)).transpose(1, 2) for one in (project_q(x), project_k(x), project_v(x)))
+            return project(attend(q, k, v).transpose(1, 2).flatten(2))
+
+        return call, {"x": torch.randn(2, 5, 24).double()}, {"heads": 3}
+
+    assert attn_exp.check(make, quick=True).outcome == "right"
+
+
+class Settings:
+    """Like a configuration that raises KeyError for unknown names."""
+
+    def __init__(self) -> None:
+        self.size = 8
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+def test_a_function_may_close_over_anything() -> None:
+    def make() -> tuple[object, dict[str, Tensor]]:
+        settings = Settings()
+
+        def call(q: Tensor, k: Tensor, v: Tensor) -> Any:
+            return attend(q, k, v) if settings.size else late(q)
+
+        if not settings.size:
+            late = print  # its cell stays empty
+        return call, draw(2, 3, 5, 8)
+
+    assert attn_exp.check(make, quick=True).outcome == "right"
+
+
+def test_a_mask_polarity_needs_no_keyword() -> None:
+    def call(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        return attend(q, k, v, None if mask is None else ~mask)
+
+    assert attn_exp.check(lambda: (call, draw(2, 3, 5, 8), {"mask": {"true": "hides"}}), quick=True).outcome == "right"
+
+
+def test_a_layer_has_its_own_layout() -> None:
+    def make() -> tuple[object, dict[str, Tensor], dict[str, int]]:
+        return Layer(24, 3).double(), {"x": torch.randn(2, 5, 24).double()}, {"heads": 3}
+
+    assert attn_exp.check(make, "layout=tbm", quick=True).outcome == "right"

@@ -193,8 +193,7 @@ def homes_of(values: Iterable[Any]) -> set[str]:
 
 
 def stack(arrays: Sequence[Any], axis: int) -> Any:
-    module = home(arrays[0])
-    return module.stack(tuple(arrays), axis)
+    return home(arrays[0]).stack(tuple(arrays), axis)
 
 
 def join(arrays: Sequence[Any], axis: int) -> Any:

@@ -185,8 +185,7 @@ def attribute_of(error: str) -> str:
 
 def whole(mask: Array, at: At) -> Array:
     """Broadcast a mask to `[b h t s]`."""
-    full = np.broadcast_to(mask, (at.batch, at.heads, at.rows, at.keys))
-    return np.ascontiguousarray(full)
+    return np.ascontiguousarray(np.broadcast_to(mask, (at.batch, at.heads, at.rows, at.keys)))
 
 
 MASKINGS = tuple(Masking(kind, axes) for axes, kind in product(AXES, KINDS))
@@ -297,8 +296,7 @@ def own_word(mask: Mask, offer: Offer, at: At) -> Any:
         one_number = isinstance(default, int) and not isinstance(default, bool)
         return mask.left + 1 if one_number else (mask.left, mask.right)
     if isinstance(mask, Padding):
-        lengths = np.ravel(mask.lengths)
-        return np.broadcast_to(lengths, (at.batch,)).astype(np.int64)
+        return np.broadcast_to(np.ravel(mask.lengths), (at.batch,)).astype(np.int64)
     return True
 
 

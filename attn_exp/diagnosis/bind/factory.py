@@ -79,11 +79,11 @@ def bind_factory(own: OwnFunction) -> Layer:
         leave_out_norms(owner)
     axes = axes_of_inputs(own, inputs, options, widths_of_weights(owner), projects=projects)
     try:
-        return layer_of_factory(own, (target, arguments, kept), inputs, axes, options)
+        return layer_of_factory(own, (target, owner, arguments, kept), inputs, axes, options)
     except UncalledError:
         if not masks:
             raise
-        return layer_of_factory(own, (target, arguments, {**kept, **masks}), inputs, axes, options)
+        return layer_of_factory(own, (target, owner, arguments, {**kept, **masks}), inputs, axes, options)
 
 
 def signature_of(target: Any) -> list[inspect.Parameter]:
@@ -175,16 +175,16 @@ def likeliest_layout(shape: Sequence[int], usual: Mapping[int, Sequence[str]], w
 
 
 def layer_of_factory(
-    own: OwnFunction, made: tuple[Any, Arguments, Mapping[str, Any]], inputs: Mapping[str, Any], axes: dict[str, str],
-    options: Mapping[str, Any],
+    own: OwnFunction, made: tuple[Any, Any, Arguments, Mapping[str, Any]], inputs: Mapping[str, Any],
+    axes: dict[str, str], options: Mapping[str, Any],
 ) -> Layer:  # fmt: skip
-    """Return the layer of a factory after calling it once; `made` is (callable, arguments, fixed values).
+    """Return the layer of a factory after calling it once; `made` is (callable, its owner, arguments, fixed values).
 
     Raises:
         UncalledError: that call raised an error.
     """
-    target, arguments, kept = made
-    first, owner = next(iter(inputs.values())), owner_in(target)
+    target, owner, arguments, kept = made
+    first = next(iter(inputs.values()))
     of_target = library_of_kind(kind_of(target), target) if kind_of(target) != "plain" else ""
     name, dtype = of_target or library_of(first), str(first.dtype).removeprefix("torch.")
     forms = library(name)

@@ -312,9 +312,8 @@ def owner_in(target: Any) -> Any:
     owners = []
     for cell in getattr(target, "__closure__", None) or ():
         with suppress(Exception):  # the cell is empty, or the object's own `__getattr__` raises an error
-            owners += [cell.cell_contents] * (
-                not inspect.isclass(cell.cell_contents) and has_parameters(cell.cell_contents)
-            )
+            if not inspect.isclass(cell.cell_contents) and has_parameters(cell.cell_contents):
+                owners.append(cell.cell_contents)
     return owners[0] if len(owners) == 1 else target
 
 

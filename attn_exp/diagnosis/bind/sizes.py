@@ -209,8 +209,7 @@ LIBRARIES = ("builtins", "torch", "flax", "haiku", "equinox", "keras", "jax", "j
 
 
 def is_of_a_library(kind: Any) -> bool:
-    home = str(getattr(kind, "__module__", "")).partition(".")[0]
-    return home in LIBRARIES
+    return str(getattr(kind, "__module__", "")).partition(".")[0] in LIBRARIES
 
 
 def assigned_pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:

@@ -55,8 +55,6 @@ class Bound:
 
 # The call
 
-# The call
-
 
 def size_of_head(made: Any) -> int:
     """Return the head size that an object was built for, by an attribute such as `d_k` or its scale; 0 if unknown.

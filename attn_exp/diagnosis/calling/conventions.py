@@ -51,8 +51,19 @@ def are_open(request: Request, kind: str = "convention") -> bool:
 
 
 def find_settings(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
-    fits = [words for words, change in meant(caller, case) if gives(change(case.recipe), case, answer, digits)]
+    known = ((words, change(case.recipe)) for words, change in meant(caller, case))
+    possible = [*known, *of_other_widths(caller, case.recipe)]
+    fits = [words for words, recipe in possible if gives(recipe, case, answer, digits)]
     return [*fits, *(f"{words} {BOTTOM_RIGHT}" for words in fits if "mask=" in words and caller.offer.core)]
+
+
+def of_other_widths(caller: Caller, recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+    """Yield wider windows than the default, and their recipes, if nobody said how many keys a window has."""
+    is_said = caller.offer.takes("window") or any(word.startswith("mask.window") for word in caller.request.said)
+    for left in range(2, SHOWN) if not (is_said or caller.request.as_typed) else ():
+        masks = tuple(replace(one, left=left) if isinstance(one, Window) else one for one in recipe.rules.masks)
+        if masks != recipe.rules.masks:
+            yield f"mask.window.left={left}", recipe.with_rules(masks=masks)
 
 
 def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
@@ -113,7 +124,12 @@ def is_meant(words: str, caller: Caller) -> bool:
 
 
 def under(verdict: Verdict, request: Request, words: str) -> Verdict:
-    said = f"attention with {words}, though the settings do not say so; that is no mistake"
+    why = (
+        "which fits; the settings give no width: set it to have it checked"
+        if words.startswith("mask.window")
+        else "though the settings do not say so; that is no mistake"
+    )
+    said = f"attention with {words}, {why}"
     if verdict.passed:
         return replace(verdict, asked=request.words, right_under=words, computes=said)
     computes = f"with {words}, though the settings do not say so, {verdict.computes}"

@@ -127,7 +127,7 @@ def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
     if request.layout and request.layout not in KNOWN:
         raise UserError(unknown(request.layout, KNOWN, "layout"))
     if not offer.core:
-        if request.layout.startswith("tb"):
+        if request.layout.startswith("tb") and function.inside is None:
             raise UserError(f"layout={request.layout}: functions of x take [b t m] or [t m]; write a factory")
         several = function.inside is not None or request.entries > 1 or request.layout == "bhtd"
         return ("bhtd",) if several else ("td", "bhtd")

@@ -28,7 +28,7 @@ from attn_exp.diagnosis.classroom.by_hand import (
 )
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.diagnosis.explaining.numbers import Numbers, equal_but_for_rounding
-from attn_exp.diagnosis.recipes.candidates import best, explained, what_a_setting_computes
+from attn_exp.diagnosis.recipes.candidates import explained, what_a_setting_computes
 from attn_exp.diagnosis.sheets.boxes import Box
 from attn_exp.diagnosis.sheets.readings import transposed
 from attn_exp.diagnosis.sheets.worksheet import Sheet, agrees, part
@@ -222,7 +222,7 @@ def written_otherwise(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet
 
 
 def one_mistake(paper: Paper, sheet: Sheet) -> tuple[str, ...]:
-    found = best(Numbers(sheet, lambda: paper.catalogue, kind="sheet").single_that_fit())
+    found = Numbers(sheet, lambda: paper.catalogue, kind="sheet").one_mistake()
     return () if found is None else found.names
 
 

@@ -129,11 +129,8 @@ class Numbers:
         reading = next(fits, None)
         return None if reading is None else Explained(reading=reading)
 
-    def single_that_fit(self) -> list[Candidate]:
-        return [made.candidate for made in self.known() if gives(self.sheet, made.recipe, made.stages)]
-
     def one_mistake(self) -> Explained | None:
-        return best(self.single_that_fit())
+        return best([made.candidate for made in self.known() if gives(self.sheet, made.recipe, made.stages)])
 
     def setting_that_fits(self) -> Explained | None:
         """Return another variant of the run, or else the first other setting, that reproduces the numbers."""

@@ -99,11 +99,6 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool) -> Verdic
                 return conventions.under(other, request, words)
             said = f"attention with {under}: {said}"
             return replace(other, passed=False, mistakes=(), alike=alike, right_under=under, computes=said)
-    is_of_any_width = "mask=window" in request.typed and not any("mask.window" in word for word in request.said)
-    if is_of_any_width and "window_one_wide" in verdict.mistakes:
-        widths = (f"mask.window.left={left}" for left in range(2, conventions.SHOWN))  # nobody said how many keys
-        others = ((judge(with_words(request, words)), words) for words in widths)
-        return next((conventions.under(one, request, words) for one, words in others if one.passed), verdict)
     return judge_neighbours(own, verdict, request, judge)
 
 

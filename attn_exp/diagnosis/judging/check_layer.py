@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from attn_exp.diagnosis.asking.case import expected
+from attn_exp.diagnosis.asking.offer import KNOWN
 from attn_exp.diagnosis.asking.questions import Inside, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.arguments import ROTARY
@@ -122,6 +123,9 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
 def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
     request = add_what_is_told(request, own, layer)
     if "q" in layer.inputs and "m" not in layer.inputs["q"]:
+        if "c" in layer.inputs["q"] or len(set(map(len, layer.inputs.values()))) > 1:
+            reason = "q, k and v must have the same axes, [b h t d] in any order; return a callable that adds them"
+            return unfinished(own.name, reason, request.words)
         verdict = check(bound_function(layer), request)
         if not verdict.unexplained or layer.axes_told:
             return verdict
@@ -135,12 +139,12 @@ def add_what_is_told(request: Request, own: OwnFunction, layer: Layer) -> Reques
     request = replace(request, takes=request.takes or layer.library)
     if not is_factory(own.function):
         return request
-    heads, groups, axes = layer.sizes.get("h"), layer.sizes.get("g"), layer.inputs.get("q", "m")
-    has_layout = layer.axes_told and "m" not in axes and not request.layout
+    axes = layer.inputs.get("q", "m") if layer.axes_told else ""
+    heads, groups = (layer.sizes.get(letter) if "h" in axes else None for letter in "hg")
     told = {"convention": {"hides": BLOCKS, "attends": "convention=none"}.get(layer.mask_true, ""),
-            "head": f"head={heads}" if "h" in axes and layer.axes_told else "",
-            "kv_head": f"kv_head={groups}" if "h" in axes and layer.axes_told and groups not in (None, heads) else "",
-            "layout": f"layout={axes}" if has_layout else ""}  # fmt: skip
+            "head": f"head={heads}" if heads else "",
+            "kv_head": f"kv_head={groups}" if groups not in (None, heads) else "",
+            "layout": f"layout={axes}" if axes in KNOWN and "m" not in axes and not request.layout else ""}  # fmt: skip
     return with_words(request, " ".join(word for name, word in told.items() if word and name not in request.said))
 
 

@@ -270,11 +270,9 @@ def find_ways(layer: Layer) -> Iterator[Step]:
         return
     yield lambda at, last: beside(at, None if last is None else find_cache(last))
     yield concatenate_caches(beside)
-    kept: dict[str, Any] = {}
-    yield lambda at, last: beside(at, kept)
-    beside_it = vars(sys.modules.get(type(layer.target).__module__, sys))
-    kinds: list[Any] = [one for name, one in beside_it.items() if inspect.isclass(one) and name.endswith("Cache")]
-    for kind in [getattr(sys.modules.get("transformers"), "DynamicCache", object), *kinds]:
+    names = vars(sys.modules.get(type(layer.target).__module__, sys))
+    kinds: list[Any] = [one for name, one in names.items() if inspect.isclass(one) and name.endswith("Cache")]
+    for kind in [dict, getattr(sys.modules.get("transformers"), "DynamicCache", object), *kinds]:
         with suppress(Exception):  # it may need arguments
             yield pass_object(beside, kind())
 
