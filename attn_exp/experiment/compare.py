@@ -24,7 +24,7 @@ from attn_exp.experiment.row import Distance, Row
 from attn_exp.experiment.variant import Bind, Settled, baseline, check_range, settle
 from attn_exp.forms.trace import ApartError, Trace, pile_traces
 from attn_exp.problem.left_to_model import Pass, ask_model
-from attn_exp.problem.problem import Problem, build, extreme, one, stacked
+from attn_exp.problem.problem import Problem, build, stacked
 from attn_exp.reference import oracle
 
 
@@ -212,10 +212,10 @@ def most_points(problem: Problem, variants: Sequence[Settled]) -> int:
 
 
 def tabulate_stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Sequence[int]) -> list[Rows]:
-    problem = stacked(config, seeds)
-    limits, problems = extreme(problem), [one(problem, place) for place in range(len(seeds))]
-    for variant in variants:
-        check_range(variant.rules, limits, variant.words["convention"])
+    problems = [build(replace(config, seed=seed)) for seed in seeds]
+    problem = stacked(problems)
+    for variant, each in itertools.product(variants, problems):
+        check_range(variant.rules, each, variant.words["convention"])
     chosen = [variant for variant in variants if not variant.refused]
     traces = {
         variant.name: trace_at_once(variant, problem)

@@ -171,36 +171,18 @@ def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) 
 STAGES = ("x", "q", "k", "v", "weights", "memory")
 
 
-def stacked(config: Config, seeds: Sequence[int]) -> Problem:
-    """Return the problems of all seeds as one, whose arrays have a leading axis for the seeds.
+def stacked(problems: Sequence[Problem]) -> Problem:
+    """Return several problems as one, whose arrays have a leading axis for the problems.
 
     Raises:
         ApartError: their arrays differ in shape, or their tokens in names.
-        UserError: as `build`.
     """
-    problems = [build(replace(config, seed=seed)) for seed in seeds]
     first = problems[0]
     if len({(problem.tokens, problem.key_tokens, problem.past) for problem in problems}) > 1:
         raise ApartError
     stages: dict[str, Any] = {name: pile([getattr(problem, name) for problem in problems]) for name in STAGES}
     arrays = {name: pile([problem.projections.get(name) for problem in problems]) for name in first.projections}
     return replace(first, **stages, projections=arrays)
-
-
-def map_arrays(problem: Problem, change: Callable[[Array], Array]) -> Problem:
-    given = ((name, getattr(problem, name)) for name in STAGES)
-    changed: dict[str, Any] = {name: None if array is None else change(array) for name, array in given}
-    return replace(problem, **changed, projections={name: change(one) for name, one in problem.projections.items()})
-
-
-def one(problem: Problem, place: int) -> Problem:
-    """Return the problem of one seed of a stack."""
-    return map_arrays(problem, lambda array: array[place])
-
-
-def extreme(problem: Problem) -> Problem:
-    """Return a problem whose numbers are as large as the largest of all seeds of a stack: what it fits, all fit."""
-    return map_arrays(problem, lambda array: np.abs(array).max(axis=0))
 
 
 @dataclass(frozen=True)

@@ -37,14 +37,12 @@ def weights(  # noqa: PLR0913 - a query and what determines its weights
     *,
     taken: float | None = None,
 ) -> list[float]:
-    """Return the weights of one query of one head over all keys.
+    """Return the weights of one query over all keys; `q` `[t d]` and `k` `[s d]` are those of one head.
 
-    `q` holds the heads side by side: head i owns the columns from `i d` to `(i + 1) d`. `k` holds one such block for
-    each group of query heads that share it. `taken` is subtracted from every logit and rounded in the softmax dtype.
+    `taken` is subtracted from every logit and rounded in the softmax dtype.
     """
-    query, keys = select_head(q, k, heads, head, row)
-    pair = rules.pairing.pair_twin if rules.pairing is not None else lambda one, other, head: dot(one, other)
-    masked = [rules.scale * pair(query, numbers, head) for numbers in keys]
+    pairing, query = rules.pairing, q[row]
+    masked = [rules.scale * (dot(query, key) if pairing is None else pairing.pair_twin(query, key, head)) for key in k]
     if rules.scores or rules.masks:
         places = (Grid(0, head, row, position, key, heads, len(q), len(k)) for key in range(len(k)))
         masked = [mask_logit(logit, place, rules) for logit, place in zip(masked, places, strict=True)]
@@ -75,18 +73,13 @@ def sees(keys: int, heads: int, head: int, row: int, position: int, rows: int, r
 
 def linear_weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int, rules: Rules) -> list[float]:
     """Return the weights of one query under kernel attention: `phi(q) . phi(k_j)`, normalized over the allowed keys."""
-    query, keys = select_head(q, k, heads, head, row)
     places = (Grid(0, head, row, position, key, heads, len(q), len(k)) for key in range(len(k)))
     seen = [all(mask.allows(place) for mask in rules.masks) for place in places]
-    shares = [dot(list(map(elu_plus_one, query)), list(map(elu_plus_one, key))) for key in keys]
+    query = list(map(elu_plus_one, q[row]))
+    shares = [dot(query, list(map(elu_plus_one, key))) for key in k]
     shares = [share if is_seen else 0.0 for share, is_seen in zip(shares, seen, strict=True)]
     total = math.fsum(shares)
     return [share / total if total else 0.0 for share in shares]
-
-
-def select_head(q: Matrix, k: Matrix, heads: int, head: int, row: int) -> tuple[Vector, list[Vector]]:
-    groups = len(k[0]) * heads // len(q[0])
-    return part(q[row], heads, head), [part(numbers, groups, head * groups // heads) for numbers in k]
 
 
 def elu_plus_one(number: float) -> float:
@@ -94,13 +87,12 @@ def elu_plus_one(number: float) -> float:
     return number + 1 if number > 0 else math.exp(number)
 
 
-def context(weights: Vector, v: Matrix, groups: int, group: int) -> list[float]:
-    """Return `sum_j w_j v_j` for one query of a head that reads this group.
+def context(weights: Vector, columns: Matrix) -> list[float]:
+    """Return `sum_j w_j v_j` for one query; `columns` `[e s]` are those of the head's values.
 
     A key of weight zero adds nothing, even if its value is NaN.
     """
     seen = [weight for weight in weights if weight]
-    columns = zip(*(part(row, groups, group) for row in v), strict=True)
     return [dot(seen, list(compress(column, weights))) for column in columns]
 
 

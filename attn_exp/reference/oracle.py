@@ -80,21 +80,30 @@ def ask(question: Question, problem: Problem, sides: tuple[Any, ...] | None = No
     Call it only where `silent` returns None. `sides` are q, k, v where they are projected already.
     """
     q, k, v = placed(question, projected(question, problem) if sides is None else sides, problem.past)
-    mixing = problem.projections if question.output_projection else {}
+    mixing, shares = problem.projections if question.output_projection else {}, question.heads
     rows = choose_rows(problem, mixing["W_o"].size if mixing else 0)
-    weights = np.array(
-        [
-            [compute_row_weights(question, problem, q, k, head, row) for row in rows]
-            for head in range(question.heads.query)
-        ]
+    of_head = enumerate(
+        zip(split_heads(question, q, shares.query), split_heads(question, k, shares.shared), strict=True)
     )
+    weights = [[compute_row_weights(question, problem, *both, head, row) for row in rows] for head, both in of_head]
     if v is None:
-        return Answer(rows, weights, None)
-    output = [compute_row_context(question, weights[:, place], v) for place in range(len(rows))]
+        return Answer(rows, np.array(weights), None)
+    columns = [list(zip(*values, strict=True)) for values in split_heads(question, v, shares.shared)]
+    output = [
+        [number for both in zip(of_row, columns, strict=True) for number in reference.context(*both)]
+        for of_row in zip(*weights, strict=True)
+    ]
     if mixing:
         bias = mixing.get("b_o")
         output = reference.project(output, mixing["W_o"].tolist(), None if bias is None else bias.tolist())
-    return Answer(rows, weights, np.array(output))
+    return Answer(rows, np.array(weights), np.array(output))
+
+
+def split_heads(question: Question, side: Any, count: int) -> list[Any]:
+    """Return, for each query head, the rows `[s d]` of the head that it reads, of `count` side by side."""
+    heads = question.heads.query
+    apart = [[reference.part(row, count, head) for row in side or ()] for head in range(count)]
+    return [apart[head % count if question.tiled else head * count // heads] for head in range(heads)]
 
 
 def choose_rows(problem: Problem, mixing: int) -> Shape:
@@ -119,17 +128,7 @@ def placed(question: Question, sides: tuple[Any, ...], past: int = 0) -> tuple[A
     for twin in twins(question):
         q = turned(q, shares.query, twin.turn, past if past else int(question.rules.offset))
         k = turned(k, shares.shared, twin.turn_key, 0)
-    if question.tiled:
-        k, v = (None if side is None else tiled(side, shares) for side in (k, v))
     return q, k, v
-
-
-def tiled(sides: Any, shares: Heads) -> list[list[float]]:
-    """Repeat the key/value heads over and over, so that every query head has its own."""
-    return [
-        [number for head in range(shares.query) for number in reference.part(row, shares.shared, head % shares.shared)]
-        for row in sides
-    ]
 
 
 def projected(question: Question, problem: Problem) -> tuple[Any, ...]:
@@ -164,7 +163,7 @@ def turned(sides: Any, count: int, turn: Turn, offset: int) -> list[list[float]]
 
 
 def compute_row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int, row: int) -> list[float]:
-    """Return the weights of one query of one head over all keys, filled as `question.empty` says if it sees none."""
+    """Return the weights of one query, with the q and k of its head; `question.empty` fills those that see no key."""
     if problem.weights is not None:
         given: list[float] = problem.weights[row].tolist()
         return given
@@ -177,16 +176,6 @@ def compute_row_weights(question: Question, problem: Problem, q: Any, k: Any, he
         return reference.weights(q, k, question.heads.query, head, row, position, bare, taken=taken)
     filler = {"zeros": 0.0, "mean": 1 / (len(weights) or 1), "nan": math.nan}[question.empty]
     return [filler] * len(weights)
-
-
-def compute_row_context(question: Question, weights: Array, v: Any) -> list[float]:
-    shares = question.heads
-    groups = shares.query if question.tiled else shares.shared
-    return [
-        number
-        for head in range(shares.query)
-        for number in reference.context(weights[head].tolist(), v, groups, head * groups // shares.query)
-    ]
 
 
 def answers(questions: Mapping[str, Question], problems: Sequence[Problem]) -> dict[str, Answer]:

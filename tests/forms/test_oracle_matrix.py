@@ -101,23 +101,18 @@ def draw(shape: Shape) -> tuple[Array, Array, Array]:
     return rng.standard_normal(sizes[0]) * 2, rng.standard_normal(sizes[1]), rng.standard_normal(sizes[2])
 
 
-def side_by_side(apart: Array) -> list[list[float]]:
-    rows: list[list[float]] = apart.swapaxes(0, 1).reshape(apart.shape[1], -1).tolist()
-    return rows
-
-
 def expected(q: Array, k: Array, v: Array, ruled: Rules, kind: str) -> tuple[Array, Array]:
     """Return weights `[h t s]` and context `[h t e]` as the scalar reference computes them."""
-    flat, heads, groups = [side_by_side(each) for each in (q, k, v)], len(q), len(k)
+    heads, each = len(q), len(q) // len(k)
     weigh = oracle.REFERENCES[kind]
     weights = [
-        [weigh(flat[0], flat[1], heads, head, row, row + int(ruled.offset), ruled) for row in range(q.shape[1])]
+        [
+            weigh(q[head].tolist(), k[head // each].tolist(), heads, head, row, row + int(ruled.offset), ruled)
+            for row in range(q.shape[1])
+        ]
         for head in range(heads)
     ]
-    context = [
-        [scalar.context(row, flat[2], groups, head * groups // heads) for row in rows]
-        for head, rows in enumerate(weights)
-    ]
+    context = [[scalar.context(row, v[head // each].T.tolist()) for row in rows] for head, rows in enumerate(weights)]
     return np.array(weights), np.array(context)
 
 

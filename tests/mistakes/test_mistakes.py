@@ -114,8 +114,8 @@ def test_the_steps_without_a_mistake_are_those_of_the_scalar_loops(
     )
     weights = compute(recipe, given)["weights"][0]
     assert given.q is not None and given.k is not None
-    q, k = (side[0].swapaxes(0, 1).reshape(9, -1).tolist() for side in (given.q, given.k))
     for head, row in ((0, 0), (2, 5), (5, 8)):
+        q, k = given.q[0, head].tolist(), given.k[0, head // 2].tolist()
         expected = loops.weights(q, k, 6, head, row, row, recipe.rules)
         np.testing.assert_allclose(weights[head, row], expected, atol=1e-14)
 

@@ -92,25 +92,18 @@ def truth(case: Case, kind: str) -> list[Row]:
     places = list(np.ndindex(case.entries, sizes.h, sizes.t))
     if sizes.places > FEW:
         places = [places[int(place)] for place in np.linspace(0, len(places) - 1, ROWS)]
-    flat = [[beside(array) for array in entry(case, number)] for number in range(case.entries)]
     for number, head, row in places:
-        (q, k, v), rules = flat[number], case.alone[number]
-        weights = weigh(q, k, sizes.h, head, row, row + int(rules.offset), rules) if sizes.s else []
-        found = mixed(weights, v, sizes.g, head * sizes.g // sizes.h) if sizes.s else [0.0] * sizes.e
+        q, k, v = (side.astype(np.float64) for side in entry(case, number))
+        rules, group = case.alone[number], head * sizes.g // sizes.h
+        position = row + int(rules.offset)
+        weights = weigh(q[head].tolist(), k[group].tolist(), sizes.h, head, row, position, rules) if sizes.s else []
+        found = mixed(weights, v[group].T.tolist()) if sizes.s else [0.0] * sizes.e
         rows.append(((number, head, row), np.array(weights), np.array(found)))
     return rows
 
 
 def entry(case: Case, number: int) -> tuple[Array, ...]:
     return case.clean if case.sizes.b is None else tuple(array[number] for array in case.clean)
-
-
-def beside(heads: Array) -> list[list[float]]:
-    """Lay heads `[h t d]` side by side as lists; heads of size 0 get one 0, which leaves every product as it is."""
-    heads = heads if heads.shape[-1] else np.zeros((*heads.shape[:-1], 1))
-    count, length, size = heads.shape
-    rows: list[list[float]] = heads.swapaxes(0, 1).reshape(length, count * size).astype(np.float64).tolist()
-    return rows
 
 
 def judged(name: str, case: Case, rows: list[Row], kernel: bool) -> str | None:
