@@ -39,6 +39,7 @@ import numpy as np
 from attn_exp.arrays import Array, widen
 from attn_exp.errors import UserError, unknown
 from attn_exp.forms.pipeline import At, Recipe, attend
+from attn_exp.forms.steps import add_context
 from attn_exp.forms.trace import Trace
 from attn_exp.reference.oracle import TAKEN
 from attn_exp.rules.rules import Rules, places
@@ -141,9 +142,8 @@ def filled(recipe: Recipe, empty: str) -> Recipe:
         kind = np.dtype(at.rules.softmax_dtype or logits.dtype)
         with np.errstate(over="ignore"):
             lower = logits.astype(kind) - kind.type(TAKEN[empty])
-        if lower.dtype != masked.dtype:  # NumPy does not promote float16 and bfloat16
-            lower, masked = widen(lower), widen(masked)
-        return np.asarray(np.where(blind(masked), lower, masked))
+        rest = masked if masked.dtype == kind else widen(masked)  # float16 and bfloat16 have no common type
+        return np.asarray(np.where(blind(masked), lower, rest))
 
     def normalize(at: At, masked: Array) -> Array:
         weights = recipe.normalize(at, masked)
@@ -173,7 +173,8 @@ def empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
     weights: Any = np.nan
     if empty in TAKEN:
         whole = attend(filled(Recipe(rules), empty), q, k, v)
-        context, weights = whole.context, whole.weights
+        weights = np.asarray(whole.weights, q.dtype)
+        context = add_context(whole.replace(weights=weights)).context
     elif empty == "mean":
         weights = 1 / keys if keys else 0.0
         context = (

@@ -88,7 +88,8 @@ def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
     largest = max(sizes, key=lambda name: sizes[name])
     asked = next((f"{name}=" for name in ASKING if getattr(config, name)), "")
     whose = asked or ("weights=full" if config.weights == "full" else f"variant {largest}")
-    other = "use weights=auto" if config.weights == "full" else "use variant=[blockwise], which never forms one"
+    summarized = " with weights=auto" if config.weights == "full" else ""
+    other = f"use variant=[blockwise]{summarized}, which never forms one"
     instead = "choose fewer tokens, or leave it out" if asked else other
     return Need(needed, f"embeddings.tokens={rows}: {whose}", f"for whole matrices of {rows} x {keys}", instead)
 

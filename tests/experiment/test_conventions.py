@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from attn_exp.diagnosis.in_child import checked
-from tests.compose import comparison
+from attn_exp.experiment.compare import tabulate
+from tests.compose import comparison, config
 
 BLIND = (
     "embeddings=inline", "projections=none", "embeddings.vectors=null", "scale=false", "head=1", "embeddings.q=[[1]]",
@@ -41,6 +42,14 @@ def test_what_is_left_of_masked_scores_is_what_the_type_of_the_layer_holds(
         assert row.error < 2e-6 or math.isnan(weights[0])
     wrong = comparison(*words, "variant=[matrix]", "mistake=no_scale")  # nothing is scaled, so nothing is wrong
     np.testing.assert_allclose(np.asarray(wrong.traces["matrix"].output), [weights], atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["keras_attention_float16", "keras_attention_float64"])
+def test_rows_without_keys_are_rounded_to_the_type_of_the_run(name: str) -> None:
+    words = (*BLIND, f"embeddings.k={LARGE}", f"convention={name}", "variant=[matrix]")
+    trace = tabulate(config(*words), dtype="bfloat16").traces["matrix"]
+    last_bits = np.asarray(trace.weights, np.float32).view(np.uint32) & 0xFFFF
+    assert not last_bits.any()
 
 
 LATE = """

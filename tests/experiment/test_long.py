@@ -57,6 +57,7 @@ def test_full_keeps_matrices_and_blocks_keep_none() -> None:
         ),
         (["variant=[matrix]"], "use variant=[blockwise], which never forms one"),
         (["variant=[blockwise]", "weights=full"], "weights=full needs 32 GiB for whole matrices of 65536 x 65536"),
+        (["variant=[matrix]", "weights=full"], "use variant=[blockwise] with weights=auto, which never forms one"),
         (["variant=[blockwise]", "metrics=[gini]"], "metrics= needs 320 GiB for whole matrices"),
         (["variant=[blockwise]", "embeddings.tokens=1000000000"], "needs 736 GiB for its vectors"),
     ],

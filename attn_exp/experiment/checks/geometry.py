@@ -110,7 +110,7 @@ def summarize(records: Sequence[Record]) -> str:
     tried = [record for record in records if record.shows != UNASKED]
     shown = sum(record.shows == SHOWS for record in tried)
     sizes = next((record.reason for record in tried if record.shows in (HIDDEN, ALIKE) and record.reason), "")
-    return f"{shown} of {len(tried)} mistakes would show{f'; the others {sizes}' if sizes else ''}"
+    return f"{shown} of {len(tried)} mistakes would show{f'; for the others, the reason is {sizes}' if sizes else ''}"
 
 
 def compute_answer(recipe: Recipe, settled: Settled, problem: Problem) -> Array | None:
