@@ -44,12 +44,9 @@ def test_what_is_left_of_masked_scores_is_what_the_type_of_the_layer_holds(
     np.testing.assert_allclose(np.asarray(wrong.traces["matrix"].output), [weights], atol=2e-6)
 
 
-@pytest.mark.parametrize("name", ["keras_attention_float16", "keras_attention_float64"])
-def test_rows_without_keys_are_rounded_to_the_type_of_the_run(name: str) -> None:
-    words = (*BLIND, f"embeddings.k={LARGE}", f"convention={name}", "variant=[matrix]")
-    trace = tabulate(config(*words), dtype="bfloat16").traces["matrix"]
-    last_bits = np.asarray(trace.weights, np.float32).view(np.uint32) & 0xFFFF
-    assert not last_bits.any()
+def test_rows_without_keys_are_rounded_to_the_type_of_the_run() -> None:
+    words = (*BLIND, f"embeddings.k={SMALL}", "convention=keras_attention_float64", "variant=[matrix]")
+    assert tabulate(config(*words), dtype="bfloat16").traces["matrix"].weights.max() == 1  # type: ignore[union-attr] # e^-8 is lost
 
 
 LATE = """
