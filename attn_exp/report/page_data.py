@@ -26,7 +26,7 @@ from attn_exp.reference.oracle import TAKEN
 from attn_exp.report import walk
 from attn_exp.report.escapes import decimal
 from attn_exp.report.pixels import picture
-from attn_exp.report.views import MOST_COARSE, Colours, Panel, Views, colours, labels
+from attn_exp.report.views import MOST_COARSE, MOST_EXACT, Colours, Panel, Views, colours, labels
 from attn_exp.report.walk import SIDE, Step, closed_by_mask, is_mixed
 from attn_exp.rules.from_outside import AbsentMask
 from attn_exp.rules.positions.position import Position
@@ -87,7 +87,7 @@ def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, 
     """Return the final output of a variant, if it is `carried` and small, and the panel with its weights."""
     ends = answer(comparison.traces[variant])
     alone = len({row.same_as for row in comparison.rows} - {""}) == 1  # no other output to compare it with
-    small = carried and ends.ndim == 2 and ends.size <= (MOST_STARTS if alone else MOST_COARSE)
+    small = carried and ends.ndim == 2 and ends.size <= (MOST_STARTS if alone else MOST_EXACT)
     return {
         "name": variant,
         "letter": letter,
@@ -387,8 +387,9 @@ def digits_of(value: float, places: int) -> int:
 
 
 def packed(array: Array) -> str:
-    """Encode an array as base64 of little-endian float64."""
-    return base64.b64encode(np.ascontiguousarray(array, "<f8").tobytes()).decode()
+    """Encode an array as base64 of little-endian float64; a large one as float32, in half the bytes."""
+    array = np.ascontiguousarray(array, "<f4" if array.size > MOST_EXACT else "<f8")
+    return base64.b64encode(array.tobytes()).decode()
 
 
 def as_text(places: Array) -> str:

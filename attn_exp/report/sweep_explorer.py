@@ -27,16 +27,14 @@ def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, 
     names.sort(key=lambda name: name != first)
     axes = [axis_data(plotted, place) for place in (*places, len(plotted.axes))]
     known = [{label: place for place, label in enumerate(axis["labels"])} for axis in axes]
-    keys = [(*places, -1)] * len(plotted.cells)
     cells = [
         {
-            "at": [known[order][key[place]] for order, place in enumerate(at)],
+            "at": [known[order][key[place]] for order, place in enumerate((*places, -1))],
             "numbers": [interval(cell.get(name)) for name in names],
         }
-        for at, (key, cell) in zip(keys, plotted.cells.items(), strict=True)
+        for key, cell in plotted.cells.items()
     ]
-    titles = [titled(name) for name in names]
-    deep = [is_deep(name) for name in names]
+    titles, deep = list(map(titled, names)), list(map(is_deep, names))
     return {"axes": axes, "metrics": titles, "deep": deep, "cells": cells, "start": initial_view(axes, cells)}
 
 

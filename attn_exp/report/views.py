@@ -173,8 +173,9 @@ def distinct_labels(tokens: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name}#{place + 1}" if often[name] > 1 else name for place, name in enumerate(names))
 
 
-MOST_COARSE = 300_000
-"""A page carries the weights of a panel up to this size; beyond, it has pictures and no interactive parts."""
+MOST_EXACT, MOST_COARSE = 150_000, 300_000
+"""A page carries the arrays of a panel as float64 up to the first size and as float32 up to the second; beyond, it has
+pictures and no interactive parts."""
 
 
 class Shown(NamedTuple):

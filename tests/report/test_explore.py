@@ -70,6 +70,9 @@ def test_a_link_shows_what_was_chosen(opened: Tab, tmp_path: Path) -> None:
     opened.click("#follow button:nth-of-type(3)")
     address = opened.ask("location.hash")
     assert address == "#show=multi_head.1&with=multi_head.2&query=3&view=map"
+    weights = comparison(*MASKED).traces["multi_head"].weights
+    shown = [float(text.replace("−", "-")) for text in texts(opened, "#large .minus tbody td")]
+    assert weights is not None and shown == pytest.approx((weights[0] - weights[1]).ravel(), abs=0.0051)
     before = texts(opened, "#large figcaption, #large td, .sums li")
     show(opened, tmp_path, *MASKED, address=address)
     assert texts(opened, "#large figcaption, #large td, .sums li") == before
@@ -104,18 +107,6 @@ def test_a_link_to_a_section_keeps_the_choice_and_a_link_with_a_choice_shows_it(
     opened.click(".walk.chosen .flow a")
     assert opened.ask("location.hash").startswith("#show=multi_head.2&query=3&at=walk-")
     assert opened.console == []
-
-
-@pytest.mark.long
-def test_two_heads_of_one_variant_are_compared(opened: Tab, tmp_path: Path) -> None:
-    show(opened, tmp_path, *MASKED)
-    opened.ask("attention.choose({ show: 1, with: 2 })")
-    weights = comparison(*MASKED).traces["multi_head"].weights
-    assert weights is not None
-    apart = weights[0] - weights[1]
-    shown = [float(text.replace("−", "-")) for text in texts(opened, "#large .minus tbody td")]
-    np.testing.assert_allclose(shown, apart.ravel(), atol=0.0051)
-    assert f"weights: {abs(apart).max():.3f}"[:-1] in opened.ask("document.getElementById('told').textContent")
 
 
 @pytest.mark.long

@@ -13,17 +13,16 @@
     const size = panel.shape[1] * panel.shape[2];
     return (multiplier === undefined ? panel.weights : weightsAt(panel, multiplier)).subarray(head * size, (head + 1) * size);
   };
-  let multiplier = null; // as somebody turned it
+  let multiplier; // as somebody turned it
 
-  // The overview.
-  const overview = byId("overview"), buttons = [];
+  const buttons = []; // of the overview
   const small = ({ panel, head, name }) => {
     if (panel.pictures) return element("img", { src: panel.pictures[head], alt: name });
     const [, rows, keys] = panel.shape;
     return picture(name, weightsOf({ panel, head }), rows, keys, 1, { weights: true, shut: (place) => panel.closed(place, head) });
   };
   function drawOverview() {
-    choices.forEach((choice, place) => { if (choice.panel && buttons[place]) buttons[place].querySelector(".small").replaceChildren(small(choice)); });
+    choices.forEach((choice, place) => buttons[place]?.querySelector(".small")?.replaceChildren(small(choice)));
   }
   if (choices.length > 1) {
     data.walks.forEach((about, walk) => {
@@ -33,12 +32,12 @@
         if (choice.walk !== walk) return;
         const button = element("button", { type: "button", "aria-label": choice.name });
         if (choice.panel) button.append(element("span", { class: "small" }));
-        button.append(element("span", {}, choice.panel ? (heads(walk) > 1 ? String(choice.head + 1) : "") : "its weights were never formed"));
+        button.append(element("span", {}, choice.panel ? (heads(walk) > 1 ? choice.head + 1 : "") : "its weights were never formed"));
         button.addEventListener("click", (event) => choose(event.shiftKey ? { with: place } : { show: place }));
         buttons[place] = button;
         line.append(button);
       });
-      overview.append(line);
+      byId("overview").append(line);
     });
     drawOverview();
   }
@@ -170,14 +169,12 @@
       const size = largest ? largest.toPrecision(3) : "none";
       differences.push(`${what}: ${unlike ? `NaN in one alone, elsewhere ${largest ? size : 0}` : size}${rounding && largest ? ", which is rounding" : ""}`);
       if (rounding) return;
-      const shown = element("figure", { class: "minus" });
-      const title = `${one.name} minus ${other.name}: ${what}`;
-      shown.append(heat(title, minus, rows, columns, largest, marks));
-      made.push(shown);
+      made.push(element("figure", { class: "minus" }));
+      made.at(-1).append(heat(`${one.name} minus ${other.name}: ${what}`, minus, rows, columns, largest, marks));
     };
     if (one.panel?.weights && other.panel?.weights) {
       const shut = (place) => one.panel.closed(place, one.head) && other.panel.closed(place, other.head);
-      compare("weights", weightsOf(one, multiplier ?? undefined), weightsOf(other), data.tokens, data.keys, { rows: true, columns: true, digits: 2, shut });
+      compare("weights", weightsOf(one, multiplier), weightsOf(other), data.tokens, data.keys, { rows: true, columns: true, digits: 2, shut });
     } else if (one.panel && other.panel) differences.push("weights: too many for a page to subtract");
     const [mine, yours] = [one, other].map(({ walk }) => variants.find(({ name }) => name === data.walks[walk].variant));
     if (one.walk !== other.walk && mine.size && mine.answer.length === yours.answer.length) {
@@ -197,7 +194,7 @@
   function draw_large() {
     const one = choices[state.show], other = choices[state.with], movable = one.panel?.scores && mostEntropy(one.panel, one.head) > 0;
     followers = [];
-    const parts = [figure(one, one.name, multiplier ?? undefined)];
+    const parts = [figure(one, one.name, multiplier)];
     let said = "";
     if (other) {
       const { made, said: far } = difference(one, other);
@@ -205,7 +202,7 @@
       if (far) said = `Largest difference: ${far}.`;
     }
     if (movable) {
-      const weights = weightsOf(one, multiplier ?? undefined), [mean, most] = [meanEntropy(weights, one.panel.shape[2]), mostEntropy(one.panel, one.head)].map((value) => value.toFixed(4));
+      const weights = weightsOf(one, multiplier), [mean, most] = [meanEntropy(weights, one.panel.shape[2]), mostEntropy(one.panel, one.head)].map((value) => value.toFixed(4));
       said = [said, `Mean entropy ${mean} of at most ${most} nats; the largest of all weights is ${weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4)}.`].filter(Boolean).join(" ");
     }
     large.replaceChildren(...parts);
@@ -221,8 +218,7 @@
     const value = multiplier ?? panel.own, ratio = value / panel.standard, named = Math.abs(ratio - 1) < 1e-9 ? " = 1/√d" : ` = ${ratio.toPrecision(3)}/√d`;
     const apart = (each) => each > 0 && Math.abs(each / panel.standard - 1) > 1e-9;
     if (document.activeElement !== slider && value > 0) slider.value = Math.log2(ratio);
-    byId("touch-value").textContent = `${value.toPrecision(4)}${named}`;
-    slider.setAttribute("aria-valuetext", byId("touch-value").textContent);
+    slider.ariaValueText = byId("touch-value").textContent = value.toPrecision(4) + named;
     for (const [name, each] of [["own", panel.own], ["one", 1]]) document.querySelector(`[data-preset=${name}]`).hidden = !apart(each);
     byId("touch-marks").replaceChildren(element("option", { value: 0, label: "1/√d" }), element("option", { value: panel.own > 0 ? Math.log2(panel.own / panel.standard) : 0, label: "this run" }));
   }
@@ -260,7 +256,7 @@
   function choose(changes, told = true) {
     const before = state.show;
     Object.assign(state, changes, "token" in changes ? { token: changes.token ?? state.token } : {});
-    if (state.show !== before) multiplier = null;
+    if (state.show !== before) multiplier = undefined;
     for (const [name, { select }] of Object.entries(controls)) select.value = state[name];
     frame();
     const { walk, head } = choices[state.show];

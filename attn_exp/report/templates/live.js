@@ -98,7 +98,7 @@
     if (typeof plan !== "object" || !plan) return null;
     const widthOf = (name) => data.live.arrays[name].shape[1], { marks } = plan;
     const added = Object.fromEntries(Object.keys(marks).map((name) => [name, rowsOf(floats(marks[name]), widthOf(name))]));
-    const turns = plan.turns.map((turn) => ({ ...turn, q: turn.q.map(floats), k: turn.k.map(floats) }));
+    const turns = plan.turns.map((turn) => ({ ...turn, q: turn.q.map((text) => floats(text)), k: turn.k.map((text) => floats(text)) }));
     return { ...plan, marks: added, turns, bias: plan.bias && floats(plan.bias) };
   });
   const plans = data.live.walks.map((place) => unpacked[place]);

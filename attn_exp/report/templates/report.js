@@ -2,15 +2,18 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
 
-  // Numbers travel as the bytes of float64, so that the page computes with exactly the run's own.
-  const floats = (text) => new Float64Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
+  // Numbers travel as the bytes of float64, so that the page computes with exactly the run's own; very many as float32.
+  const floats = (text, count) => {
+    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
+    return new (bytes.byteLength === 4 * count ? Float32Array : Float64Array)(bytes);
+  };
   const shutIn = ({ shut, shape }) => (place, head) => Boolean(shut) && shut[shut.length > shape[1] * shape[2] ? head * shape[1] * shape[2] + place : place] === "1";
   const panels = data.panels.map((panel) => {
-    const [heads, rows, keys] = panel.shape, size = rows * keys, closed = shutIn(panel);
-    if (!panel.scores) return { ...panel, closed, weights: panel.weights && floats(panel.weights), scores: null, rest: null };
-    const rest = panel.rest ? floats(panel.rest) : panel.shut ? new Float64Array(heads * size) : null;
+    const [heads, rows, keys] = panel.shape, size = rows * keys, all = heads * size, closed = shutIn(panel);
+    if (!panel.scores) return { ...panel, closed, weights: panel.weights && floats(panel.weights, all), scores: null, rest: null };
+    const rest = panel.rest ? floats(panel.rest, all) : panel.shut ? new Float64Array(all) : null;
     if (panel.shut) rest.forEach((_, place) => { if (closed(place % size, Math.floor(place / size))) rest[place] = -Infinity; });
-    const made = { ...panel, closed, rest, scores: floats(panel.scores) };
+    const made = { ...panel, closed, rest, scores: floats(panel.scores, all) };
     return { ...made, weights: weightsAt(made, panel.own) };
   });
   const variants = data.variants.map((variant) => ({ ...variant, answer: floats(variant.answer) }));
