@@ -17,6 +17,7 @@ from attn_exp.report.escapes import visible
 from attn_exp.report.stages import Explained, explain, explain_mistake, remark, stages_of
 from attn_exp.report.views import Head, Panel, Views, heads_of, labels
 from attn_exp.rules.from_outside import AbsentMask
+from attn_exp.rules.rules import MOST_PLACES
 from attn_exp.rules.rules import places as allowed_places
 
 SIDE = 16
@@ -258,13 +259,13 @@ def sum_of(row: Array, keys: Sequence[str]) -> str:
 def closed_by_mask(settled: Settled, weights: Array) -> Array | None:
     """Return which of the weights `[h t s]` are masked; None without masks.
 
-    A weight above 0, such as one leaked by a mistake, is not. If a mask's code is unavailable, every weight of exactly
-    0 counts as masked.
+    A weight above 0, such as one leaked by a mistake, is not. If there are too many, or a mask's code is unavailable,
+    every weight of exactly 0 counts as masked.
     """
     masks, offset = settled.rules.masks, settled.rules.offset
     if not masks or np.ndim(offset):
         return None
-    if any(isinstance(mask, AbsentMask) for mask in masks):
+    if weights.size > MOST_PLACES or any(isinstance(mask, AbsentMask) for mask in masks):
         return np.asarray(weights == 0)
     heads, rows, keys = weights.shape
     return np.asarray(~allowed_places(masks, rows, keys, int(offset), heads) & (weights == 0))
