@@ -242,11 +242,11 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
 
 def is_random(stage: str, comparison: Comparison) -> bool:
     """Return whether x or a weight matrix is drawn at random."""
-    embeddings, projections = comparison.config.embeddings, comparison.config.projections
     if stage == "x":
-        return embeddings.distribution is not None
+        return comparison.config.embeddings.distribution is not None
+    names, projections = comparison.problem.projections, comparison.config.projections
     is_given = stage in projections.given or stage in projections.printed
-    return stage[:2] == "W_" and not is_given and projections.source in RANDOM
+    return stage[:2] == "W_" and stage in names and not is_given and projections.source in RANDOM
 
 
 def scores_that(comparison: Comparison, settled: Settled, act: str) -> str:

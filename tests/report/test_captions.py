@@ -108,3 +108,8 @@ def test_the_page_begins_with_the_weights_that_the_mistake_gave(mistake: str) ->
 
 def test_logits_that_are_no_multiple_of_the_scores_have_no_slider() -> None:
     assert split(result("mistake=softcap_before_scale", "score=softcap").comparison, "matrix") is None
+
+
+def test_weights_are_called_random_if_their_queries_or_keys_are() -> None:
+    assert "from random numbers" in page_of(a_run(attn_exp.run().comparison))
+    assert "from random numbers" not in page_of(a_run(attn_exp.run(W_q=np.eye(4), W_k=np.eye(4)).comparison))

@@ -66,7 +66,7 @@ def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = 
         "column": sentences.describe_tokens(views.comparison.problem).columns,
         "masked": any(settled.rules.masks for _, side in sides for settled in side.comparison.variants),
         "several": several,
-        "random": any(is_random(stage, views.comparison) for stage in ("x", *views.comparison.problem.projections)),
+        "random": all(any(is_random(stage, side.comparison) for stage in ("x", "W_q", "W_k")) for _, side in sides),
     }
 
 
@@ -96,7 +96,7 @@ HTML = """\
 {% if part.first or part.blocks or part.several %}
 <section id="weights">
 <h2>Weights</h2>
-{% if part.first or part.blocks %}<p id="scale">A row is a query, a column a {{ part.column }}. {#
+{% if part.first or part.blocks %}<p>A row is a query, a column a {{ part.column }}. {#
 #}The stronger a colour, the larger the weight: no colour is 0, the full colour is {{ part.scale.top|short }}, {#
 #}on the whole page.{% if part.scale.power < 1 %} Small weights are coloured more strongly than in proportion {#
 #}(to the power {{ part.scale.power }}), so that they can be seen.{% endif %}{#
