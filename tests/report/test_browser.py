@@ -147,11 +147,14 @@ def test_without_javascript_the_page_is_whole(page: str, tmp_path: Path) -> None
     script = """
     const shown = (each) => each.checkVisibility();
     const count = (name) => document.querySelectorAll(name).length;
-    return [shown(document.getElementById("touch")), count("section"), count("math")];
+    const term = document.querySelector("abbr");
+    term.focus(); // by a tap, say
+    const tip = getComputedStyle(term, "::after").content;
+    return [shown(document.getElementById("touch")), count("section"), count("math"), tip];
     """
-    touch, sections, formulas = visit(still, script, tmp_path).answer
+    touch, sections, formulas, term = visit(still, script, tmp_path).answer
     assert touch is False
-    assert sections >= 6 and formulas >= 15
+    assert sections >= 6 and formulas >= 15 and "(the output projection, " in term
 
 
 TWELVE = ("embeddings=random", "embeddings.tokens=16", "embeddings.d_model=48", "head=12", "variant=[multi_head]")
