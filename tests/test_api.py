@@ -119,7 +119,7 @@ def test_frames_and_arrays(result: Result) -> None:
     frame = result.stage("multi_head", "weights", head=2)
     assert list(frame.index) == list(frame.columns) == ["she", "likes", "coffee"]
     np.testing.assert_array_equal(frame.to_numpy(), result.array("multi_head", "weights")[1])
-    first, usual = result.stage("multi_head", "weights", head=1), result.stage("multi_head", "weights")
+    first, usual = result.stage("multi_head", "weights", head=np.int64(1)), result.stage("multi_head", "weights")
     np.testing.assert_array_equal(first.to_numpy(), result.array("multi_head", "weights")[0])
     assert first.equals(usual)
     result.array("looped", "output")[:] = 0

@@ -38,7 +38,7 @@ def timings(run: Run) -> pd.DataFrame:
     return frame(Timing, run.timings).set_index("variant")
 
 
-def stage(run: Comparison, variant: str, name: str, head: int = 1) -> pd.DataFrame:
+def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.DataFrame:
     """Return one stage of one variant labelled with tokens, such as the weights of its first head, `head=1`.
 
     Raises:
@@ -47,7 +47,7 @@ def stage(run: Comparison, variant: str, name: str, head: int = 1) -> pd.DataFra
     formed = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
     array = formed[chosen(name, formed, f"stage of {variant}")]
     heads = array if array.ndim == 3 else (array.T if name == "lse" else array)[None]
-    if str(head) not in map(str, range(1, len(heads) + 1)):  # an array cannot be compared
+    if not isinstance(head, int | np.integer) or head not in range(1, len(heads) + 1):
         known = (
             "one head; choose 1" if len(heads) == 1 else f"{len(heads)} heads, counted from 1; choose 1 to {len(heads)}"
         )
