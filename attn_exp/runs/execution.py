@@ -232,7 +232,7 @@ class Result:
         wanted = chosen(variant, run.traces, "variant") if variant else ""
         return tables.steps([step for step in found if wanted in ("", step.variant)])
 
-    def stage(self, variant: str, name: str, head: int = 1) -> pd.DataFrame:
+    def stage(self, variant: str, name: str, head: int | np.integer[Any] = 1) -> pd.DataFrame:
         """Return a stage of a variant, `q`, `logits`, `weights`, `output` and so on, with tokens as labels.
 
         Heads count from 1, here and in every table and picture that people read.
