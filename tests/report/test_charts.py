@@ -77,13 +77,6 @@ def test_both_renderers_draw_the_same(words: tuple[str, ...]) -> None:
             np.testing.assert_array_equal(ours, theirs.get_array())
 
 
-def test_what_is_no_number_is_clear() -> None:
-    blind = [[place == 2] for place in range(5)]
-    words = ("convention=torch_mha", "embeddings=random", "embeddings.tokens=5", "mask=array", "variant=[matrix]")
-    (picture, _) = cells(charts_of(comparison(*words, f"mask.array.values={str(blind).lower()}"))["weights"])
-    assert (picture[..., 3] > 0).all(axis=1).tolist() == [True, True, False, True, True]
-
-
 @pytest.mark.parametrize("names", HARD, ids=["long", "marked", "odd"])
 def test_a_chart_is_well_formed_and_holds_no_more_than_text(names: list[str]) -> None:
     for svg in charts_of(tokens(names)).values():

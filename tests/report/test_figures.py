@@ -17,7 +17,7 @@ from attn_exp.report.charts.chart import Chart, Heat, Plot, Text
 from attn_exp.report.charts.layout import shapes_of
 from attn_exp.report.charts.matplotlib_figure import encoded
 from attn_exp.report.figures import distances, entropy, weights
-from attn_exp.report.views import same, seen
+from attn_exp.report.views import seen
 from tests.compose import comparison
 from tests.report.render import drawings_of, markdown_of, page_of
 from tests.report.test_report import a_run
@@ -144,15 +144,6 @@ def test_what_a_user_set_for_matplotlib_changes_no_figure(coffee: Comparison) ->
         assert encoded(drawings_of(coffee)["distances"], "svg") == usual
 
 
-def test_a_problem_that_starts_late_is_drawn() -> None:
-    found = comparison(
-        "embeddings=inline", "projections=none", "embeddings.weights=[[0.5,0.5],[1,0]]", "embeddings.v=[[1,2],[3,4]]",
-        "variant=[matrix]",
-    )  # fmt: skip
-    drawn = drawings_of(found).keys()
-    assert drawn >= {"entropy", "weights"} and "sharpness" not in drawn
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("tokens", [5, 40])
 def test_weights_that_are_no_numbers_are_left_blank(tokens: int) -> None:
@@ -168,8 +159,3 @@ def test_weights_that_are_no_numbers_are_left_blank(tokens: int) -> None:
     run = a_run(compared)
     for text in (page_of(run), markdown_of(run), notebook.run(run.comparison, run.timings)):
         assert text
-
-
-def test_weights_with_nan_at_the_same_places_are_shown_once() -> None:
-    left = np.array([[[0.5, 0.5], [np.nan, np.nan]]])
-    assert same(left, left + 1e-16) and not same(left, np.nan_to_num(left)) and not same(left, left[:, :1])

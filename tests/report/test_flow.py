@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from attn_exp.report.charts.chart import Rect, Text
-from attn_exp.report.charts.widths import width
-from attn_exp.report.flow import LETTERS, Flow
+from attn_exp.report.flow import Flow
 from attn_exp.report.sections.walks import walks
 from attn_exp.report.views import seen
 from tests.compose import comparison
@@ -93,17 +92,6 @@ def test_columns_of_key_value_heads_are_named(pool: str, keys: tuple[str, ...]) 
     assert "in each of 4 heads, 2 share a K and V" in {getattr(shape, "text", "") for shape in flow.behind}
 
 
-@pytest.mark.parametrize("words", [(), ("mask=causal", "score=softcap", "position=rope"), ("score=[softcap,alibi]",)])
-def test_what_stands_at_an_arrow_is_on_no_border_of_the_frame(words: tuple[str, ...]) -> None:
-    (flow,) = flows("variant=[multi_head]", "head=2", *words)
-    (frame,) = (shape for shape in flow.behind if isinstance(shape, Rect))
-    top, bottom, left, right = frame.y, frame.y + frame.height, frame.x, frame.x + frame.width
-    for label in labels(flow):
-        end = label.x + 72 * width(label.text, LETTERS)
-        inside = label.y - 9 > top and label.y + 2 < bottom and left < label.x and end < right
-        assert inside or label.y + 2 < top or label.y - 9 > bottom or label.x > right, label.text
-
-
 def test_what_a_mistake_does_with_columns_is_not_claimed() -> None:
     (walk,) = walks_of("variant=[multi_head]", "head=2", "mistake=heads_by_stride")
     assert {box.name for box in walk["flow"].boxes if box.lines} <= {"together"}
@@ -125,20 +113,6 @@ def test_boxes_stand_apart_and_each_leads_to_a_table_of_the_page(words: tuple[st
     leads = [str(attributes["href"]) for name, attributes in elements if name == "a"]
     assert {lead.removeprefix("#") for lead in leads} <= set(ids)
     assert len(leads) > 4 and len(ids) == len(set(ids))
-
-
-@pytest.mark.long
-def test_what_positions_and_scores_do_stands_at_the_arrows() -> None:
-    """A sinusoid marks x, of which values are made too; a rotation turns queries and keys alone."""
-    flow = flows("variant=[looped]", "position=sinusoidal")[0]
-    assert {box.name: box.lines for box in flow.boxes if box.lines} == {"x": ("3 × 4", "+ sinusoidal")}
-    sinusoidal, rope, additive = (
-        [label.text for label in labels(flows("variant=[looped]", words)[0])]
-        for words in ("position=sinusoidal", "position=rope", "score=additive")
-    )
-    assert not any("sinusoidal" in label for label in sinusoidal)
-    assert rope.count("rope") == 2
-    assert "Q Kᵀ" not in additive and "additive" in additive
 
 
 def test_the_output_projection_is_a_table_where_it_is_used_alone() -> None:
@@ -163,11 +137,6 @@ def test_several_heads_show_the_input_in_place_with_their_columns() -> None:
     halves = (("head 1", 2), ("head 2", 2))
     assert parts_of(several) == {"W_q": halves, "W_k": halves, "W_v": halves, "W_o": ()}
     assert several["steps"][0].stage == "x"
-
-
-def test_the_input_is_shown_once_for_each_way_in_which_columns_part() -> None:
-    several = walks_of("variant=[multi_head,unscaled,matrix]", "head=2", "embeddings=random", "embeddings.d_model=8")
-    assert [list(parts_of(walk)) for walk in several] == [["W_q", "W_k", "W_v", "W_o"], [], []]
 
 
 def test_heads_that_share_keys_are_named_together() -> None:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-import pytest
-
 from attn_exp.report import figures
-from attn_exp.report.flow import COLOURS
 from attn_exp.report.sections.walks import flows
 from attn_exp.report.views import seen
-from tests import ROOT
 from tests.compose import comparison
 from tests.report.render import page_of
 from tests.report.test_figures import HARD, tokens
@@ -44,17 +40,6 @@ def test_each_function_has_its_own_picture_under_its_names() -> None:
     titles = [title for title, _ in flows(seen(comparison()))]
     assert titles == ["looped = matrix = scaled", "multi_head"]
     assert set(titles) <= set(texts(svg_of()))
-
-
-def test_colours_are_those_of_the_page() -> None:
-    sheet = (ROOT / "attn_exp/report/templates/flow.css").read_text(encoding="utf-8")
-    for letter, colour in COLOURS.items():
-        assert re.search(rf"\.of-{letter}\b[^{{}}]*{{ --hue: {colour}; }}", sheet), letter
-
-
-@pytest.mark.parametrize("width", [3, 6.3, 12])
-def test_a_picture_is_no_wider_than_asked_for(width: float) -> None:
-    assert float(svg_of(*HEADS, f"figures.width={width}").attrib["width"].removesuffix("pt")) <= 72 * width + 0.01
 
 
 def test_tokens_and_names_are_text_never_markup() -> None:

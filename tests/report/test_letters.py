@@ -107,11 +107,6 @@ def test_each_letter_has_the_sizes_of_the_run() -> None:
     assert sizes(*words) == {"t": "3", "s": "3", "m": "4", "d": "4 or 2", "e": "4 or 2", "h": "1 or 2"}
 
 
-def test_a_memory_has_a_letter_of_its_own() -> None:
-    words = ("embeddings=random", "embeddings.tokens=4", "embeddings.memory.tokens=5", "embeddings.memory.d_model=3")
-    assert sizes("variant=[matrix]", *words).items() >= {"t": "4", "s": "5", "m": "8", "n": "3"}.items()
-
-
 def test_every_letter_of_a_page_is_explained_there_once() -> None:
     page = page_of(a_run(comparison("variant=[looped,multi_head,blockwise]", "embeddings.memory.tokens=5")))
     used = set("".join(re.findall(r"<small>\[([a-z ]+)\] =", page)).replace(" ", ""))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +10,10 @@ import pytest
 from attn_exp.arrays import Array
 from tests.compose import comparison
 from tests.report.tab import Tab
-from tests.report.test_explore import LINES, show, texts
+from tests.report.test_explore import show, texts
 
 MANY = ("embeddings=random", "embeddings.d_model=48", "head=12", "variant=[multi_head]")
 LONG = (*MANY, "embeddings.tokens=40")
-TOLD = "document.getElementById('told').textContent"
 
 
 def numbers(opened: Tab, selector: str) -> Array:
@@ -67,28 +65,6 @@ def test_a_number_far_down_says_how_it_came_about(opened: Tab, tmp_path: Path) -
     opened.click("#walk-1-weights tr.now td:nth-of-type(3)")
     told = opened.ask(said).replace("−", "-")
     assert "keys that are not shown" in told and told.endswith(f"{array['weights'][6, 30, 24]:.4f}")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("tokens", [65, 128])
-def test_twelve_heads_of_many_tokens_have_lines_a_scale_and_a_difference(
-    opened: Tab, tmp_path: Path, tokens: int
-) -> None:
-    words = (*MANY, f"embeddings.tokens={tokens}")
-    show(opened, tmp_path, *words, address="#show=multi_head.2&with=multi_head.5&query=41")
-    weights = stages(words)["weights"]
-    far = np.abs(weights[1] - weights[4]).max()
-    told = re.search(r"weights: (0[.][0-9]+)", opened.ask(TOLD))
-    assert told and float(told[1]) == pytest.approx(far, abs=6e-4)
-    assert len(texts(opened, "#large .minus canvas")) == 1
-    assert texts(opened, "#touch-scale") == [""]
-    opened.ask("attention.choose({ with: -1 }); attention.follow.pin(40)")
-    assert sum(count for _, count in opened.ask(LINES.replace(".all", ".one"))) == 16
-    assert texts(opened, "#large figure > .both > .note")[0].startswith("Lines show weights from 0.0")
-    rows = texts(opened, "#large .named .down span")
-    assert rows[0] == "x0" and 20 <= len(rows) <= 40
-    assert opened.overflow() <= 0
-    assert opened.console == []
 
 
 @pytest.mark.long
