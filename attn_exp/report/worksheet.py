@@ -43,7 +43,7 @@ def printed(paper: Paper, student: str) -> str:
     return render_one(contents(paper, student) | {"printed": True})
 
 
-def solved(paper: Paper, student: str) -> str:
+def render_solution(paper: Paper, student: str) -> str:
     """Return a sheet filled in, with what each mistake would give."""
     mistakes = [mistake(paper, one) for one in foretold(paper)]
     return render_one(contents(paper, student) | {"filled": True, "foretold": mistakes})
@@ -351,7 +351,7 @@ LONG = 1e6
 """Numbers from here on are written in six digits."""
 
 
-def marked_page(title: str, parts: Sequence[str]) -> str:
+def render_marked_page(title: str, parts: Sequence[str]) -> str:
     return render_page("marked.html", {"title": title, "parts": list(map(Markup, parts))}, STYLES)
 
 

@@ -127,7 +127,7 @@ def files_of_members(about: About) -> tuple[str, ...]:
 
 
 @contextmanager
-def members_allowed(about: About, folder: Path, own: bool) -> Iterator[tuple[str, ...]]:
+def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, ...]]:
     """Register the members that a run used, if the user asked for its code; yield their files.
 
     Stderr says of each file whether it has changed.

@@ -66,7 +66,7 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
     words = trust.allowed_words(repeat.words, folder)
     from attn_exp.config.compose import composed  # noqa: PLC0415 - a run's own settings need no Hydra
 
-    with provenance.members_allowed(about, folder, own):
+    with provenance.allow_members(about, folder, own):
         config = composed(words, repeat.folders, typed=False)
         for sentence in provenance.changed_inputs(config, about):
             print(f"attn_exp: {printable(sentence)}; a sweep keeps no arrays", file=sys.stderr)
@@ -83,7 +83,7 @@ def run_again(folder: Path, own: bool) -> str:
         print(f"attn_exp: {printable(sentence)}; this run takes the arrays that {folder} kept", file=sys.stderr)
     if changes:
         config, words = provenance.with_stored_arrays(config, words, store.problem_of(folder))
-    with provenance.members_allowed(about, folder, own) as files:
+    with provenance.allow_members(about, folder, own) as files:
         return run_here(config, Repeat(tuple(trust.allowed_words(words, folder)), own=files), about, folder, own)
 
 

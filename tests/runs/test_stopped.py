@@ -20,7 +20,7 @@ def held(*given, **more):
     open("held", "a").close()
     time.sleep(60)
 """
-SLOW_KEYS = f"{HELD}\nfrom attn_exp.report import worksheet\nworksheet.solved = held"
+SLOW_KEYS = f"{HELD}\nfrom attn_exp.report import worksheet\nworksheet.render_solution = held"
 SLOW_PAGE = f"{HELD}\nfrom attn_exp.runs import trust\ntrust.sealed = held"
 
 

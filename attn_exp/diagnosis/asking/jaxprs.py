@@ -367,7 +367,7 @@ def of_arrays(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Calla
     return of_them, list(arrays.values()), (tree, sizes, repr(others))
 
 
-def call_traced(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+def trace_call(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Call a JAX function, traced anew each time because it may draw random numbers."""
 
     def of_both(first: Sequence[Any], others: Mapping[str, Any]) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.case import Answer, Case, expected
-from attn_exp.diagnosis.asking.jaxprs import call_traced
+from attn_exp.diagnosis.asking.jaxprs import trace_call
 from attn_exp.diagnosis.asking.libraries import Library, NoNumbersError, numbers_of, parts_of
 from attn_exp.diagnosis.asking.names import plain
 from attn_exp.diagnosis.asking.offer import (
@@ -142,7 +142,7 @@ class Caller:
             self.request.tell(f"{', '.join(said)}, {self.library.name}, {self.dtype}")
         plain, named = self.spoken(arguments)
         if self.library.name == "jax" and not self.is_made and not getattr(self.function, IS_LAYER, False):
-            return call_traced(self.function, plain, named)
+            return trace_call(self.function, plain, named)
         return self.function(*plain, **named)
 
     def spoken(self, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -30,7 +30,7 @@ from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.diagnosis.explaining.numbers import Numbers, equal_but_for_rounding
 from attn_exp.diagnosis.recipes.candidates import explained, what_a_setting_computes
 from attn_exp.diagnosis.sheets.boxes import Box
-from attn_exp.diagnosis.sheets.readings import transposed
+from attn_exp.diagnosis.sheets.readings import transpose_sheet
 from attn_exp.diagnosis.sheets.worksheet import Sheet, agrees, part
 from attn_exp.experiment.recipes import STAGES, Stages
 
@@ -216,7 +216,7 @@ def written_otherwise(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet
     if coarse is not None:
         yield Remark("", WRITTEN, coarse[0]), coarse[1]
     yield Remark("", WRITTEN, CUT_TEXT), replace(sheet, boxes=tuple(map(uncut, sheet.boxes)))
-    other = transposed(sheet)
+    other = transpose_sheet(sheet)
     if other is not None:
         yield Remark("", LAYOUT, TURNED_TEXT), other
 

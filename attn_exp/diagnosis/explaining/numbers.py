@@ -21,7 +21,7 @@ from attn_exp.diagnosis.recipes.candidates import (
     other_settings,
 )
 from attn_exp.diagnosis.sheets.boxes import Box
-from attn_exp.diagnosis.sheets.readings import Reading, by_own_digits, other_readings, transposed
+from attn_exp.diagnosis.sheets.readings import Reading, by_own_digits, other_readings, transpose_sheet
 from attn_exp.diagnosis.sheets.worksheet import (
     Sheet,
     Slip,
@@ -114,7 +114,7 @@ class Numbers:
     @cached_property
     def layouts(self) -> list[Sheet]:
         """The sheet as filled in, and transposed if its numbers fit that way."""
-        return [layout for layout in (self.sheet, transposed(self.sheet)) if layout is not None]
+        return [layout for layout in (self.sheet, transpose_sheet(self.sheet)) if layout is not None]
 
     @cached_property
     def lenient(self) -> dict[Sheet, Sheet]:

@@ -85,7 +85,7 @@ def rename_scores(sheet: Sheet) -> Iterator[Reading]:
         yield Reading(replace(sheet, boxes=boxes), sheet.right, "the scores are scaled; here these are the logits")
 
 
-def transposed(sheet: Sheet) -> Sheet | None:
+def transpose_sheet(sheet: Sheet) -> Sheet | None:
     boxes = [swapped(box) for box in sheet.boxes]
     kept = tuple(box for box in boxes if box is not None)
     return replace(sheet, boxes=kept) if len(kept) == len(boxes) else None

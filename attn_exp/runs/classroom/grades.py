@@ -106,9 +106,11 @@ def write_grades(handed: Sequence[Handed], often: Sequence[tuple[str, str, str]]
         for file, one in zip(file_names([one.file for one in handed]), handed, strict=True)
         if one.paper and one.grade
     }
-    pages = {file: worksheet.marked_page(student, [part]) for file, (student, part) in marked.items()}
+    pages = {file: worksheet.render_marked_page(student, [part]) for file, (student, part) in marked.items()}
     pages |= (
-        {EVERYBODY: worksheet.marked_page("Marked sheets", [part for _, part in marked.values()])} if marked else {}
+        {EVERYBODY: worksheet.render_marked_page("Marked sheets", [part for _, part in marked.values()])}
+        if marked
+        else {}
     )
     for name in pages:
         trust.check_page(target / "marked" / name, "marked")

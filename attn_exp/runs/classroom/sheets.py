@@ -119,7 +119,7 @@ def write_sheets(asked_words: Sequence[str]) -> str:
         )
         machine.fill(draft, {
             "answers.csv": answers_file,
-            "key.html": worksheet.to_print([worksheet.solved(sheet, key.student) for key, sheet in made]),
+            "key.html": worksheet.to_print([worksheet.render_solution(sheet, key.student) for key, sheet in made]),
             "key.json": json.dumps({"keys": [vars(key) for key, _ in made]}, indent=1, ensure_ascii=False) + "\n",
         })  # fmt: skip
         if not alone:
@@ -393,7 +393,7 @@ class Checked:
 
     def _repr_html_(self) -> str:
         marked = worksheet.marked(self.paper, self.student, self.grade, self.numbers, scores(self.grade, {}))
-        page = worksheet.marked_page("Marked sheets", [marked])
+        page = worksheet.render_marked_page("Marked sheets", [marked])
         return html("framed", page, "marked worksheet", height_of(self.paper))
 
 
