@@ -13,7 +13,7 @@ from typing import Any
 from attn_exp import machine
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat, bare, key_of
-from attn_exp.errors import UserError, chosen, printable
+from attn_exp.errors import UserError, chosen, printable, refuse
 from attn_exp.report.pages import Listed
 from attn_exp.runs import execution, folders, provenance, records, store, trust
 from attn_exp.runs.provenance import OPTION
@@ -143,18 +143,17 @@ def make_record(output_dir: Path, entry: Listed) -> dict[str, Any]:
     if entry.kind == "sweep":
         typed = {key_of(word): word.partition("=")[2] for word in entry.words}
         return record | {f"params.{key}": text for key, text in typed.items() if key.split(".")[0] not in NO_PARAMETER}
-    try:
+    with refuse(f"{folder}: cannot be read", *trust.UNREADABLE):
         config = machine.read_json(folder / "run.json")["config"]
         head, *lines = machine.parse_csv(machine.read_text(folder / "comparison.csv", MOST_BYTES))
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise UserError(f"{folder}: cannot be read ({error})") from error
-    numbers = {
-        f"metrics.{line[0]}.{name}": float(cell)
-        for line in lines
-        for name, cell in zip(head, line, strict=True)
-        if name not in NO_METRIC and records.NUMBER.fullmatch(cell)
-    }
-    return record | dict(list_parameters(config)) | numbers
+        numbers = {
+            f"metrics.{line[0]}.{name}": float(cell)
+            for line in lines
+            for name, cell in zip(head, line, strict=True)
+            if name not in NO_METRIC and records.NUMBER.fullmatch(cell)
+        }
+        record |= dict(list_parameters(config)) | numbers
+    return record
 
 
 def list_parameters(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -65,7 +65,8 @@ COUNTS, PATIENCE = (1, 16, 256), 0.2
 """Points of a chunk to time; the next count is tried if the last took fewer seconds than `PATIENCE`."""
 UNWRITABLE = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EFBIG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR,
-    errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, getattr(errno, "EDQUOT", errno.ENOSPC),
+    errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.EIO,
+    *(getattr(errno, name) for name in ("EDQUOT", "ESTALE") if hasattr(errno, name)),  # POSIX alone
 }  # fmt: skip
 """System errors if a folder cannot be written to; others are no fault of the folder."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import combinations
 from typing import Any
 
@@ -71,15 +70,6 @@ def test_a_memory_has_keys_of_its_own() -> None:
     assert (shown["flat q"], shown["flat k"], shown["weights"]) == ((1, "3 × 12"), (1, "5 × 12"), (2, "3 × 5"))
 
 
-def test_after_a_past_only_new_tokens_ask() -> None:
-    (flow,) = flows("past=1", "variant=[looped]")
-    shown = sizes(flow)
-    assert (shown["x"], shown["q"], shown["k"], shown["weights"]) == (
-        (1, "3 × 4"), (1, "2 × 4"), (1, "3 × 4"), (1, "2 × 3"),
-    )  # fmt: skip
-    assert "new rows" in {label.text for label in labels(flow)}
-
-
 @pytest.mark.parametrize(
     ("pool", "keys"), [("first", ("1–2 → head 1", "3–4 → head 2")), ("mean", ("1–4 mean → 1", "5–8 mean → 2"))]
 )
@@ -90,12 +80,6 @@ def test_columns_of_key_value_heads_are_named(pool: str, keys: tuple[str, ...]) 
     assert said["q"] == ("1–2 → head 1", "3–4 → head 2", "5–6 → head 3", "7–8 → head 4")
     assert said["k"] == said["v"] == keys
     assert "in each of 4 heads, 2 share a K and V" in {getattr(shape, "text", "") for shape in flow.behind}
-
-
-def test_what_a_mistake_does_with_columns_is_not_claimed() -> None:
-    (walk,) = walks_of("variant=[multi_head]", "head=2", "mistake=heads_by_stride")
-    assert {box.name for box in walk["flow"].boxes if box.lines} <= {"together"}
-    assert set(parts_of(walk).values()) == {()}
 
 
 @pytest.mark.long
@@ -113,12 +97,6 @@ def test_boxes_stand_apart_and_each_leads_to_a_table_of_the_page(words: tuple[st
     leads = [str(attributes["href"]) for name, attributes in elements if name == "a"]
     assert {lead.removeprefix("#") for lead in leads} <= set(ids)
     assert len(leads) > 4 and len(ids) == len(set(ids))
-
-
-def test_the_output_projection_is_a_table_where_it_is_used_alone() -> None:
-    page = page_of(a_run(comparison("variant=[looped,multi_head,multi_query]", "bias=true")))
-    assert re.findall(r'id="(walk-\d-[Wb]_o)"', page) == ["walk-2-W_o", "walk-2-b_o", "walk-3-W_o", "walk-3-b_o"]
-    assert [page.count(f'href="#walk-{place}-W_o"') for place in (1, 2, 3)] == [0, 1, 1]
 
 
 def walks_of(*words: str) -> list[dict[str, Any]]:

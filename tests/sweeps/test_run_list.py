@@ -56,3 +56,13 @@ def test_what_fits_no_run_is_said(outputs: Path) -> None:
     assert quickly(outputs, "runs", "head=7")[0] == "outputs: none of 3 runs and sweeps has head=7\n"
     assert "unknown setting 'heads'; did you mean head?" in quickly(outputs, "runs", "heads=2", code=2)[1]
     assert "expected attn-exp runs [DIR]" in quickly(outputs, "runs", "--yaml", code=2)[1]
+
+
+@pytest.mark.parametrize("file", ["comparison.csv", "run.json"])
+def test_a_damaged_run_is_one_line(file: str, tmp_path: Path) -> None:
+    quickly(tmp_path, "report=none", "variant=[matrix]")
+    (path,) = (tmp_path / "outputs/runs").glob(f"*/{file}")
+    text = path.read_text()
+    path.write_text(f"{text}1,2\n" if file == "comparison.csv" else text.replace('"mask": ', '"mask": 3, "other": '))
+    said = quickly(tmp_path, "runs", "--json", code=2)[1]
+    assert "cannot be read (" in said and said.count("\n") == 1

@@ -36,7 +36,10 @@ def start(plan: Plan, workers: int, address: str | None) -> Futures:
         return task.remote(shared, job).future()
 
     known = ray.exceptions
-    lost = (known.WorkerCrashedError, known.NodeDiedError, known.OutOfMemoryError, known.ObjectLostError)
+    lost = (
+        known.WorkerCrashedError, known.LocalRayletDiedError, known.NodeDiedError, known.OutOfMemoryError,
+        known.ObjectLostError,
+    )  # fmt: skip
     return Futures(submit, lambda: ray.cluster_resources().get("CPU", 1), lost, ray.shutdown)
 
 
