@@ -98,7 +98,7 @@ def mistaken(settled: Settled, problem: Problem) -> Trace:
     recipe = filled(mistakes.applied(settled.mistakes, right(settled)), settled.empty)
     try:
         return Trace(**{name: array[0] for name, array in compute_stages(recipe, settled, problem).items()})
-    except ValueError as error:
+    except (ValueError, KeyError) as error:  # shapes, or a matrix that pooled heads lack
         raise UserError(
             f"mistake={settled.mistake} does not fit the shapes of this run, so there is no output"
         ) from error

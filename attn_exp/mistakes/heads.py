@@ -119,7 +119,7 @@ def add_residual(recipe: Recipe) -> Recipe:
         return context if "x" in asked else context + asked["q"]
 
     def finish(at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
-        return recipe.finish(at, merged, weight, bias) + asked.pop("x")
+        return recipe.finish(at, merged, weight, bias) + asked.pop("x", 0.0)
 
     return instead(project=project, score=score, mix=mix, finish=finish)(recipe)
 
