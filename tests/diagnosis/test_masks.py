@@ -297,3 +297,31 @@ def test_each_entry_may_have_a_length_of_its_own(late: int, mistakes: tuple[str,
 
     answer = attn_exp.check(function, "mask=padding", "mask.padding.lengths=[6,4,5]", quick=True)
     assert (answer.passed, answer.mistakes) == (not mistakes, mistakes), answer
+
+
+def of_windows(inside: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return a function whose optional window shows the keys where `inside(i - j, window)` is true."""
+
+    def windowed(q: Any, k: Any, v: Any, window_size: Any = None) -> Any:
+        back = np.arange(q.shape[-2])[:, None] - np.arange(k.shape[-2])
+        far = False if window_size is None else ~inside(back, window_size)
+        return softmax(np.where(far, -np.inf, logits(q, k))) @ v
+
+    return windowed
+
+
+@pytest.mark.parametrize(
+    ("inside", "named"),
+    [
+        (lambda back, window: (back >= 0) & (back < int(window)), ()),
+        (lambda back, window: (back >= 0) & (back <= int(window)), ("window_one_wide",)),
+        (lambda back, window: abs(back) < int(window), ()),
+        (lambda back, window: abs(back) <= int(window), ()),
+        (lambda back, window: (back <= window[0]) & (back >= -window[1]), ()),
+        (lambda back, window: (back < window[0]) & (back >= -window[1]), ("window_one_narrow",)),
+    ],
+)
+def test_a_window_is_a_pair_or_a_number_of_keys(inside: Callable[[Any, Any], Any], named: tuple[str, ...]) -> None:
+    verdict = attn_exp.check(of_windows(inside), quick=True)
+    assert (verdict.passed, verdict.mistakes) == (not named, named), verdict
+    assert "window" in {one.rung for one in verdict.findings}

@@ -31,9 +31,22 @@ def causal_of_the_end(q: Any, k: Any, v: Any) -> Any:
     return softmax(np.maximum(causal(logits(q, k), k.shape[-2] - q.shape[-2]), -1e30)) @ v
 
 
-def last_three(q: Any, k: Any, v: Any) -> Any:
+def last_window(q: Any, k: Any, v: Any, window: int = 4) -> Any:
     place = np.arange(q.shape[-2])[:, None] - np.arange(k.shape[-2])
-    return softmax(np.where((place >= 0) & (place < 3), logits(q, k), -np.inf)) @ v
+    return softmax(np.where((place >= 0) & (place < window), logits(q, k), -np.inf)) @ v
+
+
+def last_three(q: Any, k: Any, v: Any) -> Any:
+    return last_window(q, k, v, 3)
+
+
+def last_thirteen(q: Any, k: Any, v: Any) -> Any:
+    return last_window(q, k, v, 13)
+
+
+def both_sides(q: Any, k: Any, v: Any, window: int = 3) -> Any:
+    far = abs(np.arange(q.shape[-2])[:, None] - np.arange(k.shape[-2])) > window
+    return softmax(np.where(far, -np.inf, logits(q, k))) @ v
 
 
 def rotary(q: Any, k: Any, v: Any) -> Any:
@@ -51,6 +64,9 @@ def rotary_and_causal(q: Any, k: Any, v: Any) -> Any:
         (causal_by_itself, "mask=causal"),
         (causal_of_the_end, "mask=causal align=bottom_right"),
         (last_three, "mask=[causal,window] mask.window.left=2"),
+        (last_thirteen, "mask=[causal,window] mask.window.left=12"),
+        (last_window, "mask=[causal,window] mask.window.left=3"),
+        (both_sides, "mask=window mask.window.left=3 mask.window.right=3"),
         (rotary, "position=rope"),
         (rotary_and_causal, "mask=causal position=rope position.rope.interleaved=true"),
     ],

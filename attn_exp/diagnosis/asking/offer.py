@@ -196,6 +196,9 @@ PADDINGS = tuple(Masking(kind, axes) for axes, kind in product((*OF_KEYS, "b 1 t
 
 # The keywords of a function
 
+KEYS = (1, False)
+"""A window that is passed as the number of its keys, the query included, on one side."""
+
 
 @dataclass(frozen=True)
 class Offer:
@@ -204,7 +207,8 @@ class Offer:
     `parameters` maps each role to the function's own name for it; `positional` are the positional-only ones; `defaults`
     holds the function's defaults. `said`: what else is passed, in words. `only_if_right`: names did not tell which
     arguments hold the arrays, or how, so a wrong answer does not imply wrong attention. `divides`: scores are divided
-    by the scale argument.
+    by the scale argument. `counted`: a window is passed as one number, which is the number of keys on one side plus
+    this, and whether it has as many keys on the other side; None passes both sides as a pair.
     """
 
     core: bool
@@ -214,6 +218,7 @@ class Offer:
     said: str = ""
     only_if_right: bool = False
     divides: bool = False
+    counted: tuple[int, bool] | None = None
 
     def takes(self, role: str) -> bool:
         return role in self.parameters
@@ -292,9 +297,7 @@ def mask_arguments(recipe: Recipe, at: At, offer: Offer, request: Request) -> di
 
 def own_word(mask: Mask, offer: Offer, at: At) -> Any:
     if isinstance(mask, Window):
-        default = offer.defaults.get("window")
-        one_number = isinstance(default, int) and not isinstance(default, bool)
-        return mask.left + 1 if one_number else (mask.left, mask.right)
+        return mask.left + offer.counted[0] if offer.counted else (mask.left, mask.right)
     if isinstance(mask, Padding):
         return np.broadcast_to(np.ravel(mask.lengths), (at.batch,)).astype(np.int64)
     return True

@@ -23,7 +23,7 @@ from attn_exp.diagnosis.asking.offer import ADDED, MASKINGS, PADDINGS, attribute
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.calling.ways_to_call import cases, is_near, of_kept_queries, rounded
-from attn_exp.diagnosis.recipes.candidates import Change, gives, other_settings
+from attn_exp.diagnosis.recipes.candidates import Change, gives, other_settings, words_of_windows
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe, Step
@@ -37,8 +37,8 @@ OF_MASKS = ("mask", "mask_join", "align")
 RULES = {"mask": OF_MASKS, "convention": (*OF_MASKS, "convention"), "position": ("position", "score"),
          "scale": ("scale",)}  # fmt: skip
 """Settings that say what is computed, by kind; a kind is fixed if the user typed one of its settings."""
-SAID_BY = {"causal": "causal", "window": "window", "alibi": "alibi"}
-"""The keyword that requests a setting, by role; a function with that keyword is not assumed to have the setting."""
+SAID_BY = ("causal", "window", "alibi")
+"""Settings that have a keyword of the same role; a function with that keyword is not assumed to have the setting."""
 UNSCALED = "scale=1"
 TWO_TO_THE = "head=4"
 """A number of heads for which all variants of ALiBi slopes agree."""
@@ -59,8 +59,8 @@ def find_settings(caller: Caller, case: Case, answer: Answer, digits: int) -> li
 
 def of_other_widths(caller: Caller, recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     """Yield wider windows than the default, and their recipes, if nobody said how many keys a window has."""
-    is_said = caller.offer.takes("window") or any(word.startswith("mask.window") for word in caller.request.said)
-    for left in range(2, SHOWN) if not (is_said or caller.request.as_typed) else ():
+    is_said = takes_window(caller) or any(word.startswith("mask.window") for word in caller.request.said)
+    for left in range(2, SHOWN + 1) if not (is_said or caller.request.as_typed) else ():
         masks = tuple(replace(one, left=left) if isinstance(one, Window) else one for one in recipe.rules.masks)
         if masks != recipe.rules.masks:
             yield f"mask.window.left={left}", recipe.with_rules(masks=masks)
@@ -80,14 +80,16 @@ def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
             yield f"{CAUSAL} head={count}", made.with_rules(masks=(*recipe.rules.masks, Causal()))
 
 
-def with_its_window(words: str, case: Case, answer: Answer, digits: int) -> str:
-    """Return causal settings with the window that a longer case reveals; unchanged if there is none."""
-    if CAUSAL not in words.split() or gives(case.recipe, case, answer, digits):
-        return words
-    for left in range(SHOWN, case.given.keys):
-        windowed = case.with_masks((*case.recipe.rules.masks, Window(left, -1)))
-        if gives(windowed.recipe, case, answer, digits):
-            return words.replace(CAUSAL, f"mask=[causal,window] mask.window.left={left}")
+def with_its_width(words: str, case: Case, answer: Answer, digits: int) -> str:
+    """Return settings with the wide window that a longer case reveals; unchanged if there is none."""
+    widest = f"mask.window.left={SHOWN}"
+    shown = next((one for one in (*words_of_windows(SHOWN), widest, CAUSAL) if one in words), "")
+    others = tuple(one for one in case.recipe.rules.masks if not isinstance(one, Causal | Window))
+    is_known = not shown or gives(case.recipe, case, answer, digits)
+    for left in range(SHOWN, case.given.keys) if not is_known else ():
+        for said, masks in words_of_windows(left).items():
+            if gives(case.recipe.with_rules(masks=(*others, *masks)), case, answer, digits):
+                return words.replace(shown, f"mask.window.left={left}" if shown == widest else said)
     return words
 
 
@@ -120,7 +122,14 @@ def is_meant(words: str, caller: Caller) -> bool:
     """Return whether settings may be assumed: a mask or positions for which the function has no keyword."""
     kind = "mask" if words.startswith("mask=") else "position"
     known = words.startswith(("mask=", "position=", "score=alibi")) and are_open(caller.request, kind)
-    return known and not any(part in words and caller.offer.takes(role) for part, role in SAID_BY.items())
+    taken = {role for role in SAID_BY if caller.offer.takes(role)} - (set() if takes_window(caller) else {"window"})
+    return known and not any(role in words for role in taken)
+
+
+def takes_window(caller: Caller) -> bool:
+    """Return whether a window can be passed, and none is a default."""
+    default = caller.offer.defaults.get("window")
+    return caller.offer.takes("window") and not (type(default) is int and default > 0)
 
 
 def under(verdict: Verdict, request: Request, words: str) -> Verdict:

@@ -20,7 +20,7 @@ from attn_exp.diagnosis.asking.names import (
     roles_taken,
     side_of_name,
 )
-from attn_exp.diagnosis.asking.offer import Offer, plain_default
+from attn_exp.diagnosis.asking.offer import KEYS, Offer, plain_default
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY, Neutral, role_of_argument
 from attn_exp.diagnosis.bind.binding import convert_value
@@ -153,7 +153,8 @@ def bind(adapter: Adapter, passed: Mapping[str, inspect.Parameter]) -> Bound:
     defaults = {role: plain_default(one.default) for role, one in passed.items() if not is_required(one)}
     core = set(CORE) <= set(arrays.roles)
     said = ", ".join(filter(None, (arrays.said, *(f"{name}=..." for name in adapter.neutral))))
-    offer = Offer(core, {}, (), defaults, said, only_if_right=arrays.only_if_right)
+    counted = KEYS if "window" in passed and is_number(passed["window"]) else None
+    offer = Offer(core, {}, (), defaults, said, only_if_right=arrays.only_if_right, counted=counted)
     own_names = {source: name for name, source in arrays.sources.items() if isinstance(source, str)}
     if not adapter.neutral and len(own_names) == len(arrays.sources):
         names = own_names | words
@@ -164,6 +165,12 @@ def bind(adapter: Adapter, passed: Mapping[str, inspect.Parameter]) -> Bound:
     if any(letter_of(name) == "h" for name in adapter.neutral):
         names["heads"] = hidden_name("heads")
     return Bound(adapter, function, replace(offer, parameters=names | words))
+
+
+def is_number(given: inspect.Parameter) -> bool:
+    """Return whether a default or an annotation says that an argument is an integer rather than a pair."""
+    said = str(given.annotation)
+    return type(given.default) is int or (bool(re.search(r"\bint\b", said)) and "tuple" not in said.lower())
 
 
 def is_size(given: inspect.Parameter) -> bool:

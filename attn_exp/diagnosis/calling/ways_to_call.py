@@ -16,6 +16,7 @@ from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, e
 from attn_exp.diagnosis.asking.libraries import DIGITS, DTYPES, Library, library, wanted
 from attn_exp.diagnosis.asking.offer import (
     AXES,
+    KEYS,
     KNOWN,
     LAYOUTS,
     MASKINGS,
@@ -39,6 +40,7 @@ from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, unreadable
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.masks.window import Window
 
 MOST_COMPILING = 6.0
 """Seconds after which optional cases are skipped with JAX."""
@@ -351,6 +353,31 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
     if any(is_near(caller, as_it_is, made) for made in fitting):
         return caller
     return other if any(is_near(other, divided, made) for made in fitting) else caller
+
+
+def with_its_window(caller: Caller, function: Bound) -> Caller:
+    """Return the caller that passes a window as the function expects it, as a pair or as a number of keys."""
+    answering = list[Caller]()
+    others = [replace(caller.offer, counted=one) for one in WINDOWS] if caller.offer.takes("window") else []
+    for other in (replace(caller, offer=offer) for offer in (caller.offer, *others)):
+        case = question_of_window(other, function)
+        answer = None if case is None else other(case)
+        if case is not None and answer is not None and is_near(other, answer, case.right):
+            return other
+        answering += [other] if answer is not None and answer.output is not None else []
+    return next(iter(answering), caller)
+
+
+def question_of_window(caller: Caller, function: Bound) -> Case | None:
+    """Return the first case whose window has as many sides as the caller's numbers count, if there is one."""
+    _, both = caller.offer.counted or KEYS
+    asked = (case for case in cases(caller, function, quick=True) for mask in case.recipe.rules.masks
+             if isinstance(mask, Window) and (mask.left == mask.right) is both)  # fmt: skip
+    return next((rounded(case, caller) for case in asked), None)
+
+
+WINDOWS = (None, KEYS, (1, True), (0, True))
+"""Values of `Offer.counted` to try: a pair, or a number of keys, with the query or without, on one side or on both."""
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:

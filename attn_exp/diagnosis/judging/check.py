@@ -190,6 +190,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     if instead is not None:
         return instead
     caller = ways_to_call.with_its_scale(conventions.with_its_mask(caller, tried.function), tried.case)
+    caller = ways_to_call.with_its_window(caller, tried.function)
     is_open = conventions.are_open(request)
     hides = is_open and conventions.hides(caller, tried.function)
     if hides and (again := check_inverted(own, tried, request, quick)).passed:  # prefer a convention to a mistake
@@ -241,7 +242,7 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | 
     words, asked = min(fits, key=lambda one: ways_to_call.failing_at_first(tried, one[1], digits))
     longest = ways_to_call.longest_question(tried, asked)
     if longest is not None:
-        words = conventions.with_its_window(words, *longest, digits)
+        words = conventions.with_its_width(words, *longest, digits)
         asked = with_words(request, words)
     built = None if conventions.TWO_TO_THE in words else find_built_layer(tried)  # it has another number of heads
     verdict = check_in_layout(own, asked, quick, built)

@@ -292,14 +292,18 @@ RULES: tuple[tuple[str, Mask | Score], ...] = (
 )
 
 
+def words_of_windows(left: int) -> dict[str, tuple[Mask, ...]]:
+    return {f"mask=[causal,window] mask.window.left={left}": (Causal(), Window(left, -1)),
+            f"mask=window mask.window.left={left} mask.window.right={left}": (Window(left, left),)}  # fmt: skip
+
+
 def other_settings(recipe: Recipe) -> Iterator[tuple[str, RecipeChange]]:
     known = {type(rule) for rule in (*recipe.rules.masks, *recipe.rules.scores)}
     for word, rule in RULES:
         if type(rule) not in known:
             yield word, with_masks(rule) if isinstance(rule, Mask) else with_score(rule)
     for left in range(1, 9) if not recipe.rules.masks else ():
-        yield f"mask=[causal,window] mask.window.left={left}", with_masks(Causal(), Window(left, -1))
-        yield f"mask=window mask.window.left={left} mask.window.right={left}", with_masks(Window(left, left))
+        yield from ((words, with_masks(*masks)) for words, masks in words_of_windows(left).items())
     for name in rule_names("normalizer"):
         if name != recipe.rules.normalizer.name:
             yield f"normalizer={name}", with_normalizer(name)
