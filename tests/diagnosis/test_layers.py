@@ -75,6 +75,14 @@ def test_a_mistake_is_named_alone(name: str) -> None:
     assert verdict.is_wrong and verdict.mistakes == (name,), verdict
 
 
+@pytest.mark.parametrize(("heads", "remarks"), [(1, ()), (4, ("no_output_projection",))])
+def test_heads_without_an_output_projection_are_right_and_a_remark(heads: int, remarks: tuple[str, ...]) -> None:
+    layer = changed(WITH_MATRICES["no_output_projection"])(24, heads).double()
+    del layer.out_proj
+    verdict = attn_exp.check(layer, quick=True)
+    assert (verdict.outcome, verdict.mistakes) == ("right", remarks), verdict
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["scale_by_sqrt_d_model", "softmax_over_heads", "heads_merged_wrong"])
 def test_a_mistake_is_named_where_no_matrix_can_be_read(name: str) -> None:

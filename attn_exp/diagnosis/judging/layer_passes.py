@@ -95,6 +95,17 @@ def report_omitted_norms(verdict: Verdict, seen: Observed, own: OwnFunction, req
     return replace(verdict, not_verified=(*verdict.not_verified, *left)) if verdict.passed else verdict
 
 
+def report_missing_output_projection(
+    verdict: Verdict, seen: Observed, own: OwnFunction, request: Request
+) -> Verdict:  # fmt: skip
+    """Report several heads that are concatenated and not projected: right, but no whole multi-head attention."""
+    if not verdict.passed or verdict.mistakes:
+        return verdict
+    inside = read_inside(seen)[0]
+    is_missing = inside.heads > 1 and "W_o" not in inside.arrays
+    return replace(verdict, mistakes=("no_output_projection",)) if is_missing else verdict
+
+
 def find_omitted_norms(seen: Observed) -> list[str]:
     modules: Any = getattr(seen.layer.target, "named_modules", dict)() or ()
     return [path for path, module in modules if vars(module).get("forward") is leave_out]
@@ -188,6 +199,7 @@ PASSES: tuple[Pass, ...] = (
     leave_unplaced_parameters,
     report_unused_parameters,
     report_omitted_norms,
+    report_missing_output_projection,
     find_ignored_causal_mask,
     show_smallest_input,
 )
