@@ -162,7 +162,7 @@ def what_it_is(verdict: Verdict) -> str:
     return f"It computes {plain}."
 
 
-STAGES = {"q": "queries, keys or values", "k": "keys", "v": "values"}
+STAGES = {"q": "queries, keys or values", "k": "keys", "v": "values", "masked": "masks"}
 """Stages that a headline spells out."""
 
 

@@ -294,3 +294,44 @@ def test_a_layer_has_its_own_layout() -> None:
         return Layer(24, 3).double(), {"x": torch.randn(2, 5, 24).double()}, {"heads": 3}
 
     assert attn_exp.check(make, "layout=tbm", quick=True).outcome == "right"
+
+
+def of_a_mask_of_keys(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor) -> Tensor:
+    logits = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~key_mask[:, None, None], -torch.inf)
+    return logits.softmax(-1) @ v
+
+
+def of_two_packed_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:  # [b h d t]
+    q, k, v = (one.reshape(len(one), 2, -1, one.shape[-1]).mT for one in (q, k, v))
+    return ((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v).mT
+
+
+class Block(nn.Module):
+    """Attention over the places of an image, with a norm, a residual and a projection that may be left out."""
+
+    def __init__(self, is_projected: bool) -> None:
+        super().__init__()
+        self.norm, self.is_projected = nn.GroupNorm(4, 8), is_projected
+        self.q, self.k, self.v, self.proj_out = (nn.Conv2d(8, 8, 1) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (one(self.norm(x)).flatten(2).mT for one in (self.q, self.k, self.v))
+        context = ((q @ k.mT / 8**0.5).softmax(-1) @ v).mT.reshape(x.shape)
+        return x + (self.proj_out(context) if self.is_projected else context)
+
+
+HEADS, IMAGE = torch.randn(2, 3, 7, 4).double(), {"x": torch.randn(2, 8, 2, 3).double()}
+MADE: dict[str, tuple[Any, dict[str, Tensor], dict[str, Any]]] = {
+    "right": (of_a_mask_of_keys, {"q": HEADS, "k": HEADS, "v": HEADS, "key_mask": torch.ones(2, 7) > 0},
+              {"mask": ("key_mask", "attends")}),
+    "right ": (of_two_packed_heads, dict.fromkeys("qkv", torch.randn(2, 2, 4, 5).double()), {}),
+    "not verified": (Block(True).double(), IMAGE, {"heads": 1}),  # its norm mixes tokens
+    "wrong": (Block(False).double(), IMAGE, {"heads": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("outcome", MADE)
+def test_what_factories_return_is_read_as_its_author_meant_it(outcome: str) -> None:
+    verdict = attn_exp.check(lambda: MADE[outcome], quick=True)
+    assert verdict.outcome == outcome.strip(), verdict
+    assert verdict.mistakes == (("no_output_projection",) if outcome == "wrong" else ()), verdict

@@ -38,7 +38,7 @@ LONGEST, MIDDLE = 131, 11
 """Tokens of the longest case, and of the longest case in a quick check."""
 CROSS, SHARED = "keys of another input", "fewer key/value heads"
 PADDED = ("padding", "padding of each entry")
-ABOUT_MASKS = ("masks", *PADDED, "causal", "hidden keys far ahead")
+ABOUT_MASKS = ("masks", *PADDED, "causal", "window", "hidden keys far ahead")
 WIDTH = "another width"
 ANOTHER_BATCH = "another batch"
 """Replaces the case of another head size for an object built for one head size."""

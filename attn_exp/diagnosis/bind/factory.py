@@ -61,7 +61,8 @@ def bind_factory(own: OwnFunction) -> Layer:
                             "inputs, options)")  # fmt: skip
     target, given, options = (*made, {})[:3]
     parameters = signature_of(target)
-    if isinstance(given, Mapping) and all(one.kind in STARS for one in parameters):  # `**kwargs` take them
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    if isinstance(given, Mapping) and takes_any and not set(given) & {one.name for one in parameters}:
         parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in given]
     arguments = read_arguments(parameters)
     if isinstance(given, Mapping) and set(given) <= set(ARRAYS):
@@ -74,7 +75,10 @@ def bind_factory(own: OwnFunction) -> Layer:
         raise UncalledError(f"{own.name}() returned {wrong[0]}; inputs are {', '.join(ARRAYS)}; "
                             f"options are {', '.join(OPTIONS)}")  # fmt: skip
     owner = owner_in(target)
-    projects = has_parameters(owner) or any(getattr(one, "ndim", 0) == len("mn") for one in kept.values())
+    hidden = {arguments.keywords.get(role) for role in MASKS}
+    projects = has_parameters(owner) or any(
+        getattr(one, "ndim", 0) == len("mn") for name, one in kept.items() if name not in hidden
+    )
     if kind_of(owner) == "torch":
         leave_out_norms(owner)
     axes = axes_of_inputs(own, inputs, options, widths_of_weights(owner), projects=projects)
@@ -190,7 +194,8 @@ def layer_of_factory(
     forms = library(name)
     by_name = bool(kept) or all(role in arguments.arrays for role in inputs)
     keyword, polarity = mask_option(own, options.get("mask"))
-    names = {**arguments.keywords, **({"mask": keyword} if keyword else {}), **arguments.arrays}
+    roles = {word: role for role, word in arguments.keywords.items() if role in MASKS}
+    names = {**arguments.keywords, **({roles.get(keyword, "mask"): keyword} if keyword else {}), **arguments.arrays}
 
     def call(arrays: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
         others = {role: convert(forms.back(value)) if is_of_other_type(value) else value

@@ -308,8 +308,9 @@ def has_parameters(target: Any) -> bool:
 
 
 def owner_in(target: Any) -> Any:
-    """Return the object with parameters that a function closes over, if there is just one, or else the callable."""
-    owners = []
+    """Return the one object with parameters that a callable is a method of or closes over, or else the callable."""
+    target = target.func if isinstance(target, partial) and inspect.ismethod(target.func) else target
+    owners = [target.__self__] if inspect.ismethod(target) and has_parameters(target.__self__) else []
     for cell in getattr(target, "__closure__", None) or ():
         with suppress(Exception):  # the cell is empty, or the object's own `__getattr__` raises an error
             if not inspect.isclass(cell.cell_contents) and has_parameters(cell.cell_contents):

@@ -94,7 +94,11 @@ def read_inside(seen: Observed) -> tuple[Inside, frozenset[str]]:
     context = find_context(seen)
     rows = None if context is None else context.transpose(0, 2, 1, 3).reshape(-1, context.shape[1] * context.shape[3])
     around = find_surroundings(seen.recording, found, rows)
-    return Inside(order_output(seen, found, context), heads, groups, around, seen.tokens), found.turns
+    arrays = order_output(seen, found, context)
+    made = arrays["W_v"].shape[1] // max(groups, 1) * heads
+    if "W_o" in arrays and len(arrays["W_o"]) != made:  # as in a loop over the batch
+        raise UnreadMatricesError(f"heads make {made} numbers, and the output projection takes {len(arrays['W_o'])}")
+    return Inside(arrays, heads, groups, around, seen.tokens), found.turns
 
 
 def find_context(seen: Observed) -> Array | None:
@@ -198,6 +202,9 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     """
     told = [(name, np.asarray(array, float), False) for name, array in layer.weights.items()]
     parameters, arrays, sides = told or list(parameters_of_layer(layer.target)), dict[str, Array](), dict[str, str]()
+    norms = {path.rpartition(".")[0] for path, array, is_linear in parameters
+             if path.endswith("weight") and array.ndim == 1 and not is_linear}  # fmt: skip
+    parameters = [one for one in parameters if one[0].rpartition(".")[0] not in norms]
     for path, _, _ in parameters:
         owner, _, last = path.rpartition(".")
         name = owner.rpartition(".")[2] if owner and last in ("weight", "bias") else last
@@ -263,7 +270,9 @@ def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
                     (f"{side}_proj.{kind}", one, True) for side, one in zip("qkv", np.split(array, 3), strict=True)
                 )
             else:
-                yield path, array, hasattr(owner, "in_features")
+                is_convolution = last == "weight" and set(array.shape[2:]) == {1}  # of single places, as nn.Linear
+                flat = array.reshape(array.shape[:2]) if is_convolution else array
+                yield path, flat, is_convolution or hasattr(owner, "in_features")
 
 
 # Layers outside the definition: check only that values are averaged with weights that sum to 1

@@ -127,6 +127,9 @@ def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) 
             reason = "q, k and v must have the same axes, [b h t d] in any order; return a callable that adds them"
             return unfinished(own.name, reason, request.words)
         verdict = check(bound_function(layer), request)
+        heads = layer.sizes.get("h")
+        if verdict.unexplained and not layer.axes_told and heads:
+            verdict = check(bound_function(layer), with_words(request, f"head={heads}"))
         if not verdict.unexplained or layer.axes_told:
             return verdict
         reason = "its outputs differ from the definition, and the axes of its inputs are guessed: say `layout`"

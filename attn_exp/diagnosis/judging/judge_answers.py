@@ -10,7 +10,7 @@ import numpy as np
 from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted
 from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.asking.offer import PADDINGS, WORDS, axes
-from attn_exp.diagnosis.asking.questions import MASKS_OF_MORE, WIDTH
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE, WIDTH
 from attn_exp.diagnosis.calling import conventions, ways_to_call
 from attn_exp.diagnosis.calling.behaviour import IN_THREADS, Found, behaviours, gradients, remarks
 from attn_exp.diagnosis.calling.call import Bound, Caller
@@ -214,11 +214,12 @@ def verdict_on_answers(
     else:
         computes = f"the right numbers, but look at: {', '.join(names or failed)}"
     smallest = shown(own, caller, *small, found.change, digits) if small else None
+    of_masks = "masked" if failed and not names and set(failed) <= {*ABOUT_MASKS, *MASKS_OF_MORE} else ""
     return Verdict(
         name=own.name, passed=passed, mistakes=names, computes=computes, findings=findings,
         asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
         not_asked=unasked(caller, function, seen), unexplained=told is not None,
-        stage="" if told is None else told.stage, not_verified=unverified(caller, function, seen),
+        stage=of_masks if told is None else told.stage, not_verified=unverified(caller, function, seen),
     )  # fmt: skip
 
 

@@ -185,7 +185,7 @@ def mask_arguments(own: OwnFunction) -> list[str]:
 
 
 ERROR, AS_ASKED = re.compile(r"\w*Error: "), "attention as requested"
-OF_MASKS = {*ABOUT_MASKS, *MASKS_OF_MORE} - {"causal"}
+OF_MASKS = {*ABOUT_MASKS, *MASKS_OF_MORE} - {"causal", "window"}
 OUTSIDE = re.compile(r"ended without an answer|ModuleNotFoundError|ImportError|MemoryError|CUDA|NVIDIA|No GPU")
 """Errors caused by this machine or its installation rather than by the function."""
 MEANINGS = {
