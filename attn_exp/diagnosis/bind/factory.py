@@ -285,7 +285,8 @@ def describe_factory(own: OwnFunction, layer_error: str) -> str:
     owner, kind = own.function, kind_of(own.function)
     library_name = library_of_kind(kind, owner)
     module = Path(own.file).stem if own.file else getattr(owner, "__module__", "...")
-    methods = (getattr(owner, name, None) for name in ("__call__", *METHODS) if kind == "plain" or name != "__call__")
+    called = [one for one in METHODS if one != "__call__"] if kind in ("torch", "keras") else ["__call__", *METHODS]
+    methods = (getattr(owner, name, None) for name in called)
     method = next((one for one in methods if inspect.isfunction(one) or inspect.ismethod(one)), None)
     is_function = inspect.isroutine(owner)
     method = owner if is_function else method
@@ -300,6 +301,10 @@ def describe_factory(own: OwnFunction, layer_error: str) -> str:
         of_heads = is_function and role in "qkv"
         shape, axes = (f"2, 4, {rows[0]}, 6", "b h {} d") if of_heads else (f"2, {rows[0]}, 24", "b {} m")
         lines.append(f"{role} = {EXAMPLES[library_name][1].format(shape=shape, seed=seed)}  # [{axes.format(rows[1])}]")
+    applied = f"layer({given})"
+    if kind == "linen":
+        lines.append(f"variables = layer.init(jax.random.PRNGKey(0), {given})")
+        applied = f"layer.apply(variables, {given})"
     return f'''# {layer_error}
 import importlib
 {EXAMPLES[library_name][0]}
@@ -310,7 +315,7 @@ def make():
     {NEXT_LINE.join(lines)}
 
     def call({", ".join(arrays)}):
-        return layer({given})
+        return {applied}
 
     return call, {{{", ".join(f'"{role}": {role}' for role in arrays)}}}, {{"heads": 4}}
 
