@@ -45,14 +45,16 @@ from attn_exp.diagnosis.recipes.candidates import (
     scaled_as_usual,
     under,
 )
-from attn_exp.diagnosis.recipes.fitted import fills_of_raw_logits, fitted_fills, fitted_numbers
-from attn_exp.diagnosis.recipes.several import (
+from attn_exp.diagnosis.recipes.combinations import (
     INVERTED,
     LARGE_FILL,
+    combine,
+    fills_of_raw_logits,
+    fitted_fills,
+    fitted_numbers,
     has_time,
     in_several_parts,
     of_masks,
-    together,
 )
 from attn_exp.forms.pipeline import Given
 from attn_exp.mistakes.behaviour import first_keys
@@ -274,10 +276,10 @@ class Answers:
         likeliest = sorted((one for one in base if len(one.names) == fewest), key=rank)[:FEW_BASES]
         late = of_masks(self.single)
         inverted = [one for one in late if one.names == (INVERTED,)]
-        filled = [together((one, LARGE_FILL)) for one in inverted]
-        turned = [together((one, other)) for one in inverted for other in late if other != one]
+        filled = [combine((one, LARGE_FILL)) for one in inverted]
+        turned = [combine((one, other)) for one in inverted for other in late if other != one]
         for others in ([LARGE_FILL], late, filled, turned):  # simplest combinations first
-            made = [together((one, other)) for one in likeliest for other in others]
+            made = [combine((one, other)) for one in likeliest for other in others]
             if fitting := [one for one in made if tells(one)]:
                 return best(self.closest(fitting))
         return None
@@ -462,7 +464,7 @@ def locate_by_cases(lost: set[str], seen: Seen) -> Located:
     if lost <= {*ABOUT_MASKS, *MASKS_OF_MORE}:
         return Located("masked")
     if EQUAL in lost:
-        return Located("", f". With {EQUAL} it is wrong too: look at masks, softmax, and how heads are put together")
+        return Located("", f". With {EQUAL} it is wrong too: look at masks, softmax, and how heads are put combine")
     if any(case.rung == EQUAL and expected(case)["v"].any() for case, _ in seen):  # zero values would hide the weights
         return Located("logits", f". With {EQUAL} it is right, so look at the logits")
     return Located()

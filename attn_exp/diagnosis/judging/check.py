@@ -29,7 +29,7 @@ from attn_exp.diagnosis.judging.judge_answers import (
 )
 from attn_exp.diagnosis.judging.unasked import with_outcome
 from attn_exp.diagnosis.recipes.candidates import Explained, everywhere, gives
-from attn_exp.diagnosis.recipes.several import EXPLAINING, start_clock
+from attn_exp.diagnosis.recipes.combinations import EXPLAINING, start_clock
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
     ANSWERED,

@@ -26,7 +26,7 @@ from attn_exp.diagnosis.recipes.candidates import (
     what_a_setting_computes,
     what_mistakes_compute,
 )
-from attn_exp.diagnosis.recipes.fitted import is_clipped
+from attn_exp.diagnosis.recipes.combinations import is_clipped
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
