@@ -45,7 +45,6 @@ class Bag(dict[str, Any]):
     def __getattr__(self, name: str) -> Any:
         sizes = vars(self)["sizes"]
         value = ... if name.startswith("__") else value_of(name, sizes)
-        value = Bag(sizes) if value is ... and sizes.usage.get(name) == "config" else value
         if value is ...:
             raise AttributeError(f"the configuration needs `{name}`, whose meaning is not known")
         return dict.setdefault(self, name, value)
@@ -112,8 +111,7 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
     value = value_of(given.name, sizes, siblings)
     if re.search(rf"\b{given.name}\[[01]\]", source_of(kind)):  # height and width
         return 2, 3
-    is_config = value is ... and sizes.usage.get(given.name) == "config"
-    if is_config or CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
+    if CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
         return build_configuration(note, kind, sizes)
     if library == "jax" and (word in RANDOM_KEYS or "key" in written):
         return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)
