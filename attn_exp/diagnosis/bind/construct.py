@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.names import every_parameter, plain, side_of_name, source_of
+from attn_exp.diagnosis.asking.names import every_parameter, is_starred, plain, side_of_name, source_of
 from attn_exp.diagnosis.bind.sizes import (
     CONFIG,
     ROOM,
@@ -28,9 +28,6 @@ from attn_exp.diagnosis.bind.sizes import (
 )
 from attn_exp.errors import UncalledError
 from attn_exp.own_code import error_line, held
-
-STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
 
 RANDOM_KEYS = ("key", "rng", "rngs", "prngkey")
 
@@ -92,11 +89,11 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
 def constructor_parameters(kind: Any) -> list[inspect.Parameter]:
     found = {one.name: one for one in every_parameter(kind, kind.__name__)}
     for home in inspect.getmro(kind)[1:]:
-        if is_of_a_library(home) or not any(one.kind in STARS for one in found.values()):
+        if is_of_a_library(home) or not any(map(is_starred, found.values())):
             break
-        found = {name: one for name, one in found.items() if one.kind not in STARS}
+        found = {name: one for name, one in found.items() if not is_starred(one)}
         found = {one.name: one for one in every_parameter(home, kind.__name__)} | found
-    return [one for one in found.values() if one.kind not in STARS]
+    return [one for one in found.values() if not is_starred(one)]
 
 
 def value_of_type(annotation: str) -> Any:

@@ -239,13 +239,6 @@ class Answers:
         outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
         return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
-    def mistake_beside_masks(self) -> Explained | None:
-        plain, masked = self.by_masks(self.seen)
-        if not masked or not failing(plain, self.digits):
-            return None
-        unmasked = replace(self, seen=plain, ask=lambda: self.by_masks(self.fresh)[0])
-        return self.with_masks([one for one in self.single if unmasked.gives(one)], masked)
-
     def several_mistakes(self) -> Explained | None:
         """Return at most one mistake per part of attention, found without additional masks, then one of masks."""
         plain, masked = self.by_masks(self.seen)
@@ -335,7 +328,6 @@ EXPLANATIONS = (
     Explanation(Answers.setting_that_fits),
     Explanation(Answers.tail_dropped, rare=True),
     Explanation(Answers.under_condition, rare=True),
-    Explanation(Answers.mistake_beside_masks),
     Explanation(Answers.several_mistakes, rare=True, dear=True),
     Explanation(Answers.two_mistakes, rare=True, dear=True),
     Explanation(Answers.batch_mixed, turn=3),

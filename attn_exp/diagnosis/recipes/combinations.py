@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from time import process_time
 from typing import Any
@@ -85,20 +85,6 @@ def fitted_numbers(seen: Seen, read_off: dict[object, float | None]) -> Iterator
                 yield made(number)
                 yield from one_for_all_sizes(case, number) if made is factor_of_scores else ()
                 break
-
-
-def fitted_factors(first: Candidate, case: Case, output: Array) -> Iterator[Candidate]:
-    def beside(number: float) -> Candidate:
-        return beside_factor(factor_of_scores(number))
-
-    def beside_factor(factor: Candidate) -> Candidate:
-        names = tuple(sorted((*first.names, *factor.names)))
-        return replace(factor, names=names, change=composed(first, factor))
-
-    number = fitted(case, output, beside, FACTORS)
-    if number is not None and not is_no_factor(number):
-        yield beside(number)
-        yield from map(beside_factor, one_for_all_sizes(case, number))
 
 
 def is_implausible(made: object, number: float) -> bool:
@@ -276,46 +262,24 @@ def combine(parts: Sequence[Candidate]) -> Candidate:
 def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
     """Yield mistakes of several parts that reproduce a case, and one with equal scores (`equal`).
 
-    Without `equal`, at most two parts are combined. Last, a factor of the scores is fitted for combinations that
-    reproduce `equal`.
+    Without `equal`, at most two parts are combined.
     """
     parts = group_by_part(single)
     late = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
-    unscaled = list[Candidate]()
     before = [once(combine(pair)) for pair in itertools.product(parts["heads"], parts["products"])]
     for mixed, shared in itertools.product(before, [*parts["softmax"], *late]):
         if equal is None and count(mixed, shared) > 2:
             continue
-        first = combine((mixed, shared))
-        if equal is not None and not is_close(first, *equal):
+        if equal is not None and not is_close(combine((mixed, shared)), *equal):
             continue
-        after = shared in late
-        unscaled += [first] if first.names and equal is not None and not after else []
-        for scaled in parts["scale"][: 1 if after else None]:
-            some = (mixed, *((shared,) if after else (scaled, shared)))
+        for scaled in parts["scale"][: 1 if shared in late else None]:
+            some = (mixed, scaled, shared)
             if count(*some) > 1 and (equal or count(*some) < 3) and is_close(made := combine(some), *asked):
                 yield made
-    case, answer = asked
-    for first in keep_distinct_outputs(unscaled, case) if answer.output is not None else ():
-        yield from fitted_factors(first, case, answer.output)  # type: ignore[arg-type]
 
 
 def count(*parts: Candidate) -> int:
     return len(set[str]().union(*[one.names for one in parts]))
-
-
-def keep_distinct_outputs(several: Sequence[Candidate], case: Case) -> Iterator[Candidate]:
-    seen = set[bytes]()
-    for one in several:
-        stages = predicted(one.change(case), case.given)
-        key = b"" if stages is None else np.round(stages["output"], ALIKE).tobytes()
-        if key not in seen:
-            seen.add(key)
-            yield one
-
-
-ALIKE = 9
-"""Decimals to which two outputs are compared."""
 
 
 def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:
