@@ -20,7 +20,8 @@ import numpy as np
 
 from attn_exp import mistakes
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, overflows, predicted
+from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, predicted
+from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.recipes.candidates import Candidate, composed, everywhere, once
 from attn_exp.forms.pipeline import At, Step
 from attn_exp.mistakes.masks import added, filled, late
@@ -146,38 +147,9 @@ def fitted(case: Case, output: Array, made: Callable[[float], Candidate], starts
 
 # What a mask fills in if there is no softmax
 
-NO_SOFTMAX, BY_SUM = "no_softmax", "sum_normalized"
 LOWEST = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
 FILLS = (-np.inf, *LOWEST, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
 """Common fills that a softmax would turn into 0."""
-
-
-def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
-    """Yield raw logits as weights, and logits over their sum, with fills that reproduce the first masked answer."""
-    for case, answer in seen:
-        if answer.output is not None and hides_any(case):
-            made = [
-                (name, change(number))
-                for name, change in ((NO_SOFTMAX, use_raw_logits), (BY_SUM, divide_by_sum))
-                for number in FILLS
-            ]
-            yield from (Candidate((name,), everywhere(change), fitted=True)
-                        for name, change in made if is_given(case, answer, change))  # fmt: skip
-            return
-
-
-def hides_any(case: Case) -> bool:
-    stages = predicted(case.recipe, case.given) if case.recipe.rules.masks else None
-    return stages is not None and bool(np.isneginf(stages["masked"]).any())
-
-
-def is_given(case: Case, answer: Answer, change: Change) -> bool:
-    stages = predicted(change(case.recipe), case.given)
-    if stages is None or answer.output is None or stages["output"].shape != answer.output.shape:
-        return False
-    return bool(np.allclose(stages["output"], answer.output, rtol=1e-3, equal_nan=True)) or overflows(
-        answer.output, stages["output"]
-    )
 
 
 def use_raw_logits(number: float) -> Change:
@@ -194,6 +166,18 @@ def divide_by_sum(number: float) -> Change:
         return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
 
     return instead(normalize=normalize)
+
+
+RAW = {"no_softmax": use_raw_logits, "sum_normalized": divide_by_sum}
+ROUGH = DIGITS["float16"]
+
+
+def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
+    """Yield raw logits as weights, and logits over their sum, with fills that reproduce the first masked answer."""
+    masked = next((pair for pair in seen if pair[0].recipe.rules.masks and pair[1].output is not None), None)
+    for (name, change), number in itertools.product(RAW.items(), FILLS if masked else ()):
+        if masked is not None and reproduces(change(number), [masked], ROUGH):
+            yield Candidate((name,), everywhere(change(number)), fitted=True)
 
 
 # Logits clipped far above usual ones
