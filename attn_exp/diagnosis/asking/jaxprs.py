@@ -94,30 +94,6 @@ def padded(array: Any, number: Any, *, padding_config: Sequence[tuple[int, int, 
     return whole[tuple(slice(max(-low, 0), min(high, 0) or None) for low, high, _ in padding_config)]
 
 
-def gathered(array: Any, places: Any, **params: Any) -> Any:
-    """Gather slices of an array; leave out-of-range slices with fill mode to JAX."""
-    numbers, sizes, axes = params["dimension_numbers"], params["slice_sizes"], range(array.ndim)
-    starts = dict(zip(numbers.start_index_map, np.moveaxis(places, -1, 0), strict=True))
-    most = {axis: array.shape[axis] - sizes[axis] for axis in starts}
-    inside = {axis: np.clip(start, 0, most[axis]) for axis, start in starts.items()}
-    if "FILL" in str(params["mode"]) and any((inside[axis] != starts[axis]).any() for axis in starts):
-        return NotImplemented
-    own = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
-    several = places.shape[:-1]
-    for axis, place in own.items():
-        inside[axis] = np.arange(several[place]).reshape([-1 if one == place else 1 for one in range(len(several))])
-    index = []
-    for axis in axes:
-        steps = np.arange(sizes[axis]).reshape([-1 if one == axis else 1 for one in axes])
-        start = np.asarray(inside.get(axis, 0))
-        index.append(start.reshape(*(start.shape or (1,) * len(several)), *(1 for _ in axes)) + steps)
-    gone = tuple(len(several) + axis for axis in (*numbers.collapsed_slice_dims, *own))
-    said = np.squeeze(array[tuple(index)], gone)
-    of_parts = numbers.offset_dims
-    order = [place for place in range(said.ndim) if place not in of_parts]
-    return np.transpose(said, np.argsort([*order, *of_parts]))
-
-
 def summed_so_far(array: Any, *, axis: int, reverse: bool) -> Any:
     return np.flip(np.cumsum(np.flip(array, axis), axis), axis) if reverse else np.cumsum(array, axis)
 
@@ -145,7 +121,7 @@ OTHERS: dict[str, Rule] = {
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "div": divide, "rem": lambda x, y: np.fmod(x, y) if y.all() or x.dtype.kind == "f" else NotImplemented,
     "tile": lambda x, *, reps: np.tile(x, reps),
-    "dynamic_slice": part_from, "gather": gathered,
+    "dynamic_slice": part_from,
     "complex": lambda real, imag: real + 1j * imag, "real": np.real, "imag": np.imag, "conj": lambda x, **_: np.conj(x),
     "stop_gradient": lambda x: x, "copy": lambda x: x, "copy_p": lambda x: x,
     "optimization_barrier": lambda *several: list(several),
