@@ -138,11 +138,11 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
     Raises:
         UserError: the numbers do not fit the run, or the settings are invalid.
     """
-    from attn_exp.diagnosis.classroom import explain as explaining  # noqa: PLC0415 - a run needs none
+    from attn_exp.diagnosis.classroom import numbers  # noqa: PLC0415 - a run needs none
 
     answers = {key: value for key, value in given.items() if key in STAGES}
     all_words = as_words(words, {key: value for key, value in given.items() if key not in STAGES})
-    return explaining.explain(composed(all_words, folders_of(config_dir)), answers, " ".join(all_words))
+    return numbers.explain(composed(all_words, folders_of(config_dir)), answers, " ".join(all_words))
 
 
 def sheet(*words: str, **settings: Any) -> Exercise:

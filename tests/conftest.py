@@ -27,7 +27,7 @@ import pytest
 from hypothesis import settings
 
 from attn_exp.diagnosis.asking import libraries
-from attn_exp.diagnosis.recipes import several
+from attn_exp.diagnosis.recipes import combinations
 from tests.hurry import naming_little
 from tests.report import tab
 
@@ -155,7 +155,7 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def pace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a check ask on a slow machine what it asks on a quick one."""
-    monkeypatch.setattr(several, "EXPLAINING", SLOWER * several.EXPLAINING)
+    monkeypatch.setattr(combinations, "EXPLAINING", SLOWER * combinations.EXPLAINING)
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ ORDER = (
 """Every room and every file beside them: each imports only from those above it."""
 
 ROOMS_OF_DIAGNOSIS = (
-    "asking", "bind", "observe", "sheets", "recipes",
+    "asking", "bind", "observe", "recipes",
     "calling", "explaining", "judging", "classroom",
 )  # fmt: skip
 """The rooms inside `diagnosis`: each imports only from those above it, and from no file that stands beside them."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attn_exp import machine, own_code
-from attn_exp.diagnosis.sheets import boxes
+from attn_exp.diagnosis.classroom import boxes
 from attn_exp.errors import UserError
 from attn_exp.problem import input_files, models
 from attn_exp.problem.files import numpy_files

@@ -4,7 +4,7 @@
 explanations are an ordered list in `answers` and in `numbers`, the two kinds of evidence; `candidates` are the mistakes
 and settings that they try. `paper` is a worksheet, its right numbers, and what each mistake would give.
 
-Its packages, each built on those before it: `asking`, `bind`, `observe`, `sheets`, `recipes`, `calling`, `explaining`,
-`judging` and `classroom`. No two of their files have the same name.
+Its packages, each built on those before it: `asking`, `bind`, `observe`, `recipes`, `calling`, `explaining`, `judging`
+and `classroom`. No two of their files have the same name.
 `command` and `in_child` stand beside them and serve the command line.
 """

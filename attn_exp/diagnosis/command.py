@@ -18,7 +18,7 @@ from attn_exp.config.compose import composed
 from attn_exp.diagnosis.asking.names import source_of
 from attn_exp.diagnosis.asking.request import Request, understood
 from attn_exp.diagnosis.bind.factory import describe_factory, is_factory
-from attn_exp.diagnosis.classroom.explain import explain
+from attn_exp.diagnosis.classroom.numbers import explain
 from attn_exp.diagnosis.judging.against import against
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.unasked import arguments_of

@@ -20,7 +20,7 @@ from attn_exp.own_code import find_function, function_at_hand
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from tests.diagnosis.layers import attend, merge, split  # noqa: E402
+from tests.diagnosis.layers import merge, split  # noqa: E402
 
 
 def bound(target: Any, words: str = "") -> Layer:
@@ -112,27 +112,17 @@ def test_settings_of_no_class_and_batch_first() -> None:
     assert bound(nn.MultiheadAttention(12, 3, batch_first=True)).inputs["q"] == "btm"
 
 
-class Inner(nn.Module):
-    """Sizes under names that no table knows: only the code says what they are."""
-
-    def __init__(self, breadth: int, pieces: int, share: float, told: Any, *, loud: bool, spare: Any) -> None:
+class Beside(nn.Module):
+    def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.pieces, self.part, self.spare = pieces, breadth // pieces, spare
-        self.into, self.drop = nn.Linear(breadth, 3 * breadth), nn.Dropout(share)
-        self.out = nn.Linear(pieces * self.part, told["transformer"]["n_embd"])
-        if loud:
-            raise ValueError("a switch that is unknown stays off")
+        self.into = nn.Linear(d_model, d_model)
 
     def forward(self, x: Any, media: Any) -> Any:
-        q, k, v = (split(one, self.pieces) for one in self.into(x).chunk(3, -1))
-        return self.out(merge(attend(q, k, v))) + self.into(media).mean()
+        return self.into(x) + self.into(media).mean()
 
 
-def test_sizes_of_unknown_names_are_read_off_the_code() -> None:
-    layer = bound(Inner, "head=2")
-    assert (layer.settings["breadth"], layer.settings["pieces"]) == (12, 2)
-    assert (layer.settings["share"], layer.settings["loud"], layer.settings["spare"]) == (0.3, False, None)
-    assert layer.inputs.keys() == {"x", "memory"}
+def test_what_a_layer_projects_beside_x_is_a_memory() -> None:
+    assert bound(Beside).inputs.keys() == {"x", "memory"}
 
 
 @pytest.mark.parametrize(("names", "axes"), [("t, b, c", "tbm"), ("b, c, t", "bct"), ("b, t, c", "btm"), ("n, d", "tm"),

@@ -14,7 +14,7 @@ import pytest
 
 from attn_exp.config.choices import choices
 from attn_exp.config.schema import Published, read_config
-from attn_exp.diagnosis.sheets.boxes import read_cells
+from attn_exp.diagnosis.classroom.boxes import read_cells
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.published import hold, read, rewritten

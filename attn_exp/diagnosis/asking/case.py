@@ -184,21 +184,6 @@ HUGE = 1e290
 """Sums of numbers beyond this may overflow."""
 
 
-def is_far(output: Array, stages: Arrays) -> bool:
-    """Return whether an output clearly differs from these stages: a cheap test, False where it cannot tell."""
-    right, masked = stages["output"], stages["masked"]
-    if output.shape != right.shape or not output.size:
-        return False
-    is_apart = np.abs(right - output).max() > FAR * np.abs(output).max()  # comparisons with NaN are False
-    if not is_apart or (masked == -np.inf).all(axis=-1).any():
-        return False
-    return bool(np.abs(np.where(masked > -np.inf, masked, 0.0)).max(initial=0.0) < LARGE_LOGITS)  # NaN counts as 0
-
-
-FAR, LARGE_LOGITS = 0.1, 1e6
-"""Rounding makes no relative difference above `FAR` if logits are below `LARGE_LOGITS`."""
-
-
 # Comparing two answers, and the same case with other numbers
 
 

@@ -149,7 +149,7 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
         )) for given in schema.arguments if given.name != "self"]  # fmt: skip
     try:
         taken = list(inspect.signature(function).parameters.values())
-        return taken if any(one.kind not in STARS for one in taken) else parameters_behind_stars(function) or taken
+        return taken if not all(map(is_starred, taken)) else parameters_behind_stars(function) or taken
     except (TypeError, ValueError):
         documented = getattr(function, "__doc__", None)
     text = documented if isinstance(documented, str) else ""
@@ -177,9 +177,6 @@ def is_required(given: inspect.Parameter) -> bool:
 
 def is_starred(given: inspect.Parameter) -> bool:
     return given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
-
-
-STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def parse_parameter(word: str) -> inspect.Parameter:

@@ -124,7 +124,7 @@ WORDS = {"booleans": "", "added": "masks added", "ones and zeros": "masks of one
 class Masking:
     """One way to write a boolean mask as the argument of a function.
 
-    `kind`: "added" is 0 where a query may attend and `lowest` elsewhere; "ones and zeros" is `highest` and 0 as floats.
+    `kind`: "added" is 0 where a query may attend and `lowest` elsewhere; "ones and zeros" is 1 and 0 as floats.
     `axes` are those of a mask that batch and heads share. `neutral`: what to pass if nothing is hidden: the mask, None,
     or the inverted mask. `attribute`: wrap the mask in an object with this attribute. `opposite`: this mask has the
     opposite polarity of the other one in the same call.
@@ -135,7 +135,6 @@ class Masking:
     neutral: str = "mask"
     attribute: str = ""
     lowest: float = LOWEST
-    highest: float = 1.0
     opposite: bool = False
 
     def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
@@ -151,7 +150,7 @@ class Masking:
             return np.where(self.arrange(seen, at), 0.0, self.lowest)
         arranged: Array = self.arrange(mask, at)
         if self.kind == "ones and zeros":
-            return np.where(arranged, self.highest, 0.0)
+            return np.where(arranged, 1.0, 0.0)
         return arranged.astype(np.int64 if self.kind == "integers" else np.bool_)
 
     def arrange(self, mask: Array, at: At) -> Array:

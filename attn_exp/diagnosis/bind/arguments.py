@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.names import BY_NAME, plain, role_of, side_of_name
+from attn_exp.diagnosis.asking.names import BY_NAME, is_starred, plain, role_of, side_of_name
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.sizes import NAMES, ROOM
 
@@ -51,7 +51,6 @@ REPEATED = ("training", "deterministic", "random", "return_weights")
 """Roles that several arguments may have."""
 TO_EVALUATE = {"training": False, "deterministic": True, "decode": False}
 """Values that switch a layer to evaluation."""
-STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def role_of_argument(name: str) -> str:
@@ -89,7 +88,7 @@ def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
 
     Optional memory is a keyword, as are keys and values next to `x`. Without q and x, a required argument becomes x.
     """
-    named = {one.name: one for one in parameters if one.kind not in STARS}
+    named = {one.name: one for one in parameters if not is_starred(one)}
     needed = [name for name, one in named.items() if one.default is one.empty]
     by_role: dict[str, str] = {}
     unknown = list[str]()

@@ -30,7 +30,7 @@ from attn_exp.diagnosis.bind.layer import (
     plan_build,
     widths_of_weights,
 )
-from attn_exp.diagnosis.bind.sizes import Sizes, fields_of, infer_letters, settings_of, sizes_of_layer, sizes_to_try
+from attn_exp.diagnosis.bind.sizes import Sizes, fields_of, settings_of, sizes_of_layer, sizes_to_try
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import OwnFunction, error_line, held
 
@@ -53,8 +53,8 @@ def bind_layer(own: OwnFunction, request: Request, *, with_memory: bool = False,
     if is_factory(own.function):
         return bind_factory(own)
     owner, method = owner_and_method(own.function)
-    errors, usage = list[UncalledError](), infer_letters(owner)
-    several = (replace(one, usage=usage) for one in sizes_to_try(owner, request) if drops or not one.dropout)
+    errors = list[UncalledError]()
+    several = (one for one in sizes_to_try(owner, request) if drops or not one.dropout)
     for sizes in several if inspect.isclass(owner) else [None]:
         try:
             layer = bind_with(own, plan_build(owner, method, sizes, request.seed), sizes, request, with_memory)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.names import every_parameter, plain, side_of_name, source_of
+from attn_exp.diagnosis.asking.names import every_parameter, is_starred, plain, side_of_name, source_of
 from attn_exp.diagnosis.bind.sizes import (
     CONFIG,
     ROOM,
@@ -28,9 +28,6 @@ from attn_exp.diagnosis.bind.sizes import (
 )
 from attn_exp.errors import UncalledError
 from attn_exp.own_code import error_line, held
-
-STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
 
 RANDOM_KEYS = ("key", "rng", "rngs", "prngkey")
 
@@ -45,7 +42,6 @@ class Bag(dict[str, Any]):
     def __getattr__(self, name: str) -> Any:
         sizes = vars(self)["sizes"]
         value = ... if name.startswith("__") else value_of(name, sizes)
-        value = Bag(sizes) if value is ... and sizes.usage.get(name) == "config" else value
         if value is ...:
             raise AttributeError(f"the configuration needs `{name}`, whose meaning is not known")
         return dict.setdefault(self, name, value)
@@ -93,11 +89,11 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
 def constructor_parameters(kind: Any) -> list[inspect.Parameter]:
     found = {one.name: one for one in every_parameter(kind, kind.__name__)}
     for home in inspect.getmro(kind)[1:]:
-        if is_of_a_library(home) or not any(one.kind in STARS for one in found.values()):
+        if is_of_a_library(home) or not any(map(is_starred, found.values())):
             break
-        found = {name: one for name, one in found.items() if one.kind not in STARS}
+        found = {name: one for name, one in found.items() if not is_starred(one)}
         found = {one.name: one for one in every_parameter(home, kind.__name__)} | found
-    return [one for one in found.values() if one.kind not in STARS]
+    return [one for one in found.values() if not is_starred(one)]
 
 
 def value_of_type(annotation: str) -> Any:
@@ -112,8 +108,7 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
     value = value_of(given.name, sizes, siblings)
     if re.search(rf"\b{given.name}\[[01]\]", source_of(kind)):  # height and width
         return 2, 3
-    is_config = value is ... and sizes.usage.get(given.name) == "config"
-    if is_config or CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
+    if CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
         return build_configuration(note, kind, sizes)
     if library == "jax" and (word in RANDOM_KEYS or "key" in written):
         return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)

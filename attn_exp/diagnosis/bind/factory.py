@@ -12,9 +12,9 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.libraries import Library, library, library_of
-from attn_exp.diagnosis.asking.names import every_parameter, is_required, side_of_name, source_of
+from attn_exp.diagnosis.asking.names import every_parameter, is_required, is_starred, side_of_name, source_of
 from attn_exp.diagnosis.bind.arguments import ARRAYS, MASKS, ROTARY, Arguments, fill_of_mask, read_arguments
-from attn_exp.diagnosis.bind.construct import STARS, call_text, run_foreign
+from attn_exp.diagnosis.bind.construct import call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import (
     METHODS,
     Layer,
@@ -329,7 +329,7 @@ NEXT_LINE = "\n    "
 
 
 def format_draft_arguments(owner: Any) -> str:
-    parameters = [one for one in every_parameter(owner, owner.__name__) if one.kind not in STARS]
+    parameters = [one for one in every_parameter(owner, owner.__name__) if not is_starred(one)]
     names, sizes = [one.name for one in parameters], Sizes(4, 6, 24, 4)
     chosen = {one.name: value_of(one.name, sizes, names) if is_required(one) else instead_of_default(one, sizes, names)
               for one in parameters}  # fmt: skip

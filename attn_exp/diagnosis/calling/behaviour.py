@@ -59,32 +59,41 @@ def check_determinism(caller: Caller, case: Case, digits: int) -> Found:
         return Finding(rung, HELD), ""
     if all(same_answer(answers[0], other, case, digits) for other in answers[1:]):
         return Finding(rung, BROKEN, "the last digits differ from call to call"), "not_deterministic"
-    name = "dropout_on" if uses_dropout(caller, case) else "not_deterministic"
+    name = "dropout_on" if operations_of(caller, case) & DROPOUT else "not_deterministic"
     return Finding(rung, BROKEN, "the same call gave different answers"), name
 
 
 TWICE = "the same answer twice"
+DROPOUT = {"bernoulli", "native_dropout"}
+"""Operations of PyTorch that drop numbers at random."""
 
 
 def find_failure(answers: Iterable[Answer]) -> str:
     return next((f"one call gave no answer: {answer.error}" for answer in answers if answer.output is None), "")
 
 
-def uses_dropout(caller: Caller, case: Case) -> bool:
+WITHOUT_GRADIENTS = "no_grad"
+
+
+def operations_of(caller: Caller, case: Case) -> set[str]:
+    """Return the names of the PyTorch operations of a call, with `WITHOUT_GRADIENTS` if it runs any without."""
     if caller.library.name != "torch":
-        return False
-    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the function brought it
+        return set()
+    from torch import is_grad_enabled  # noqa: PLC0415 - the function brought it
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415
 
     names = set[str]()
 
     class Watching(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             names.add(function.__name__.partition(".")[0].rstrip("_"))
+            if not is_grad_enabled():
+                names.add(WITHOUT_GRADIENTS)
             return function(*args, **(kwargs or {}))
 
     with Watching():
         caller(case)
-    return bool(names & {"bernoulli", "native_dropout"})
+    return names
 
 
 def check_inputs_unchanged(caller: Caller, case: Case) -> Found:
@@ -325,26 +334,9 @@ def gradients(caller: Caller, case: Case, digits: int) -> Found:
                 return Finding(rung, HELD if are_right else BROKEN, said), ""
     except Exception as error:
         return Finding(rung, REMARK, f"none: {first_line(error)}"[:100]), ""
-    if is_switched_off(caller, arguments):
+    if WITHOUT_GRADIENTS in operations_of(caller, case):
         return Finding(rung, REMARK, "none: the function disables them"), ""
     return Finding(rung, BROKEN, "none: its output is detached from its inputs"), "gradients_cut"
-
-
-def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
-    from torch import is_grad_enabled  # noqa: PLC0415 - the function brought it
-    from torch.overrides import TorchFunctionMode  # noqa: PLC0415
-
-    class Watching(TorchFunctionMode):
-        off: bool = False
-
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self.off = self.off or not is_grad_enabled()
-            return function(*args, **(kwargs or {}))
-
-    watching = Watching()
-    with watching:
-        caller.call(arguments)
-    return bool(watching.off)
 
 
 # NaN behind a mask, and rows without keys

@@ -312,35 +312,6 @@ def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None)
             yield replace(keyed, padding=replace(one, neutral=caller.masking.neutral)), case
 
 
-def multiplies(caller: Caller, function: Bound) -> bool:
-    """Return whether a function multiplies by its mask: with 2 instead of 1, the answer changes.
-
-    If the function fills in a number where the mask is 0, the answer stays the same; it may also accept only booleans.
-    """
-    asked = {role: question(caller, function, rung) for role, rung in (("masking", "masks"), ("padding", "padding"))}
-    role, case = next(((role, case) for role, case in asked.items() if case is not None), ("", None))
-    if case is None:
-        return True
-    ones = [caller(case)]
-    for highest in (1.0, 2.0):
-        masking = replace(getattr(caller, role), kind="ones and zeros", highest=highest)
-        ones.append(replace(caller, **{role: masking})(case))
-    plain, one, two = (answer.output for answer in ones)
-    if one is None or two is None or plain is None:
-        return False
-    return not same_numbers(one, two)
-
-
-def adds_next_to_nothing(caller: Caller, function: Bound) -> bool:
-    case = question(caller, function, "masks")
-    if case is None:
-        return False
-    once, again, without = (caller(one).output for one in (case, case, case.with_masks(case.recipe.rules.masks[:-1])))
-    if once is None or again is None or without is None or once.shape != without.shape:
-        return False
-    return np.array_equal(once, again) and not np.array_equal(once, without) and np.allclose(once, without, rtol=1e-6)
-
-
 def question(caller: Caller, function: Bound, rung: str, change: Change | None = None) -> Case | None:
     """Return the first case of a rung, or None; `change` alters the recipe that is right."""
     asked = next((case for case in cases(caller, function, quick=True) if case.rung == rung), None)

@@ -1,4 +1,4 @@
-"""Grade a person's numbers: a worksheet's questions, the result of each mistake, and named slips and mistakes.
+"""Explain and grade a person's numbers: the boxes of a worksheet, its questions, and named slips and mistakes.
 
-May import from `pairs` and from the packages before it.
+May import from `judging` and from the packages before it.
 """

@@ -18,11 +18,20 @@ import numpy as np
 
 from attn_exp import mistakes
 from attn_exp.arrays import Array, Arrays
-from attn_exp.diagnosis.explaining.numbers import Made, bits, case_of
+from attn_exp.diagnosis.classroom.boxes import TURNED, Box
+from attn_exp.diagnosis.classroom.numbers import Made, bits, case_of
+from attn_exp.diagnosis.classroom.worksheet import (
+    FEW,
+    Sheet,
+    Slip,
+    going_on_from,
+    one_stage,
+    part,
+    stages,
+    swapped,
+    unfollowed,
+)
 from attn_exp.diagnosis.recipes.candidates import GROUPS
-from attn_exp.diagnosis.sheets.boxes import TURNED, Box
-from attn_exp.diagnosis.sheets.readings import swapped
-from attn_exp.diagnosis.sheets.worksheet import FEW, Sheet, Slip, going_on_from, one_stage, part, stages, unfollowed
 from attn_exp.experiment.recipes import Stages
 from attn_exp.forms.pipeline import Recipe, Step
 from attn_exp.mistakes.mistake import Change, around

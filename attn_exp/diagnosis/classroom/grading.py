@@ -9,6 +9,7 @@ import numpy as np
 
 from attn_exp import mistakes
 from attn_exp.arrays import Array, Arrays
+from attn_exp.diagnosis.classroom.boxes import Box
 from attn_exp.diagnosis.classroom.by_hand import (
     COARSE,
     CUT_TEXT,
@@ -26,12 +27,10 @@ from attn_exp.diagnosis.classroom.by_hand import (
     slip_text,
     uncut,
 )
+from attn_exp.diagnosis.classroom.numbers import Numbers, equal_but_for_rounding
 from attn_exp.diagnosis.classroom.paper import Paper
-from attn_exp.diagnosis.explaining.numbers import Numbers, equal_but_for_rounding
+from attn_exp.diagnosis.classroom.worksheet import Sheet, agrees, part, transpose_sheet
 from attn_exp.diagnosis.recipes.candidates import explained, what_a_setting_computes
-from attn_exp.diagnosis.sheets.boxes import Box
-from attn_exp.diagnosis.sheets.readings import transpose_sheet
-from attn_exp.diagnosis.sheets.worksheet import Sheet, agrees, part
 from attn_exp.experiment.recipes import STAGES, Stages
 
 RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE = "right", "follows", "wrong", "empty", "unreadable"

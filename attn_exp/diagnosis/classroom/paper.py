@@ -12,10 +12,10 @@ import numpy as np
 from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
-from attn_exp.diagnosis.explaining.numbers import Made, candidates_of, case_of, catalogue
+from attn_exp.diagnosis.classroom.boxes import KEYED
+from attn_exp.diagnosis.classroom.numbers import Made, candidates_of, case_of, catalogue
+from attn_exp.diagnosis.classroom.worksheet import Sheet, other_step, stages
 from attn_exp.diagnosis.judging.own_form import prepared_with_code
-from attn_exp.diagnosis.sheets.boxes import KEYED
-from attn_exp.diagnosis.sheets.worksheet import Sheet, other_step, stages
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.executing import first_position, follows_steps
 from attn_exp.experiment.recipes import STAGES, Stages

@@ -19,7 +19,6 @@ from attn_exp.diagnosis.asking.case import (
     differs,
     expected,
     is_blind,
-    is_far,
     is_for_no_key,
     predicted,
     tolerance,
@@ -45,14 +44,16 @@ from attn_exp.diagnosis.recipes.candidates import (
     scaled_as_usual,
     under,
 )
-from attn_exp.diagnosis.recipes.fitted import fills_of_raw_logits, fitted_fills, fitted_numbers
-from attn_exp.diagnosis.recipes.several import (
+from attn_exp.diagnosis.recipes.combinations import (
     INVERTED,
     LARGE_FILL,
+    combine,
+    fills_of_raw_logits,
+    fitted_fills,
+    fitted_numbers,
     has_time,
     in_several_parts,
     of_masks,
-    together,
 )
 from attn_exp.forms.pipeline import Given
 from attn_exp.mistakes.behaviour import first_keys
@@ -169,8 +170,6 @@ class Answers:
         stages = predicted(candidate.change(case), self.as_given(case))
         if stages is None:  # either both fail on these shapes, or only the candidate does
             return 0 if answer.output.shape != expected(case)["output"].shape else -1
-        if is_far(answer.output, stages):
-            return -1
         is_rough = tolerance(stages, self.digits) > TELLS * largest(stages["output"])
         rounds_away = is_rough and np.isfinite(stages["weights"]).all()
         if rounds_away or is_for_no_key(answer.output, stages):  # weights of sums that vanish, or logits of 1e9
@@ -237,13 +236,6 @@ class Answers:
         outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
         return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
-    def mistake_beside_masks(self) -> Explained | None:
-        plain, masked = self.by_masks(self.seen)
-        if not masked or not failing(plain, self.digits):
-            return None
-        unmasked = replace(self, seen=plain, ask=lambda: self.by_masks(self.fresh)[0])
-        return self.with_masks([one for one in self.single if unmasked.gives(one)], masked)
-
     def several_mistakes(self) -> Explained | None:
         """Return at most one mistake per part of attention, found without additional masks, then one of masks."""
         plain, masked = self.by_masks(self.seen)
@@ -274,10 +266,10 @@ class Answers:
         likeliest = sorted((one for one in base if len(one.names) == fewest), key=rank)[:FEW_BASES]
         late = of_masks(self.single)
         inverted = [one for one in late if one.names == (INVERTED,)]
-        filled = [together((one, LARGE_FILL)) for one in inverted]
-        turned = [together((one, other)) for one in inverted for other in late if other != one]
+        filled = [combine((one, LARGE_FILL)) for one in inverted]
+        turned = [combine((one, other)) for one in inverted for other in late if other != one]
         for others in ([LARGE_FILL], late, filled, turned):  # simplest combinations first
-            made = [together((one, other)) for one in likeliest for other in others]
+            made = [combine((one, other)) for one in likeliest for other in others]
             if fitting := [one for one in made if tells(one)]:
                 return best(self.closest(fitting))
         return None
@@ -333,7 +325,6 @@ EXPLANATIONS = (
     Explanation(Answers.setting_that_fits),
     Explanation(Answers.tail_dropped, rare=True),
     Explanation(Answers.under_condition, rare=True),
-    Explanation(Answers.mistake_beside_masks),
     Explanation(Answers.several_mistakes, rare=True, dear=True),
     Explanation(Answers.two_mistakes, rare=True, dear=True),
     Explanation(Answers.batch_mixed, turn=3),
@@ -462,7 +453,7 @@ def locate_by_cases(lost: set[str], seen: Seen) -> Located:
     if lost <= {*ABOUT_MASKS, *MASKS_OF_MORE}:
         return Located("masked")
     if EQUAL in lost:
-        return Located("", f". With {EQUAL} it is wrong too: look at masks, softmax, and how heads are put together")
+        return Located("", f". With {EQUAL} it is wrong too: look at masks, softmax, and how heads are put combine")
     if any(case.rung == EQUAL and expected(case)["v"].any() for case, _ in seen):  # zero values would hide the weights
         return Located("logits", f". With {EQUAL} it is right, so look at the logits")
     return Located()

@@ -29,7 +29,7 @@ from attn_exp.diagnosis.judging.judge_answers import (
 )
 from attn_exp.diagnosis.judging.unasked import with_outcome
 from attn_exp.diagnosis.recipes.candidates import Explained, everywhere, gives
-from attn_exp.diagnosis.recipes.several import EXPLAINING, start_clock
+from attn_exp.diagnosis.recipes.combinations import EXPLAINING, start_clock
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
     ANSWERED,
@@ -146,7 +146,7 @@ def check_function(own: OwnFunction, request: Request, quick: bool) -> Verdict:
     layout = FOR_MASKS[tried.caller.offer.core].get(tried.caller.layout, "")
     if layout and broken and only_masks_fail and not request.layout:
         with suppress(UserError):  # it may not accept this layout
-            other = check_in_layout(own, replace(request, layout=layout), quick)
+            other = check_called(own, ways_to_call.how_to_call(own, replace(request, layout=layout)), quick)
             groups = {mistake(name).group for name in other.mistakes}
             return other if other.passed or groups == {"masks"} else verdict
     return verdict
@@ -159,12 +159,6 @@ FOR_MASKS = {True: {"bhtd": "btd", "bthd": "btd"}, False: {"td": "bhtd"}}
 def fails_only_with_masks(verdict: Verdict) -> bool:
     wrong = {one.rung for one in verdict.findings if one.state == BROKEN}
     return wrong <= {*ABOUT_MASKS, *MASKS_OF_MORE}
-
-
-def check_in_layout(
-    own: OwnFunction, request: Request, quick: bool, known: Bound | None = None
-) -> Verdict:  # fmt: skip
-    return check_called(own, ways_to_call.how_to_call(own, request, known), quick)
 
 
 def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
@@ -245,7 +239,7 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | 
         words = conventions.with_its_width(words, *longest, digits)
         asked = with_words(request, words)
     built = None if conventions.TWO_TO_THE in words else find_built_layer(tried)  # it has another number of heads
-    verdict = check_in_layout(own, asked, quick, built)
+    verdict = check_called(own, ways_to_call.how_to_call(own, asked, built), quick)
     if verdict.mistakes == (conventions.INVERTED,):
         verdict = read_otherwise(verdict, tried, asked, check_inverted(own, tried, asked, quick))
     nearly = any(finding.rung == VALUES and finding.state == HELD for finding in verdict.findings)
@@ -258,7 +252,7 @@ def find_built_layer(tried: Tried) -> Bound | None:
 
 def check_inverted(own: OwnFunction, tried: Tried, request: Request, quick: bool) -> Verdict:
     asked = with_words(request, conventions.BLOCKS)
-    return check_in_layout(own, asked, quick, find_built_layer(tried))
+    return check_called(own, ways_to_call.how_to_call(own, asked, find_built_layer(tried)), quick)
 
 
 def read_otherwise(verdict: Verdict, tried: Tried, request: Request, again: Verdict) -> Verdict:

@@ -13,7 +13,7 @@ from attn_exp.diagnosis.asking.offer import PADDINGS, WORDS, axes
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE, WIDTH
 from attn_exp.diagnosis.calling import conventions, ways_to_call
 from attn_exp.diagnosis.calling.behaviour import IN_THREADS, Found, behaviours, gradients, remarks
-from attn_exp.diagnosis.calling.call import Bound, Caller
+from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.calling.ways_to_call import Tried, digits_of, failing
 from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, located, representable
 from attn_exp.diagnosis.explaining.smallest import evidence_of, shown, smallest_wrong
@@ -26,7 +26,7 @@ from attn_exp.diagnosis.recipes.candidates import (
     what_a_setting_computes,
     what_mistakes_compute,
 )
-from attn_exp.diagnosis.recipes.fitted import is_clipped
+from attn_exp.diagnosis.recipes.combinations import is_clipped
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
@@ -149,7 +149,7 @@ def shortfall(wrong: Seen) -> float:
 
 # The verdict
 
-SMALL_FILL, MULTIPLIED, IGNORED, VALUES = "mask_small_fill", "mask_multiplied", "mask_ignored", "values"
+IGNORED, VALUES = "mask_ignored", "values"
 ONE_MAXIMUM = "one_maximum"
 
 
@@ -183,7 +183,6 @@ def verdict_on_answers(
         seen, wrong, small = right, [], None
     found = (known or explained(evidence)) if wrong else Explained()
     found = found if conventions.may_be_made(found.names, caller) else Explained()
-    found = rename_small_fill(found, caller, function)
     if wrong and is_of_own_axes(wrong, found, [one for one in right if one[0].rung == "masks"]):
         seen = [(case, MADE_OF_IT if case in lost else answer) for case, answer in seen]
         wrong, found, small = [], Explained(), None
@@ -244,14 +243,6 @@ def join_mistakes(found: Explained, broken: Sequence[str]) -> tuple[str, ...]:
 
 OF_NO_OTHER = ("changes_inputs", "reuses_output")
 """Mistakes of behaviour that no other mistake causes."""
-
-
-def rename_small_fill(found: Explained, caller: Caller, function: Bound) -> Explained:
-    """Call a multiplied or ignored mask a small fill if the function adds one: the numbers are nearly the same."""
-    is_product = MULTIPLIED in found.names and conventions.multiplies(caller, function)
-    product = MULTIPLIED if not is_product else ""
-    nothing = IGNORED if IGNORED in found.names and conventions.adds_next_to_nothing(caller, function) else ""
-    return replace(found, names=tuple(SMALL_FILL if name in (product, nothing) else name for name in found.names))
 
 
 def soften_thread_failure(finding: Finding, name: str) -> Found:

@@ -20,17 +20,16 @@ from attn_exp.diagnosis.asking.case import (
     Asked,
     Case,
     Seen,
-    differs,
     expected,
     predicted,
     same_answer,
-    without_blind,
 )
 from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.observe.trace import record_with
 from attn_exp.diagnosis.recipes.candidates import (
     everywhere,
+    gives,
     is_right,
 )
 from attn_exp.experiment.library_conventions import blind
@@ -138,25 +137,13 @@ def describe_answers(here: Seen, verdict: Verdict, digits: int) -> str:
     if case.rung == EMPTY_ROWS:
         return f"gives {describe_blind_row(here[0])}"
     for applies, words, change in CONVENTIONS:
-        if applies(case) and gives(here, change, digits):
+        if applies(case) and all(gives(change(one), one, answer, digits) for one, answer in here):
             return words
     if is_right(here, digits):
         return FOLLOWS
     if verdict.mistakes and verdict.is_wrong:
         return f"computes {verdict.computes.rstrip('.')}"
     return UNKNOWN
-
-
-def gives(here: Seen, change: Callable[[Case], Recipe], digits: int) -> bool:
-    """Return whether a convention reproduces some answers; queries that see no key are ignored."""
-    for case, answer in here:
-        stages = predicted(change(case), case.given)
-        if answer.output is None or stages is None or answer.output.shape != stages["output"].shape:
-            return False
-        rows = {**stages, "output": without_blind(stages["output"], stages)}
-        if differs(without_blind(answer.output, stages), rows, digits):
-            return False
-    return True
 
 
 def describe_blind_row(pair: Asked) -> str:

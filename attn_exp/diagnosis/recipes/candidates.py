@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,11 +23,14 @@ from attn_exp.diagnosis.asking.case import (
     tolerance,
     without_blind,
 )
+from attn_exp.diagnosis.asking.offer import at_of
+from attn_exp.diagnosis.asking.questions import SIZE
 from attn_exp.experiment.recipes import features
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change as RecipeChange
 from attn_exp.rules import names as rule_names
 from attn_exp.rules import normalizer
+from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.window import Window
@@ -36,13 +39,6 @@ from attn_exp.rules.scores.alibi import Alibi
 from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
-
-if TYPE_CHECKING:
-    from attn_exp.diagnosis.sheets.readings import Reading
-    from attn_exp.diagnosis.sheets.worksheet import Slip
-from attn_exp.diagnosis.asking.offer import at_of
-from attn_exp.diagnosis.asking.questions import SIZE
-from attn_exp.rules.masks.array import Allowed
 
 Change = Callable[[Case], Recipe]
 """Maps a case to its changed recipe."""
@@ -70,17 +66,17 @@ class Candidate:
 class Explained:
     """What explains evidence: mistakes by name or a setting; nothing if all fields are empty.
 
-    `alike` are other names that give exactly the same numbers. For numbers in boxes, `reading` says under which
-    convention they are right, `slips` are the wrong cells of each box, and `slip` is the one next to a mistake.
+    `alike` are other names that give exactly the same numbers. For numbers in boxes, `reading` (a `Reading`) says under
+    which convention they are right, `slips` has a `Slip` or None for each box, and `slip` is the one next to a mistake.
     `view` is the view of the evidence that is explained.
     """
 
     names: tuple[str, ...] = ()
     alike: tuple[tuple[str, ...], ...] = ()
     setting: str = ""
-    reading: Reading | None = None
-    slips: tuple[Slip | None, ...] = ()
-    slip: Slip | None = None
+    reading: Any = None
+    slips: tuple[Any, ...] = ()
+    slip: Any = None
     view: Any = None
     change: Change | None = None
     where: str = ""

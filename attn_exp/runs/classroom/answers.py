@@ -13,9 +13,9 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array, Arrays
+from attn_exp.diagnosis.classroom.boxes import NOT_GIVEN, plain
 from attn_exp.diagnosis.classroom.grading import Grade, grade, noted
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
-from attn_exp.diagnosis.sheets.boxes import NOT_GIVEN, plain
 from attn_exp.errors import UserError, brief, refuse
 from attn_exp.report import worksheet
 from attn_exp.report.escapes import decimal

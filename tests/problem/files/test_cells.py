@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attn_exp.config.inputs import STREAMS
-from attn_exp.diagnosis.sheets.boxes import read_cells
+from attn_exp.diagnosis.classroom.boxes import read_cells
 from attn_exp.errors import UserError
 from attn_exp.problem.drawing import begun
 from attn_exp.problem.sources import start
