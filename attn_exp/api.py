@@ -30,7 +30,7 @@ from attn_exp.runs.store import (
 if TYPE_CHECKING:
     from attn_exp.experiment.verdict import Verdict
     from attn_exp.report.versus import Versus
-    from attn_exp.runs.classroom.sheets import Exercise
+    from attn_exp.runs.sheets import Exercise
     from attn_exp.sweeps.swept import Swept
 
 
@@ -153,7 +153,7 @@ def sheet(*words: str, **settings: Any) -> Exercise:
     Raises:
         UserError: the settings are invalid, or make no sheet, or several.
     """
-    from attn_exp.runs.classroom import sheets  # noqa: PLC0415 - most imports need none
+    from attn_exp.runs import sheets  # noqa: PLC0415 - most imports need none
 
     return sheets.exercise(as_words(words, settings))
 

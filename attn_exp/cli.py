@@ -216,12 +216,12 @@ COMMANDS = {
         "the same in the terminal, or a record of each",
     ),
     "sheet": Command(
-        "runs.classroom.sheets:write_sheets", 1, MANY,
+        "runs.sheets:write_sheets", 1, MANY,
         "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [transposed=true] [exam=true] [to=DIR]",
         "a worksheet to fill in by hand, and its key",
     ),
     "grade": Command(
-        "runs.classroom.grades:grade_answers", 2, 3, "grade ANSWERS KEYS [points=scores:6,weights:9]",
+        "runs.grades:grade_answers", 2, 3, "grade ANSWERS KEYS [points=scores:6,weights:9]",
         "filled-in sheets: right, a slip, or the mistake by name",
     ),
     "status": Command("sweeps.swept:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import machine
-from attn_exp.config.schema import Config, Report
+from attn_exp.config.kinds import read_fields
+from attn_exp.config.schema import Config, Figures, Report
 from attn_exp.config.spelling import Repeat
-from attn_exp.errors import UserError, chosen, printable, refuse
+from attn_exp.errors import UserError, chosen, printable, refuse, unknown
 from attn_exp.errors import folder as path_of
 from attn_exp.experiment import checks, ladder
 from attn_exp.experiment.compare import completed, tabulate
@@ -28,15 +30,16 @@ from attn_exp.own_code import staying_here
 from attn_exp.problem.left_to_model import Pass, ask_model
 from attn_exp.problem.problem import build
 from attn_exp.report import terminal
-from attn_exp.runs import folders, provenance, rendering, store, trust
+from attn_exp.runs import folders, provenance, store, trust
 from attn_exp.runs.provenance import origin
-from attn_exp.runs.rendering import DEPTH, Anew, said_anew
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from attn_exp.report.notebook import Drawing
 
+DEPTH = "report.depth"
+FIGURES = tuple(f"figures.{field.name}" for field in fields(Figures))
 FEWEST_ROWS, MOST_ROWS = 32, 512
 """Up to the first number of rows a product uses one BLAS thread anyway; above the second, threads pay off."""
 
@@ -58,7 +61,7 @@ def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outco
     store.check_writable(Path(config.output_dir))
     comparison, timings = compute(config, under_way)
     folder = write(comparison, timings, command)
-    lines = [*filter(None, [rendering.not_drawn(folder, config)]), str(rendering.opens_first(folder, config))]
+    lines = [*filter(None, [not_drawn(folder, config)]), str(opens_first(folder, config))]
     text = "\n".join([terminal.summary(comparison), "", *lines])
     return Outcome(folder, text, all(figure.agrees for figure in comparison.published))
 
@@ -77,7 +80,7 @@ def check(config: Config) -> None:
 
 def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, tuple[Timing, ...]]:
     wanted = checks.wanted(config)
-    rendering.check_figures(config.figures)
+    check_figures(config.figures)
     with staying_here(), blas_asleep(config):
         found = tabulate(config, Progress(len(config.variant)), under_way, bind=provenance.binder(config))
         comparison = completed(found, wanted)
@@ -104,12 +107,85 @@ def blas_asleep(config: Config) -> AbstractContextManager[object]:
 def write(comparison: Comparison, timings: tuple[Timing, ...], command: Repeat) -> Path:
     """Write a run and its report to a new folder, add it to the index, and return the folder."""
     output_dir = Path(comparison.config.output_dir)
-    rendering.load_renderers(comparison.config)
+    load_renderers(comparison.config)
     about = store.about(comparison, command, origin())
     folder = store.save(Run(comparison, timings, about), output_dir)
     with suppress(UserError):  # the run is saved; `attn-exp index` reports the problem
         folders.rebuild_index(output_dir)
     return folder
+
+
+def check_figures(figures: Figures) -> None:
+    """Refuse unknown figures and fonts before anything is computed; most runs name none.
+
+    Raises:
+        UserError: the name, and some known ones.
+    """
+    if figures.only or figures.font is not None:
+        from attn_exp.report.figures import check as refuse_unknown  # noqa: PLC0415 - Matplotlib is slow to import
+
+        refuse_unknown(figures)
+
+
+def not_drawn(folder: Path, config: Config) -> str:
+    if not config.report.figures:
+        return ""
+    figures = config.figures
+    empty = [name for name in figures.only if not (folder / "figures" / f"{name}.{figures.format[0]}").exists()]
+    return f"figures.only: this run has nothing to show in {' and '.join(empty)}" if empty else ""
+
+
+def load_renderers(config: Config) -> None:
+    """Import the renderers that a run needs, and no others, so that its recorded versions are complete."""
+    wanted = config.report
+    if wanted.figures:
+        from attn_exp.report import figures  # noqa: PLC0415 - `report=none` needs none
+
+        figures.load(config.figures)
+    if wanted.tables or wanted.pages:
+        import_module("attn_exp.report.documents")
+
+
+def opens_first(folder: Path, config: Config) -> Path:
+    if config.report.pages:
+        return folder / "report.html"
+    return folder / "report.md" if config.report.tables else folder
+
+
+class Anew(NamedTuple):
+    """Overrides for rendering again: figure settings and report depth; empty to keep the old ones."""
+
+    figures: dict[str, Any]
+    depth: str = ""
+
+
+def said_anew(words: Sequence[str], command: str, known: Collection[str] = (*FIGURES, DEPTH)) -> Anew:
+    """Parse and check the overrides in the words of a command.
+
+    Raises:
+        UserError: another setting, which only a new run can change, or an invalid value.
+    """
+    values = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key not in known:
+            raise UserError(unknown(key, list(known), f"setting of {command}"))
+        if not equals:
+            raise UserError(f"{word}: expected {key}=VALUE")
+        values[key] = value if key in ("figures.font", DEPTH) else typed_value(value)
+    drawn = {key.removeprefix("figures."): value for key, value in values.items() if key != DEPTH}
+    read = {"depth": values[DEPTH]} if DEPTH in values else {}
+    return Anew(read_fields(Figures, drawn, "figures."), read_fields(Report, read, "report.").get("depth", ""))
+
+
+def typed_value(value: str) -> Any:
+    """Parse a value as JSON or a list of words in brackets, or else take it as a word."""
+    if value.startswith("[") and value.endswith("]"):
+        return [typed_value(part.strip()) for part in value[1:-1].split(",") if part.strip()]
+    try:
+        return machine.parse_json(value.encode())
+    except ValueError:
+        return value
 
 
 def render_again(folder: Path, words: Sequence[str] = ()) -> str:
@@ -128,13 +204,13 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
         raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
     changes = said_anew(words, "attn-exp report")
     run = shown_as(store.load(folder), changes)
-    rendering.check_figures(run.comparison.config.figures)
+    check_figures(run.comparison.config.figures)
     members = provenance.members_without_code(run.about)
     with refuse(f"{folder}: cannot be written to", OSError), machine.write_folder(folder, add=True) as draft, members:
         with trust.refuse_damaged(f"{folder}: its tables and arrays do not fit each other", *trust.MISFIT):
-            rendering.render(run, draft)
+            store.render(run, draft)
         lacking = provenance.members_left_out()
-        empty = rendering.not_drawn(draft, run.comparison.config)
+        empty = not_drawn(draft, run.comparison.config)
         alone = sorted(path.name for path in (draft / "figures").glob("*"))
     home = folder.resolve().parent
     if home.name in folders.KINDS:
@@ -144,7 +220,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
         print(f"attn_exp: {printable(line)}", file=sys.stderr)
     if changes.figures.get("only"):
         return "\n".join(str(folder / "figures" / name) for name in alone)
-    return str(rendering.opens_first(folder, run.comparison.config))
+    return str(opens_first(folder, run.comparison.config))
 
 
 def shown_as(run: Run, changes: Anew) -> Run:

@@ -35,7 +35,7 @@ from attn_exp.forms.trace import Summary, Trace
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
 from attn_exp.problem.projections import BIASES, MATRICES
-from attn_exp.runs import folders, provenance, records, rendering, trust
+from attn_exp.runs import folders, provenance, records, trust
 from attn_exp.runs.trust import DamagedError
 
 if TYPE_CHECKING:
@@ -255,12 +255,21 @@ def save(run: Run, output_dir: Path) -> Path:
         folder = machine.own_folder(output_dir / "runs") / name
         with machine.write_folder(folder) as draft:
             files = write_data(run, draft)
-            rendering.render(run, draft)
+            render(run, draft)
             about = trust.sealed(run.about, draft, files)
             machine.fill(draft, {"run.json": json.dumps(about, indent=1, ensure_ascii=False) + "\n"})
         machine.remove_drafts(output_dir)
         machine.point(output_dir / "latest", folder)
     return folder
+
+
+def render(run: Run, folder: Path) -> None:
+    wanted = run.comparison.config.report
+    if not (wanted.tables or wanted.figures or wanted.pages):
+        return
+    from attn_exp.report.documents import documents  # noqa: PLC0415 - `report=none` needs none
+
+    machine.fill(folder, documents(run))
 
 
 def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,9 +23,8 @@ from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import listed, spoken
 from attn_exp.report.versus import Versus, explorer, versus_page, versus_text, why_not
 from attn_exp.runs import folders, store, trust
-from attn_exp.runs.execution import Result
+from attn_exp.runs.execution import DEPTH, Result, said_anew
 from attn_exp.runs.provenance import origin
-from attn_exp.runs.rendering import DEPTH, said_anew
 from attn_exp.sweeps.overview import depth_of
 from attn_exp.sweeps.plan import About, flatten, is_sweep
 from attn_exp.sweeps.rows import VARIANT, Rows, combine, read_rows

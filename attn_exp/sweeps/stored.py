@@ -16,8 +16,8 @@ from attn_exp.config.spelling import Repeat, bare, key_of
 from attn_exp.errors import UserError, chosen, printable, refuse
 from attn_exp.report.pages import Listed
 from attn_exp.runs import execution, folders, provenance, records, store, trust
+from attn_exp.runs.execution import said_anew
 from attn_exp.runs.provenance import OPTION
-from attn_exp.runs.rendering import said_anew
 from attn_exp.sweeps.plan import flatten, is_sweep, load_manifest, point_command
 
 NO_PARAMETER = ("output_dir", "report", "figures", "sweep")

@@ -14,9 +14,9 @@ import pytest
 
 from attn_exp.diagnosis.classroom.paper import Paper, foretold, possible
 from attn_exp.errors import UserError
-from attn_exp.runs.classroom import answers, sheets
-from attn_exp.runs.classroom.grades import grade_answers
-from attn_exp.runs.classroom.sheets import write_sheets
+from attn_exp.runs import answers, sheets
+from attn_exp.runs.grades import grade_answers
+from attn_exp.runs.sheets import write_sheets
 from tests.report.browser import need_chromium
 from tests.report.tab import visit
 

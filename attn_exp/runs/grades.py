@@ -23,9 +23,8 @@ from attn_exp.experiment.recipes import STAGES
 from attn_exp.report import worksheet
 from attn_exp.report.escapes import plain
 from attn_exp.report.terminal import table
-from attn_exp.runs import records, trust
-from attn_exp.runs.classroom import answers
-from attn_exp.runs.classroom.sheets import Key, composer, file_names, read_keys
+from attn_exp.runs import answers, records, trust
+from attn_exp.runs.sheets import Key, composer, file_names, read_keys
 
 HEADS = ("student", "points", "of", "first wrong", "mistake", "what it is")
 MOST_FILES = 5000

@@ -30,8 +30,8 @@ from attn_exp.errors import UserError, count_of, refuse, unknown
 from attn_exp.report import worksheet
 from attn_exp.report.notebook import html
 from attn_exp.report.terminal import table
-from attn_exp.runs.classroom import answers
-from attn_exp.runs.rendering import typed_value
+from attn_exp.runs import answers
+from attn_exp.runs.execution import typed_value
 from attn_exp.runs.store import split_arrays, with_arrays
 from attn_exp.runs.trust import read_json
 
