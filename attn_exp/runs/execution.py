@@ -199,7 +199,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     Raises:
         UserError: no readable run there, another setting, or a folder that cannot be written to.
     """
-    folder = machine.resolved(folder)
+    folder = machine.folder(folder)
     if (folder / "manifest.json").is_file():
         raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
     changes = said_anew(words, "attn-exp report")

@@ -75,7 +75,7 @@ def compare_results(*sides: Result | Swept | str | Path) -> Versus:
         UserError: one of a run and one of a sweep, or one that cannot be read.
     """
     named = [side.folder if isinstance(side, Swept) else side for side in sides]
-    places = [side if isinstance(side, Result) else machine.resolved(path_of(side, "folder")) for side in named]
+    places = [side if isinstance(side, Result) else machine.folder(path_of(side, "folder")) for side in named]
     return side_by_side(*places)
 
 

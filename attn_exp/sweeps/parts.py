@@ -146,7 +146,6 @@ def create_folder(folder: Path) -> None:
     folder.parent.parent.mkdir(parents=True, exist_ok=True)
     for path in (folder.parent, folder, folder / "parts"):
         machine.own_folder(path)
-        machine.sync_folder(path.parent)
 
 
 @contextmanager
