@@ -1,8 +1,7 @@
 """Files: those from others are read up to a limit, and our own are written whole or not at all.
 
-Only regular files are opened, up to a size limit, and read as text, JSON or a table. Three bytes of text, such as
-`[],`, can take a hundred bytes of memory, so the memory of JSON and tables is estimated before they are parsed, and a
-text that needs more than `SWOLLEN` times its size limit is refused. Every violation is a one-line ValueError.
+Only regular files are opened, up to a size limit, and read as text, JSON or a table. What is none is a one-line
+ValueError.
 
 What we write is a draft at first, a file or folder with a hidden name beside its target, and is renamed when complete.
 A command that fails or is interrupted leaves nothing behind; what a kill leaves is removed by a later command that
@@ -19,7 +18,6 @@ import os
 import re
 import shutil
 import stat
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -33,11 +31,6 @@ MOST_BYTES = 64 * 2**20
 """Default size limit: settings and descriptions are far smaller; arrays and tables have limits of their own."""
 MOST_POINTER = 300
 """Size limit of a text file that stands in for a link."""
-SWOLLEN = 8
-JSON_COSTS = {"[": 96, "{": 240, ":": 150, ",": 40}
-"""Bytes that an empty list, an empty object, a name with its value, and a list item take, beyond their characters."""
-CELL, LINE = 58, 96
-"""Bytes that a cell and a line of a table take."""
 
 
 def opened(path: Path) -> BufferedReader:
@@ -84,17 +77,16 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
         OSError: no such file, not a regular file, or a larger one.
         ValueError: not JSON.
     """
-    return parse_json(read(path, most), most)
+    return parse_json(read(path, most))
 
 
-def parse_json(data: bytes, most: int = MOST_BYTES) -> Any:
-    """Parse JSON; `most` scales the memory limit.
+def parse_json(data: bytes) -> Any:
+    """Parse JSON.
 
     Raises:
-        ValueError: not UTF-8, not JSON, nested too deeply, or too large in memory.
+        ValueError: not UTF-8, not JSON, or nested too deeply.
     """
     text = decoded(data)
-    check_memory(text, sum(text.count(mark) * each for mark, each in JSON_COSTS.items()), most)
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -103,13 +95,12 @@ def parse_json(data: bytes, most: int = MOST_BYTES) -> Any:
         raise ValueError(f"it is not JSON: {first_line(error)}") from error
 
 
-def parse_csv(text: str, delimiter: str = ",", most: int = MOST_BYTES, *, no_blanks: bool = False) -> list[list[str]]:
+def parse_csv(text: str, delimiter: str = ",", *, no_blanks: bool = False) -> list[list[str]]:
     """Return the cells of each line of a table; `no_blanks` strips blanks after a delimiter.
 
     Raises:
-        ValueError: not a table, or too large in memory.
+        ValueError: not a table.
     """
-    check_memory(text, text.count(delimiter) * CELL + text.count("\n") * (LINE + CELL), most)
     try:
         return list(csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=no_blanks))
     except csv.Error as error:
@@ -141,12 +132,6 @@ def decoded(data: bytes) -> str:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not {encoding.upper()} text: {error.reason} at byte {error.start}") from error
-
-
-def check_memory(text: str, needed: int, most: int) -> None:
-    if (takes := sys.getsizeof(text) + needed) > SWOLLEN * most:
-        allowed = SWOLLEN * most // 2**20
-        raise ValueError(f"it would take {takes / 2**20:,.0f} MiB of memory; the limit is {allowed:,}")
 
 
 def own_folder(path: Path) -> Path:

@@ -24,7 +24,7 @@ from attn_exp.errors import OwnCodeError, UserError, fault_line, first_line, is_
 from attn_exp.experiment import metrics
 from attn_exp.experiment.metrics.metric import NotFormedError
 from attn_exp.forms.trace import Trace
-from attn_exp.own_code import MEMBERS, error_line, fingerprint, held, module_of_members
+from attn_exp.own_code import error_line, fingerprint, held, module_of_members
 from attn_exp.registry import Origin
 from attn_exp.rules.example import Example
 from attn_exp.rules.from_outside import difference, guarded, hold_methods, nothing, values_misfit
@@ -94,7 +94,6 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
         UserError: a file that is not there, cannot be imported or brings no member, a name that is taken, or a member
             that does not meet its contract or give its example, or that raises an error in the block.
     """
-    modules, path = set(sys.modules), list(sys.path)
     with registry.kept():
         try:
             for note in (note for file in files for note in add_file(file)):
@@ -105,11 +104,6 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
         except Exception as error:  # raised by a user's metric, figure or check, or by what they returned
             said = fault_line(error) if is_fault(error) else error_line(error)
             raise UserError(f"{', '.join(files)}: {said}") from error
-        finally:
-            sys.path[:] = path
-            for name in set(sys.modules) - modules:
-                if name.startswith(MEMBERS):
-                    del sys.modules[name]
 
 
 @contextmanager
@@ -173,9 +167,6 @@ def add_file(file: str) -> list[str]:
 def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     """Add every member of a module, or none, and return notes on the rules without an example."""
     members, examples = members_of(module), getattr(module, "EXAMPLE", None)
-    drawn = [kind for kind, _, _ in members if kind.drawn]
-    if len(drawn) > 1 and examples is not None and not isinstance(examples, Mapping):
-        raise UserError(f"there is one EXAMPLE for {len(drawn)} rules; write EXAMPLE = {{name: Example(...)}}")
     checked, notes = list[tuple[Kind, list[str], Any]](), list[str]()
     for kind, own, given in members:
         names = names_of(kind, stem, own, given, alone=[other for other, _, _ in members].count(kind) == 1)

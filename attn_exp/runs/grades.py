@@ -80,9 +80,10 @@ def grade_answers(asked: Sequence[str]) -> str:
     target = Path(places[1]).parent / "grades"
     with refuse(f"{target}: cannot be written to", OSError):
         trust.check_grades(target, records.as_csv([HEADS]))
-        handed = [
-            replace(one, scored=scores(one.grade, worth)) if one.grade else one for one in grade_files(files, keys)
-        ]
+        graded = grade_files(files, keys)
+        if not any(one.grade for one in graded):
+            raise UserError(f"{places[0]}: nothing to grade; {graded[0].student}: {graded[0].trouble}")
+        handed = [replace(one, scored=scores(one.grade, worth)) if one.grade else one for one in graded]
         often = count_mistakes(handed)
         write_grades(handed, often, target)
     lines = [[plain(cell, MOST_SAID) for cell in one.line] for one in handed]

@@ -32,6 +32,7 @@ NAMES = {
     float: "a number",
     bool: "true or false",
     dict: "an object",
+    list: "a list",
     NoneType: "null",
 }
 Shape = Any
@@ -55,9 +56,12 @@ SEAL_OF_TABLE = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64}
 BEGINS_SWEEP = {"lock", "parts"}
 """Contents of the folder of a sweep that ended before it had a manifest."""
 
-MISFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError)
+MISFIT = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError, SystemError
+)  # fmt: skip
 UNREADABLE = (OSError, *MISFIT)
-"""Errors that files of any contents may cause while they are shown, and while they are read."""
+"""Errors that files of any contents may cause while they are shown (SystemError by a text of impossible letters), and
+while they are read."""
 
 
 class DamagedError(ValueError):
@@ -94,8 +98,7 @@ def check_shape(value: Any, shape: Shape, where: str) -> None:
             elif key == name:
                 raise DamagedError(f"{where}: {key} is missing")
     elif isinstance(shape, list):
-        if not isinstance(value, list):
-            raise DamagedError(f"{where} is not a list")
+        check_shape(value, list, where)
         for item in value:
             check_shape(item, shape[0], f"an item of {where}")
     else:
