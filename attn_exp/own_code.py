@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, chdir, contextmanager, redirect_stdout, suppress
+from contextlib import chdir, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -69,11 +69,6 @@ def held() -> Iterator[None]:
         raise
     except BaseException as error:
         raise LeftError(f"ended without an answer ({error_line(error)})") from error
-
-
-def staying_here() -> AbstractContextManager[None]:
-    """Restore the current working folder afterwards: user code may change it, and our relative paths start here."""
-    return chdir(os.curdir)
 
 
 def is_code(form: Any) -> bool:
@@ -331,11 +326,11 @@ def module_of_members(path: Path) -> ModuleType:
         UserError: there is no such file, or it cannot be imported.
     """
     digest = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:8]
-    with staying_here():
+    with chdir(os.curdir):  # the file may change the working folder, where our relative paths start
         return module_of_file(path, f"{MEMBERS}{path.stem}_{digest}")
 
 
-def module_of_file(path: Path, name: str, packages: tuple[str, ...] = ()) -> Any:
+def module_of_file(path: Path, name: str, packages: tuple[str, ...] = ()) -> ModuleType:
     """Import a file of the user's project, which may import what lies in its folder, package and project.
 
     Raises:
@@ -345,7 +340,7 @@ def module_of_file(path: Path, name: str, packages: tuple[str, ...] = ()) -> Any
     if path.suffix != ".py" or not os.path.isfile(path):  # False for an invalid path
         raise UserError(f"{path}: no such file that ends in .py")
     place = path.absolute()
-    module: Any = new_module(name, place)
+    module = new_module(name, place)
     vars(module)[OWN] = True
     before = sys.modules.get(name)
     add_to_path(place.resolve().parents[len(packages)] if packages else place.resolve().parent, first=not packages)
@@ -358,7 +353,7 @@ def module_of_file(path: Path, name: str, packages: tuple[str, ...] = ()) -> Any
     return module
 
 
-def new_module(name: str, path: Path, folders: list[str] | None = None) -> Any:
+def new_module(name: str, path: Path, folders: list[str] | None = None) -> ModuleType:
     """Return an empty module for a Python file, or for a package whose members are in these folders."""
     spec: Any = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
     return importlib.util.module_from_spec(spec)
@@ -390,9 +385,10 @@ def run_packages(path: Path, names: tuple[str, ...]) -> None:
     for depth in range(1, len(names) + 1):
         folder, package = path.resolve().parents[len(names) - depth], ".".join(names[:depth])
         if str(folder) not in getattr(sys.modules.get(package), "__path__", ()):
-            sys.modules[package] = module = new_module(package, folder / "__init__.py", [str(folder)])
+            init = folder / "__init__.py"
+            sys.modules[package] = new_module(package, init, [str(folder)])
             with suppress(Exception):
-                module.__spec__.loader.exec_module(module)
+                run_file(sys.modules[package], init)
 
 
 def run_file(module: Any, path: Path) -> None:

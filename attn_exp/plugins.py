@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
@@ -136,8 +136,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
         return member
     kind = next((kind for kind in KINDS if kind.is_kind_of(member)), None)
     if kind is None:
-        is_named = inspect.isclass(member) or inspect.isfunction(member)
-        given = getattr(member, "__name__", "") if is_named else f"a {type(member).__name__}"
+        given = getattr(member, "__name__", f"a {type(member).__name__}")
         raise UserError(f"{given} is not a member; expected {EXPECTED}, or a file of them")
     value: Any = member
     own = getattr(value, "name", "") if kind.constant else registry.to_snake_case(value.__name__)
@@ -246,10 +245,6 @@ def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
         raise UserError(f"{kind.name}={name} is taken; give yours another name")
     if not kind.constant:
         check_class(kind, value)
-    elif kind.name == "metric" and not str(value.name).isidentifier():
-        raise UserError(f"metric {value.name!r}: its name must be a word")
-    elif kind.name == "check" and not is_dataclass(value.record):
-        raise UserError("CHECK: its record must be a frozen dataclass")
     elif not callable(getattr(value, kind.function)):
         raise UserError(f"{kind.name}: {kind.function} must be a function")
     if example is not None and kind.drawn:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, chdir, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -25,10 +26,7 @@ from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.executing import measure
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.row import Timing
-from attn_exp.experiment.variant import settle
-from attn_exp.own_code import staying_here
-from attn_exp.problem.left_to_model import Pass, ask_model
-from attn_exp.problem.problem import build
+from attn_exp.problem.left_to_model import Pass
 from attn_exp.report import terminal
 from attn_exp.runs import folders, provenance, store, trust
 from attn_exp.runs.provenance import origin
@@ -66,22 +64,10 @@ def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outco
     return Outcome(folder, text, all(figure.agrees for figure in comparison.published))
 
 
-def check(config: Config) -> None:
-    """Check that the settings fit each other, before anything is computed or written.
-
-    Raises:
-        UserError: as `run`.
-    """
-    config = ask_model(config)
-    problem, bind = build(config), provenance.binder(config)
-    for name, variant in config.variant.items():
-        settle(name, variant, config, problem, bind)
-
-
 def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, tuple[Timing, ...]]:
     wanted = checks.wanted(config)
     check_figures(config.figures)
-    with staying_here(), blas_asleep(config):
+    with chdir(os.curdir), blas_asleep(config):
         found = tabulate(config, Progress(len(config.variant)), under_way, bind=provenance.binder(config))
         comparison = completed(found, wanted)
         return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
@@ -128,10 +114,8 @@ def check_figures(figures: Figures) -> None:
 
 
 def not_drawn(folder: Path, config: Config) -> str:
-    if not config.report.figures:
-        return ""
-    figures = config.figures
-    empty = [name for name in figures.only if not (folder / "figures" / f"{name}.{figures.format[0]}").exists()]
+    figures, wanted = config.figures, config.figures.only if config.report.figures else ()
+    empty = [name for name in wanted if not (folder / "figures" / f"{name}.{figures.format[0]}").exists()]
     return f"figures.only: this run has nothing to show in {' and '.join(empty)}" if empty else ""
 
 
@@ -291,8 +275,7 @@ class Result:
         """Explain the difference between a row and the baseline, one setting at a time; by default for all rows.
 
         `against` starts from another row. `moved` is how far a step moves the output from the one before, `least` and
-        `most` the range of that over the `orders` of the settings. Steps that a stored run lacks, such as one of an
-        earlier version, are computed now.
+        `most` the range of that over the `orders` of the settings.
 
         Raises:
             UserError: there is no such variant, or it could not be computed.
@@ -301,10 +284,9 @@ class Result:
 
         run = self.comparison
         found = run.steps
-        if against or not run.taken_apart:
-            start = chosen(against, [row.variant for row in run.rows if row.same_as], "row") if against else None
-            changed = run.config if start is None else replace(run.config, against=start)
-            found = ladder.ladders(replace(run, config=changed))[0]
+        if against:
+            start = chosen(against, [row.variant for row in run.rows if row.same_as], "row")
+            found = ladder.ladders(replace(run, config=replace(run.config, against=start)))[0]
         wanted = chosen(variant, run.traces, "variant") if variant else ""
         return tables.steps([step for step in found if wanted in ("", step.variant)])
 

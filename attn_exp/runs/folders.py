@@ -36,9 +36,6 @@ HEADS = ["when", "kind", "status", "settings"]
 DEFAULTS = "(defaults)"
 LONGEST, LONGEST_PLACE = 100, 300
 
-OUTPUTS = "outputs"
-"""The default output folder."""
-
 
 def read_entries(output_dir: Path) -> list[Listed]:
     """Return all runs and sweeps, newest first; hidden folders are still being written.
@@ -76,7 +73,7 @@ def settings(about: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def named_output_dir(words: Sequence[str]) -> Path:
-    return machine.folder(words[0] if words else OUTPUTS)
+    return machine.folder(words[0] if words else trust.OUTPUTS)
 
 
 def format_entries(output_dir: Path, listed: Sequence[Listed]) -> str:

@@ -107,11 +107,7 @@ def write_grades(handed: Sequence[Handed], often: Sequence[tuple[str, str, str]]
         if one.paper and one.grade
     }
     pages = {file: worksheet.render_marked_page(student, [part]) for file, (student, part) in marked.items()}
-    pages |= (
-        {EVERYBODY: worksheet.render_marked_page("Marked sheets", [part for _, part in marked.values()])}
-        if marked
-        else {}
-    )
+    pages[EVERYBODY] = worksheet.render_marked_page("Marked sheets", [part for _, part in marked.values()])
     for name in pages:
         trust.check_page(target / "marked" / name, "marked")
     made = machine.as_bytes(records.as_csv([HEADS, *(list(map(records.cell, one.cells)) for one in handed)]))
@@ -195,7 +191,7 @@ def void_copied(
     one: Handed, handed: Sequence[Handed], keys: Mapping[str, Key], paper_of: Callable[[str], Paper]
 ) -> Handed:
     """Take the points from a poor file that matches another student's sheet, or better answers of another student."""
-    given, count = one.grade, answers.counted(one.numbers)
+    given, count = one.grade, sum(np.count_nonzero(~np.isnan(array)) for array in one.numbers.values())
     if given is None or count < ENOUGH or given.points >= OWN_SHARE * count:
         return one
     for other in handed:

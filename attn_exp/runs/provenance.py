@@ -71,10 +71,8 @@ def git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
 
 
 def cpu() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        text = ""
+    place = Path("/proc/cpuinfo")
+    text = place.read_text(encoding="utf-8") if place.exists() else ""
     found = re.search(r"^model name\s*:\s*(.*\S)", text, re.MULTILINE)
     return found[1] if found else platform.processor() or platform.machine()
 
@@ -218,16 +216,15 @@ def members_left_out() -> str:
 # Input files
 
 
-def changed_inputs(config: Config, about: About) -> list[str]:
-    known = {(record["setting"], record["file"]): record["sha256"] for record in about.get("inputs", ())}
-    states = []
+def changed_inputs(config: Config, about: About) -> Iterator[str]:
+    records = [record for record in about.get("inputs", ()) if record["sha256"]]
+    known = {(record["setting"], record["file"]): record["sha256"] for record in records}
     for key, file in input_files.of(config).items():
-        recorded, now = known.get((key, file)), input_files.fingerprint(file, key)
-        if not recorded:
-            states.append(f"{brief(file)} was not recorded")
-        elif now != recorded:
-            states.append(f"{brief(file)} {'has changed since' if now else 'is gone'}")
-    return states
+        now = input_files.fingerprint(file, key)
+        if (key, file) not in known:
+            yield f"{brief(file)} was not recorded"
+        elif now != known[key, file]:
+            yield f"{brief(file)} {'has changed since' if now else 'is gone'}"
 
 
 def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -> tuple[Config, tuple[str, ...]]:

@@ -252,8 +252,7 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
 
 def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparison:
     problem, rows = problem_from(stored), read_table(folder, "comparison.csv", Row)
-    is_apart = (folder / STEPS).is_file()
-    steps = read_table(folder, STEPS, Step) if is_apart else ()
+    steps = read_table(folder, STEPS, Step)
     places = {(step.variant, step.step): place_of_step(step.variant, step.step) for step in steps}
     rungs = {step: trace_from(stored, place) for step, place in places.items()}
     return Comparison(
@@ -271,7 +270,7 @@ def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparis
             if not registry.is_absent(checks.__name__, name)
         ),
         steps=steps,
-        taken_apart=is_apart,
+        taken_apart=True,
         rungs={place: trace for place, trace in rungs.items() if any(trace.stages())},
     )
 
@@ -310,17 +309,17 @@ def write_data(run: Run, folder: Path) -> list[str]:
         "comparison.csv": (Row, comparison.rows),
         "distances.csv": (Distance, comparison.distances),
         "timings.csv": (Timing, run.timings),
-        **({STEPS: (Step, comparison.steps)} if comparison.taken_apart else {}),
+        STEPS: (Step, comparison.steps),
         **({"published.csv": (Agreement, comparison.published)} if comparison.config.published else {}),
         **{f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks},
     }
-    machine.fill(folder, {name: records.written(schema, rows) for name, (schema, rows) in tables.items()})
+    texts = {name: records.written(schema, rows) for name, (schema, rows) in tables.items()}
+    if comparison.verdicts:
+        verdicts = [{"variant": name, **verdict.plain()} for name, verdict in comparison.verdicts.items()]
+        texts[VERDICTS] = json.dumps({"verdicts": verdicts}, indent=1) + "\n"
+    machine.fill(folder, texts)
     np.savez(folder / FILE, **named_arrays(comparison))
-    if not comparison.verdicts:
-        return [*tables, FILE]
-    verdicts = [{"variant": name, **verdict.plain()} for name, verdict in comparison.verdicts.items()]
-    machine.fill(folder, {VERDICTS: json.dumps({"verdicts": verdicts}, indent=1) + "\n"})
-    return [*tables, FILE, VERDICTS]
+    return [*texts, FILE]
 
 
 def read_table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:
@@ -336,8 +335,7 @@ def check_writable(output_dir: Path) -> None:
     place = output_dir.absolute()
     nearest = next(folder for folder in (place, *place.parents) if os.path.exists(folder))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        reason = "is not writable" if nearest.is_dir() else "is not a folder"
-        raise UserError(f"output_dir={output_dir}: cannot be written to ({nearest} {reason})")
+        raise UserError(f"output_dir={output_dir}: cannot be written to ({nearest} is not a writable folder)")
 
 
 def read_verdicts(folder: Path) -> dict[str, Verdict]:

@@ -107,7 +107,7 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
         UserError: it cannot be written there.
     """
     home = places[0].parent
-    outputs = home.parent if home.name in folders.KINDS else Path(folders.OUTPUTS)
+    outputs = home.parent if home.name in folders.KINDS else Path(trust.OUTPUTS)
     target = outputs / PAGES / f"{'-'.join(place.absolute().name for place in places)}.html"
     try:
         trust.check_page(target, "comparison")

@@ -78,7 +78,7 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
 
 def run_again(folder: Path, own: bool) -> str:
     config, words, about = store.settings_of(folder)
-    changes = provenance.changed_inputs(config, about)
+    changes = list(provenance.changed_inputs(config, about))
     for sentence in changes:
         print(f"attn_exp: {printable(sentence)}; this run takes the arrays that {folder} kept", file=sys.stderr)
     if changes:

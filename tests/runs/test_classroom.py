@@ -220,7 +220,7 @@ BAD = {
     "text.csv": (b"q,1,2,3,4\nt1,one,0,0,0\n", "annot be read: q, row t1, column 1: 'one'"),
     "comma.csv": (b"q,1,2,3,4\nt1,0,5,0,5,1\n", "q, row 1: 5 cells, expected 4; a decimal comma needs quotes"),
     "huge.csv": (b"q,1\n" + b"t1,0\n" * 500_000, "larger than"),
-    "bytes.csv": (bytes(range(128, 256)), "not a text"),
+    "bytes.csv": (bytes(range(128, 256)), "not UTF-8 text"),
     "empty.csv": (b"", "another table"),
 }
 
