@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attn_exp import machine
 from attn_exp.config.compose import composed, repeat_command, values
 from attn_exp.config.hydra_errors import check_hydra_words
 from attn_exp.config.schema import read_config
@@ -15,7 +16,6 @@ from attn_exp.errors import NotVerifiedError, UncalledError, UserError, WrongAtt
 from attn_exp.errors import folder as path_of
 from attn_exp.errors import given as value_given
 from attn_exp.experiment.recipes import STAGES
-from attn_exp.machine import resolved
 from attn_exp.own_code import find_function, function_at_hand
 from attn_exp.runs import execution, provenance, store
 from attn_exp.runs.execution import Result
@@ -30,7 +30,7 @@ from attn_exp.runs.store import (
 if TYPE_CHECKING:
     from attn_exp.experiment.verdict import Verdict
     from attn_exp.report.versus import Versus
-    from attn_exp.runs.classroom.sheets import Exercise
+    from attn_exp.runs.sheets import Exercise
     from attn_exp.sweeps.swept import Swept
 
 
@@ -78,7 +78,7 @@ def load(folder: str | Path) -> Result | Swept:
     Raises:
         UserError: the folder holds neither, or cannot be read.
     """
-    place = resolved(path_of(folder, "folder"))
+    place = machine.folder(path_of(folder, "folder"))
     if (place / "manifest.json").is_file() and not (place / "run.json").exists():
         from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
 
@@ -153,7 +153,7 @@ def sheet(*words: str, **settings: Any) -> Exercise:
     Raises:
         UserError: the settings are invalid, or make no sheet, or several.
     """
-    from attn_exp.runs.classroom import sheets  # noqa: PLC0415 - most imports need none
+    from attn_exp.runs import sheets  # noqa: PLC0415 - most imports need none
 
     return sheets.exercise(as_words(words, settings))
 

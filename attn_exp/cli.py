@@ -30,7 +30,7 @@ LONGEST_MESSAGE = 280
 
 
 def main() -> None:
-    """Run the command line and exit: 0 success, 2 a user's mistake, 128 + n after signal n; other errors propagate."""
+    """Run the command line and exit: 0 success, 2 a user's mistake, 128 + n after signal n; a bug propagates."""
     try:
         signal.signal(signal.SIGTERM, processes.stop)
         for stream in (sys.stdout, sys.stderr):
@@ -45,12 +45,14 @@ def main() -> None:
         print("attn_exp: stopped before it was done", file=sys.stderr)
         code = processes.exit_code(stopped)
     except BrokenPipeError:  # the reader, such as `head`, closed the pipe
-        print_nowhere()
+        discard_output()
         code = PIPE_CLOSED
     except (UserError, MemoryError, RuntimeError, OSError) as error:
-        known = error if isinstance(error, UserError) else out_of_memory(error)
-        if known is None:
+        known = out_of_memory(error) or error
+        if isinstance(known, RuntimeError):
             raise
+        if isinstance(error, OSError) and error.filename is None:  # stdout may be on a full disk
+            discard_output()
         line = brief(printable(" ".join(str(known).split("\n"))), LONGEST_MESSAGE)
         print(f"attn_exp: error: {line}", file=sys.stderr)
         code = USAGE
@@ -58,7 +60,7 @@ def main() -> None:
         sys.exit(code)
 
 
-def print_nowhere() -> None:
+def discard_output() -> None:
     """Discard buffered output, which the interpreter would try to flush on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -139,18 +141,8 @@ def members() -> Mapping[str, Sequence[str]]:
 
 
 def say(text: str) -> int:
-    """Print a text, if there is one, escaping characters that the terminal cannot show.
-
-    Raises:
-        UserError: it cannot be written, as on a full disk.
-    """
-    try:
-        print(printable(text), end="\n" if text else "", flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        print_nowhere()
-        raise UserError(f"the output cannot be printed ({error.strerror})") from error
+    """Print a text, if there is one, escaping characters that the terminal cannot show."""
+    print(printable(text), end="\n" if text else "", flush=True)
     return DONE
 
 
@@ -216,12 +208,12 @@ COMMANDS = {
         "the same in the terminal, or a record of each",
     ),
     "sheet": Command(
-        "runs.classroom.sheets:write_sheets", 1, MANY,
+        "runs.sheets:write_sheets", 1, MANY,
         "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [transposed=true] [exam=true] [to=DIR]",
         "a worksheet to fill in by hand, and its key",
     ),
     "grade": Command(
-        "runs.classroom.grades:grade_answers", 2, 3, "grade ANSWERS KEYS [points=scores:6,weights:9]",
+        "runs.grades:grade_answers", 2, 3, "grade ANSWERS KEYS [points=scores:6,weights:9]",
         "filled-in sheets: right, a slip, or the mistake by name",
     ),
     "status": Command("sweeps.swept:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),

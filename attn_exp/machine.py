@@ -1,8 +1,7 @@
 """Files: those from others are read up to a limit, and our own are written whole or not at all.
 
-Only regular files are opened, up to a size limit, and read as text, JSON or a table. Three bytes of text, such as
-`[],`, can take a hundred bytes of memory, so the memory of JSON and tables is estimated before they are parsed, and a
-text that needs more than `SWOLLEN` times its size limit is refused. Every violation is a one-line ValueError.
+Only regular files are opened, up to a size limit, and read as text, JSON or a table. What is none is a one-line
+ValueError.
 
 What we write is a draft at first, a file or folder with a hidden name beside its target, and is renamed when complete.
 A command that fails or is interrupted leaves nothing behind; what a kill leaves is removed by a later command that
@@ -19,26 +18,19 @@ import os
 import re
 import shutil
 import stat
-import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from io import BufferedReader, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from attn_exp.errors import brief, first_line, refuse
+from attn_exp.errors import first_line
 
 MOST_BYTES = 64 * 2**20
 """Default size limit: settings and descriptions are far smaller; arrays and tables have limits of their own."""
 MOST_POINTER = 300
 """Size limit of a text file that stands in for a link."""
-SWOLLEN = 8
-JSON_COSTS = {"[": 96, "{": 240, ":": 150, ",": 40}
-"""Bytes that an empty list, an empty object, a name with its value, and a list item take, beyond their characters."""
-CELL, LINE = 58, 96
-"""Bytes that a cell and a line of a table take."""
 
 
 def opened(path: Path) -> BufferedReader:
@@ -62,9 +54,10 @@ def read(path: Path, most: int = MOST_BYTES) -> bytes:
         OSError: no such file, not a regular file, or a larger one.
     """
     with opened(path) as file:
-        if os.fstat(file.fileno()).st_size > most:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
             raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
-        return file.read(most)
+        return file.read(size)
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
@@ -84,43 +77,30 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
         OSError: no such file, not a regular file, or a larger one.
         ValueError: not JSON.
     """
-    return parse_json(read(path, most), most)
+    return parse_json(read(path, most))
 
 
-def parse_json(data: bytes, most: int = MOST_BYTES) -> Any:
-    """Parse JSON; `most` scales the memory limit.
+def parse_json(data: bytes) -> Any:
+    """Parse JSON.
 
     Raises:
-        ValueError: not UTF-8, not JSON, a repeated name in an object, nested too deeply, or too large in memory.
+        ValueError: not UTF-8, not JSON, or nested too deeply.
     """
     text = decoded(data)
-    check_memory(text, sum(text.count(mark) * each for mark, each in JSON_COSTS.items()), most)
     try:
-        return json.loads(text, object_pairs_hook=object_of)
+        return json.loads(text)
     except RecursionError as error:
         raise ValueError("it nests too deeply") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON: {first_line(error)}") from error
 
 
-def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object.
-
-    Raises:
-        ValueError: a name is repeated, so that its value is ambiguous.
-    """
-    if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
-        raise ValueError(f"it names {brief(twice[0], 40)} twice")
-    return dict(pairs)
-
-
-def parse_csv(text: str, delimiter: str = ",", most: int = MOST_BYTES, *, no_blanks: bool = False) -> list[list[str]]:
+def parse_csv(text: str, delimiter: str = ",", *, no_blanks: bool = False) -> list[list[str]]:
     """Return the cells of each line of a table; `no_blanks` strips blanks after a delimiter.
 
     Raises:
-        ValueError: not a table, or too large in memory.
+        ValueError: not a table.
     """
-    check_memory(text, text.count(delimiter) * CELL + text.count("\n") * (LINE + CELL), most)
     try:
         return list(csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=no_blanks))
     except csv.Error as error:
@@ -154,12 +134,6 @@ def decoded(data: bytes) -> str:
         raise ValueError(f"it is not {encoding.upper()} text: {error.reason} at byte {error.start}") from error
 
 
-def check_memory(text: str, needed: int, most: int) -> None:
-    if (takes := sys.getsizeof(text) + needed) > SWOLLEN * most:
-        allowed = SWOLLEN * most // 2**20
-        raise ValueError(f"it would take {takes / 2**20:,.0f} MiB of memory; the limit is {allowed:,}")
-
-
 def own_folder(path: Path) -> Path:
     """Make a folder unless it exists, and return it; a link in its place is refused, as it may lead anywhere.
 
@@ -172,22 +146,13 @@ def own_folder(path: Path) -> Path:
     return path
 
 
-def folder(word: str) -> Path:
-    """Return a folder that a user names; it may not exist, but the name must be valid.
+def folder(named: str | Path) -> Path:
+    """Return a folder that a user names, which may not exist; a link such as `latest` is followed once.
 
-    A link such as `latest` is followed here, once.
+    Moving the link later does not change the path. Where links are not allowed, `latest` is a text file that names a
+    folder.
     """
-    missing = (FileNotFoundError, NotADirectoryError, PermissionError)
-    with refuse(f"{brief(word)}: no such folder", OSError, ValueError), suppress(*missing):
-        os.lstat(word)  # fails if the name is too long, or contains a NUL
-    return resolved(Path(word))
-
-
-def resolved(path: Path) -> Path:
-    """Resolve a link once, so that moving the link later does not change the path.
-
-    Where links are not allowed, `latest` is a text file that names a folder.
-    """
+    path = Path(named)
     try:
         if path.is_symlink():
             return path.parent / os.readlink(path)
@@ -213,7 +178,7 @@ def write(path: Path, content: str | bytes | Iterable[bytes], *, sync: bool = Fa
     """Write a file atomically, from a text, bytes, or pieces that are never in memory together.
 
     A link at that path is replaced, and its target is left alone. Old drafts in the folder are removed. `sync` waits
-    until the file would survive a loss of power.
+    until the contents are on the disk: what a loss of power leaves is then whole.
 
     Raises:
         OSError: the folder cannot be written to, or the disk is full.
@@ -226,18 +191,6 @@ def write(path: Path, content: str | bytes | Iterable[bytes], *, sync: bool = Fa
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(draft, path)
-    if sync:
-        sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder would survive a loss of power, if the system can do that."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
@@ -335,11 +288,9 @@ def locked(path: Path, holder: str) -> Iterator[None]:
     beside = path.with_name(f".{path.name}-holder")
     try:
         with FileLock(path, timeout=0):
-            try:
-                write(beside, holder)
-                yield
-            finally:
-                beside.unlink(missing_ok=True)
+            write(beside, holder)
+            yield
+            beside.unlink()
     except Timeout as error:
         with suppress(OSError, ValueError):  # it may not be written yet
             raise HeldError(read_text(beside)) from error

@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import chdir, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -60,20 +60,15 @@ def held() -> Iterator[None]:
     Raises:
         LeftError: it raised a non-`Exception` such as SystemExit; Ctrl-C alone is passed on.
     """
-    numpy = sys.modules.get("numpy")
-    how_it_takes_overflows = nullcontext() if numpy is None else numpy.errstate()
+    import numpy as np  # noqa: PLC0415 - slow to import, and most commands run no user code
+
     try:
-        with redirect_stdout(sys.stderr), how_it_takes_overflows:
+        with redirect_stdout(sys.stderr), np.errstate():  # user code may change how overflows are reported
             yield
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise LeftError(f"ended without an answer ({error_line(error)})") from error
-
-
-def staying_here() -> AbstractContextManager[None]:
-    """Restore the current working folder afterwards: user code may change it, and our relative paths start here."""
-    return chdir(os.curdir)
 
 
 def is_code(form: Any) -> bool:
@@ -175,10 +170,14 @@ def fingerprint(file: str | Path) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def fingerprint_of_function(name: Any) -> str:
-    """Return the hash of the file in a name such as `mine.py:attention`; empty if the name has none."""
+def file_of_function(name: Any) -> str:
+    """Return the file in a name such as `mine.py:attention`; empty if the name has none."""
     place = name.rpartition(":")[0] if isinstance(name, str) else ""
-    return fingerprint(place) if place.endswith(".py") else ""
+    return place if place.endswith(".py") else ""
+
+
+def fingerprint_of_function(name: Any) -> str:
+    return fingerprint(file_of_function(name))
 
 
 def files_of_code(first: Path) -> list[Path]:
@@ -232,8 +231,8 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
     Raises:
         UserError: there is no such file, module or name, or it cannot be imported.
     """
-    place, colon, name = target.rpartition(":")
-    if not colon or not place or not name or set(name) & set("/\\"):  # the colon of a Windows drive does not count
+    place, _, name = target.rpartition(":")
+    if not place or not name:
         raise UserError(
             f"{target}: expected a file and a function, such as mine.py:attention, or package.module:function"
         )
@@ -326,10 +325,8 @@ def module_of_members(path: Path) -> ModuleType:
     Raises:
         UserError: there is no such file, or it cannot be imported.
     """
-    if path.suffix != ".py" and path.exists():
-        raise UserError(f"{path}: not a Python file, such as mine.py")
     digest = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:8]
-    with staying_here():
+    with chdir(os.curdir):  # the file may change the working folder, where our relative paths start
         return module_of_file(path, f"{MEMBERS}{path.stem}_{digest}")
 
 
@@ -340,12 +337,10 @@ def module_of_file(path: Path, name: str, packages: tuple[str, ...] = ()) -> Mod
         UserError: there is no such file, or it cannot be imported.
         FaultError: an error of our own.
     """
-    if not os.path.isfile(path):  # False for an invalid path
-        raise UserError(f"{path}: no such file")
+    if path.suffix != ".py" or not os.path.isfile(path):  # False for an invalid path
+        raise UserError(f"{path}: no such file that ends in .py")
     place = path.absolute()
-    spec = importlib.util.spec_from_file_location(name, place)
-    assert spec is not None  # every file that ends in .py has one
-    module = importlib.util.module_from_spec(spec)
+    module = new_module(name, place)
     vars(module)[OWN] = True
     before = sys.modules.get(name)
     add_to_path(place.resolve().parents[len(packages)] if packages else place.resolve().parent, first=not packages)
@@ -356,6 +351,12 @@ def module_of_file(path: Path, name: str, packages: tuple[str, ...] = ()) -> Mod
             sys.modules[name] = module  # `inspect` and annotations are resolved through it
         run_file(module, place)
     return module
+
+
+def new_module(name: str, path: Path, folders: list[str] | None = None) -> ModuleType:
+    """Return an empty module for a Python file, or for a package whose members are in these folders."""
+    spec: Any = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
+    return importlib.util.module_from_spec(spec)
 
 
 def error_line(error: BaseException) -> str:
@@ -385,20 +386,17 @@ def run_packages(path: Path, names: tuple[str, ...]) -> None:
         folder, package = path.resolve().parents[len(names) - depth], ".".join(names[:depth])
         if str(folder) not in getattr(sys.modules.get(package), "__path__", ()):
             init = folder / "__init__.py"
-            spec = importlib.util.spec_from_file_location(package, init, submodule_search_locations=[str(folder)])
-            assert spec is not None and spec.loader is not None  # every file that ends in .py has one
-            sys.modules[package] = module = importlib.util.module_from_spec(spec)
+            sys.modules[package] = new_module(package, init, [str(folder)])
             with suppress(Exception):
-                spec.loader.exec_module(module)
+                run_file(sys.modules[package], init)
 
 
-def run_file(module: ModuleType, path: Path) -> None:
+def run_file(module: Any, path: Path) -> None:
     """Run a module's file, and again after each missing import that is found in its project."""
-    assert module.__spec__ is not None and module.__spec__.loader is not None
     try:
         module.__spec__.loader.exec_module(module)
     except ModuleNotFoundError as error:
-        if not error.name or not find_above(path, error.name.partition(".")[0]):
+        if not find_above(path, str(error.name).partition(".")[0]):
             raise
         run_file(module, path)
 
@@ -406,9 +404,8 @@ def run_file(module: ModuleType, path: Path) -> None:
 def find_above(path: Path, root: str) -> bool:
     """Make a module importable from the nearest folder above a file that contains it; return whether one does."""
     for folder in path.resolve().parents[:MOST_ABOVE]:
-        found = [(folder / root).glob("*.py"), (folder / root).glob("*/*.py"), folder.glob(f"{root}.py")]
-        if any(map(any, found)) and add_to_path(folder):
-            return True
+        if any(any(folder.glob(f"{root}{end}")) for end in (".py", "/*.py", "/*/*.py")):
+            return add_to_path(folder)
         if any((folder / top).exists() for top in TOPS):
             break
     return False

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
@@ -24,7 +24,7 @@ from attn_exp.errors import OwnCodeError, UserError, fault_line, first_line, is_
 from attn_exp.experiment import metrics
 from attn_exp.experiment.metrics.metric import NotFormedError
 from attn_exp.forms.trace import Trace
-from attn_exp.own_code import MEMBERS, error_line, fingerprint, held, module_of_members
+from attn_exp.own_code import error_line, fingerprint, held, module_of_members
 from attn_exp.registry import Origin
 from attn_exp.rules.example import Example
 from attn_exp.rules.from_outside import difference, guarded, hold_methods, nothing, values_misfit
@@ -94,7 +94,6 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
         UserError: a file that is not there, cannot be imported or brings no member, a name that is taken, or a member
             that does not meet its contract or give its example, or that raises an error in the block.
     """
-    modules, path = set(sys.modules), list(sys.path)
     with registry.kept():
         try:
             for note in (note for file in files for note in add_file(file)):
@@ -105,11 +104,6 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
         except Exception as error:  # raised by a user's metric, figure or check, or by what they returned
             said = fault_line(error) if is_fault(error) else error_line(error)
             raise UserError(f"{', '.join(files)}: {said}") from error
-        finally:
-            sys.path[:] = path
-            for name in set(sys.modules) - modules:
-                if name.startswith(MEMBERS):
-                    del sys.modules[name]
 
 
 @contextmanager
@@ -142,8 +136,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
         return member
     kind = next((kind for kind in KINDS if kind.is_kind_of(member)), None)
     if kind is None:
-        is_named = inspect.isclass(member) or inspect.isfunction(member)
-        given = getattr(member, "__name__", "") if is_named else f"a {type(member).__name__}"
+        given = getattr(member, "__name__", f"a {type(member).__name__}")
         raise UserError(f"{given} is not a member; expected {EXPECTED}, or a file of them")
     value: Any = member
     own = getattr(value, "name", "") if kind.constant else registry.to_snake_case(value.__name__)
@@ -173,9 +166,6 @@ def add_file(file: str) -> list[str]:
 def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     """Add every member of a module, or none, and return notes on the rules without an example."""
     members, examples = members_of(module), getattr(module, "EXAMPLE", None)
-    drawn = [kind for kind, _, _ in members if kind.drawn]
-    if len(drawn) > 1 and examples is not None and not isinstance(examples, Mapping):
-        raise UserError(f"there is one EXAMPLE for {len(drawn)} rules; write EXAMPLE = {{name: Example(...)}}")
     checked, notes = list[tuple[Kind, list[str], Any]](), list[str]()
     for kind, own, given in members:
         names = names_of(kind, stem, own, given, alone=[other for other, _, _ in members].count(kind) == 1)
@@ -255,10 +245,6 @@ def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
         raise UserError(f"{kind.name}={name} is taken; give yours another name")
     if not kind.constant:
         check_class(kind, value)
-    elif kind.name == "metric" and not str(value.name).isidentifier():
-        raise UserError(f"metric {value.name!r}: its name must be a word")
-    elif kind.name == "check" and not is_dataclass(value.record):
-        raise UserError("CHECK: its record must be a frozen dataclass")
     elif not callable(getattr(value, kind.function)):
         raise UserError(f"{kind.name}: {kind.function} must be a function")
     if example is not None and kind.drawn:

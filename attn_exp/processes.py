@@ -30,8 +30,8 @@ from attn_exp.own_code import error_line
 
 FIRST, LATER = 8.0, 60.0
 """Seconds of silence before the first progress line, and before each later one."""
-OWN_PROGRESS = threading.Event()
-"""Set when a command shows progress of its own, or ends; there is one stderr."""
+HEARD = threading.Event()
+"""Set by each progress line of a command."""
 
 
 def stop(number: int, frame: FrameType | None) -> None:
@@ -53,22 +53,23 @@ def format_duration(seconds: float) -> str:
 
 @contextmanager
 def report_silence() -> Iterator[None]:
-    """Print a line now and then while the block runs, unless it shows progress of its own."""
-    started = time.monotonic()
-    OWN_PROGRESS.clear()
+    """Print a line now and then while the block runs and shows no progress of its own."""
+    started, ended = time.monotonic(), threading.Event()
 
     def report() -> None:
         pause = FIRST
-        while not OWN_PROGRESS.wait(pause):
-            pause, so_far = LATER, format_duration(time.monotonic() - started)
-            with suppress(OSError, ValueError):  # stderr may be closed
+        while not ended.wait(pause):
+            pause = LATER
+            if not HEARD.is_set():
+                so_far = format_duration(time.monotonic() - started)
                 print(f"attn_exp: at work, {so_far} so far; Ctrl-C ends it", file=sys.stderr, flush=True)
+            HEARD.clear()
 
     threading.Thread(target=report, daemon=True).start()
     try:
         yield
     finally:
-        OWN_PROGRESS.set()
+        ended.set()
 
 
 def usable_cores() -> int:
@@ -224,9 +225,7 @@ class Child:
     def __enter__(self) -> Child:
         return self
 
-    def __exit__(self, kind: object, *error: object) -> None:
-        if kind is not None:
-            self.kill()
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -334,28 +333,18 @@ class Pool:
             try:
                 ended.append(Ended(job, pipe.recv()))
             except (EOFError, OSError):
-                ended.append(Ended(job, reason=self.bury(pipe)))
+                process = self.processes.pop(pipe)
+                process.join()
+                how = "was killed by" if process.exitcode < 0 else "ended with"
+                ended.append(Ended(job, reason=f"its worker {how} {describe_exit(process.exitcode)}"))
                 self.start_worker()
         self.hand_out()
         return ended
 
-    def bury(self, pipe: Any) -> str:
-        """Let a worker that closed its pipe end, and return how it did."""
-        process = self.processes.pop(pipe)
-        process.join(5)
-        process.kill()
-        process.join()
-        pipe.close()
-        return (
-            f"its worker {'was killed by' if process.exitcode < 0 else 'ended with'} {describe_exit(process.exitcode)}"
-        )
-
     def close(self) -> None:
         for process in self.processes.values():
             process.kill()
-        for pipe, process in self.processes.items():
             process.join()
-            pipe.close()
 
 
 def work(task: Callable[[Any], Any], pipe: Any) -> None:

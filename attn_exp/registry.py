@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -121,12 +120,6 @@ def folder(package: str) -> Sequence[str]:
 def module(package: str, name: str) -> ModuleType:
     full = f"{package}.{name}"
     return sys.modules[full] if full in sys.modules else importlib.import_module(full)
-
-
-def has(package: str, name: str, *, without: Sequence[str] = ()) -> bool:
-    if not name.isidentifier() or name.startswith("_") or name in without:
-        return False
-    return f"{package}.{name}" in sys.modules or any(Path(place, f"{name}.py").is_file() for place in folder(package))
 
 
 def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from attn_exp.diagnosis.classroom.paper import Paper
-from attn_exp.runs.classroom.grades import grade_answers
-from attn_exp.runs.classroom.sheets import composer, read_keys, write_sheets
+from attn_exp.runs.grades import grade_answers
+from attn_exp.runs.sheets import composer, read_keys, write_sheets
 
 Array = NDArray[Any]
 Step = Callable[[dict[str, Any]], Array]

@@ -189,7 +189,11 @@ def test_a_quiet_command_says_that_it_is_at_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(processes, "FIRST", 0.05)
+    monkeypatch.setattr(processes, "LATER", 0.5)
+    processes.HEARD.set()  # a progress line speaks for the first pause, not for the next
     with processes.report_silence():
-        time.sleep(0.4)
+        time.sleep(0.3)
+        assert not capsys.readouterr().err
+        time.sleep(0.5)
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and said.endswith("so far; Ctrl-C ends it\n")

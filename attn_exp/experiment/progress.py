@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TextIO
 
-from attn_exp.processes import OWN_PROGRESS, format_duration
+from attn_exp.processes import HEARD, format_duration
 
 PATIENCE, REDRAW, EVERY = 2.0, 0.25, 10.0
 """Seconds before the first line, between redraws on a terminal, and between lines elsewhere."""
@@ -31,7 +31,7 @@ class Line:
         self.shown = monotonic()
         self.stream.write(f"\r\x1b[K{text}{end}" if self.stream.isatty() else f"{text}\n")
         self.stream.flush()
-        OWN_PROGRESS.set()
+        HEARD.set()
 
 
 @dataclass

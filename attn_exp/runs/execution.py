@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, chdir, nullcontext, suppress
+from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import machine
-from attn_exp.config.schema import Config, Report
+from attn_exp.config.kinds import read_fields
+from attn_exp.config.schema import Config, Figures, Report
 from attn_exp.config.spelling import Repeat
-from attn_exp.errors import UserError, chosen, printable, refuse
+from attn_exp.errors import UserError, chosen, printable, refuse, unknown
 from attn_exp.errors import folder as path_of
 from attn_exp.experiment import checks, ladder
 from attn_exp.experiment.compare import completed, tabulate
@@ -23,20 +26,18 @@ from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.executing import measure
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.row import Timing
-from attn_exp.experiment.variant import settle
-from attn_exp.own_code import staying_here
-from attn_exp.problem.left_to_model import Pass, ask_model
-from attn_exp.problem.problem import build
+from attn_exp.problem.left_to_model import Pass
 from attn_exp.report import terminal
-from attn_exp.runs import folders, provenance, rendering, store, trust
+from attn_exp.runs import folders, provenance, store, trust
 from attn_exp.runs.provenance import origin
-from attn_exp.runs.rendering import DEPTH, Anew, said_anew
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from attn_exp.report.notebook import Drawing
 
+DEPTH = "report.depth"
+FIGURES = tuple(f"figures.{field.name}" for field in fields(Figures))
 FEWEST_ROWS, MOST_ROWS = 32, 512
 """Up to the first number of rows a product uses one BLAS thread anyway; above the second, threads pay off."""
 
@@ -58,27 +59,15 @@ def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outco
     store.check_writable(Path(config.output_dir))
     comparison, timings = compute(config, under_way)
     folder = write(comparison, timings, command)
-    lines = [*filter(None, [rendering.not_drawn(folder, config)]), str(rendering.opens_first(folder, config))]
+    lines = [*filter(None, [not_drawn(folder, config)]), str(opens_first(folder, config))]
     text = "\n".join([terminal.summary(comparison), "", *lines])
     return Outcome(folder, text, all(figure.agrees for figure in comparison.published))
 
 
-def check(config: Config) -> None:
-    """Check that the settings fit each other, before anything is computed or written.
-
-    Raises:
-        UserError: as `run`.
-    """
-    config = ask_model(config)
-    problem, bind = build(config), provenance.binder(config)
-    for name, variant in config.variant.items():
-        settle(name, variant, config, problem, bind)
-
-
 def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, tuple[Timing, ...]]:
     wanted = checks.wanted(config)
-    rendering.check_figures(config.figures)
-    with staying_here(), blas_asleep(config):
+    check_figures(config.figures)
+    with chdir(os.curdir), blas_asleep(config):
         found = tabulate(config, Progress(len(config.variant)), under_way, bind=provenance.binder(config))
         comparison = completed(found, wanted)
         return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
@@ -104,12 +93,83 @@ def blas_asleep(config: Config) -> AbstractContextManager[object]:
 def write(comparison: Comparison, timings: tuple[Timing, ...], command: Repeat) -> Path:
     """Write a run and its report to a new folder, add it to the index, and return the folder."""
     output_dir = Path(comparison.config.output_dir)
-    rendering.load_renderers(comparison.config)
+    load_renderers(comparison.config)
     about = store.about(comparison, command, origin())
     folder = store.save(Run(comparison, timings, about), output_dir)
     with suppress(UserError):  # the run is saved; `attn-exp index` reports the problem
         folders.rebuild_index(output_dir)
     return folder
+
+
+def check_figures(figures: Figures) -> None:
+    """Refuse unknown figures and fonts before anything is computed; most runs name none.
+
+    Raises:
+        UserError: the name, and some known ones.
+    """
+    if figures.only or figures.font is not None:
+        from attn_exp.report.figures import check as refuse_unknown  # noqa: PLC0415 - Matplotlib is slow to import
+
+        refuse_unknown(figures)
+
+
+def not_drawn(folder: Path, config: Config) -> str:
+    figures, wanted = config.figures, config.figures.only if config.report.figures else ()
+    empty = [name for name in wanted if not (folder / "figures" / f"{name}.{figures.format[0]}").exists()]
+    return f"figures.only: this run has nothing to show in {' and '.join(empty)}" if empty else ""
+
+
+def load_renderers(config: Config) -> None:
+    """Import the renderers that a run needs, and no others, so that its recorded versions are complete."""
+    wanted = config.report
+    if wanted.figures:
+        from attn_exp.report import figures  # noqa: PLC0415 - `report=none` needs none
+
+        figures.load(config.figures)
+    if wanted.tables or wanted.pages:
+        import_module("attn_exp.report.documents")
+
+
+def opens_first(folder: Path, config: Config) -> Path:
+    if config.report.pages:
+        return folder / "report.html"
+    return folder / "report.md" if config.report.tables else folder
+
+
+class Anew(NamedTuple):
+    """Overrides for rendering again: figure settings and report depth; empty to keep the old ones."""
+
+    figures: dict[str, Any]
+    depth: str = ""
+
+
+def said_anew(words: Sequence[str], command: str, known: Collection[str] = (*FIGURES, DEPTH)) -> Anew:
+    """Parse and check the overrides in the words of a command.
+
+    Raises:
+        UserError: another setting, which only a new run can change, or an invalid value.
+    """
+    values = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key not in known:
+            raise UserError(unknown(key, list(known), f"setting of {command}"))
+        if not equals:
+            raise UserError(f"{word}: expected {key}=VALUE")
+        values[key] = value if key in ("figures.font", DEPTH) else typed_value(value)
+    drawn = {key.removeprefix("figures."): value for key, value in values.items() if key != DEPTH}
+    read = {"depth": values[DEPTH]} if DEPTH in values else {}
+    return Anew(read_fields(Figures, drawn, "figures."), read_fields(Report, read, "report.").get("depth", ""))
+
+
+def typed_value(value: str) -> Any:
+    """Parse a value as JSON or a list of words in brackets, or else take it as a word."""
+    if value.startswith("[") and value.endswith("]"):
+        return [typed_value(part.strip()) for part in value[1:-1].split(",") if part.strip()]
+    try:
+        return machine.parse_json(value.encode())
+    except ValueError:
+        return value
 
 
 def render_again(folder: Path, words: Sequence[str] = ()) -> str:
@@ -123,18 +183,18 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     Raises:
         UserError: no readable run there, another setting, or a folder that cannot be written to.
     """
-    folder = machine.resolved(folder)
+    folder = machine.folder(folder)
     if (folder / "manifest.json").is_file():
         raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
     changes = said_anew(words, "attn-exp report")
     run = shown_as(store.load(folder), changes)
-    rendering.check_figures(run.comparison.config.figures)
+    check_figures(run.comparison.config.figures)
     members = provenance.members_without_code(run.about)
     with refuse(f"{folder}: cannot be written to", OSError), machine.write_folder(folder, add=True) as draft, members:
         with trust.refuse_damaged(f"{folder}: its tables and arrays do not fit each other", *trust.MISFIT):
-            rendering.render(run, draft)
+            store.render(run, draft)
         lacking = provenance.members_left_out()
-        empty = rendering.not_drawn(draft, run.comparison.config)
+        empty = not_drawn(draft, run.comparison.config)
         alone = sorted(path.name for path in (draft / "figures").glob("*"))
     home = folder.resolve().parent
     if home.name in folders.KINDS:
@@ -144,7 +204,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
         print(f"attn_exp: {printable(line)}", file=sys.stderr)
     if changes.figures.get("only"):
         return "\n".join(str(folder / "figures" / name) for name in alone)
-    return str(rendering.opens_first(folder, run.comparison.config))
+    return str(opens_first(folder, run.comparison.config))
 
 
 def shown_as(run: Run, changes: Anew) -> Run:
@@ -215,8 +275,7 @@ class Result:
         """Explain the difference between a row and the baseline, one setting at a time; by default for all rows.
 
         `against` starts from another row. `moved` is how far a step moves the output from the one before, `least` and
-        `most` the range of that over the `orders` of the settings. Steps that a stored run lacks, such as one of an
-        earlier version, are computed now.
+        `most` the range of that over the `orders` of the settings.
 
         Raises:
             UserError: there is no such variant, or it could not be computed.
@@ -225,10 +284,9 @@ class Result:
 
         run = self.comparison
         found = run.steps
-        if against or not run.taken_apart:
-            start = chosen(against, [row.variant for row in run.rows if row.same_as], "row") if against else None
-            changed = run.config if start is None else replace(run.config, against=start)
-            found = ladder.ladders(replace(run, config=changed))[0]
+        if against:
+            start = chosen(against, [row.variant for row in run.rows if row.same_as], "row")
+            found = ladder.ladders(replace(run, config=replace(run.config, against=start)))[0]
         wanted = chosen(variant, run.traces, "variant") if variant else ""
         return tables.steps([step for step in found if wanted in ("", step.variant)])
 

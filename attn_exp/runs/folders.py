@@ -29,15 +29,12 @@ COMPLETE, UNREADABLE = "complete", "cannot be read"
 MOST_BYTES = 24 * 2**20
 """Size limit of a description that is read for a listing."""
 
-DESCRIPTION = {"started": str, "status": str, "command": str, "words": [str], "title?": str, "config?": dict}
+DESCRIPTION = {"started": str, "status": str, "command": str, "words": [str], "title?": str, "config?": {"title?": str}}
 """Fields in the description of every run and sweep."""
 
 HEADS = ["when", "kind", "status", "settings"]
 DEFAULTS = "(defaults)"
 LONGEST, LONGEST_PLACE = 100, 300
-
-OUTPUTS = "outputs"
-"""The default output folder."""
 
 
 def read_entries(output_dir: Path) -> list[Listed]:
@@ -59,7 +56,6 @@ def read_entry(folder: Path) -> Listed | None:
     try:
         about = trust.read_json(folder / file, DESCRIPTION, MOST_BYTES)
         title = about.get("title", about.get("config", {}).get("title", ""))
-        trust.check_shape(title, str, f"{file}: title")
     except FileNotFoundError:
         return None
     except (OSError, DamagedError) as error:
@@ -77,7 +73,7 @@ def settings(about: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def named_output_dir(words: Sequence[str]) -> Path:
-    return machine.folder(words[0] if words else OUTPUTS)
+    return machine.folder(words[0] if words else trust.OUTPUTS)
 
 
 def format_entries(output_dir: Path, listed: Sequence[Listed]) -> str:

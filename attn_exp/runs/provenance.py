@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import threadpoolctl
 
 from attn_exp import registry
@@ -26,7 +25,7 @@ from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, brief, printable
 from attn_exp.experiment.variant import Bind
-from attn_exp.own_code import Named, any_named, fingerprint, fingerprint_of_function, is_code
+from attn_exp.own_code import Named, any_named, file_of_function, fingerprint, fingerprint_of_function, is_code
 from attn_exp.problem import input_files
 from attn_exp.problem.problem import Problem
 from attn_exp.registry import ABSENT, Origin
@@ -72,10 +71,8 @@ def git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
 
 
 def cpu() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        text = ""
+    place = Path("/proc/cpuinfo")
+    text = place.read_text(encoding="utf-8") if place.exists() else ""
     found = re.search(r"^model name\s*:\s*(.*\S)", text, re.MULTILINE)
     return found[1] if found else platform.processor() or platform.machine()
 
@@ -89,7 +86,9 @@ def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str
     files = dict.fromkeys([*input_files.of(config).items(), *named])
     used = set(re.findall(r"\w+", repr(config))) if registry.OUTSIDE else set()
     records = {
-        "code": [{"form": form, "file": file_in(form), "sha256": fingerprint_of_function(form)} for form in forms],
+        "code": [
+            {"form": form, "file": file_of_function(form), "sha256": fingerprint_of_function(form)} for form in forms
+        ],
         "with": [
             {**from_file._asdict(), "members": members}
             for from_file, members in registry.origins().items()
@@ -98,11 +97,6 @@ def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str
         "inputs": [{"setting": key, "file": file, "sha256": input_files.fingerprint(file, key)} for key, file in files],
     }
     return {key: found for key, found in records.items() if found}
-
-
-def file_in(name: str) -> str:
-    place = name.rpartition(":")[0]
-    return place if place.endswith(".py") else ""
 
 
 # Code
@@ -186,78 +180,69 @@ def report_changes(recorded: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Say on stderr whether each file or function in `now` has the hash that was recorded."""
     for name, sha256 in now.items():
         before = recorded.get(name, "")
-        state = f", whose file has changed since: sha256 {sha256[:12] or 'none'}, recorded {before[:12]}"
-        if not before:
-            state = "; no hash of it was recorded"
-        elif sha256 == before:
-            state = ", unchanged"
+        state = f", whose file has changed since: sha256 {sha256[:12] or 'none'}, recorded {before[:12] or 'none'}"
+        if sha256 == before:
+            state = ", unchanged" if before else "; no hash of it was recorded"
         print(f"attn_exp: {printable(f'running {name}{state}')}", file=sys.stderr)
 
 
 @contextmanager
 def members_without_code(about: About) -> Iterator[None]:
     """Register the members of a stored run by name alone, unless a file already provides them; nothing is imported."""
-    if not about.get("with"):
-        yield
-        return
-    from attn_exp.plugins import KINDS, is_taken  # noqa: PLC0415 - as above
-
-    kinds = {kind.package: kind for kind in KINDS}
     with registry.kept():
-        for record in about["with"]:
+        for record in about.get("with", ()):
+            from attn_exp.plugins import KINDS, is_taken  # noqa: PLC0415 - as above
+
             for member in record["members"]:
                 package, _, name = member.partition(":")
-                if package in kinds and not registry.is_known(package, name) and not is_taken(kinds[package], name):
+                kind = next((kind for kind in KINDS if kind.package == package), None)
+                if kind is not None and not (registry.is_known(package, name) or is_taken(kind, name)):
                     registry.add(package, name, ABSENT, Origin(record["name"], record["file"], record["sha256"]))
         yield
 
 
 def members_left_out() -> str:
     """Say which members a report omits because their code is not available; empty if none."""
-    kinds = {registry.PACKAGES[kind]: kind for kind in ("check", "figure")}
-    lacking = [key for key, member in registry.OUTSIDE.items() if member.value is ABSENT and key[0] in kinds]
-    if not lacking:
-        return ""
-    files = dict.fromkeys(brief(plain(registry.OUTSIDE[key].origin.name)) for key in lacking)
-    shown = ", ".join(f"{kinds[package]}={brief(plain(name))}" for package, name in lacking)
-    return f"omitted because no file provides it: {shown}; add {' '.join(f'--with {file}' for file in files)}"
+    lacking = {
+        f"{kind}={brief(plain(name))}": brief(plain(member.origin.name))
+        for (package, name), member in registry.OUTSIDE.items()
+        for kind in ("check", "figure")
+        if member.value is ABSENT and package == registry.PACKAGES[kind]
+    }
+    files = " ".join(f"--with {file}" for file in dict.fromkeys(lacking.values()))
+    return f"omitted because no file provides it: {', '.join(lacking)}; add {files}" if lacking else ""
 
 
 # Input files
 
 
-def changed_inputs(config: Config, about: About) -> list[str]:
-    known = {(record["setting"], record["file"]): record["sha256"] for record in about.get("inputs", ())}
-    states = []
+def changed_inputs(config: Config, about: About) -> Iterator[str]:
+    records = [record for record in about.get("inputs", ()) if record["sha256"]]
+    known = {(record["setting"], record["file"]): record["sha256"] for record in records}
     for key, file in input_files.of(config).items():
-        recorded, now = known.get((key, file)), input_files.fingerprint(file, key)
-        if not recorded:
-            states.append(f"{brief(file)} was not recorded")
-        elif now != recorded:
-            states.append(f"{brief(file)} {'has changed since' if now else 'is gone'}")
-    return states
+        now = input_files.fingerprint(file, key)
+        if (key, file) not in known:
+            yield f"{brief(file)} was not recorded"
+        elif now != known[key, file]:
+            yield f"{brief(file)} {'has changed since' if now else 'is gone'}"
 
 
 def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -> tuple[Config, tuple[str, ...]]:
     """Return the settings and words of a run, with the arrays that it stored in place of all that it read or drew."""
-    projections = config.projections
-    if problem.projections:
-        given = {name: matrix.tolist() for name, matrix in problem.projections.items()}
-        projections = Projections(source="identity", given=given)
+    given = {name: matrix.tolist() for name, matrix in problem.projections.items()}
+    projections = Projections(source="identity", given=given) if given else config.projections
     config = replace(config, embeddings=as_started(problem), projections=projections, draws=None)
-    embeddings, memory = vars(config.embeddings), vars(config.embeddings.memory or Embeddings())
-    arrays = {f"embeddings.{name}": embeddings[name] for name in ("vectors", "q", "k", "v", "weights")}
-    arrays |= {"embeddings.memory.vectors": memory["vectors"]}
-    arrays |= {f"++projections.given.{name}": matrix for name, matrix in (config.projections.given or {}).items()}
-    names = {
-        key: large_arrays.stored(large_arrays.name_of(np.array(array)))
-        for key, array in arrays.items()
-        if array is not None
-    }
+    arrays = {f"embeddings.{name}": getattr(problem, name) for name in ("q", "k", "v", "weights")}
+    if problem.x is not None:
+        arrays = {"embeddings.vectors": problem.x}
+    arrays |= {"embeddings.memory.vectors": problem.memory}
+    arrays |= {f"++projections.given.{name}": matrix for name, matrix in problem.projections.items()}
+    names = [f"{key}={large_arrays.stored(large_arrays.name_of(array))}"
+             for key, array in arrays.items() if array is not None]  # fmt: skip
     kept = [word for word in words if not word.lstrip("+").startswith(("embeddings", "projections", "draws"))]
-    tokens = f"embeddings.tokens={spelled(config.embeddings.tokens)}"
-    start = () if problem.projections else ("projections=none",)
-    return config, (*kept, "embeddings=inline", *start, tokens, *(f"{key}={name}" for key, name in names.items()))
+    start = ["embeddings=inline", f"embeddings.tokens={spelled(config.embeddings.tokens)}"]
+    none = [] if given else ["projections=none"]
+    return config, (*kept, *start, *none, *names)
 
 
 def as_started(problem: Problem) -> Embeddings:

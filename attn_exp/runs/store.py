@@ -1,7 +1,7 @@
 """Save runs atomically, each in its own folder, and load them without computing anything.
 
 Settings name the arrays that are too large to type, and `results.npz` stores them. It is read without running code and
-without trusting its sizes; the arrays of the problem must fit each other.
+without trusting its sizes. A run is loaded only if its files are as they were written.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -35,19 +34,13 @@ from attn_exp.forms.trace import Summary, Trace
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
 from attn_exp.problem.projections import BIASES, MATRICES
-from attn_exp.runs import folders, provenance, records, rendering, trust
+from attn_exp.runs import folders, provenance, records, trust
 from attn_exp.runs.trust import DamagedError
 
 if TYPE_CHECKING:
     from attn_exp.experiment.verdict import Verdict
 
 FILE = "results.npz"
-PROBLEM = {"x": "pm", "memory": "sn", "q": "ta", "k": "sb", "v": "sc", "weights": "ts"}
-PROJECTIONS = {"W_q": "ma", "W_k": "nb", "W_v": "nc", "W_o": "uw", "b_q": "a", "b_k": "b", "b_v": "c", "b_o": "w"}
-STAGES = {"q": "htd", "k": "gsd", "v": "gse", "lse": "ht", "context": "hte", "output": "tm"}
-STAGES |= dict.fromkeys(("scores", "logits", "capped", "masked", "weights"), "hts")
-"""Axes of each array; a letter has one size everywhere."""
-
 INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")
 BESIDE = {"tokens", "memory"}
 """Inputs that accompany any other input and cannot be the only one."""
@@ -166,24 +159,12 @@ def load_arrays(folder: Path) -> dict[str, Array]:
 
 
 def problem_from(results: Mapping[str, Array]) -> Problem:
-    """Restore the problem from the arrays of a run.
-
-    Raises:
-        DamagedError: the arrays do not fit each other.
-    """
     names = {field.name for field in fields(Problem)} - {"tokens", "key_tokens", "projections", "past", "marks"}
     projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
-    named = results["tokens"], results["key_tokens"]
-    if not all(map(are_texts, named)):
-        raise DamagedError("tokens are not a list of texts")
-    tokens, key_tokens = (tuple(map(str, texts)) for texts in named)
+    tokens, key_tokens = (tuple(map(str, results[name])) for name in ("tokens", "key_tokens"))
     stages: dict[str, Any] = {name: results.get(name) for name in names}
-    past = results.get("past", np.array(0))
-    if past.ndim or past.dtype.kind not in "iu":
-        raise DamagedError("past is not a count of tokens")
-    problem = Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=int(past), **stages)
-    check_problem(problem)
-    return problem
+    past = int(results.get("past", 0))
+    return Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=past, **stages)
 
 
 def place_of_step(variant: str, step: int) -> str:
@@ -191,53 +172,11 @@ def place_of_step(variant: str, step: int) -> str:
     return f"{variant}/step {step}"
 
 
-def are_texts(array: Array) -> bool:
-    """Return whether an array is a list of valid texts: NumPy accepts any number as a character."""
-    if array.dtype.kind != "U" or array.ndim != 1:
-        return False
-    codes = np.frombuffer(array.astype(array.dtype.newbyteorder("=")).tobytes(), np.uint32)
-    return not (codes > sys.maxunicode).any()
-
-
 def trace_from(results: Mapping[str, Array], place: str) -> Trace:
     stages: dict[str, Any] = {field.name: results.get(f"{place}/{field.name}") for field in fields(Trace)}
     parts: dict[str, Any] = {field.name: results.get(f"{place}/summary/{field.name}") for field in fields(Summary)}
     whole = all(part is not None for part in parts.values())
     return Trace(**stages | {"summary": Summary(**parts) if whole else None})
-
-
-def check_problem(problem: Problem) -> None:
-    """Check that the arrays of a problem fit each other.
-
-    Raises:
-        DamagedError: what does not fit.
-    """
-    queries, keys, past = len(problem.tokens), len(problem.key_tokens), problem.past
-    arrays = {name: getattr(problem, name) for name in PROBLEM} | dict(problem.projections)
-    given = {name for name, array in arrays.items() if array is not None}
-    is_input = {"q", "k"} <= given or "weights" in given
-    is_projected = ("x" in given) == ({"W_q", "W_k", "W_v"} <= given) and ("x" in given or not problem.projections)
-    if not queries or not keys or past < 0 or (past and keys != past + queries) or not (is_input and is_projected):
-        raise DamagedError(f"{', '.join(sorted(given)) or 'nothing'} does not fit {queries} queries and {keys} keys")
-    sizes = {"t": queries, "s": keys, "p": past + queries}
-    if problem.memory is None and problem.x is not None and problem.x.ndim == 2:
-        sizes["n"] = problem.x.shape[1]
-    check_shapes(arrays, PROBLEM | PROJECTIONS, sizes)
-    for name in given & PROBLEM.keys():
-        if not np.isfinite(arrays[name]).all():
-            raise DamagedError(f"{name} holds numbers that are not finite")
-
-
-def check_shapes(arrays: Mapping[str, Any], shapes: Mapping[str, str], sizes: dict[str, int]) -> None:
-    for name, array in arrays.items():
-        letters = shapes.get(name, "")
-        if array is not None and (
-            array.dtype.kind != "f"
-            or array.ndim != len(letters)
-            or any(sizes.setdefault(letter, size) != size for letter, size in zip(letters, array.shape, strict=True))
-        ):
-            expected = ",".join(str(sizes.get(letter, "any")) for letter in letters)
-            raise DamagedError(f"{name} is {array.dtype} {list(array.shape)}; expected floats [{expected}]")
 
 
 def save(run: Run, output_dir: Path) -> Path:
@@ -255,12 +194,21 @@ def save(run: Run, output_dir: Path) -> Path:
         folder = machine.own_folder(output_dir / "runs") / name
         with machine.write_folder(folder) as draft:
             files = write_data(run, draft)
-            rendering.render(run, draft)
+            render(run, draft)
             about = trust.sealed(run.about, draft, files)
             machine.fill(draft, {"run.json": json.dumps(about, indent=1, ensure_ascii=False) + "\n"})
         machine.remove_drafts(output_dir)
         machine.point(output_dir / "latest", folder)
     return folder
+
+
+def render(run: Run, folder: Path) -> None:
+    wanted = run.comparison.config.report
+    if not (wanted.tables or wanted.figures or wanted.pages):
+        return
+    from attn_exp.report.documents import documents  # noqa: PLC0415 - `report=none` needs none
+
+    machine.fill(folder, documents(run))
 
 
 def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,28 +237,7 @@ def load(folder: Path) -> Run:
     with refuse(f"{folder}: not a finished run that can be read", *trust.UNREADABLE):
         about, config, stored = read_settings(folder, sealed=True)
         with provenance.members_without_code(about):
-            run = Run(restore_comparison(folder, config, stored), read_table(folder, "timings.csv", Timing), about)
-        check_fit(run)
-    return run
-
-
-def check_fit(run: Run) -> None:
-    """Check that the tables and the stages of a run belong to its variants and its problem.
-
-    Raises:
-        DamagedError: what does not fit.
-    """
-    comparison, problem = run.comparison, run.comparison.problem
-    tables = {"distances.csv": comparison.distances, STEPS: comparison.steps, "timings.csv": run.timings}
-    for name, lines in tables.items():
-        sides = {getattr(line, side, None) for line in lines for side in ("variant", "other", "against")} - {None}
-        if not sides <= comparison.traces.keys():
-            raise trust.DamagedError(f"{name} is about other variants")
-    for row in comparison.rows:
-        np.dtype(row.computed_in)  # raises TypeError
-    for trace in (*comparison.traces.values(), *comparison.rungs.values()):
-        sizes = {"t": len(problem.tokens), "s": len(problem.key_tokens)}
-        check_shapes(dict(trace.stages()), STAGES, sizes)
+            return Run(restore_comparison(folder, config, stored), read_table(folder, "timings.csv", Timing), about)
 
 
 def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], Config, dict[str, Array]]:
@@ -325,10 +252,7 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
 
 def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparison:
     problem, rows = problem_from(stored), read_table(folder, "comparison.csv", Row)
-    if [row.variant for row in rows] != list(config.variant):
-        raise trust.DamagedError("comparison.csv is about other variants")
-    is_apart = (folder / STEPS).is_file()
-    steps = read_table(folder, STEPS, Step) if is_apart else ()
+    steps = read_table(folder, STEPS, Step)
     places = {(step.variant, step.step): place_of_step(step.variant, step.step) for step in steps}
     rungs = {step: trace_from(stored, place) for step, place in places.items()}
     return Comparison(
@@ -346,7 +270,7 @@ def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparis
             if not registry.is_absent(checks.__name__, name)
         ),
         steps=steps,
-        taken_apart=is_apart,
+        taken_apart=True,
         rungs={place: trace for place, trace in rungs.items() if any(trace.stages())},
     )
 
@@ -385,17 +309,17 @@ def write_data(run: Run, folder: Path) -> list[str]:
         "comparison.csv": (Row, comparison.rows),
         "distances.csv": (Distance, comparison.distances),
         "timings.csv": (Timing, run.timings),
-        **({STEPS: (Step, comparison.steps)} if comparison.taken_apart else {}),
+        STEPS: (Step, comparison.steps),
         **({"published.csv": (Agreement, comparison.published)} if comparison.config.published else {}),
         **{f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks},
     }
-    machine.fill(folder, {name: records.written(schema, rows) for name, (schema, rows) in tables.items()})
+    texts = {name: records.written(schema, rows) for name, (schema, rows) in tables.items()}
+    if comparison.verdicts:
+        verdicts = [{"variant": name, **verdict.plain()} for name, verdict in comparison.verdicts.items()]
+        texts[VERDICTS] = json.dumps({"verdicts": verdicts}, indent=1) + "\n"
+    machine.fill(folder, texts)
     np.savez(folder / FILE, **named_arrays(comparison))
-    if not comparison.verdicts:
-        return [*tables, FILE]
-    verdicts = [{"variant": name, **verdict.plain()} for name, verdict in comparison.verdicts.items()]
-    machine.fill(folder, {VERDICTS: json.dumps({"verdicts": verdicts}, indent=1) + "\n"})
-    return [*tables, FILE, VERDICTS]
+    return [*texts, FILE]
 
 
 def read_table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:
@@ -411,8 +335,7 @@ def check_writable(output_dir: Path) -> None:
     place = output_dir.absolute()
     nearest = next(folder for folder in (place, *place.parents) if os.path.exists(folder))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        reason = "is not writable" if nearest.is_dir() else "is not a folder"
-        raise UserError(f"output_dir={output_dir}: cannot be written to ({nearest} {reason})")
+        raise UserError(f"output_dir={output_dir}: cannot be written to ({nearest} is not a writable folder)")
 
 
 def read_verdicts(folder: Path) -> dict[str, Verdict]:

@@ -32,6 +32,7 @@ NAMES = {
     float: "a number",
     bool: "true or false",
     dict: "an object",
+    list: "a list",
     NoneType: "null",
 }
 Shape = Any
@@ -40,7 +41,8 @@ at least these keys, where a key that ends in `?` may be missing."""
 
 SEAL = "seal"
 
-USUAL = "outputs"
+OUTPUTS = "outputs"
+"""The default output folder."""
 PLAIN_INTERPOLATION = re.compile(r"\$\{[\w.\[\]]+\}")
 """An interpolation that reads another setting; anything else in `${...}` could read the environment."""
 
@@ -55,9 +57,12 @@ SEAL_OF_TABLE = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64}
 BEGINS_SWEEP = {"lock", "parts"}
 """Contents of the folder of a sweep that ended before it had a manifest."""
 
-MISFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError)
+MISFIT = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError, SystemError
+)  # fmt: skip
 UNREADABLE = (OSError, *MISFIT)
-"""Errors that files of any contents may cause while they are shown, and while they are read."""
+"""Errors that files of any contents may cause while they are shown (SystemError by a text of impossible letters), and
+while they are read."""
 
 
 class DamagedError(ValueError):
@@ -94,8 +99,7 @@ def check_shape(value: Any, shape: Shape, where: str) -> None:
             elif key == name:
                 raise DamagedError(f"{where}: {key} is missing")
     elif isinstance(shape, list):
-        if not isinstance(value, list):
-            raise DamagedError(f"{where} is not a list")
+        check_shape(value, list, where)
         for item in value:
             check_shape(item, shape[0], f"an item of {where}")
     else:
@@ -159,7 +163,7 @@ def check_seal(about: Mapping[str, Any], folder: Path) -> None:
     if about[SEAL] != seal_of_description(about):
         raise DamagedError("its description is not as it was written")
     for name, file in about["files"].items():
-        if (folder / name).stat().st_size != file["bytes"] or seal_of_file(folder / name) != file:
+        if seal_of_file(folder / name) != file:
             raise DamagedError(f"{name} is not as it was written")
 
 
@@ -167,7 +171,7 @@ def allowed_output_dir(named: str) -> str:
     """Return the output folder that a run names if it is inside the working folder; else the default."""
     here = Path.cwd().resolve()
     inside = not Path(named).is_absolute() and (here / named).resolve().is_relative_to(here)
-    return named if inside else USUAL
+    return named if inside else OUTPUTS
 
 
 def allowed_words(command: Iterable[str], folder: Path) -> list[str]:

@@ -23,9 +23,8 @@ from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import listed, spoken
 from attn_exp.report.versus import Versus, explorer, versus_page, versus_text, why_not
 from attn_exp.runs import folders, store, trust
-from attn_exp.runs.execution import Result
+from attn_exp.runs.execution import DEPTH, Result, said_anew
 from attn_exp.runs.provenance import origin
-from attn_exp.runs.rendering import DEPTH, said_anew
 from attn_exp.sweeps.overview import depth_of
 from attn_exp.sweeps.plan import About, flatten, is_sweep
 from attn_exp.sweeps.rows import VARIANT, Rows, combine, read_rows
@@ -76,7 +75,7 @@ def compare_results(*sides: Result | Swept | str | Path) -> Versus:
         UserError: one of a run and one of a sweep, or one that cannot be read.
     """
     named = [side.folder if isinstance(side, Swept) else side for side in sides]
-    places = [side if isinstance(side, Result) else machine.resolved(path_of(side, "folder")) for side in named]
+    places = [side if isinstance(side, Result) else machine.folder(path_of(side, "folder")) for side in named]
     return side_by_side(*places)
 
 
@@ -108,7 +107,7 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
         UserError: it cannot be written there.
     """
     home = places[0].parent
-    outputs = home.parent if home.name in folders.KINDS else Path(folders.OUTPUTS)
+    outputs = home.parent if home.name in folders.KINDS else Path(trust.OUTPUTS)
     target = outputs / PAGES / f"{'-'.join(place.absolute().name for place in places)}.html"
     try:
         trust.check_page(target, "comparison")

@@ -146,7 +146,6 @@ def create_folder(folder: Path) -> None:
     folder.parent.parent.mkdir(parents=True, exist_ok=True)
     for path in (folder.parent, folder, folder / "parts"):
         machine.own_folder(path)
-        machine.sync_folder(path.parent)
 
 
 @contextmanager
@@ -187,5 +186,5 @@ def digest_of(chunk: str, data: bytes) -> str:
 
 
 def merged(pieces: Sequence[bytes]) -> bytes:
-    lines = [line for piece in pieces for line in machine.parse_csv(piece.decode("utf-8"), most=MOST_BYTES)]
+    lines = [line for piece in pieces for line in machine.parse_csv(piece.decode("utf-8"))]
     return as_csv(sorted(lines, key=lambda line: int(line[0])))

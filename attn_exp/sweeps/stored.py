@@ -16,8 +16,8 @@ from attn_exp.config.spelling import Repeat, bare, key_of
 from attn_exp.errors import UserError, chosen, printable, refuse
 from attn_exp.report.pages import Listed
 from attn_exp.runs import execution, folders, provenance, records, store, trust
+from attn_exp.runs.execution import said_anew
 from attn_exp.runs.provenance import OPTION
-from attn_exp.runs.rendering import said_anew
 from attn_exp.sweeps.plan import flatten, is_sweep, load_manifest, point_command
 
 NO_PARAMETER = ("output_dir", "report", "figures", "sweep")
@@ -78,7 +78,7 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
 
 def run_again(folder: Path, own: bool) -> str:
     config, words, about = store.settings_of(folder)
-    changes = provenance.changed_inputs(config, about)
+    changes = list(provenance.changed_inputs(config, about))
     for sentence in changes:
         print(f"attn_exp: {printable(sentence)}; this run takes the arrays that {folder} kept", file=sys.stderr)
     if changes:

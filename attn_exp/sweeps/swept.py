@@ -19,8 +19,8 @@ from attn_exp.report import sweep_plots as plots
 from attn_exp.report.notebook import Drawing, html
 from attn_exp.report.sweep_plots import Plotted, refuse_unknown
 from attn_exp.runs import records, trust
+from attn_exp.runs.execution import FIGURES, check_figures, said_anew
 from attn_exp.runs.folders import COMPLETE
-from attn_exp.runs.rendering import FIGURES, check_figures, said_anew
 from attn_exp.sweeps import overview
 from attn_exp.sweeps.effects import shorten
 from attn_exp.sweeps.effects_table import list_records

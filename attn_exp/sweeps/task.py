@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import chdir, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from attn_exp.experiment.checks.heads import measure_patterns
 from attn_exp.experiment.compare import Rows, tabulate, tabulate_seeds
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
-from attn_exp.own_code import staying_here
 from attn_exp.problem.left_to_model import Pass
 from attn_exp.runs import provenance, records
 from attn_exp.runs.records import cell
@@ -66,7 +66,7 @@ def compute(plan: Plan, job: Job) -> Done:
 
 def compute_point(plan: Plan, number: int, under_way: Pass) -> list[Line]:
     config = config_of(plan, number)
-    with staying_here():
+    with chdir(os.curdir):  # user code may change the working folder, where our relative paths start
         comparison = tabulate(config, under_way=under_way, bind=provenance.binder(config), dtype=dtype_of(config))
     return list(ok_lines(plan, number, comparison))
 

@@ -20,7 +20,7 @@ from attn_exp.errors import UserError
 from attn_exp.report.charts.matplotlib_figure import encoded
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views
-from attn_exp.runs import execution, rendering
+from attn_exp.runs import execution
 from tests.compose import comparison, config
 from tests.report.render import drawings_of
 from tests.report.test_figures import HARD, tokens
@@ -146,7 +146,7 @@ def test_a_wrong_name_is_refused_before_anything_is_computed(words: str, said: s
     key, _, value = words.partition("=")
     settings = config(f'{key}="{value}"', "report=none")
     with pytest.raises(UserError, match=re.escape(said)):
-        rendering.check_figures(settings.figures)
+        execution.check_figures(settings.figures)
 
 
 def test_an_installed_font_is_used_and_others_stand_in_for_what_it_lacks() -> None:

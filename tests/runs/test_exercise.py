@@ -12,8 +12,8 @@ import pytest
 import attn_exp
 from attn_exp.errors import UserError
 from attn_exp.report import worksheet
-from attn_exp.runs.classroom import answers
-from attn_exp.runs.classroom.sheets import Exercise
+from attn_exp.runs import answers
+from attn_exp.runs.sheets import Exercise
 
 WORDS = ("experiment=the_cat_sat", "variant=[matrix]", "stages=[scores,logits,weights,output]")
 X = np.array([[1.0, 0, 1, 0], [0, 2, 0, 2], [1, 1, 1, 1]])

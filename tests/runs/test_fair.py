@@ -15,7 +15,7 @@ from attn_exp.diagnosis.classroom.grading import grade, scores
 from attn_exp.diagnosis.classroom.paper import Paper, paper
 from attn_exp.diagnosis.classroom.worksheet import kind_of_slip
 from attn_exp.errors import UserError
-from attn_exp.runs.classroom.grades import worth_of
+from attn_exp.runs.grades import worth_of
 from benchmarks.classroom import CASES, Case, handed_out, judged
 from tests.compose import config
 

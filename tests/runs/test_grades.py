@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.runs import records
-from attn_exp.runs.classroom import answers, grades, sheets
-from attn_exp.runs.classroom.sheets import class_names, file_names, write_sheets
+from attn_exp.runs import answers, grades, records, sheets
+from attn_exp.runs.sheets import class_names, file_names, write_sheets
 from tests.report.browser import need_chromium
 from tests.report.tab import tab, visit
 from tests.runs.test_classroom import handed, home, result, written

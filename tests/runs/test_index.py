@@ -94,7 +94,7 @@ WRONG = {
     json.dumps(ABOUT | {"words": "head=2"}): "run.json: words is not a list",
     json.dumps(ABOUT | {"words": [1]}): "an item of run.json: words is not a text",
     json.dumps(ABOUT | {"config": [1]}): "run.json: config is not an object",
-    json.dumps(ABOUT | {"config": {"title": {"a": 1}}}): "run.json: title is not a text",
+    json.dumps(ABOUT | {"config": {"title": {"a": 1}}}): "run.json: config: title is not a text",
     '{"command": 1}': "run.json: started is missing",
 }
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from attn_exp.runs import folders, store
-from attn_exp.runs.classroom.grades import grade_answers
-from attn_exp.runs.classroom.sheets import write_sheets
+from attn_exp.runs.grades import grade_answers
+from attn_exp.runs.sheets import write_sheets
 from attn_exp.sweeps.compare import compare
 from tests.refusal import refusal
 from tests.runs.test_classroom import home

@@ -91,7 +91,9 @@ def test_runs_never_share_a_folder_and_latest_is_the_last(tmp_path: Path) -> Non
 
 def test_an_output_folder_that_is_a_file_is_refused_before_computing(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(UserError, match=r"^output_dir=.*taken/runs: cannot be written to \(.*taken is not a folder\)$"):
+    with pytest.raises(
+        UserError, match=r"^output_dir=.*taken/runs: cannot be written to \(.*taken is not a writable folder\)$"
+    ):
         store.check_writable(tmp_path / "taken" / "runs")
 
 

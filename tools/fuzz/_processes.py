@@ -24,8 +24,11 @@ from attn_exp.diagnosis.classroom import grading  # noqa: F401 - what is loaded 
 from attn_exp.errors import printable
 from attn_exp.report import documents, pages, versus  # noqa: F401
 from attn_exp.report.charts import matplotlib_figure  # noqa: F401
-from attn_exp.runs import execution  # noqa: F401
-from attn_exp.runs.classroom import grades, sheets  # noqa: F401
+from attn_exp.runs import (  # noqa: F401
+    execution,
+    grades,
+    sheets,
+)
 from attn_exp.sweeps import stored, sweep, swept  # noqa: F401
 from attn_exp.sweeps.engines import process  # noqa: F401
 from tools.fuzz._load import others

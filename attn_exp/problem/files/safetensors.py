@@ -74,7 +74,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
         length = int.from_bytes(file.read(8), "little")
         if length > min(size - 8, MOST_HEADER):
             raise ValueError(f"its header claims {length:,} of {size:,} bytes: truncated, or not a safetensors file")
-        header = machine.parse_json(file.read(length), MOST_HEADER)
+        header = machine.parse_json(file.read(length))
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
     header.pop("__metadata__", None)

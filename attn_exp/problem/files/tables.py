@@ -50,7 +50,7 @@ def look(path: Path, said: str) -> Held:
     if path.suffix.lower() == ".json":
         return read_json_arrays(path)
     text, marks = read_text(path), MARKS[path.suffix.lower()]
-    rows = rows_of(re.sub("^# .*$", "", text, flags=re.MULTILINE) if BLANK in marks else text, marks, MOST_TEXT)
+    rows = rows_of(re.sub("^# .*$", "", text, flags=re.MULTILINE) if BLANK in marks else text, marks)
     if COMMA in marks and rows and len(rows[0]) == 1 and len(rows[0][0].split()) > 1:
         raise UserError(f"{said}: its first line has no comma, {brief(rows[0][0], 40)!r}; put one after each number")
     return read_table(rows, said)
@@ -87,25 +87,25 @@ def are_words(column: Sequence[str]) -> bool:
     return 2 * sum(numbers) <= len(column) and (not any(numbers) or any(map(is_name, column)))
 
 
-def rows_of(text: str, marks: Sequence[str], most: int = machine.MOST_BYTES) -> Rows:
+def rows_of(text: str, marks: Sequence[str]) -> Rows:
     """Return the stripped cells of each nonempty line; numbers are written as Python reads them.
 
     `marks` are the possible separators, the likeliest first.
 
     Raises:
-        ValueError: no table, one that takes too much memory, or numbers with a decimal point beside some with a comma.
+        ValueError: no table, or numbers with a decimal point beside some with a comma.
     """
     text = MINUS.sub("-", text)
     sample = "\n".join([line for line in text[: 4000 * SAMPLE].splitlines() if line.strip()][:SAMPLE])
-    mark = max(marks, key=lambda mark: rate_separator(split_cells(sample, mark, most), mark))
-    rows = split_cells(text, mark, most)
+    mark = max(marks, key=lambda mark: rate_separator(split_cells(sample, mark), mark))
+    rows = split_cells(text, mark)
     width = max((place for row in rows for place, cell in enumerate(row, 1) if cell), default=0)
     return replace_commas([row[:width] for row in rows if any(row)], mark)
 
 
-def split_cells(text: str, mark: str, most: int) -> Rows:
+def split_cells(text: str, mark: str) -> Rows:
     if mark in (COMMA, SEMICOLON):
-        return [[cell.strip() for cell in row] for row in machine.parse_csv(text, mark, most, no_blanks=True)]
+        return [[cell.strip() for cell in row] for row in machine.parse_csv(text, mark, no_blanks=True)]
     lines = [line for line in re.split("\r\n|\r|\n", text) if line.strip()]
     if mark == BLANK:  # quotes are ordinary characters here
         return [line.split() for line in lines]

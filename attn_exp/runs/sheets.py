@@ -30,8 +30,8 @@ from attn_exp.errors import UserError, count_of, refuse, unknown
 from attn_exp.report import worksheet
 from attn_exp.report.notebook import html
 from attn_exp.report.terminal import table
-from attn_exp.runs.classroom import answers
-from attn_exp.runs.rendering import typed_value
+from attn_exp.runs import answers
+from attn_exp.runs.execution import typed_value
 from attn_exp.runs.store import split_arrays, with_arrays
 from attn_exp.runs.trust import read_json
 
@@ -72,6 +72,9 @@ class Key:
     stages: tuple[str, ...] = ()
     digits: int = 2
     transposed: bool = False
+
+    def with_numbers(self, numbers: Numbers, composed: Composed) -> Paper:
+        return replace(self, numbers=numbers).paper(composed)
 
     def paper(self, composed: Composed) -> Paper:
         """Return the sheet; the right answers are recomputed.
@@ -147,7 +150,7 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
     for file, (student, seed) in zip(file_names([name for name, _ in students]), students, strict=True):
         key = Key(file, student, kept, {}, stages, options.digits, options.transposed)
         if is_drawn:
-            numbers, made = drawn(config, seed, partial(paper_with, key=key, composed=composed), telling)
+            numbers, made = drawn(config, seed, partial(key.with_numbers, composed=composed), telling)
             yield replace(key, numbers=numbers), made
         else:
             key = replace(key, words=(*kept, f"seed={seed}"))
@@ -163,10 +166,6 @@ def choose_boxes(paper: Paper) -> tuple[str, ...]:
             chosen.append(stage)
             count += sizes[stage]
     return tuple(stage for stage in sizes if stage in chosen or not chosen)
-
-
-def paper_with(numbers: Numbers, key: Key, composed: Composed) -> Paper:
-    return replace(key, numbers=numbers).paper(composed)
 
 
 def read_options(asked_words: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
@@ -222,13 +221,13 @@ def seeds_of_names(names: Sequence[str]) -> Shape:
     return tuple(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10**9 for text in texts)
 
 
-def number_repeated(names: Sequence[str], pattern: str, ignore_case: bool = False) -> list[str]:
-    made, taken = list[str](), set[str]()
+def number_repeated(names: Sequence[str], pattern: str) -> list[str]:
+    made = dict[str, str]()
     for name in names:
         numbered = itertools.chain([name], (pattern.format(name, number) for number in itertools.count(2)))
-        made.append(next(one for one in numbered if (one.casefold() if ignore_case else one) not in taken))
-        taken.add(made[-1].casefold() if ignore_case else made[-1])
-    return made
+        one = next(one for one in numbered if one.casefold() not in made)
+        made[one.casefold()] = one
+    return [*made.values()]
 
 
 def class_names(path: Path) -> tuple[str, ...]:
@@ -254,7 +253,7 @@ def file_names(names: Sequence[str]) -> list[str]:
     Names that differ only in case count as duplicates, since some file systems ignore case.
     """
     plain = [re.sub(r"[^\w-]+", "-", name).strip("-")[:60] or "student" for name in names]
-    return number_repeated(plain, "{}-{}", ignore_case=True)
+    return number_repeated(plain, "{}-{}")
 
 
 def composer(typed: bool) -> Composed:

@@ -23,9 +23,8 @@ from attn_exp.experiment.recipes import STAGES
 from attn_exp.report import worksheet
 from attn_exp.report.escapes import plain
 from attn_exp.report.terminal import table
-from attn_exp.runs import records, trust
-from attn_exp.runs.classroom import answers
-from attn_exp.runs.classroom.sheets import Key, composer, file_names, read_keys
+from attn_exp.runs import answers, records, trust
+from attn_exp.runs.sheets import Key, composer, file_names, read_keys
 
 HEADS = ("student", "points", "of", "first wrong", "mistake", "what it is")
 MOST_FILES = 5000
@@ -81,9 +80,10 @@ def grade_answers(asked: Sequence[str]) -> str:
     target = Path(places[1]).parent / "grades"
     with refuse(f"{target}: cannot be written to", OSError):
         trust.check_grades(target, records.as_csv([HEADS]))
-        handed = [
-            replace(one, scored=scores(one.grade, worth)) if one.grade else one for one in grade_files(files, keys)
-        ]
+        graded = grade_files(files, keys)
+        if not any(one.grade for one in graded):
+            raise UserError(f"{places[0]}: nothing to grade; {graded[0].student}: {graded[0].trouble}")
+        handed = [replace(one, scored=scores(one.grade, worth)) if one.grade else one for one in graded]
         often = count_mistakes(handed)
         write_grades(handed, often, target)
     lines = [[plain(cell, MOST_SAID) for cell in one.line] for one in handed]
@@ -107,11 +107,7 @@ def write_grades(handed: Sequence[Handed], often: Sequence[tuple[str, str, str]]
         if one.paper and one.grade
     }
     pages = {file: worksheet.render_marked_page(student, [part]) for file, (student, part) in marked.items()}
-    pages |= (
-        {EVERYBODY: worksheet.render_marked_page("Marked sheets", [part for _, part in marked.values()])}
-        if marked
-        else {}
-    )
+    pages[EVERYBODY] = worksheet.render_marked_page("Marked sheets", [part for _, part in marked.values()])
     for name in pages:
         trust.check_page(target / "marked" / name, "marked")
     made = machine.as_bytes(records.as_csv([HEADS, *(list(map(records.cell, one.cells)) for one in handed)]))
@@ -195,7 +191,7 @@ def void_copied(
     one: Handed, handed: Sequence[Handed], keys: Mapping[str, Key], paper_of: Callable[[str], Paper]
 ) -> Handed:
     """Take the points from a poor file that matches another student's sheet, or better answers of another student."""
-    given, count = one.grade, answers.counted(one.numbers)
+    given, count = one.grade, sum(np.count_nonzero(~np.isnan(array)) for array in one.numbers.values())
     if given is None or count < ENOUGH or given.points >= OWN_SHARE * count:
         return one
     for other in handed:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp import machine
-from attn_exp.arrays import Array, Arrays
+from attn_exp.arrays import Array
 from attn_exp.diagnosis.classroom.boxes import NOT_GIVEN, plain
 from attn_exp.diagnosis.classroom.grading import Grade, grade, noted
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
@@ -135,12 +135,10 @@ def read_lines(path: Path) -> Lines:
     Raises:
         UserError: it cannot be read, or is far too large.
     """
-    with refuse(f"{path.name}: cannot be read", OSError):
-        content = machine.read(path, MOST_BYTES)
-    with refuse(f"{path.name}: not a text in UTF-8; save it as CSV", UnicodeDecodeError):
-        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    first = text.lstrip().partition("\n")[0]
-    with refuse(f"{path.name}: cannot be read", ValueError):
+    with refuse(f"{path.name}: cannot be read", OSError, ValueError):
+        content = machine.decoded(machine.read(path, MOST_BYTES)).lstrip("\ufeff")
+        text = content.replace("\r\n", "\n").replace("\r", "\n")
+        first = text.lstrip().partition("\n")[0]
         lines = machine.parse_csv(text, max(",;\t", key=first.count))
     return [[records.text_of(cell).strip() for cell in line] for line in lines]
 
@@ -247,7 +245,3 @@ def read_number(cell: str) -> tuple[float, int]:
         raise ValueError(f"{brief(cell, 30)!r} is not a number")
     decimals, is_share = re.search(r"\.([0-9]+)", shown), shown != text
     return float(shown) / (100 if is_share else 1), (len(decimals[1]) if decimals else 0) + 2 * is_share
-
-
-def counted(numbers: Arrays) -> int:
-    return sum(int((~np.isnan(array)).sum()) for array in numbers.values())
