@@ -11,15 +11,13 @@ import numpy as np
 from attn_exp import registry
 from attn_exp.arrays import Array
 from attn_exp.forms._blocks import block, tasks
-from attn_exp.forms._blocks.block import Sums, weigh, whole_rows
-from attn_exp.forms._blocks.memory import lent
-from attn_exp.forms._blocks.operands import Operands, reach, room, rows_per_task
+from attn_exp.forms._blocks.block import Gallery, Sums, portray, weigh, whole_rows
+from attn_exp.forms._blocks.operands import Operands, lent, reach, room, rows_per_task
 from attn_exp.forms._blocks.plain import READING, finite
-from attn_exp.forms._blocks.portrait import CELLS, Gallery, portray
 from attn_exp.forms._blocks.tasks import LEAST, Task, cuts
 from attn_exp.forms._blocks.threads import default_threads, one_blas_thread, together
 from attn_exp.forms.form import Form
-from attn_exp.forms.trace import Trace
+from attn_exp.forms.trace import CELLS, Trace
 from attn_exp.rules.rules import Rules
 
 Tell = Callable[[float], None] | None

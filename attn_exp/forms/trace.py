@@ -47,6 +47,32 @@ def entropy(weights: Array) -> Array:
     return np.asarray(-(weights * logs).sum(axis=-1))
 
 
+CELLS = 128
+"""Rows and columns of a heat map: the resolution of a page-wide figure."""
+
+
+def summary_of(weights: Array, most: int) -> Summary:
+    """Return the summary of a full array of weights `[... h t s]`."""
+    rows, keys = (edges(size, most) for size in weights.shape[-2:])
+    sums = np.add.reduceat(np.add.reduceat(weights, rows[:-1], axis=-2), keys[:-1], axis=-1)
+    entropies = entropy(np.where(weights > 0, weights, 0))
+    return Summary(
+        entropy=entropies,
+        effective_keys=np.exp(entropies),
+        largest_weight=weights.max(axis=-1, initial=0),
+        sink_mass=weights[..., :1].sum(axis=-1),
+        heat=sums / (np.diff(rows)[:, None] * np.diff(keys)),
+        row_edges=rows,
+        key_edges=keys,
+    )
+
+
+def edges(size: int, most: int) -> Array:
+    """Return the edges of at most `most` runs of nearly equal length."""
+    count = min(size, most)
+    return np.arange(count + 1) * size // max(1, count)
+
+
 @dataclass(frozen=True)
 class Trace:
     """Every stage of one computation, in order; a stage that a form never computes is None.

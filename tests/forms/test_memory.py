@@ -12,7 +12,7 @@ import pytest
 import attn_exp
 from attn_exp.arrays import Array
 from attn_exp.forms import blockwise
-from attn_exp.forms._blocks import memory
+from attn_exp.forms._blocks import operands as memory
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
 

@@ -6,15 +6,19 @@ The rules determine which keys a block sees, what is added to its logits, and wh
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from math import prod
+from typing import Any, ClassVar, TypeVar
+from weakref import ref
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from attn_exp import arrays
 from attn_exp.arrays import Array
-from attn_exp.forms._blocks.memory import Memory
+from attn_exp.errors import UserError, given
 from attn_exp.forms._blocks.tasks import LEAST, ROWS, Run, Shape, Task, intersection, union
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask, Span
@@ -22,6 +26,99 @@ from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
 
 Job = TypeVar("Job")
+
+MOST = 8 << 20
+"""Default number of bytes that a thread keeps, for tiles and smaller arrays; `keep_memory` changes it."""
+
+LINE = 64
+"""Size of a cache line in bytes; every array is aligned to it."""
+
+
+class Memory:
+    """The working memory of one call, allocated from front to back."""
+
+    def __init__(self) -> None:
+        self.bytes = aligned_bytes(0)
+        self.used = self.wanted = 0
+
+    def array(self, shape: arrays.Shape, dtype: np.dtype[Any]) -> Array:
+        """Return an uninitialized array from the kept bytes, or a newly allocated one if it does not fit."""
+        start, size = self.used, -(-prod(shape) * dtype.itemsize // LINE) * LINE
+        if start + size > STORE.most:
+            return np.empty(shape, dtype)
+        self.used = start + size
+        self.wanted = max(self.wanted, self.used)
+        return np.empty(shape, dtype) if self.used > len(self.bytes) else np.ndarray(shape, dtype, self.bytes, start)
+
+    def __enter__(self) -> Memory:
+        self.begin()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        free = STORE.shelf.free
+        if self.wanted + sum(other.wanted for other in free) <= STORE.most:
+            free.append(self)
+
+    def begin(self) -> None:
+        """Release all arrays, and grow to the size that earlier calls wanted."""
+        self.used = 0
+        if self.wanted > len(self.bytes):
+            self.bytes = aligned_bytes(self.wanted)
+
+
+class Shelf:
+    """The memory that a thread keeps between calls."""
+
+    def __init__(self) -> None:
+        self.free: list[Memory] = []
+
+
+class Store(threading.local):
+    """The shelf of the calling thread; `most` limits the bytes per shelf, and `shelves` lists those of all threads."""
+
+    most: ClassVar[int] = MOST
+    shelves: ClassVar[list[ref[Shelf]]] = []
+
+    def __init__(self) -> None:
+        self.shelf = Shelf()
+        self.shelves.append(ref(self.shelf, self.shelves.remove))
+
+
+STORE = Store()
+
+
+def lent() -> Memory:
+    """Return memory for one call; as a context manager it goes back to its thread on exit."""
+    try:
+        return STORE.shelf.free.pop()
+    except IndexError:
+        return Memory()
+
+
+def aligned_bytes(size: int) -> Array:
+    spare = np.empty(size + LINE, np.uint8)
+    start = -spare.ctypes.data % LINE
+    return spare[start : start + size]
+
+
+def keep_memory(most: int) -> int:
+    """Set how many bytes of working memory each thread keeps between calls of `attention`, and return the old limit.
+
+    Lowering the limit frees the idle memory of all threads at once; 0 keeps nothing. The default is 8 MiB.
+
+    Raises:
+        UserError: `most` is not a whole number, or is negative.
+    """
+    if isinstance(most, bool) or not isinstance(most, (int, np.integer)):
+        raise UserError(f"most is {given(most)}; expected a whole number of bytes, 0 or more")
+    if most < 0:
+        raise UserError(f"most is {most} bytes; expected 0 or more")
+    before, Store.most = STORE.most, most
+    if most < before:
+        for shelf in [known() for known in list(STORE.shelves)]:
+            if shelf is not None:
+                shelf.free.clear()
+    return before
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.forms._blocks.memory import Memory, lent
+from attn_exp.forms._blocks.operands import Memory, lent
 
 KINDS = (np.dtype(np.float32), np.dtype(np.float64))
 
