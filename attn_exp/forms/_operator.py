@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,9 +28,6 @@ from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.softcap import Softcap
-
-Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
 
 REAL = (int, float, np.integer, np.floating)
 WHOLE = (int, np.bool_, np.integer)
@@ -137,29 +133,23 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     )
 
 
-def like(other: Callable[Arguments, Any], form: str) -> Callable[[Callable[..., Answer]], Callable[Arguments, Answer]]:
-    """Give a function the signature of another, with a different default of `form`."""
-    arguments = dict(inspect.signature(other).parameters)
-    arguments["form"] = arguments["form"].replace(default=form)
-
-    def shown(function: Callable[..., Answer]) -> Callable[Arguments, Answer]:
-        own = inspect.signature(function)
-        function.__signature__ = own.replace(parameters=list(arguments.values()))  # type: ignore[attr-defined] # Python reads it
-        return function
-
-    return shown
-
-
-@like(trace, form=AUTO)
-def attention(
+def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     query: ArrayLike,
     key: ArrayLike,
     value: ArrayLike,
     *,
+    attn_mask: ArrayLike | None = None,
     is_causal: bool = False,
     scale: float | None = None,
+    softcap: float = 0.0,
+    window: Sequence[int] = OPEN,
+    past_key: ArrayLike | None = None,
+    past_value: ArrayLike | None = None,
+    nonpad_kv_seqlen: ArrayLike | None = None,
+    softmax_precision: Any = None,
+    q_num_heads: int | None = None,
+    kv_num_heads: int | None = None,
     form: str = AUTO,
-    **settings: Any,
 ) -> Array:
     """Return `softmax(mask(cap(scale * query key^T))) value`.
 
@@ -200,23 +190,35 @@ def attention(
     Raises:
         ValueError: shapes that do not match (which axis, expected, got), a window below -1, NaN that a query can see.
     """
-    if type(form) is str and form == AUTO and is_plain(scale, is_causal, settings):
-        answer = at_once(query, key, value, scale, is_causal)
+    mask_off = attn_mask is past_key is past_value is nonpad_kv_seqlen is None
+    if mask_off and softmax_precision is q_num_heads is kv_num_heads is None and type(form) is str and form == AUTO:
+        answer = at_once(query, key, value, scale, is_causal) if is_plain(scale, is_causal, softcap, window) else None
         if answer is not None:
             return answer
-    given = {name: value for name, value in settings.items() if value is not None}
-    return trace(query, key, value, is_causal=is_causal, scale=scale, form=form, **given).output
+    return trace(
+        query,
+        key,
+        value,
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+        scale=scale,
+        softcap=0.0 if softcap is None else softcap,
+        window=OPEN if window is None else window,
+        past_key=past_key,
+        past_value=past_value,
+        nonpad_kv_seqlen=nonpad_kv_seqlen,
+        softmax_precision=softmax_precision,
+        q_num_heads=q_num_heads,
+        kv_num_heads=kv_num_heads,
+        form=form,
+    ).output
 
 
-def is_plain(scale: Any, is_causal: Any, settings: dict[str, Any]) -> bool:
-    plain = scale is None or (isinstance(scale, REAL) and not isinstance(scale, bool))
-    off = (
-        value is None
-        or (name == "softcap" and isinstance(value, REAL) and value == 0)
-        or (name == "window" and isinstance(value, tuple | list) and tuple(value) == OPEN)
-        for name, value in settings.items()
-    )
-    return plain and isinstance(is_causal, WHOLE) and is_causal in (0, 1) and all(off)
+def is_plain(scale: Any, is_causal: Any, softcap: Any, window: Any) -> bool:
+    scaled = scale is None or (isinstance(scale, REAL) and not isinstance(scale, bool))
+    uncapped = softcap is None or (isinstance(softcap, REAL) and softcap == 0)
+    everywhere = window is None or (isinstance(window, tuple | list) and tuple(window) == OPEN)
+    return scaled and uncapped and everywhere and isinstance(is_causal, WHOLE) and is_causal in (0, 1)
 
 
 def fastest(logits: Shape, dtype: np.dtype[Any], rules: Rules) -> str:
@@ -467,7 +469,6 @@ def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[lis
 def read_precision(asked: Any) -> Any:
     """Return the NumPy dtype for a name, a type or an ONNX number."""
     name: Any = ONNX_TYPES.get(asked, asked) if isinstance(asked, int) else asked
-    name = np.sctypeDict.get(name, name) if isinstance(name, str) else name
     if isinstance(name, str) and name == "bfloat16":
         import ml_dtypes  # noqa: PLC0415 - needed for bfloat16 alone
 

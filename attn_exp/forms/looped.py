@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_exp.arrays import widen
+from attn_exp.forms import pipeline
 from attn_exp.forms.form import Form
-from attn_exp.forms.steps import repeat_heads
+from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Grid
 
@@ -29,13 +30,13 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     for *batch, head, row in np.ndindex(q.shape[:-1]):
         line = (*batch, head, row)
         for key in range(keys):
-            shared = k[(*batch, head * k.shape[-3] // heads, key)]
+            at = (*line, key)
             with np.errstate(over="ignore", invalid="ignore"):  # masked keys may hold any value
-                scores[line][key] = compute_score(q[line], shared, head, rules)
-                logits[line][key] = scores[line][key] * q.dtype.type(rules.scale)
-                capped[line][key] = logits[line][key] if rules.bend_last else bend_logit(logits[line][key], rules)
-            masked[line][key] = mask_and_bias(capped[line][key], place(line, key, heads, rows, keys, rules), rules)
-            masked[line][key] = bend_logit(masked[line][key], rules) if rules.bend_last else masked[line][key]
+                scores[at] = compute_score(q[line], k[(*batch, head * k.shape[-3] // heads, key)], head, rules)
+                logits[at] = scores[at] * q.dtype.type(rules.scale)
+                capped[at] = logits[at] if rules.bend_last else bend_logit(logits[at], rules)
+            masked[at] = mask_and_bias(capped[at], place(line, key, heads, rows, keys, rules), rules)
+            masked[at] = bend_logit(masked[at], rules) if rules.bend_last else masked[at]
         logit = masked[line] if rules.softmax_dtype is None else masked[line].astype(rules.softmax_dtype)
         weights[line] = rules.normalizer.weigh(logit, extra_logits(head, rules, logit))
     return mix(Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
@@ -97,24 +98,16 @@ def stacked(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
     Rules that bend logits or replace the product of queries and keys are not supported.
     """
-    heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
-    scores = np.ascontiguousarray(np.vecdot(q[..., :, None, :], repeat_heads(k, heads)[..., None, :, :]))
-    logits = scores * q.dtype.type(rules.scale)
-    masked = logits
-    grids = [place(line, key, heads, rows, keys, rules) for *line, key in np.ndindex(heads, rows, keys)]
-    for rule in rules.scores:
-        biases = [0.0 if (bias := rule.bias(grid)) is None else bias for grid in grids]
-        masked = masked + np.array([np.asarray(bias, q.dtype)[()] for bias in biases]).reshape(heads, rows, keys)
-    allowed = np.array([all(mask.allows(grid) for mask in rules.masks) for grid in grids]).reshape(heads, rows, keys)
-    masked = np.where(allowed, masked, -np.inf)
-    extras = [extra for head in range(heads) if (extra := extra_logits(head, rules, masked)) is not None]
-    weights = rules.normalizer.weigh(masked, np.stack(extras)[:, None] if extras else None)
-    stages = Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=logits, masked=masked, weights=weights)
-    return stages if v is None else stages.replace(context=add_values(weights, repeat_heads(v, heads)))
+    return pipeline.attend(Recipe(rules, score=score_each, mix=add_values), q, k, v)
 
 
-def add_values(weights: Array, v: Array) -> Array:
-    """Return `sum_j weights_ij v_j`, added key by key."""
+def score_each(at: Any, q: Array, k: Array) -> Array:
+    """Return the scores, each a dot product of its own, as `compute_score` has it."""
+    return np.ascontiguousarray(np.vecdot(q[..., :, None, :], k[..., None, :, :]))
+
+
+def add_values(at: Any, weights: Array, v: Array, k: Array) -> Array:
+    """Return `sum_j weights_ij v_j`, added key by key, as `mix` has it."""
     context = np.zeros((*weights.shape[:-1], v.shape[-1]))
     for key in range(v.shape[-2]):
         weight = weights[..., key, None]

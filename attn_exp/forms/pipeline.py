@@ -239,12 +239,8 @@ def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | No
     `place` gives the places of these logits if they are part of a larger problem. Without values there is no context.
     """
     at = At.of_heads(recipe.rules, q, k, place)
-    keys, values = recipe.share(at, k), None if v is None else recipe.share(at, v)
-    with np.errstate(over="ignore", invalid="ignore"):
-        stages, allowed = masked_logits(recipe, at, q, keys)
-    weights = recipe.after(at, recipe.normalize(at, stages["masked"]), allowed)
-    context = None if values is None else np.asarray(recipe.gather(at, recipe.mix(at, weights, values, keys)))
-    return Trace(q=q, k=k, v=v).replace(**stages, weights=weights, context=context)
+    stages = compute_heads(recipe, at, q, recipe.share(at, k), None if v is None else recipe.share(at, v))
+    return Trace(q=q, k=k, v=v).replace(**stages)
 
 
 def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
@@ -262,10 +258,8 @@ def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
             recipe.place(at, side, heads, recipe.positions) for side, heads in zip("qkv", (q, k, v), strict=True)
         )
         k, v = recipe.share(at, k), recipe.share(at, v)
-        stages, allowed = masked_logits(recipe, at, q, k)
-        weights = recipe.after(at, recipe.normalize(at, stages["masked"]), allowed)
-        context = np.asarray(recipe.gather(at, recipe.mix(at, weights, v, k)))
-        stages |= {"q": q, "k": k, "v": v, "weights": weights, "context": context}
+        stages = {"q": q, "k": k, "v": v} | compute_heads(recipe, at, q, k, v)
+        context = stages["context"]
         if given.x is None and not recipe.wide:
             return stages | {"output": context}
         merged: Array = recipe.merge(at, context)
@@ -310,15 +304,20 @@ def embed_positions(recipe: Recipe, x: Array) -> Array:
     return x
 
 
-def masked_logits(recipe: Recipe, at: At, q: Array, k: Array) -> tuple[dict[str, Array], Array]:
-    """Return the stages from q and k, one k per query head, up to the masked logits, and which places are allowed.
+def compute_heads(recipe: Recipe, at: At, q: Array, k: Array, v: Array | None) -> dict[str, Array]:
+    """Return the stages from the scores to the context, from one k and v per query head; no context without values.
 
-    Masked keys may hold any value without effect; callers suppress NumPy's floating-point warnings.
+    Masked keys may hold any value without effect.
     """
-    scores = recipe.score(at, q, k)
-    logits = recipe.scaled(at, scores)
-    capped = logits if at.rules.bend_last else recipe.bent(at, logits)
-    allowed = recipe.allowed(at)
-    masked = recipe.forbid(at, recipe.biased(at, capped), allowed)
-    masked = recipe.bent(at, masked) if at.rules.bend_last else masked
-    return {"scores": scores, "logits": logits, "capped": capped, "masked": masked}, allowed
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = recipe.score(at, q, k)
+        logits = recipe.scaled(at, scores)
+        capped = logits if at.rules.bend_last else recipe.bent(at, logits)
+        allowed = recipe.allowed(at)
+        masked = recipe.forbid(at, recipe.biased(at, capped), allowed)
+        masked = recipe.bent(at, masked) if at.rules.bend_last else masked
+    weights = recipe.after(at, recipe.normalize(at, masked), allowed)
+    stages = {"scores": scores, "logits": logits, "capped": capped, "masked": masked, "weights": weights}
+    if v is None:
+        return stages
+    return stages | {"context": np.asarray(recipe.gather(at, recipe.mix(at, weights, v, k)))}

@@ -118,11 +118,7 @@ class Trace:
 
     def as_stack(self) -> Trace:
         """Return this trace as a stack of one, every array `[1 ...]`."""
-        stages = {name: array[None] for name, array in self.stages()}
-        if self.summary is None:
-            return self.replace(**stages)
-        arrays = {field.name: getattr(self.summary, field.name)[None] for field in fields(Summary)}
-        return self.replace(**stages, summary=Summary(**arrays))
+        return pile_traces([self])
 
 
 def pile_traces(traces: Sequence[Trace]) -> Trace:
@@ -148,6 +144,8 @@ def pile(arrays: Sequence[Array | None]) -> Any:
         return None
     if len(there) < len(arrays) or len({(array.shape, array.dtype, array.strides) for array in there}) > 1:
         raise ApartError
+    if len(there) == 1:
+        return there[0][None]
     order = order_in_memory(there[0])
     return np.stack([array.transpose(order) for array in there]).transpose(0, *(1 + np.argsort(order)))
 

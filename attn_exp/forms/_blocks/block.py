@@ -8,7 +8,7 @@ Normalizers other than softmax, and a softmax rounded to its own dtype, need blo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
@@ -30,9 +30,9 @@ from attn_exp.forms._blocks.operands import (
     sink,
 )
 from attn_exp.forms._blocks.plain import finite, kept
-from attn_exp.forms._blocks.tasks import LEAST, Run, Shape, Task, intersection, runs
+from attn_exp.forms._blocks.tasks import LEAST, Run, Shape, Task, runs
 from attn_exp.forms.trace import Summary, edges, entropy
-from attn_exp.rules.masks.mask import Span
+from attn_exp.rules.masks.mask import Span, intersection
 from attn_exp.rules.scores.score import Score
 
 PIECE = 1 << 17
@@ -58,7 +58,7 @@ def cut(whole: Operands, task: Task, scratch: Scratch, keys: slice | None = None
     joined = some.shape[2] > 1 and some.shape[3] == whole.shape.rows <= LEAST
     q = scale_queries(some, whole.rules.scale, joined, scratch)
     span = reach(whole, task)
-    span = span if keys is None else intersection([span, Span(keys.start, keys.stop, keys.start, keys.stop)], keys.stop)
+    span = span if keys is None else intersection([span, Span(keys.start, keys.stop, keys.start, keys.stop)])
     return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], span, scratch, joined)
 
 
@@ -112,7 +112,7 @@ def forbid(block: Block, run: Run, tile: Array) -> None:
 
 
 def cancel(block: Block, run: Run, powers: Array) -> None:
-    """Multiply a tile of powers by 0 wherever a mask forbids; NaN and infinity become NaN, which `trusted` detects."""
+    """Multiply a tile of powers by 0 wherever a mask forbids; NaN and infinity become NaN, which `solve` detects."""
     for start, stop in run.masked:
         inside = powers[..., start - run.start : stop - run.start, :]
         inside *= pattern(block, start, stop)
@@ -141,10 +141,6 @@ def quick(block: Block, context: Array) -> Sums:
     if total is None:
         return nothing(block)
     return Sums(context, total.reshape(context.shape[:-1]), None, sink(block) if block.whole.rules.scores else None)
-
-
-def trusted(sums: Sums) -> bool:
-    return kept(sums.total) and finite(sums.context)
 
 
 def nothing(block: Block) -> Sums:
@@ -181,22 +177,26 @@ def online(block: Block) -> Sums:
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
     """
     context, total, anchor, extra = nothing(block)
-    for run in runs(block.span, block.whole.shape.tile_keys):
-        tile = logits(block, run)
-        forbid(block, run, tile)
-        anchor, faded = subtract_anchor(anchor, tile)
-        np.exp(tile, out=tile)
-        total = total * faded + tile.sum(axis=-2)
-        context = context * faded[..., None] + mix(tile, block.v[..., run.start : run.stop, :])
+    for run, tile, anchor, step in anchored(block):  # noqa: B007 - the last anchor is that of the sums
+        powers, faded = np.exp(tile, out=tile), np.exp(step)
+        total = total * faded + powers.sum(axis=-2)
+        context = context * faded[..., None] + mix(powers, block.v[..., run.start : run.stop, :])
     return Sums(context, total, anchor, extra)
 
 
-def subtract_anchor(anchor: Array, tile: Array) -> tuple[Array, Array]:
-    """Subtract the running maximum from a tile; return the maximum and the factor that rescales earlier sums."""
-    largest = np.maximum(anchor, tile.max(axis=-2))
-    finite = np.where(np.isneginf(largest), 0, largest)
-    tile -= finite[..., None, :]
-    return largest, np.exp(anchor - finite)
+def anchored(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
+    """Yield each run of keys with its masked logits minus the anchor, the anchor, and the logarithm of its rescaling.
+
+    The anchor is the largest logit of each row so far, 0 in place of -inf where logits are subtracted.
+    """
+    anchor = nothing(block).anchor
+    for run in runs(block.span, block.whole.shape.tile_keys):
+        tile = logits(block, run)
+        forbid(block, run, tile)
+        before, anchor = anchor, np.maximum(anchor, tile.max(axis=-2))
+        level = np.where(np.isneginf(anchor), 0, anchor)
+        tile -= level[..., None, :]
+        yield run, tile, anchor, before - level
 
 
 def mix(powers: Array, v: Array) -> Array:
@@ -213,7 +213,7 @@ def mix(powers: Array, v: Array) -> Array:
 
 def solve(block: Block, context: Array) -> Sums:
     sums = quick(block, context)
-    return sums if trusted(sums) else safe(block)
+    return sums if kept(sums.total) and finite(sums.context) else safe(block)
 
 
 def weigh(block: Block) -> Array:
@@ -236,9 +236,11 @@ def weighed(block: Block, masked: Array) -> Array:
     return block.whole.rules.normalizer.weigh(masked, shared).astype(block.q.dtype, copy=False)
 
 
-def whole_rows(block: Block) -> Sums:
+def whole_rows(block: Block) -> tuple[Array, Sums]:
+    """Return the weights of whole rows, and sums that are divided already."""
     masked = whole_logits(block)
-    return summed(block, masked, mix(weighed(block, masked).mT, block.v))
+    weights = weighed(block, masked)
+    return weights, summed(block, masked, mix(weights.mT, block.v))
 
 
 def summed(block: Block, masked: Array, context: Array) -> Sums:
@@ -267,20 +269,17 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
     `sum_j p_j x_j` is accumulated, and rescaled with them as the anchor grows.
     """
     if block.whole.entire:
-        return portray_whole(block, marks)
+        weights, sums = whole_rows(block)
+        cells = bin_powers(weights.mT, Run(0, block.whole.shape.keys), marks)
+        return sums, Portrait(entropy(weights), weights.max(axis=-1, initial=0), weights[..., :1].sum(axis=-1), cells)
     context, total, anchor, extra = nothing(block)
     moment, first = total, total
     coarse = np.zeros((*total.shape, len(marks) - 1), total.dtype)
-    for run in runs(block.span, block.whole.shape.tile_keys):
-        tile = logits(block, run)
-        forbid(block, run, tile)
-        old, anchor = anchor, np.maximum(anchor, tile.max(axis=-2))
-        level = np.where(np.isneginf(anchor), 0, anchor)
-        tile -= level[..., None, :]
-        powers, step = np.exp(tile), np.maximum(old - level, np.finfo(tile.dtype).min)
+    for run, tile, anchor, change in anchored(block):  # noqa: B007 - the last anchor is that of the sums
+        powers, step = np.exp(tile), np.maximum(change, np.finfo(tile.dtype).min)
         faded = np.exp(step)
         np.maximum(tile, np.finfo(tile.dtype).min, out=tile)  # -inf times a power of 0 would be NaN
-        tile *= powers
+        np.multiply(tile, powers, out=tile)
         moment = faded * (moment + step * total) + tile.sum(axis=-2)
         total = total * faded + powers.sum(axis=-2)
         context = context * faded[..., None] + mix(powers, block.v[..., run.start : run.stop, :])
@@ -312,19 +311,6 @@ def bin_powers(powers: Array, run: Run, marks: Array) -> Array:
     return coarse
 
 
-def portray_whole(block: Block, marks: Array) -> tuple[Sums, Portrait]:
-    masked = whole_logits(block)
-    weights = weighed(block, masked)
-    context = mix(weights.mT, block.v)
-    portrait = Portrait(
-        entropy=entropy(weights),
-        largest=weights.max(axis=-1, initial=0),
-        sink=weights[..., :1].sum(axis=-1),
-        cells=bin_powers(weights.mT, Run(0, block.whole.shape.keys), marks),
-    )
-    return summed(block, masked, context), portrait
-
-
 class Gallery:
     """The portraits of all blocks; threads write disjoint parts."""
 
@@ -343,22 +329,18 @@ class Gallery:
         rows = task.rows
         return slice(np.searchsorted(self.rows, rows.start, "right") - 1, np.searchsorted(self.rows, rows.stop))
 
-    def heat(self) -> Array:
-        """Return the mean weight of every cell `[b g r a c]`.
+    def summary(self, heads: tuple[int, ...]) -> Summary:
+        """Return the summary with the caller's head axes, `[... h]`; `heat` holds the mean weight of every cell.
 
         Parts are added in row order, so the result does not depend on thread timing.
         """
         heat = np.zeros((*self.heads, len(self.rows) - 1, len(self.keys) - 1))
         for task, part in sorted(self.parts, key=lambda pair: pair[0].rows.start):
             heat[(*task[:3], self.touched(task))] += part
-        return np.asarray(heat / (np.diff(self.rows)[:, None] * np.diff(self.keys)))
-
-    def summary(self, heads: tuple[int, ...]) -> Summary:
-        """Return the summary with the caller's head axes, `[... h]`."""
+        heat /= np.diff(self.rows)[:, None] * np.diff(self.keys)
         entropy, largest, sink = (
             array.reshape(*heads, array.shape[-1]) for array in (self.entropy, self.largest, self.sink)
         )
-        heat = self.heat()
         return Summary(
             entropy=entropy,
             effective_keys=np.exp(entropy),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, ClassVar, TypeVar
-from weakref import ref
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -19,23 +20,29 @@ from numpy.lib.stride_tricks import sliding_window_view
 from attn_exp import arrays
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, given
-from attn_exp.forms._blocks.tasks import LEAST, ROWS, Run, Shape, Task, intersection, union
+from attn_exp.forms._blocks.tasks import LEAST, ROWS, Run, Shape, Task, union
 from attn_exp.rules.grid import Grid
-from attn_exp.rules.masks.mask import Mask, Span
+from attn_exp.rules.masks.mask import AllOf, Mask, Span
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
-
-Job = TypeVar("Job")
-
-MOST = 8 << 20
-"""Default number of bytes that a thread keeps, for tiles and smaller arrays; `keep_memory` changes it."""
 
 LINE = 64
 """Size of a cache line in bytes; every array is aligned to it."""
 
 
 class Memory:
-    """The working memory of one call, allocated from front to back."""
+    """The working memory of one call, allocated from front to back, which its thread keeps for the next call.
+
+    The C library may return freed memory to the system, and the next call then waits while the system hands out the
+    same pages again, cleared: with 64 tokens that took two thirds of the time. Arrays that live no longer than a call
+    are therefore cut from bytes that stay with the thread; results are always freshly allocated. A nested call, from a
+    rule or from `tell`, gets other bytes.
+
+    `most`: how many bytes a thread keeps; `keep_memory` changes it. `idle`: what each thread keeps.
+    """
+
+    most: ClassVar[int] = 8 << 20
+    idle: ClassVar[defaultdict[int, list[Memory]]] = defaultdict(list)
 
     def __init__(self) -> None:
         self.bytes = aligned_bytes(0)
@@ -44,20 +51,11 @@ class Memory:
     def array(self, shape: arrays.Shape, dtype: np.dtype[Any]) -> Array:
         """Return an uninitialized array from the kept bytes, or a newly allocated one if it does not fit."""
         start, size = self.used, -(-prod(shape) * dtype.itemsize // LINE) * LINE
-        if start + size > STORE.most:
+        if start + size > Memory.most:
             return np.empty(shape, dtype)
         self.used = start + size
         self.wanted = max(self.wanted, self.used)
         return np.empty(shape, dtype) if self.used > len(self.bytes) else np.ndarray(shape, dtype, self.bytes, start)
-
-    def __enter__(self) -> Memory:
-        self.begin()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        free = STORE.shelf.free
-        if self.wanted + sum(other.wanted for other in free) <= STORE.most:
-            free.append(self)
 
     def begin(self) -> None:
         """Release all arrays, and grow to the size that earlier calls wanted."""
@@ -66,33 +64,17 @@ class Memory:
             self.bytes = aligned_bytes(self.wanted)
 
 
-class Shelf:
-    """The memory that a thread keeps between calls."""
-
-    def __init__(self) -> None:
-        self.free: list[Memory] = []
-
-
-class Store(threading.local):
-    """The shelf of the calling thread; `most` limits the bytes per shelf, and `shelves` lists those of all threads."""
-
-    most: ClassVar[int] = MOST
-    shelves: ClassVar[list[ref[Shelf]]] = []
-
-    def __init__(self) -> None:
-        self.shelf = Shelf()
-        self.shelves.append(ref(self.shelf, self.shelves.remove))
-
-
-STORE = Store()
-
-
-def lent() -> Memory:
-    """Return memory for one call; as a context manager it goes back to its thread on exit."""
+@contextmanager
+def lent() -> Iterator[Memory]:
+    """Lend memory to one call; at its end, even by an exception, the thread keeps it for the next."""
+    idle = Memory.idle[threading.get_ident()]
+    memory = idle.pop() if idle else Memory()
+    memory.begin()
     try:
-        return STORE.shelf.free.pop()
-    except IndexError:
-        return Memory()
+        yield memory
+    finally:
+        if memory.wanted + sum(other.wanted for other in idle) <= Memory.most:
+            idle.append(memory)
 
 
 def aligned_bytes(size: int) -> Array:
@@ -104,20 +86,15 @@ def aligned_bytes(size: int) -> Array:
 def keep_memory(most: int) -> int:
     """Set how many bytes of working memory each thread keeps between calls of `attention`, and return the old limit.
 
-    Lowering the limit frees the idle memory of all threads at once; 0 keeps nothing. The default is 8 MiB.
+    The idle memory of all threads is freed at once; 0 keeps nothing from then on. The default is 8 MiB.
 
     Raises:
         UserError: `most` is not a whole number, or is negative.
     """
-    if isinstance(most, bool) or not isinstance(most, (int, np.integer)):
+    if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 0:
         raise UserError(f"most is {given(most)}; expected a whole number of bytes, 0 or more")
-    if most < 0:
-        raise UserError(f"most is {most} bytes; expected 0 or more")
-    before, Store.most = STORE.most, most
-    if most < before:
-        for shelf in [known() for known in list(STORE.shelves)]:
-            if shelf is not None:
-                shelf.free.clear()
+    before, Memory.most = Memory.most, most
+    Memory.idle.clear()
     return before
 
 
@@ -129,13 +106,6 @@ class Scratch:
     ones: Array
     memory: Memory
     patterns: dict[tuple[int, int, int], Array] = field(default_factory=dict)
-
-    def afresh(self, jobs: Iterator[Job]) -> Iterator[Job]:
-        """Yield jobs; they reuse one buffer."""
-        begin = self.memory.used
-        for job in jobs:
-            yield job
-            self.memory.used = begin
 
 
 @dataclass(frozen=True)
@@ -212,7 +182,7 @@ def reach(whole: Operands, task: Task) -> Span:
     for batch in range(*task.batches.indices(whole.shape.batches)):
         first = task.rows.start + int(offset[batch] if offset.ndim else offset)
         last = first + task.rows.stop - task.rows.start - 1
-        spans.append(intersection([mask.span(batch, first, last, keys) for mask in masks], keys))
+        spans.append(AllOf(masks).span(batch, first, last, keys))
     return union(spans)
 
 

@@ -158,11 +158,3 @@ def union(spans: Sequence[Span]) -> Span:
     """Return bounds on the keys that several batch entries see together."""
     some_start, some_stop, every_start, every_stop = zip(*spans, strict=True)
     return Span(min(some_start), max(some_stop), max(every_start), min(every_stop))
-
-
-def intersection(spans: Sequence[Span], keys: int) -> Span:
-    """Return bounds on the keys that several masks allow together, clipped to the number of keys."""
-    some_start, some_stop, every_start, every_stop = zip(Span(0, keys, 0, keys), *spans, strict=True)
-    start, stop = max(some_start), min(some_stop)
-    every = max(start, *every_start), min(stop, *every_stop)
-    return Span(start, max(start, stop), *(every if every[0] < every[1] else (start, start)))
