@@ -18,13 +18,13 @@ from attn_exp.errors import given as quote
 from attn_exp.forms._blocks.plain import FEW, at_once
 from attn_exp.forms.steps import join_heads, split
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.grid import Grid, broadcast_misfit
+from attn_exp.rules.grid import broadcast_misfit
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.window import Window
-from attn_exp.rules.rules import Rules
+from attn_exp.rules.rules import Rules, part_grid
 from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.softcap import Softcap
@@ -221,18 +221,15 @@ def is_plain(scale: Any, is_causal: Any, softcap: Any, window: Any) -> bool:
     return scaled and uncapped and everywhere and isinstance(is_causal, WHOLE) and is_causal in (0, 1)
 
 
-def fastest(logits: Shape, dtype: np.dtype[Any], rules: Rules) -> str:
-    """Return the fastest form for logits of that shape: `matrix` for few of them, `blockwise` for many.
+def find_form(name: str, given: Arranged, rules: Rules) -> forms.Form:
+    """Return the form of that name; `auto` is `matrix` for few logits, `blockwise` for many.
 
     Half precision is rounded stage by stage, as is a softmax with its own dtype: only `matrix` has the stages.
     """
-    staged = dtype.itemsize <= 2 or rules.softmax_dtype is not None
-    return "matrix" if staged or math.prod(logits) <= FEW else "blockwise"
-
-
-def find_form(name: str, given: Arranged, rules: Rules) -> forms.Form:
     name = chosen(name, (AUTO, *forms.names()), "form")
-    name = fastest(given.logits_shape, given.query.dtype, rules) if name == AUTO else name
+    if name == AUTO:
+        staged = given.query.dtype.itemsize <= 2 or rules.softmax_dtype is not None
+        name = "matrix" if staged or math.prod(given.logits_shape) <= FEW else "blockwise"
     refusal = forms.refuses(name, rules)
     if refusal:
         raise ValueError(f"form={name} cannot compute this: {refusal}")
@@ -266,10 +263,8 @@ def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = Non
         return
     batch, head, row, _ = np.argwhere(np.isnan(wide))[0].tolist()
     _, heads, rows, keys = given.logits_shape
-    group, offset = head * given.key.shape[1] // heads, np.asarray(rules.offset)
-    grid = Grid(
-        batch, head, row, row + int(offset[batch] if offset.ndim else offset), np.arange(keys), heads, rows, keys
-    )
+    group = head * given.key.shape[1] // heads
+    grid = part_grid(rules, batch, head, row, np.arange(keys), (heads, rows, keys))
     seen = np.broadcast_to(AllOf(rules.masks).allows(grid), keys)
     if culprit := find_nonfinite("query", given.query, (batch, head), [row]):
         raise ValueError(f"{culprit}; mask it or fix it")

@@ -11,12 +11,11 @@ from attn_exp.forms import pipeline
 from attn_exp.forms.form import Form
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.grid import Grid
+from attn_exp.rules.rules import part_grid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from attn_exp.arrays import Array
+    from attn_exp.rules.grid import Grid
     from attn_exp.rules.rules import Rules
 
 
@@ -25,17 +24,20 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
     Shapes as in `matrix`. Every stage of the trace is formed, one number at a time, each rounded to the type of `q`.
     """
-    heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
+    keys = k.shape[-2]
+    sizes = q.shape[-3], q.shape[-2], keys
     scores, logits, capped, masked, weights = (np.zeros((*q.shape[:-1], keys), q.dtype) for _ in range(5))
     for *batch, head, row in np.ndindex(q.shape[:-1]):
         line = (*batch, head, row)
         for key in range(keys):
             at = (*line, key)
             with np.errstate(over="ignore", invalid="ignore"):  # masked keys may hold any value
-                scores[at] = compute_score(q[line], k[(*batch, head * k.shape[-3] // heads, key)], head, rules)
+                scores[at] = compute_score(q[line], k[(*batch, head * k.shape[-3] // q.shape[-3], key)], head, rules)
                 logits[at] = scores[at] * q.dtype.type(rules.scale)
                 capped[at] = logits[at] if rules.bend_last else bend_logit(logits[at], rules)
-            masked[at] = mask_and_bias(capped[at], place(line, key, heads, rows, keys, rules), rules)
+            masked[at] = mask_and_bias(
+                capped[at], part_grid(rules, batch[0] if batch else 0, head, row, key, sizes), rules
+            )
             masked[at] = bend_logit(masked[at], rules) if rules.bend_last else masked[at]
         logit = masked[line] if rules.softmax_dtype is None else masked[line].astype(rules.softmax_dtype)
         weights[line] = rules.normalizer.weigh(logit, extra_logits(head, rules, logit))
@@ -63,14 +65,6 @@ def compute_score(query: Array, key: Array, head: int, rules: Rules) -> Any:
     if rules.pairing is not None:
         return rules.pairing.pair(query[None], key[None], head)[0, 0]
     return np.dot(widen(query), widen(key))  # half precision is summed in float32
-
-
-def place(line: Sequence[int], key: int, heads: int, rows: int, keys: int, rules: Rules) -> Grid:
-    *batch, head, row = line
-    sample = batch[0] if batch else 0
-    offset = np.asarray(rules.offset)
-    query = row + int(offset[sample] if offset.ndim else offset)
-    return Grid(batch=sample, head=head, row=row, query=query, key=key, heads=heads, rows=rows, keys=keys)
 
 
 def bend_logit(logit: Any, rules: Rules) -> Any:

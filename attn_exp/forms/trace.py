@@ -56,15 +56,13 @@ def summary_of(weights: Array, most: int) -> Summary:
     rows, keys = (edges(size, most) for size in weights.shape[-2:])
     sums = np.add.reduceat(np.add.reduceat(weights, rows[:-1], axis=-2), keys[:-1], axis=-1)
     entropies = entropy(np.where(weights > 0, weights, 0))
-    return Summary(
-        entropy=entropies,
-        effective_keys=np.exp(entropies),
-        largest_weight=weights.max(axis=-1, initial=0),
-        sink_mass=weights[..., :1].sum(axis=-1),
-        heat=sums / (np.diff(rows)[:, None] * np.diff(keys)),
-        row_edges=rows,
-        key_edges=keys,
-    )
+    return summarize(entropies, weights.max(axis=-1, initial=0), weights[..., :1].sum(axis=-1), sums, rows, keys)
+
+
+def summarize(entropies: Array, largest: Array, sink: Array, sums: Array, rows: Array, keys: Array) -> Summary:
+    """Return the summary with these facts of each row, and the weights of each cell of the grid added up."""
+    heat = sums / (np.diff(rows)[:, None] * np.diff(keys))
+    return Summary(entropies, np.exp(entropies), largest, sink, heat, rows, keys)
 
 
 def edges(size: int, most: int) -> Array:

@@ -31,7 +31,7 @@ from attn_exp.forms._blocks.operands import (
 )
 from attn_exp.forms._blocks.plain import finite, kept
 from attn_exp.forms._blocks.tasks import LEAST, Run, Shape, Task, runs
-from attn_exp.forms.trace import Summary, edges, entropy
+from attn_exp.forms.trace import Summary, edges, entropy, summarize
 from attn_exp.rules.masks.mask import Span, intersection
 from attn_exp.rules.scores.score import Score
 
@@ -330,23 +330,14 @@ class Gallery:
         return slice(np.searchsorted(self.rows, rows.start, "right") - 1, np.searchsorted(self.rows, rows.stop))
 
     def summary(self, heads: tuple[int, ...]) -> Summary:
-        """Return the summary with the caller's head axes, `[... h]`; `heat` holds the mean weight of every cell.
+        """Return the summary with the caller's head axes, `[... h]`.
 
         Parts are added in row order, so the result does not depend on thread timing.
         """
-        heat = np.zeros((*self.heads, len(self.rows) - 1, len(self.keys) - 1))
+        sums = np.zeros((*self.heads, len(self.rows) - 1, len(self.keys) - 1))
         for task, part in sorted(self.parts, key=lambda pair: pair[0].rows.start):
-            heat[(*task[:3], self.touched(task))] += part
-        heat /= np.diff(self.rows)[:, None] * np.diff(self.keys)
-        entropy, largest, sink = (
-            array.reshape(*heads, array.shape[-1]) for array in (self.entropy, self.largest, self.sink)
+            sums[(*task[:3], self.touched(task))] += part
+        entropies, largest, sink = (
+            facts.reshape(*heads, facts.shape[-1]) for facts in (self.entropy, self.largest, self.sink)
         )
-        return Summary(
-            entropy=entropy,
-            effective_keys=np.exp(entropy),
-            largest_weight=largest,
-            sink_mass=sink,
-            heat=heat.reshape(*heads, *heat.shape[-2:]),
-            row_edges=self.rows,
-            key_edges=self.keys,
-        )
+        return summarize(entropies, largest, sink, sums.reshape(*heads, *sums.shape[-2:]), self.rows, self.keys)

@@ -10,7 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -23,7 +23,7 @@ from attn_exp.errors import UserError, given
 from attn_exp.forms._blocks.tasks import LEAST, ROWS, Run, Shape, Task, union
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import AllOf, Mask, Span
-from attn_exp.rules.rules import Rules
+from attn_exp.rules.rules import Rules, part_grid
 from attn_exp.rules.scores.score import Score
 
 LINE = 64
@@ -203,28 +203,20 @@ def evaluate_rule(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, 
     if not rule.relative or offset.ndim or queries * (run.stop - run.start) < WORTH:
         return ask(grid(block, np.arange(run.start, run.stop)[:, None], np.arange(rows.start, rows.stop)))
     first = rows.start + int(offset)
-    line = ask(grid(block, np.arange(run.stop - 1, run.start - queries, -1), np.zeros(1, int), first))
+    places = grid(block, np.arange(run.stop - 1, run.start - queries, -1), np.zeros(1, int))
+    line = ask(replace(places, query=first))
     if np.ndim(line) == 0 or line.shape[-1] == 1:
         return line
     line = line[..., 0, :] if line.ndim > 1 else line
     return sliding_window_view(line, queries, axis=-1)[..., ::-1, :]
 
 
-def grid(block: Block, key: Array, row: Array, query: int | None = None) -> Grid:
-    whole, task = block.whole, block.task
-    shape, offset = whole.shape, np.asarray(whole.rules.offset)
+def grid(block: Block, key: Array, row: Array) -> Grid:
+    shape, task = block.whole.shape, block.task
     heads = np.arange(shape.groups * shape.members).reshape(shape.groups, shape.members, 1, 1)
-    offset = offset[task.batches, None, None, None, None] if offset.ndim else offset
-    return Grid(
-        batch=np.arange(*task.batches.indices(shape.batches))[:, None, None, None, None],
-        head=heads[task.groups, task.members],
-        row=row,
-        query=row + offset if query is None else query,
-        key=key,
-        heads=shape.groups * shape.members,
-        rows=shape.rows,
-        keys=shape.keys,
-    )
+    batch = np.arange(*task.batches.indices(shape.batches))[:, None, None, None, None]
+    sizes = shape.groups * shape.members, shape.rows, shape.keys
+    return part_grid(block.whole.rules, batch, heads[task.groups, task.members], row, key, sizes)
 
 
 def added(rule: Score, block: Block, run: Run) -> Array | None:
