@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 from attn_exp import registry
 from attn_exp.arrays import Array
 from attn_exp.forms._blocks import block, tasks
-from attn_exp.forms._blocks.block import Gallery, Sums, portray, weigh, whole_rows
+from attn_exp.forms._blocks.block import Gallery, Sums, portray, whole_rows
 from attn_exp.forms._blocks.operands import Operands, Scratch, lent, reach, room, rows_per_task
 from attn_exp.forms._blocks.plain import READING, finite
 from attn_exp.forms._blocks.tasks import LEAST, Task, cuts
@@ -48,10 +49,9 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
 
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022, "FlashAttention".
     """
-    values = np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v
-    whole = operands(q, k, values, rules)
+    whole = operands(q, k, v, rules)
     soft = rules.normalizer.exponential
-    context = np.empty((*whole.q.shape[:-1], values.shape[-1]), whole.q.dtype)
+    context = np.empty((*whole.q.shape[:-1], whole.v.shape[-1]), whole.q.dtype)
     lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
     gallery = None if cells is None else Gallery(whole.shape, cells, lse.dtype)
     keys = key_runs(whole) if gallery is None else (None,)
@@ -75,7 +75,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
     run_jobs(work, make_jobs(cut, keys), whole, threads, tell)
     if parts:
         gather(whole, cut, [parts[number] for number in range(len(parts))], context, lse)
-    dtype = np.result_type(q, k, values)
+    dtype = np.result_type(*(array for array in (q, k, v) if array is not None))
     return Trace(
         q=q,
         k=k,
@@ -86,18 +86,14 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
     )
 
 
-def summarize(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
-    """Compute the same with the summary of the weights, its heat map at most `CELLS` by `CELLS`."""
-    return attend(q, k, v, rules, cells=CELLS, tell=tell)
-
-
 def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
     """Compute the same with the full matrix of weights `[... h t s]`, a block of rows at a time."""
-    whole = operands(q, k, np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v, rules)
+    whole = operands(q, k, v, rules)
     weights = np.empty((*whole.q.shape[:-1], k.shape[-2]), whole.q.dtype)
 
     def work(job: Job, scratch: Scratch) -> None:
-        weights[job.task] = weigh(block.cut(whole, job.task, scratch))
+        part = block.cut(whole, job.task, scratch)
+        weights[job.task] = block.weigh(part, block.whole_logits(part))
 
     jobs = make_jobs(cut_tasks(whole.shape, None, tasks.ROWS, entire=True))
     run_jobs(work, jobs, whole, None, tell, entire=True)
@@ -105,7 +101,8 @@ def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = Non
     return attend(q, k, v, rules).replace(weights=kept)
 
 
-def operands(q: Array, k: Array, v: Array, rules: Rules) -> Operands:
+def operands(q: Array, k: Array, v: Array | None, rules: Rules) -> Operands:
+    v = np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v
     dtype = np.result_type(q, k, v, rules.softmax_dtype or np.float32, np.float32)
     batches, heads, groups = (q.shape[0] if q.ndim == 4 else 1), q.shape[-3], k.shape[-3]
     shape = tasks.Shape(batches, groups, heads // groups, q.shape[-2], k.shape[-2], dtype.itemsize)
@@ -242,4 +239,12 @@ def refuses(rules: Rules) -> str | None:
     return f"blockwise multiplies queries with keys; score={registry.name_of(rules.pairing)} does not"
 
 
-FORM = Form(attend, refuses, matrices=0, takes_rows=True, divides_last=True, summarize=summarize, complete=complete)
+FORM = Form(
+    attend,
+    refuses,
+    matrices=0,
+    takes_rows=True,
+    divides_last=True,
+    summarize=functools.partial(attend, cells=CELLS),
+    complete=complete,
+)

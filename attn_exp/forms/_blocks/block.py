@@ -31,6 +31,7 @@ from attn_exp.forms._blocks.operands import (
 )
 from attn_exp.forms._blocks.plain import finite, kept
 from attn_exp.forms._blocks.tasks import LEAST, Run, Shape, Task, runs
+from attn_exp.forms.steps import weighted_sums
 from attn_exp.forms.trace import Summary, edges, entropy, summarize
 from attn_exp.rules.masks.mask import Span, intersection
 from attn_exp.rules.scores.score import Score
@@ -180,7 +181,7 @@ def online(block: Block) -> Sums:
     for run, tile, anchor, step in anchored(block):  # noqa: B007 - the last anchor is that of the sums
         powers, faded = np.exp(tile, out=tile), np.exp(step)
         total = total * faded + powers.sum(axis=-2)
-        context = context * faded[..., None] + mix(powers, block.v[..., run.start : run.stop, :])
+        context = context * faded[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
     return Sums(context, total, anchor, extra)
 
 
@@ -199,26 +200,9 @@ def anchored(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
         yield run, tile, anchor, before - level
 
 
-def mix(powers: Array, v: Array) -> Array:
-    """Return `sum_j p_ij v_j`; a key with power 0 adds nothing, even if its value is NaN or infinite."""
-    finite = np.isfinite(v)
-    if finite.all():
-        return np.asarray(powers.mT @ v)
-    mixed = np.asarray(powers.mT @ np.where(finite, v, 0))
-    for key in np.flatnonzero(~finite.all(axis=(*range(v.ndim - 2), -1))):
-        strange = np.where(finite[..., key, :], 0, v[..., key, :])
-        mixed += np.where(powers[..., key, :, None] != 0, strange[..., None, :], 0)
-    return mixed
-
-
 def solve(block: Block, context: Array) -> Sums:
     sums = quick(block, context)
     return sums if kept(sums.total) and finite(sums.context) else safe(block)
-
-
-def weigh(block: Block) -> Array:
-    """Return the weights of whole rows `[b g r t s]`, for any normalizer, in the dtype that the rules set."""
-    return weighed(block, whole_logits(block))
 
 
 def whole_logits(block: Block) -> Array:
@@ -230,7 +214,8 @@ def whole_logits(block: Block) -> Array:
     return tile.mT.astype(block.whole.softmax_dtype, copy=False)
 
 
-def weighed(block: Block, masked: Array) -> Array:
+def weigh(block: Block, masked: Array) -> Array:
+    """Return the weights of masked logits, for any normalizer."""
     given = extras(block)
     shared = None if given is None else given.astype(masked.dtype)
     return block.whole.rules.normalizer.weigh(masked, shared).astype(block.q.dtype, copy=False)
@@ -239,8 +224,8 @@ def weighed(block: Block, masked: Array) -> Array:
 def whole_rows(block: Block) -> tuple[Array, Sums]:
     """Return the weights of whole rows, and sums that are divided already."""
     masked = whole_logits(block)
-    weights = weighed(block, masked)
-    return weights, summed(block, masked, mix(weights.mT, block.v))
+    weights = weigh(block, masked)
+    return weights, summed(block, masked, weighted_sums(weights, block.v))
 
 
 def summed(block: Block, masked: Array, context: Array) -> Sums:
@@ -282,7 +267,7 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         np.multiply(tile, powers, out=tile)
         moment = faded * (moment + step * total) + tile.sum(axis=-2)
         total = total * faded + powers.sum(axis=-2)
-        context = context * faded[..., None] + mix(powers, block.v[..., run.start : run.stop, :])
+        context = context * faded[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
         first = first * faded + (powers[..., 0, :] if run.start == 0 else 0)
         coarse = coarse * faded[..., None] + bin_powers(powers, run, marks)
     sums = Sums(context, total, anchor, extra)
