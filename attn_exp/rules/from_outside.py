@@ -88,11 +88,10 @@ def numbers_difference(numbers: Array, written: Sequence[Any], decimals: int) ->
 
 Misfit = Callable[[tuple[Any, ...], Any], str]
 """Describes what is wrong with a result for some arguments; empty if nothing is."""
-GUARD = "__guarded__"
 
 
 def hold_methods(kind: type, name: str, group: str) -> None:
-    """Wrap every public method that an outside class defines in a guard, once.
+    """Wrap every public method that an outside class defines in a guard; a second guard changes nothing.
 
     `name` and `group` are the setting names of the rule and its kind, such as `wide` and `mask`.
     """
@@ -115,8 +114,6 @@ def guarded(
 
     Exceptions of type `passes`, which its contract allows, are not converted.
     """
-    if hasattr(function, GUARD):
-        return function
 
     @functools.wraps(function)
     def asked(*given: Any, **more: Any) -> Any:
@@ -132,7 +129,6 @@ def guarded(
             raise kind(f"{name}: {function.__name__} returns {wrong}")
         return said
 
-    setattr(asked, GUARD, True)
     return asked
 
 
