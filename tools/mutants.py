@@ -109,7 +109,7 @@ MUTANTS = [
     Mutant("masks of two blocks mixed up", "forms/_blocks/operands.py", "(start - block.task.rows.start, stop - start, queries)", "(0, stop - start, queries)", ("tests/forms/test_blockwise.py", "-k", "test_masks")),
     Mutant("underflow of few tokens trusted", "forms/_blocks/plain.py", "np.finfo(total.dtype).eps <= least and most", "most", FAST),
     Mutant("a second run forgets the first", "forms/_blocks/block.py", "            total += summed", "            total = summed", FAST),
-    Mutant("pieces are merged as if they had one anchor", "forms/blockwise.py", "part.total * share for", "part.total for", FEW),
+    Mutant("pieces are merged as if they had one anchor", "forms/blockwise.py", "for part in parts]) * faded).sum", "for part in parts])).sum", FEW),
     Mutant("memory is lent twice", "forms/_blocks/operands.py", "idle.pop() if idle", "idle[-1] if idle", ("tests/forms/test_memory.py", "-k", "within_a_call")),
     Mutant("a mask begins one key late", "forms/_blocks/tasks.py", "(max(first, every_stop), last)", "(max(first, every_stop + 1), last)", FAST),
     Mutant("float32 said to be float64", "forms/onnxruntime.py", 'DTYPE = "float32"', 'DTYPE = "float64"', LENT),

@@ -190,12 +190,11 @@ def key_runs(whole: Operands) -> Sequence[slice | None]:
 
 def merge_sums(parts: Sequence[Sums]) -> Sums:
     """Return the sums over all keys from sums over some of them, `sum_i exp(anchor_i - top) sums_i`."""
-    anchors = [np.zeros_like(part.total) if part.anchor is None else part.anchor for part in parts]
-    top = np.maximum.reduce(anchors)
-    level = np.where(np.isneginf(top), 0, top)
-    faded = [np.exp(anchor - level) for anchor in anchors]
-    total = np.add.reduce([part.total * share for part, share in zip(parts, faded, strict=True)])
-    context = np.add.reduce([part.context * share[..., None] for part, share in zip(parts, faded, strict=True)])
+    anchors = np.stack([np.zeros_like(part.total) if part.anchor is None else part.anchor for part in parts])
+    top = anchors.max(axis=0)
+    faded = np.exp(anchors - np.where(np.isneginf(top), 0, top))
+    total = (np.stack([part.total for part in parts]) * faded).sum(axis=0)
+    context = (np.stack([part.context for part in parts]) * faded[..., None]).sum(axis=0)
     return Sums(context, total, None if all(part.anchor is None for part in parts) else top, parts[0].extra)
 
 

@@ -91,7 +91,7 @@ def keep_memory(most: int) -> int:
     Raises:
         UserError: `most` is not a whole number, or is negative.
     """
-    if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 0:
+    if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 0:  # type: ignore[redundant-expr] # callers pass anything
         raise UserError(f"most is {given(most)}; expected a whole number of bytes, 0 or more")
     before, Memory.most = Memory.most, most
     Memory.idle.clear()
