@@ -117,7 +117,7 @@ MUTANTS = [
     Mutant("a range of one order", "experiment/ladder.py", "for count in range(len(others) + 1)", "for count in (0,)", STEPS),
     Mutant("ulp of the wrong type", "experiment/measuring.py", "errors_in_ulp(checked, truth, kind)", "errors_in_ulp(checked, truth)", LENT),
     Mutant("sign of the scale lost", "forms/onnxruntime.py", "q * np.sign(rules.scale), k, v", "q, k, v", LENT),
-    Mutant("an overflow is kept", "forms/_blocks/block.py", "return sums if kept(sums.total) and finite(sums.context) else", "return sums if True else", FAST),
+    Mutant("an overflow is kept", "forms/_blocks/block.py", "return sums if keeps_precision(sums.total) and all_finite(sums.context) else", "return sums if True else", FAST),
     Mutant("the second of a pair is lost", "problem/generators/torch.py", "self.kept = radius * math.sin(angle)", "self.kept = None", DRAWN),
     Mutant("a tail is not drawn anew", "problem/generators/torch.py", "blocks(self.fractions(BLOCK), mean, spread)", "blocks(fractions[-BLOCK:], mean, spread)", DRAWN),
     Mutant("a fused product is rounded twice", "problem/generators/torch.py", "np.where((error != 0) & even, odd, total)", "product.astype(np.float32) + added", DRAWN),

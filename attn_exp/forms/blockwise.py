@@ -13,10 +13,10 @@ from attn_exp import registry
 from attn_exp.arrays import Array
 from attn_exp.forms._blocks import block, tasks
 from attn_exp.forms._blocks.block import Gallery, Sums, portray, whole_rows
-from attn_exp.forms._blocks.operands import Operands, Scratch, lent, reach, room, rows_per_task
-from attn_exp.forms._blocks.plain import READING, finite
+from attn_exp.forms._blocks.operands import Operands, Scratch, allocate_scratch, find_span, lend_memory, rows_per_task
+from attn_exp.forms._blocks.plain import READING, all_finite
 from attn_exp.forms._blocks.tasks import LEAST, Task, cuts
-from attn_exp.forms._blocks.threads import default_threads, one_blas_thread, together
+from attn_exp.forms._blocks.threads import default_threads, one_blas_thread, run_together
 from attn_exp.forms.form import Form
 from attn_exp.forms.trace import CELLS, Trace
 from attn_exp.rules.rules import Rules
@@ -65,7 +65,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
         elif whole.entire:
             _, sums = whole_rows(part)
         else:
-            sums = block.solve(part, answer if job.keys is None else np.empty_like(answer))
+            sums = block.compute_sums(part, answer if job.keys is None else np.empty_like(answer))
         if job.keys is None:
             write_output(sums, answer, lse[job.task])
         else:
@@ -138,8 +138,8 @@ def run_jobs(
     finished = count(1)
 
     def work_through(some: Iterator[Job]) -> None:
-        with np.errstate(all="ignore"), lent() as memory:  # each thread starts with NumPy's defaults
-            scratch = room(whole, memory, entire)
+        with np.errstate(all="ignore"), lend_memory() as memory:  # each thread starts with NumPy's defaults
+            scratch = allocate_scratch(whole, memory, entire)
             begin = memory.used
             for job in some:
                 work(job, scratch)
@@ -148,7 +148,7 @@ def run_jobs(
                     tell(next(finished) / len(jobs))
 
     with one_blas_thread(count_threads(whole.shape, threads), insist=threads is not None) as granted:
-        return together(work_through, jobs, granted)
+        return run_together(work_through, jobs, granted)
 
 
 # Few queries over many keys: keys are split among threads, and partial sums merged by their log-sum-exps
@@ -179,13 +179,13 @@ def key_runs(whole: Operands) -> Sequence[slice | None]:
     if heads >= PIECES or not 0 < shape.rows <= LEAST or shape.keys * heads < 2 * LONG or whole.entire:
         return (None,)
     every = slice(0, shape.batches)
-    seen = reach(whole, Task(every, slice(0, shape.groups), slice(0, shape.members), slice(0, shape.rows)))
+    seen = find_span(whole, Task(every, slice(0, shape.groups), slice(0, shape.members), slice(0, shape.rows)))
     length = seen.some_stop - seen.some_start
     count = min(-(-PIECES // heads), length * heads // LONG)
     if count < 2:
         return (None,)
     size = -(-length // count)
-    return [slice(seen.some_start + cut.start, seen.some_start + cut.stop) for cut in cuts(length, size)]
+    return cuts(length, size, seen.some_start)
 
 
 def merge_sums(parts: Sequence[Sums]) -> Sums:
@@ -207,9 +207,9 @@ def gather(whole: Operands, tasks: Sequence[Task], parts: Sequence[Sums], contex
     with np.errstate(all="ignore"):
         for number, task in enumerate(tasks):
             sums = merge_sums(parts[number * count : (number + 1) * count])
-            if not finite(sums.context):
-                with lent() as memory:
-                    sums = block.safe(block.cut(whole, task, room(whole, memory)))
+            if not all_finite(sums.context):
+                with lend_memory() as memory:
+                    sums = block.sum_safely(block.cut(whole, task, allocate_scratch(whole, memory)))
             write_output(sums, context[task], lse[task])
 
 

@@ -38,7 +38,8 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
             masked[at] = mask_and_bias(
                 capped[at], part_grid(rules, batch[0] if batch else 0, head, row, key, sizes), rules
             )
-            masked[at] = bend_logit(masked[at], rules) if rules.bend_last else masked[at]
+            if rules.bend_last:
+                masked[at] = bend_logit(masked[at], rules)
         logit = masked[line] if rules.softmax_dtype is None else masked[line].astype(rules.softmax_dtype)
         weights[line] = rules.normalizer.weigh(logit, extra_logits(head, rules, logit))
     return mix(Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))

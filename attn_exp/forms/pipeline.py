@@ -315,7 +315,8 @@ def compute_heads(recipe: Recipe, at: At, q: Array, k: Array, v: Array | None) -
         capped = logits if at.rules.bend_last else recipe.bent(at, logits)
         allowed = recipe.allowed(at)
         masked = recipe.forbid(at, recipe.biased(at, capped), allowed)
-        masked = recipe.bent(at, masked) if at.rules.bend_last else masked
+        if at.rules.bend_last:
+            masked = recipe.bent(at, masked)
     weights = recipe.after(at, recipe.normalize(at, masked), allowed)
     stages = {"scores": scores, "logits": logits, "capped": capped, "masked": masked, "weights": weights}
     if v is None:

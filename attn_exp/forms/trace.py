@@ -51,15 +51,15 @@ CELLS = 128
 """Rows and columns of a heat map: the resolution of a page-wide figure."""
 
 
-def summary_of(weights: Array, most: int) -> Summary:
+def summarize_weights(weights: Array, most: int) -> Summary:
     """Return the summary of a full array of weights `[... h t s]`."""
     rows, keys = (edges(size, most) for size in weights.shape[-2:])
     sums = np.add.reduceat(np.add.reduceat(weights, rows[:-1], axis=-2), keys[:-1], axis=-1)
     entropies = entropy(np.where(weights > 0, weights, 0))
-    return summarize(entropies, weights.max(axis=-1, initial=0), weights[..., :1].sum(axis=-1), sums, rows, keys)
+    return make_summary(entropies, weights.max(axis=-1, initial=0), weights[..., :1].sum(axis=-1), sums, rows, keys)
 
 
-def summarize(entropies: Array, largest: Array, sink: Array, sums: Array, rows: Array, keys: Array) -> Summary:
+def make_summary(entropies: Array, largest: Array, sink: Array, sums: Array, rows: Array, keys: Array) -> Summary:
     """Return the summary with these facts of each row, and the weights of each cell of the grid added up."""
     heat = sums / (np.diff(rows)[:, None] * np.diff(keys))
     return Summary(entropies, np.exp(entropies), largest, sink, heat, rows, keys)

@@ -22,17 +22,17 @@ from attn_exp.forms._blocks.operands import (
     Scratch,
     added,
     allowed,
-    apart,
     extras,
+    find_span,
+    join_columns,
     pattern,
-    reach,
-    side_by_side,
     sink,
+    split_columns,
 )
-from attn_exp.forms._blocks.plain import finite, kept
+from attn_exp.forms._blocks.plain import all_finite, keeps_precision
 from attn_exp.forms._blocks.tasks import LEAST, Run, Shape, Task, runs
 from attn_exp.forms.steps import weighted_sums
-from attn_exp.forms.trace import Summary, edges, entropy, summarize
+from attn_exp.forms.trace import Summary, edges, entropy, make_summary
 from attn_exp.rules.masks.mask import Span, intersection
 from attn_exp.rules.scores.score import Score
 
@@ -58,7 +58,7 @@ def cut(whole: Operands, task: Task, scratch: Scratch, keys: slice | None = None
     some = whole.q[task]
     joined = some.shape[2] > 1 and some.shape[3] == whole.shape.rows <= LEAST
     q = scale_queries(some, whole.rules.scale, joined, scratch)
-    span = reach(whole, task)
+    span = find_span(whole, task)
     span = span if keys is None else intersection([span, Span(keys.start, keys.stop, keys.start, keys.stop)])
     return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], span, scratch, joined)
 
@@ -80,8 +80,8 @@ def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) ->
     shape = (*block.q.shape[:-2], run.stop - run.start, block.q.shape[-1])
     flat, keys = block.scratch.tile[: prod(shape)], block.k[..., run.start : run.stop, :]
     if block.joined:
-        q = side_by_side(block.q)
-        tile = apart(np.matmul(keys, q, out=flat.reshape(*shape[:2], 1, shape[3], q.shape[-1])), shape[2])
+        q = join_columns(block.q)
+        tile = split_columns(np.matmul(keys, q, out=flat.reshape(*shape[:2], 1, shape[3], q.shape[-1])), shape[2])
     else:
         tile = np.matmul(keys, block.q, out=flat.reshape(shape))
     bends = [rule.bend for rule in block.whole.rules.scores if type(rule).bend is not Score.bend]
@@ -113,13 +113,13 @@ def forbid(block: Block, run: Run, tile: Array) -> None:
 
 
 def cancel(block: Block, run: Run, powers: Array) -> None:
-    """Multiply a tile of powers by 0 wherever a mask forbids; NaN and infinity become NaN, which `solve` detects."""
+    """Multiply a tile of powers by 0 wherever a mask forbids; `compute_sums` detects the NaN of infinities."""
     for start, stop in run.masked:
         inside = powers[..., start - run.start : stop - run.start, :]
         inside *= pattern(block, start, stop)
 
 
-def quick(block: Block, context: Array) -> Sums:
+def sum_quickly(block: Block, context: Array) -> Sums:
     """Return the sums with an anchor of 0, writing the context in place; correct if nothing overflows or underflows."""
     total, further = None, None
     columns, (members, rows) = block.q.shape[-1], context.shape[2:4]
@@ -130,7 +130,7 @@ def quick(block: Block, context: Array) -> Sums:
     for run in runs(block.span, block.whole.shape.keys_at_once(columns, block.q.shape[-2])):
         powers = logits(block, run, after=np.exp)
         cancel(block, run, powers)
-        powers = side_by_side(powers) if block.joined else powers
+        powers = join_columns(powers) if block.joined else powers
         summed = block.scratch.ones[: powers.shape[-2]] @ powers
         if total is None:
             total = summed
@@ -140,11 +140,11 @@ def quick(block: Block, context: Array) -> Sums:
             further = block.scratch.memory.array(out.shape, out.dtype) if further is None else further
             out += np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=further)
     if total is None:
-        return nothing(block)
+        return empty_sums(block)
     return Sums(context, total.reshape(context.shape[:-1]), None, sink(block) if block.whole.rules.scores else None)
 
 
-def nothing(block: Block) -> Sums:
+def empty_sums(block: Block) -> Sums:
     queries = (*block.q.shape[:-2], block.q.shape[-1])
     return Sums(
         np.zeros((*queries, block.v.shape[-1]), block.q.dtype),
@@ -154,30 +154,30 @@ def nothing(block: Block) -> Sums:
     )
 
 
-def safe(block: Block) -> Sums:
+def sum_safely(block: Block) -> Sums:
     """Return sums computed so that neither powers nor values overflow."""
-    sums = online(block)
-    return sums if np.isfinite(sums.context).all() else divided(block)
+    sums = sum_online(block)
+    return sums if np.isfinite(sums.context).all() else sum_divided(block)
 
 
-def divided(block: Block) -> Sums:
+def sum_divided(block: Block) -> Sums:
     """Return sums already divided by their total, computed from values scaled down so that no sum overflows.
 
     A context lies between its values, so it can be finite where their sum is not.
     """
     share = block.v.dtype.type(2.0 ** -block.whole.shape.keys.bit_length())
-    sums = online(replace(block, v=block.v * share))
+    sums = sum_online(replace(block, v=block.v * share))
     total = np.where(sums.total == 0, 1, sums.total)
     context = sums.context / total[..., None] / share
     return Sums(context, np.ones_like(total), sums.anchor + np.log(total), sums.extra)
 
 
-def online(block: Block) -> Sums:
+def sum_online(block: Block) -> Sums:
     """Return the sums anchored at each row's largest logit, rescaled whenever a larger one appears (online softmax).
 
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
     """
-    context, total, anchor, extra = nothing(block)
+    context, total, anchor, extra = empty_sums(block)
     for run, tile, anchor, step in anchored(block):  # noqa: B007 - the last anchor is that of the sums
         powers, faded = np.exp(tile, out=tile), np.exp(step)
         total = total * faded + powers.sum(axis=-2)
@@ -190,7 +190,7 @@ def anchored(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
 
     The anchor is the largest logit of each row so far, 0 in place of -inf where logits are subtracted.
     """
-    anchor = nothing(block).anchor
+    anchor = empty_sums(block).anchor
     for run in runs(block.span, block.whole.shape.tile_keys):
         tile = logits(block, run)
         forbid(block, run, tile)
@@ -200,9 +200,9 @@ def anchored(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
         yield run, tile, anchor, before - level
 
 
-def solve(block: Block, context: Array) -> Sums:
-    sums = quick(block, context)
-    return sums if kept(sums.total) and finite(sums.context) else safe(block)
+def compute_sums(block: Block, context: Array) -> Sums:
+    sums = sum_quickly(block, context)
+    return sums if keeps_precision(sums.total) and all_finite(sums.context) else sum_safely(block)
 
 
 def whole_logits(block: Block) -> Array:
@@ -225,10 +225,10 @@ def whole_rows(block: Block) -> tuple[Array, Sums]:
     """Return the weights of whole rows, and sums that are divided already."""
     masked = whole_logits(block)
     weights = weigh(block, masked)
-    return weights, summed(block, masked, weighted_sums(weights, block.v))
+    return weights, finished_sums(block, masked, weighted_sums(weights, block.v))
 
 
-def summed(block: Block, masked: Array, context: Array) -> Sums:
+def finished_sums(block: Block, masked: Array, context: Array) -> Sums:
     """Return a finished context as sums with a total of 1; for softmax the anchor is the log-sum-exp."""
     total = np.ones(context.shape[:-1], context.dtype)
     if not block.whole.rules.normalizer.exponential:
@@ -248,7 +248,7 @@ class Portrait(NamedTuple):
 
 
 def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
-    """Return the sums of a block, as `block.safe` does, and the portrait of its weights.
+    """Return the sums of a block, as `block.sum_safely` does, and the portrait of its weights.
 
     With `x_j = logit_j - anchor` the entropy is `log(total) - sum_j p_j x_j / total`, so that besides the sums only
     `sum_j p_j x_j` is accumulated, and rescaled with them as the anchor grows.
@@ -257,7 +257,7 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         weights, sums = whole_rows(block)
         cells = bin_powers(weights.mT, Run(0, block.whole.shape.keys), marks)
         return sums, Portrait(entropy(weights), weights.max(axis=-1, initial=0), weights[..., :1].sum(axis=-1), cells)
-    context, total, anchor, extra = nothing(block)
+    context, total, anchor, extra = empty_sums(block)
     moment, first = total, total
     coarse = np.zeros((*total.shape, len(marks) - 1), total.dtype)
     for run, tile, anchor, change in anchored(block):  # noqa: B007 - the last anchor is that of the sums
@@ -272,7 +272,7 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         coarse = coarse * faded[..., None] + bin_powers(powers, run, marks)
     sums = Sums(context, total, anchor, extra)
     portrait = divide_by_total(sums, moment, first, coarse)
-    return sums if np.isfinite(context).all() else divided(block), portrait
+    return sums if np.isfinite(context).all() else sum_divided(block), portrait
 
 
 def divide_by_total(sums: Sums, moment: Array, first: Array, coarse: Array) -> Portrait:
@@ -302,11 +302,11 @@ class Gallery:
     def __init__(self, shape: Shape, most: int, dtype: np.dtype[Any]) -> None:
         self.heads = (shape.batches, shape.groups, shape.members)
         self.rows, self.keys = edges(shape.rows, most), edges(shape.keys, most)
-        self.entropy, self.largest, self.sink = (np.empty((*self.heads, shape.rows), dtype) for _ in range(3))
+        self.facts = np.empty((3, *self.heads, shape.rows), dtype)
         self.parts: list[tuple[Task, Array]] = []
 
     def hang(self, task: Task, portrait: Portrait) -> None:
-        self.entropy[task], self.largest[task], self.sink[task] = portrait[:3]
+        self.facts[(slice(None), *task)] = portrait[:3]
         starts = np.maximum(self.rows[self.touched(task)] - task.rows.start, 0)
         self.parts.append((task, np.add.reduceat(portrait.cells.astype(np.float64), starts, axis=-2)))
 
@@ -322,7 +322,5 @@ class Gallery:
         sums = np.zeros((*self.heads, len(self.rows) - 1, len(self.keys) - 1))
         for task, part in sorted(self.parts, key=lambda pair: pair[0].rows.start):
             sums[(*task[:3], self.touched(task))] += part
-        entropies, largest, sink = (
-            facts.reshape(*heads, facts.shape[-1]) for facts in (self.entropy, self.largest, self.sink)
-        )
-        return summarize(entropies, largest, sink, sums.reshape(*heads, *sums.shape[-2:]), self.rows, self.keys)
+        entropies, largest, sink = self.facts.reshape(3, *heads, self.facts.shape[-1])
+        return make_summary(entropies, largest, sink, sums.reshape(*heads, *sums.shape[-2:]), self.rows, self.keys)

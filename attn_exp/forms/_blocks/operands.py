@@ -65,7 +65,7 @@ class Memory:
 
 
 @contextmanager
-def lent() -> Iterator[Memory]:
+def lend_memory() -> Iterator[Memory]:
     """Lend memory to one call; at its end, even by an exception, the thread keeps it for the next."""
     idle = Memory.idle[threading.get_ident()]
     memory = idle.pop() if idle else Memory()
@@ -148,19 +148,19 @@ class Block:
     joined: bool = False
 
 
-def side_by_side(array: Array) -> Array:
+def join_columns(array: Array) -> Array:
     """Reshape `[b g r s t]` to `[b g 1 s r*t]`, with the heads side by side."""
     b, g, r, s, t = array.shape
     return array.swapaxes(2, 3).reshape(b, g, 1, s, r * t)
 
 
-def apart(array: Array, members: int) -> Array:
+def split_columns(array: Array, members: int) -> Array:
     """Reshape `[b g 1 s r*t]` to `[b g r s t]`."""
     b, g, _, s, columns = array.shape
     return array.reshape(b, g, s, members, columns // members).swapaxes(2, 3)
 
 
-def room(whole: Operands, memory: Memory, entire: bool = False) -> Scratch:
+def allocate_scratch(whole: Operands, memory: Memory, entire: bool = False) -> Scratch:
     """Allocate one thread's buffers; with `entire`, the tile has room for whole rows of logits."""
     shape, dtype = whole.shape, whole.q.dtype
     places = min(shape.places, max(shape.tile_places, shape.keys if entire or whole.entire else 0))
@@ -174,7 +174,7 @@ KEPT = 4
 """Number of mask patterns that a thread caches, each no larger than a tile."""
 
 
-def reach(whole: Operands, task: Task) -> Span:
+def find_span(whole: Operands, task: Task) -> Span:
     keys, masks, offset = whole.shape.keys, whole.rules.masks, np.asarray(whole.rules.offset)
     if not masks or not whole.shape.batches:
         return Span(0, keys, 0, keys)
@@ -192,7 +192,7 @@ def rows_per_task(whole: Operands) -> int:
     halves = slice(0, rows // 2), slice(rows // 2, rows)
     if not whole.rules.masks or rows <= LEAST:
         return ROWS
-    first, second = (reach(whole, Task(every, slice(None), slice(None), half)) for half in halves)
+    first, second = (find_span(whole, Task(every, slice(None), slice(None), half)) for half in halves)
     return ROWS if first == second else min(ROWS // 2, max(LEAST, rows // 4))
 
 

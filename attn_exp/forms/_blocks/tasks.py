@@ -139,8 +139,9 @@ def pack_heads(shape: Shape, rows: int, fit: int, parts: int) -> tuple[int, int,
     return batches, groups, members
 
 
-def cuts(length: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, length)) for start in range(0, length, max(1, size))]
+def cuts(length: int, size: int, first: int = 0) -> list[slice]:
+    stop = first + length
+    return [slice(start, min(start + size, stop)) for start in range(first, stop, max(1, size))]
 
 
 def runs(span: Span, most: int) -> Iterator[Run]:
@@ -148,8 +149,8 @@ def runs(span: Span, most: int) -> Iterator[Run]:
     start, stop, every_start, every_stop = span
     if every_stop - every_start < SLIVER:
         every_start = every_stop = stop
-    for tile in cuts(stop - start, most):
-        first, last = start + tile.start, start + tile.stop
+    for tile in cuts(stop - start, most, start):
+        first, last = tile.start, tile.stop
         edges = (first, min(last, every_start)), (max(first, every_stop), last)
         yield Run(first, last, tuple((left, right) for left, right in edges if left < right))
 

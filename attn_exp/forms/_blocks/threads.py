@@ -118,7 +118,7 @@ POOL = Pool()
 processes.at_fork(before=POOL.end, after=POOL.renew)
 
 
-def together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], threads: int) -> None:
+def run_together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], threads: int) -> None:
     """Run `work` on `threads` threads, including the caller's; each takes its next task from one queue.
 
     Wait for all and raise the first exception; after an exception no further task is started.
