@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from attn_exp.api import assert_attention, check, compare, explain, load, run, sheet, sweep
     from attn_exp.errors import NotVerifiedError, UserError, WrongAttentionError
     from attn_exp.experiment.verdict import Verdict
-    from attn_exp.forms._blocks.memory import keep_memory
-    from attn_exp.forms._operator.functional import Traced, attention, trace
+    from attn_exp.forms._blocks.operands import keep_memory
+    from attn_exp.forms._operator import Traced, attention, trace
     from attn_exp.plugins import register
     from attn_exp.rules.positions.rope import rotary_embedding
     from attn_exp.runs.execution import Result
@@ -43,23 +43,23 @@ __all__ = [
 HOMES = {
     "NotVerifiedError": "errors",
     "Result": "runs.execution",
-    "Traced": "forms._operator.functional",
+    "Traced": "forms._operator",
     "UserError": "errors",
     "Verdict": "experiment.verdict",
     "WrongAttentionError": "errors",
     "assert_attention": "api",
-    "attention": "forms._operator.functional",
+    "attention": "forms._operator",
     "check": "api",
     "compare": "api",
     "explain": "api",
-    "keep_memory": "forms._blocks.memory",
+    "keep_memory": "forms._blocks.operands",
     "load": "api",
     "register": "plugins",
     "rotary_embedding": "rules.positions.rope",
     "run": "api",
     "sheet": "api",
     "sweep": "api",
-    "trace": "forms._operator.functional",
+    "trace": "forms._operator",
 }
 
 

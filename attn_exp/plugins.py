@@ -27,7 +27,7 @@ from attn_exp.forms.trace import Trace
 from attn_exp.own_code import error_line, fingerprint, held, module_of_members
 from attn_exp.registry import Origin
 from attn_exp.rules.example import Example
-from attn_exp.rules.from_outside import difference, guarded, hold_methods, nothing, values_misfit
+from attn_exp.rules.from_outside import difference, guarded, hold_methods, values_misfit
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 TABLES = ("comparison", "distances", "timings", "published")
@@ -254,7 +254,7 @@ def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
         return value
     function = getattr(value, kind.function)
     misfit, error = {"normalizer": (values_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
-        kind.name, (nothing, UserError)
+        kind.name, (None, UserError)
     )
     asked = {kind.function: guarded(function, f"{kind.group or kind.name}={name}", misfit, error, NotFormedError)}
     return value._replace(**asked) if kind.name == "metric" else replace(value, **asked)

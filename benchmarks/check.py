@@ -38,7 +38,7 @@ from attn_exp.diagnosis.judging.check import check  # noqa: E402
 from attn_exp.errors import UncalledError  # noqa: E402
 from attn_exp.experiment.verdict import Verdict, unfinished  # noqa: E402
 from attn_exp.forms import NAMES, form  # noqa: E402
-from attn_exp.forms._operator.functional import attention  # noqa: E402
+from attn_exp.forms._operator import attention  # noqa: E402
 from attn_exp.mistakes.precision import rounded  # noqa: E402
 from attn_exp.own_code import function_at_hand  # noqa: E402
 from tests.zoo.case import Case, names_said  # noqa: E402

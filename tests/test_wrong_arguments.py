@@ -63,14 +63,13 @@ BOTH = ("attention", "trace")
 MEANT = {
     "attn_mask": ("none", "negative", "one axis"),
     "scale": ("none", "negative", "huge"),
-    "softcap": ("huge",),
+    "softcap": ("none", "huge"),
+    "window": ("none",),
     **dict.fromkeys(("softmax_precision", "past_key", "nonpad_kv_seqlen", "q_num_heads"), ("none",)),
 }
 TAKEN = {(f"{name} {argument}", kind) for name in BOTH for argument, kinds in MEANT.items() for kind in kinds} | {
     ("keep_memory", "huge"),
     ("run in", "none"),
-    ("attention softcap", "none"),
-    ("attention window", "none"),
 }
 """What means something."""
 

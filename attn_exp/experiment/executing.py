@@ -18,7 +18,7 @@ from attn_exp.experiment.recipes import mistaken, right, stages_of
 from attn_exp.experiment.row import Timing
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.steps import join_heads, project, split
-from attn_exp.forms.trace import Trace
+from attn_exp.forms.trace import CELLS, Trace, summarize_weights
 from attn_exp.problem.problem import Problem, pool_heads, sides, with_sides
 
 
@@ -35,11 +35,8 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
     trace = computed(settled, problem, settled.member.keeping(kept, tell))
     if weights != "blocks" or trace.weights is None or trace.output is None:
         return trace
-    from attn_exp.forms._blocks.portrait import CELLS, summary_of  # noqa: PLC0415 - few runs need the engine
-
-    return trace.replace(
-        **dict.fromkeys(("scores", "logits", "capped", "masked", "weights")), summary=summary_of(trace.weights, CELLS)
-    )
+    summary = summarize_weights(trace.weights, CELLS)
+    return trace.replace(**dict.fromkeys(("scores", "logits", "capped", "masked", "weights")), summary=summary)
 
 
 def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -> Trace:

@@ -2,7 +2,7 @@
 
 A form is a pure function `attend(q, k, v, rules) -> Trace` plus the facts that a run needs about it (`form`). No form
 knows which masks exist; a form that cannot compute some rules gives the reason in `refuses`. `trace` names the stages.
-`_blocks/` is the machinery of `blockwise`, `_operator/` the ONNX operator on arrays, exported as `attn_exp.attention`,
+`_blocks/` is the machinery of `blockwise`, `_operator` the ONNX operator on arrays, exported as `attn_exp.attention`,
 and `_foreign` translates rules into the arguments of other libraries.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "Form", "coarser", "form", "is_own", "names", "refuses"]
 
-NAMES: tuple[str, ...] = registry.names(__path__, without=("around", "form", "pipeline", "steps", "trace"))
+NAMES: tuple[str, ...] = registry.names(__path__, without=("form", "pipeline", "steps", "trace"))
 
 
 def form(name: str) -> Form:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -11,15 +12,13 @@ import numpy as np
 from attn_exp import registry
 from attn_exp.arrays import Array
 from attn_exp.forms._blocks import block, tasks
-from attn_exp.forms._blocks.block import Sums, weigh, whole_rows
-from attn_exp.forms._blocks.memory import lent
-from attn_exp.forms._blocks.operands import Operands, reach, room, rows_per_task
-from attn_exp.forms._blocks.plain import READING, finite
-from attn_exp.forms._blocks.portrait import CELLS, Gallery, portray
+from attn_exp.forms._blocks.block import Gallery, Sums, portray, whole_rows
+from attn_exp.forms._blocks.operands import Operands, Scratch, allocate_scratch, find_span, lend_memory, rows_per_task
+from attn_exp.forms._blocks.plain import READING, all_finite
 from attn_exp.forms._blocks.tasks import LEAST, Task, cuts
-from attn_exp.forms._blocks.threads import default_threads, one_blas_thread, together
+from attn_exp.forms._blocks.threads import default_threads, one_blas_thread, run_together
 from attn_exp.forms.form import Form
-from attn_exp.forms.trace import Trace
+from attn_exp.forms.trace import CELLS, Trace
 from attn_exp.rules.rules import Rules
 
 Tell = Callable[[float], None] | None
@@ -50,37 +49,33 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
 
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022, "FlashAttention".
     """
-    values = np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v
-    whole = operands(q, k, values, rules)
+    whole = operands(q, k, v, rules)
     soft = rules.normalizer.exponential
-    context = np.empty((*whole.q.shape[:-1], values.shape[-1]), whole.q.dtype)
+    context = np.empty((*whole.q.shape[:-1], whole.v.shape[-1]), whole.q.dtype)
     lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
     gallery = None if cells is None else Gallery(whole.shape, cells, lse.dtype)
     keys = key_runs(whole) if gallery is None else (None,)
     parts: dict[int, Sums] = {}
 
-    def work(jobs: Iterator[Job]) -> None:
-        with lent() as memory:
-            scratch = room(whole, memory)
-            for job in scratch.afresh(jobs):
-                part, answer = block.cut(whole, job.task, scratch, job.keys), context[job.task]
-                if gallery is not None:
-                    sums, portrait = portray(part, gallery.keys)
-                    gallery.hang(job.task, portrait)
-                elif whole.entire:
-                    sums = whole_rows(part)
-                else:
-                    sums = block.solve(part, answer if job.keys is None else np.empty_like(answer))
-                if job.keys is None:
-                    write_output(sums, answer, lse[job.task])
-                else:
-                    parts[job.number] = sums
+    def work(job: Job, scratch: Scratch) -> None:
+        part, answer = block.cut(whole, job.task, scratch, job.keys), context[job.task]
+        if gallery is not None:
+            sums, portrait = portray(part, gallery.keys)
+            gallery.hang(job.task, portrait)
+        elif whole.entire:
+            _, sums = whole_rows(part)
+        else:
+            sums = block.compute_sums(part, answer if job.keys is None else np.empty_like(answer))
+        if job.keys is None:
+            write_output(sums, answer, lse[job.task])
+        else:
+            parts[job.number] = sums
 
     cut = cut_tasks(whole.shape, threads, rows_per_task(whole) if rows is None else rows, whole.entire, len(keys))
-    run_jobs(work, make_jobs(cut, keys), whole.shape, threads, tell)
+    run_jobs(work, make_jobs(cut, keys), whole, threads, tell)
     if parts:
         gather(whole, cut, [parts[number] for number in range(len(parts))], context, lse)
-    dtype = np.result_type(q, k, values)
+    dtype = np.result_type(*(array for array in (q, k, v) if array is not None))
     return Trace(
         q=q,
         k=k,
@@ -91,37 +86,31 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
     )
 
 
-def summarize(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
-    """Compute the same with the summary of the weights, its heat map at most `CELLS` by `CELLS`."""
-    return attend(q, k, v, rules, cells=CELLS, tell=tell)
-
-
 def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
     """Compute the same with the full matrix of weights `[... h t s]`, a block of rows at a time."""
-    whole = operands(q, k, np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v, rules)
+    whole = operands(q, k, v, rules)
     weights = np.empty((*whole.q.shape[:-1], k.shape[-2]), whole.q.dtype)
 
-    def work(jobs: Iterator[Job]) -> None:
-        with lent() as memory:
-            scratch = room(whole, memory, entire=True)
-            for job in scratch.afresh(jobs):
-                weights[job.task] = weigh(block.cut(whole, job.task, scratch))
+    def work(job: Job, scratch: Scratch) -> None:
+        part = block.cut(whole, job.task, scratch)
+        weights[job.task] = block.weigh(part, block.whole_logits(part))
 
-    run_jobs(work, make_jobs(cut_tasks(whole.shape, None, tasks.ROWS, entire=True)), whole.shape, None, tell)
+    jobs = make_jobs(cut_tasks(whole.shape, None, tasks.ROWS, entire=True))
+    run_jobs(work, jobs, whole, None, tell, entire=True)
     kept = weights.reshape(*q.shape[:-1], k.shape[-2]).astype(np.result_type(q, k), copy=False)
     return attend(q, k, v, rules).replace(weights=kept)
 
 
-def operands(q: Array, k: Array, v: Array, rules: Rules) -> Operands:
+def operands(q: Array, k: Array, v: Array | None, rules: Rules) -> Operands:
+    v = np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v
     dtype = np.result_type(q, k, v, rules.softmax_dtype or np.float32, np.float32)
     batches, heads, groups = (q.shape[0] if q.ndim == 4 else 1), q.shape[-3], k.shape[-3]
-    return Operands(
-        q=q.reshape(batches, groups, heads // groups, *q.shape[-2:]).astype(dtype, copy=False),
-        k=k.reshape(batches, groups, 1, *k.shape[-2:]).astype(dtype, copy=False),
-        v=v.reshape(batches, groups, 1, *v.shape[-2:]).astype(dtype, copy=False),
-        rules=rules,
-        shape=tasks.Shape(batches, groups, heads // groups, q.shape[-2], k.shape[-2], dtype.itemsize),
-    )
+    shape = tasks.Shape(batches, groups, heads // groups, q.shape[-2], k.shape[-2], dtype.itemsize)
+
+    def grouped(array: Array, members: int) -> Array:
+        return array.reshape(batches, groups, members, *array.shape[-2:]).astype(dtype, copy=False)
+
+    return Operands(grouped(q, shape.members), grouped(k, 1), grouped(v, 1), rules, shape)
 
 
 def count_threads(shape: tasks.Shape, threads: int | None) -> int:
@@ -138,26 +127,28 @@ def cut_tasks(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, 
 
 
 def run_jobs(
-    work: Callable[[Iterator[Job]], None],
+    work: Callable[[Job, Scratch], None],
     jobs: Sequence[Job],
-    shape: tasks.Shape,
+    whole: Operands,
     threads: int | None,
     tell: Tell = None,
+    entire: bool = False,
 ) -> None:
+    """Run jobs on several threads, each with buffers of its own; with `entire`, these have room for whole rows."""
     finished = count(1)
 
-    def quietly(jobs: Iterator[Job]) -> None:
-        with np.errstate(all="ignore"):  # each thread starts with NumPy's defaults
-            work(jobs if tell is None else reported(jobs))
+    def work_through(some: Iterator[Job]) -> None:
+        with np.errstate(all="ignore"), lend_memory() as memory:  # each thread starts with NumPy's defaults
+            scratch = allocate_scratch(whole, memory, entire)
+            begin = memory.used
+            for job in some:
+                work(job, scratch)
+                memory.used = begin
+                if tell is not None:
+                    tell(next(finished) / len(jobs))
 
-    def reported(some: Iterator[Job]) -> Iterator[Job]:
-        for job in some:
-            yield job
-            if tell is not None:
-                tell(next(finished) / len(jobs))
-
-    with one_blas_thread(count_threads(shape, threads), insist=threads is not None) as granted:
-        return together(quietly, jobs, granted)
+    with one_blas_thread(count_threads(whole.shape, threads), insist=threads is not None) as granted:
+        return run_together(work_through, jobs, granted)
 
 
 # Few queries over many keys: keys are split among threads, and partial sums merged by their log-sum-exps
@@ -188,27 +179,23 @@ def key_runs(whole: Operands) -> Sequence[slice | None]:
     if heads >= PIECES or not 0 < shape.rows <= LEAST or shape.keys * heads < 2 * LONG or whole.entire:
         return (None,)
     every = slice(0, shape.batches)
-    seen = reach(whole, Task(every, slice(0, shape.groups), slice(0, shape.members), slice(0, shape.rows)))
+    seen = find_span(whole, Task(every, slice(0, shape.groups), slice(0, shape.members), slice(0, shape.rows)))
     length = seen.some_stop - seen.some_start
     count = min(-(-PIECES // heads), length * heads // LONG)
     if count < 2:
         return (None,)
     size = -(-length // count)
-    return [slice(seen.some_start + cut.start, seen.some_start + cut.stop) for cut in cuts(length, size)]
+    return cuts(length, size, seen.some_start)
 
 
 def merge_sums(parts: Sequence[Sums]) -> Sums:
     """Return the sums over all keys from sums over some of them, `sum_i exp(anchor_i - top) sums_i`."""
-    if all(part.anchor is None for part in parts):
-        context, total = (np.add.reduce(arrays) for arrays in zip(*(part[:2] for part in parts), strict=True))
-        return Sums(context, total, None, parts[0].extra)
-    anchors = [np.zeros_like(part.total) if part.anchor is None else part.anchor for part in parts]
-    top = np.maximum.reduce(anchors)
-    level = np.where(np.isneginf(top), 0, top)
-    faded = [np.exp(anchor - level) for anchor in anchors]
-    total = np.add.reduce([part.total * share for part, share in zip(parts, faded, strict=True)])
-    context = np.add.reduce([part.context * share[..., None] for part, share in zip(parts, faded, strict=True)])
-    return Sums(context, total, top, parts[0].extra)
+    anchors = np.stack([np.zeros_like(part.total) if part.anchor is None else part.anchor for part in parts])
+    top = anchors.max(axis=0)
+    faded = np.exp(anchors - np.where(np.isneginf(top), 0, top))
+    total = (np.stack([part.total for part in parts]) * faded).sum(axis=0)
+    context = (np.stack([part.context for part in parts]) * faded[..., None]).sum(axis=0)
+    return Sums(context, total, None if all(part.anchor is None for part in parts) else top, parts[0].extra)
 
 
 def gather(whole: Operands, tasks: Sequence[Task], parts: Sequence[Sums], context: Array, lse: Array) -> None:
@@ -220,9 +207,9 @@ def gather(whole: Operands, tasks: Sequence[Task], parts: Sequence[Sums], contex
     with np.errstate(all="ignore"):
         for number, task in enumerate(tasks):
             sums = merge_sums(parts[number * count : (number + 1) * count])
-            if not finite(sums.context):
-                with lent() as memory:
-                    sums = block.safe(block.cut(whole, task, room(whole, memory)))
+            if not all_finite(sums.context):
+                with lend_memory() as memory:
+                    sums = block.sum_safely(block.cut(whole, task, allocate_scratch(whole, memory)))
             write_output(sums, context[task], lse[task])
 
 
@@ -251,4 +238,12 @@ def refuses(rules: Rules) -> str | None:
     return f"blockwise multiplies queries with keys; score={registry.name_of(rules.pairing)} does not"
 
 
-FORM = Form(attend, refuses, matrices=0, takes_rows=True, divides_last=True, summarize=summarize, complete=complete)
+FORM = Form(
+    attend,
+    refuses,
+    matrices=0,
+    takes_rows=True,
+    divides_last=True,
+    summarize=functools.partial(attend, cells=CELLS),
+    complete=complete,
+)

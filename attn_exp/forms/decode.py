@@ -10,8 +10,8 @@ from attn_exp.forms import pipeline
 from attn_exp.forms.form import Form
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import AllOf
+from attn_exp.rules.rules import part_grid
 
 if TYPE_CHECKING:
     from attn_exp.arrays import Array
@@ -29,11 +29,10 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     context = None if v is None else np.zeros((*q.shape[:-1], v.shape[-1]), v.dtype)
     offset = np.asarray(rules.offset)
     batch = np.arange(q.shape[0])[:, None, None, None] if q.ndim == 4 else 0
+    head = np.arange(heads)[:, None, None]
     for row in range(rows):
         cached = int(np.clip(row + offset.max() + 1, 0, keys))
-        query = row + (offset[:, None, None, None] if offset.ndim else offset)
-        head = np.arange(heads)[:, None, None]
-        grid = Grid(batch, head, np.array([[row]]), query, np.arange(cached), heads, rows, keys)
+        grid = part_grid(rules, batch, head, np.array([[row]]), np.arange(cached), (heads, rows, keys))
         cache = k[..., :cached, :], None if v is None else v[..., :cached, :]
         step = pipeline.attend(Recipe(rules), q[..., row : row + 1, :], *cache, grid)
         if step.weights is not None:

@@ -34,12 +34,12 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         with np.errstate(over="ignore", invalid="ignore"):  # masked keys may hold any value
             products = product(kernel_q, kernel_k.swapaxes(-1, -2))
         shares = np.where(allowed, products, q.dtype.type(0))
-        weights = divided(shares, add_up(shares))
+        weights = divide(shares, add_up(shares))
         return add_context(stages.replace(weights=weights)).replace(weights=None)
     if v is None:
         return stages
     numerator = product(kernel_q, product(kernel_k.swapaxes(-1, -2), repeat_heads(v, q.shape[-3])))
-    return stages.replace(context=divided(numerator, product(kernel_q, add_up(kernel_k, axis=-2).swapaxes(-1, -2))))
+    return stages.replace(context=divide(numerator, product(kernel_q, add_up(kernel_k, axis=-2).swapaxes(-1, -2))))
 
 
 def refuses(rules: Rules) -> str | None:
@@ -58,7 +58,7 @@ def above_zero(x: Array) -> Array:
     return np.asarray(np.where(x > 0, x + x.dtype.type(1), np.exp(np.minimum(x, x.dtype.type(0)))))
 
 
-def divided(sums: Array, totals: Array) -> Array:
+def divide(sums: Array, totals: Array) -> Array:
     """Divide, with 0 where a query sees nothing."""
     return np.asarray(sums / np.where(totals == 0, totals.dtype.type(1), totals))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_exp.arrays import widen
 from attn_exp.forms.form import Form
-from attn_exp.forms.linear import above_zero, divided, refuses
+from attn_exp.forms.linear import above_zero, divide, refuses
 from attn_exp.forms.steps import repeat_heads
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.masks.mask import AllOf
@@ -48,7 +48,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
                 total = total + kernel_k[(*place, key)]
             seen = now
             query = kernel_q[(*place, row)]
-            context[(*place, row)] = divided(query @ state, np.asarray(query @ total))
+            context[(*place, row)] = divide(query @ state, np.asarray(query @ total))
     return stages.replace(context=context)
 
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_exp.arrays import widen
+from attn_exp.forms import pipeline
 from attn_exp.forms.form import Form
-from attn_exp.forms.steps import repeat_heads
+from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.grid import Grid
+from attn_exp.rules.rules import part_grid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from attn_exp.arrays import Array
+    from attn_exp.rules.grid import Grid
     from attn_exp.rules.rules import Rules
 
 
@@ -24,18 +24,22 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
     Shapes as in `matrix`. Every stage of the trace is formed, one number at a time, each rounded to the type of `q`.
     """
-    heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
+    keys = k.shape[-2]
+    sizes = q.shape[-3], q.shape[-2], keys
     scores, logits, capped, masked, weights = (np.zeros((*q.shape[:-1], keys), q.dtype) for _ in range(5))
     for *batch, head, row in np.ndindex(q.shape[:-1]):
         line = (*batch, head, row)
         for key in range(keys):
-            shared = k[(*batch, head * k.shape[-3] // heads, key)]
+            at = (*line, key)
             with np.errstate(over="ignore", invalid="ignore"):  # masked keys may hold any value
-                scores[line][key] = compute_score(q[line], shared, head, rules)
-                logits[line][key] = scores[line][key] * q.dtype.type(rules.scale)
-                capped[line][key] = logits[line][key] if rules.bend_last else bend_logit(logits[line][key], rules)
-            masked[line][key] = mask_and_bias(capped[line][key], place(line, key, heads, rows, keys, rules), rules)
-            masked[line][key] = bend_logit(masked[line][key], rules) if rules.bend_last else masked[line][key]
+                scores[at] = compute_score(q[line], k[(*batch, head * k.shape[-3] // q.shape[-3], key)], head, rules)
+                logits[at] = scores[at] * q.dtype.type(rules.scale)
+                capped[at] = logits[at] if rules.bend_last else bend_logit(logits[at], rules)
+            masked[at] = mask_and_bias(
+                capped[at], part_grid(rules, batch[0] if batch else 0, head, row, key, sizes), rules
+            )
+            if rules.bend_last:
+                masked[at] = bend_logit(masked[at], rules)
         logit = masked[line] if rules.softmax_dtype is None else masked[line].astype(rules.softmax_dtype)
         weights[line] = rules.normalizer.weigh(logit, extra_logits(head, rules, logit))
     return mix(Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
@@ -64,14 +68,6 @@ def compute_score(query: Array, key: Array, head: int, rules: Rules) -> Any:
     return np.dot(widen(query), widen(key))  # half precision is summed in float32
 
 
-def place(line: Sequence[int], key: int, heads: int, rows: int, keys: int, rules: Rules) -> Grid:
-    *batch, head, row = line
-    sample = batch[0] if batch else 0
-    offset = np.asarray(rules.offset)
-    query = row + int(offset[sample] if offset.ndim else offset)
-    return Grid(batch=sample, head=head, row=row, query=query, key=key, heads=heads, rows=rows, keys=keys)
-
-
 def bend_logit(logit: Any, rules: Rules) -> Any:
     for rule in rules.scores:
         logit = rule.bend(logit)
@@ -97,24 +93,16 @@ def stacked(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
     Rules that bend logits or replace the product of queries and keys are not supported.
     """
-    heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
-    scores = np.ascontiguousarray(np.vecdot(q[..., :, None, :], repeat_heads(k, heads)[..., None, :, :]))
-    logits = scores * q.dtype.type(rules.scale)
-    masked = logits
-    grids = [place(line, key, heads, rows, keys, rules) for *line, key in np.ndindex(heads, rows, keys)]
-    for rule in rules.scores:
-        biases = [0.0 if (bias := rule.bias(grid)) is None else bias for grid in grids]
-        masked = masked + np.array([np.asarray(bias, q.dtype)[()] for bias in biases]).reshape(heads, rows, keys)
-    allowed = np.array([all(mask.allows(grid) for mask in rules.masks) for grid in grids]).reshape(heads, rows, keys)
-    masked = np.where(allowed, masked, -np.inf)
-    extras = [extra for head in range(heads) if (extra := extra_logits(head, rules, masked)) is not None]
-    weights = rules.normalizer.weigh(masked, np.stack(extras)[:, None] if extras else None)
-    stages = Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=logits, masked=masked, weights=weights)
-    return stages if v is None else stages.replace(context=add_values(weights, repeat_heads(v, heads)))
+    return pipeline.attend(Recipe(rules, score=score_each, mix=add_values), q, k, v)
 
 
-def add_values(weights: Array, v: Array) -> Array:
-    """Return `sum_j weights_ij v_j`, added key by key."""
+def score_each(at: Any, q: Array, k: Array) -> Array:
+    """Return the scores, each a dot product of its own, as `compute_score` has it."""
+    return np.ascontiguousarray(np.vecdot(q[..., :, None, :], k[..., None, :, :]))
+
+
+def add_values(at: Any, weights: Array, v: Array, k: Array) -> Array:
+    """Return `sum_j weights_ij v_j`, added key by key, as `mix` has it."""
     context = np.zeros((*weights.shape[:-1], v.shape[-1]))
     for key in range(v.shape[-2]):
         weight = weights[..., key, None]

@@ -7,7 +7,7 @@ several mistakes can be chained.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,13 +15,112 @@ import numpy as np
 
 from attn_exp.arrays import Array, Arrays
 from attn_exp.forms import steps
-from attn_exp.forms.around import Around
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules, whole_grid
 
 Step = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Norm:
+    """A norm along the last axis: `(z - mean) / sqrt(var + eps) * gain + shift`.
+
+    `kind`: "LayerNorm"; "RMSNorm" has no mean, and uses the mean of squares for var; "L2" divides by the length, at
+    least `eps`; "GroupNorm" normalizes `groups` of features over all tokens together; "affine" divides by nothing. Gain
+    and shift have the shape `[m]`, or that of heads `[h t d]` with length 1 for t. `joined`: the heads are normed side
+    by side.
+    """
+
+    kind: str
+    gain: Array
+    shift: Array
+    eps: float = 1e-5
+    groups: int = 1
+    joined: bool = False
+
+    def __call__(self, z: Array) -> Array:
+        return np.asarray(normed(self.kind, z, self.eps, self.groups) * self.gain + self.shift)
+
+    def of_heads(self, heads: Array) -> Array:
+        """Return normed heads `[b h t d]`."""
+        if not self.joined:
+            return self(heads)
+        batch, count, tokens, size = heads.shape
+        wide = self(heads.swapaxes(1, 2).reshape(batch, tokens, -1))
+        return wide.reshape(batch, tokens, count, size).swapaxes(1, 2)
+
+
+def normed(kind: str, z: Array, eps: float, groups: int = 1) -> Array:
+    """Return z normed along the last axis, without gain and shift."""
+    if kind == "affine":
+        return z
+    if kind == "GroupNorm":
+        batch, tokens, width = z.shape
+        parts = z.reshape(batch, tokens, groups, width // groups)
+        mean, var = parts.mean(axis=(1, 3), keepdims=True), parts.var(axis=(1, 3), keepdims=True)
+        return np.asarray((parts - mean) / np.sqrt(var + eps)).reshape(z.shape)
+    if kind == "L2":
+        return np.asarray(z / np.maximum(np.sqrt((z * z).sum(axis=-1, keepdims=True)), eps))
+    if kind == "RMSNorm":
+        return np.asarray(z / np.sqrt((z * z).mean(axis=-1, keepdims=True) + eps))
+    return np.asarray((z - z.mean(axis=-1, keepdims=True)) / np.sqrt(z.var(axis=-1, keepdims=True) + eps))
+
+
+@dataclass(frozen=True, eq=False)
+class Around:
+    """The layers that surround attention: `y = after(f (r x + inner(attention(before(x)))))`.
+
+    `before` is the norm of x, `of_memory` that of the cross-attention memory, `heads` those of q, k or v. `inner` and
+    `last` follow W_o, before and after the residual `r`: 0, or 1 for x, or, with `of_normed`, 1 for the output of the
+    first norm. f is the `factor`; `then` is one more norm, after a layer that was left out.
+    """
+
+    before: Norm | None = None
+    of_memory: Norm | None = None
+    heads: Mapping[str, Norm] = field(default_factory=dict)
+    inner: Norm | None = None
+    last: Norm | None = None
+    then: Norm | None = None
+    residual: bool = False
+    of_normed: bool = False
+    factor: float = 1.0
+
+    def x(self, x: Array) -> Array:
+        """Return the input of the query projection."""
+        return x if self.before is None else self.before(x)
+
+    def memory(self, memory: Array) -> Array:
+        """Return the input of the key and value projections."""
+        return memory if self.of_memory is None else self.of_memory(memory)
+
+    def side(self, side: str, heads: Array) -> Array:
+        """Return the heads of q, k or v, normed if there is a norm."""
+        return self.heads[side].of_heads(heads) if side in self.heads else heads
+
+    def finish(self, x: Array, output: Array) -> Array:
+        inner = output if self.inner is None else self.inner(output)
+        start = self.x(x) if self.of_normed else x
+        inner = start + inner if self.residual and start.shape == inner.shape else inner
+        inner = inner * self.factor
+        inner = inner if self.last is None else self.last(inner)
+        return inner if self.then is None else self.then(inner)
+
+    def __str__(self) -> str:
+        heads = next(iter(self.heads.values()), None)
+        parts = (
+            self.before and f"{self.before.kind} before",
+            self.of_memory and f"{self.of_memory.kind} of the memory",
+            heads and f"{heads.kind} of {' and '.join(sorted(self.heads))}",
+            self.inner and f"{self.inner.kind} after",
+            self.residual and "a residual after",
+            self.last and f"{self.last.kind} after {'it' if self.residual else 'all'}",
+            self.then and f"{self.then.kind} after that",
+            self.factor != 1.0 and f"all times {self.factor:.4g}",
+        )
+        *most, last = [part for part in parts if part] or [""]
+        return f"{', '.join(most)} and {last}" if most else last
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +239,8 @@ def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | No
     `place` gives the places of these logits if they are part of a larger problem. Without values there is no context.
     """
     at = At.of_heads(recipe.rules, q, k, place)
-    keys, values = recipe.share(at, k), None if v is None else recipe.share(at, v)
-    with np.errstate(over="ignore", invalid="ignore"):
-        stages, allowed = masked_logits(recipe, at, q, keys)
-    weights = recipe.after(at, recipe.normalize(at, stages["masked"]), allowed)
-    context = None if values is None else np.asarray(recipe.gather(at, recipe.mix(at, weights, values, keys)))
-    return Trace(q=q, k=k, v=v).replace(**stages, weights=weights, context=context)
+    stages = compute_heads(recipe, at, q, recipe.share(at, k), None if v is None else recipe.share(at, v))
+    return Trace(q=q, k=k, v=v).replace(**stages)
 
 
 def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
@@ -163,10 +258,8 @@ def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
             recipe.place(at, side, heads, recipe.positions) for side, heads in zip("qkv", (q, k, v), strict=True)
         )
         k, v = recipe.share(at, k), recipe.share(at, v)
-        stages, allowed = masked_logits(recipe, at, q, k)
-        weights = recipe.after(at, recipe.normalize(at, stages["masked"]), allowed)
-        context = np.asarray(recipe.gather(at, recipe.mix(at, weights, v, k)))
-        stages |= {"q": q, "k": k, "v": v, "weights": weights, "context": context}
+        stages = {"q": q, "k": k, "v": v} | compute_heads(recipe, at, q, k, v)
+        context = stages["context"]
         if given.x is None and not recipe.wide:
             return stages | {"output": context}
         merged: Array = recipe.merge(at, context)
@@ -211,15 +304,21 @@ def embed_positions(recipe: Recipe, x: Array) -> Array:
     return x
 
 
-def masked_logits(recipe: Recipe, at: At, q: Array, k: Array) -> tuple[dict[str, Array], Array]:
-    """Return the stages from q and k, one k per query head, up to the masked logits, and which places are allowed.
+def compute_heads(recipe: Recipe, at: At, q: Array, k: Array, v: Array | None) -> dict[str, Array]:
+    """Return the stages from the scores to the context, from one k and v per query head; no context without values.
 
-    Masked keys may hold any value without effect; callers suppress NumPy's floating-point warnings.
+    Masked keys may hold any value without effect.
     """
-    scores = recipe.score(at, q, k)
-    logits = recipe.scaled(at, scores)
-    capped = logits if at.rules.bend_last else recipe.bent(at, logits)
-    allowed = recipe.allowed(at)
-    masked = recipe.forbid(at, recipe.biased(at, capped), allowed)
-    masked = recipe.bent(at, masked) if at.rules.bend_last else masked
-    return {"scores": scores, "logits": logits, "capped": capped, "masked": masked}, allowed
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = recipe.score(at, q, k)
+        logits = recipe.scaled(at, scores)
+        capped = logits if at.rules.bend_last else recipe.bent(at, logits)
+        allowed = recipe.allowed(at)
+        masked = recipe.forbid(at, recipe.biased(at, capped), allowed)
+        if at.rules.bend_last:
+            masked = recipe.bent(at, masked)
+    weights = recipe.after(at, recipe.normalize(at, masked), allowed)
+    stages = {"scores": scores, "logits": logits, "capped": capped, "masked": masked, "weights": weights}
+    if v is None:
+        return stages
+    return stages | {"context": np.asarray(recipe.gather(at, recipe.mix(at, weights, v, k)))}

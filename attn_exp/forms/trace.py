@@ -47,6 +47,30 @@ def entropy(weights: Array) -> Array:
     return np.asarray(-(weights * logs).sum(axis=-1))
 
 
+CELLS = 128
+"""Rows and columns of a heat map: the resolution of a page-wide figure."""
+
+
+def summarize_weights(weights: Array, most: int) -> Summary:
+    """Return the summary of a full array of weights `[... h t s]`."""
+    rows, keys = (edges(size, most) for size in weights.shape[-2:])
+    sums = np.add.reduceat(np.add.reduceat(weights, rows[:-1], axis=-2), keys[:-1], axis=-1)
+    entropies = entropy(np.where(weights > 0, weights, 0))
+    return make_summary(entropies, weights.max(axis=-1, initial=0), weights[..., :1].sum(axis=-1), sums, rows, keys)
+
+
+def make_summary(entropies: Array, largest: Array, sink: Array, sums: Array, rows: Array, keys: Array) -> Summary:
+    """Return the summary with these facts of each row, and the weights of each cell of the grid added up."""
+    heat = sums / (np.diff(rows)[:, None] * np.diff(keys))
+    return Summary(entropies, np.exp(entropies), largest, sink, heat, rows, keys)
+
+
+def edges(size: int, most: int) -> Array:
+    """Return the edges of at most `most` runs of nearly equal length."""
+    count = min(size, most)
+    return np.arange(count + 1) * size // max(1, count)
+
+
 @dataclass(frozen=True)
 class Trace:
     """Every stage of one computation, in order; a stage that a form never computes is None.
@@ -92,11 +116,7 @@ class Trace:
 
     def as_stack(self) -> Trace:
         """Return this trace as a stack of one, every array `[1 ...]`."""
-        stages = {name: array[None] for name, array in self.stages()}
-        if self.summary is None:
-            return self.replace(**stages)
-        arrays = {field.name: getattr(self.summary, field.name)[None] for field in fields(Summary)}
-        return self.replace(**stages, summary=Summary(**arrays))
+        return pile_traces([self])
 
 
 def pile_traces(traces: Sequence[Trace]) -> Trace:
@@ -122,6 +142,8 @@ def pile(arrays: Sequence[Array | None]) -> Any:
         return None
     if len(there) < len(arrays) or len({(array.shape, array.dtype, array.strides) for array in there}) > 1:
         raise ApartError
+    if len(there) == 1:
+        return there[0][None]
     order = order_in_memory(there[0])
     return np.stack([array.transpose(order) for array in there]).transpose(0, *(1 + np.argsort(order)))
 

@@ -20,6 +20,7 @@ from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.own_code import THIS_PACKAGE, error_line, held
 from attn_exp.rules.example import Example
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.positions.position import Position
@@ -87,15 +88,10 @@ def numbers_difference(numbers: Array, written: Sequence[Any], decimals: int) ->
 
 Misfit = Callable[[tuple[Any, ...], Any], str]
 """Describes what is wrong with a result for some arguments; empty if nothing is."""
-GUARD = "__guarded__"
-
-
-def nothing(given: tuple[Any, ...], said: Any) -> str:
-    return ""
 
 
 def hold_methods(kind: type, name: str, group: str) -> None:
-    """Wrap every public method that an outside class defines in a guard, once.
+    """Wrap every public method that an outside class defines in a guard; a second guard changes nothing.
 
     `name` and `group` are the setting names of the rule and its kind, such as `wide` and `mask`.
     """
@@ -104,13 +100,13 @@ def hold_methods(kind: type, name: str, group: str) -> None:
             continue
         for word, method in list(vars(place).items()):
             if inspect.isfunction(method) and not word.startswith("_"):
-                setattr(place, word, guarded(method, f"{group}={name}", MISFITS.get(word, nothing)))
+                setattr(place, word, guarded(method, f"{group}={name}", MISFITS.get(word)))
 
 
 def guarded(
     function: Callable[..., Any],
     name: str,
-    misfit: Misfit = nothing,
+    misfit: Misfit | None = None,
     kind: type[UserError] = UserError,
     passes: type[Exception] = UserError,
 ) -> Callable[..., Any]:
@@ -118,15 +114,13 @@ def guarded(
 
     Exceptions of type `passes`, which its contract allows, are not converted.
     """
-    if hasattr(function, GUARD):
-        return function
 
     @functools.wraps(function)
     def asked(*given: Any, **more: Any) -> Any:
         try:
             with held():
                 said = function(*given, **more)
-                wrong = misfit(given, said)
+                wrong = "" if misfit is None else misfit(given, said)
         except (UserError, passes):
             raise
         except Exception as error:
@@ -135,49 +129,31 @@ def guarded(
             raise kind(f"{name}: {function.__name__} returns {wrong}")
         return said
 
-    setattr(asked, GUARD, True)
     return asked
 
 
-def dtype_misfit(said: Any, kinds: str, expected: str) -> str:
-    is_array = hasattr(said, "dtype") or isinstance(said, float | int)
-    dtype = np.asarray(said).dtype
-    given = f"numbers of type {dtype}" if is_array else type(said).__name__
-    return "" if is_array and dtype.kind in kinds else f"{given}; expected {expected}"
+def values_misfit(given: tuple[Any, ...], said: Any, kinds: str = "fiub", expected: str = "real numbers") -> str:
+    """Describe a result that is not of these dtype kinds, has another shape than the argument, or introduces NaN.
 
-
-def places_misfit(given: tuple[Any, ...], said: Any, kinds: str = "biu", expected: str = "booleans") -> str:
-    """Describe a result that is not of these dtype kinds, does not broadcast to the grid, or holds NaN."""
-    if wrong := dtype_misfit(said, kinds, expected):
-        return wrong
-    grid, array = given[1], np.asarray(said)
-    places = np.broadcast_shapes(*(np.shape(part) for part in (grid.batch, grid.head, grid.query, grid.key)))
-    try:
-        np.broadcast_to(array, places)
-    except ValueError:
-        return f"shape {list(array.shape)}; expected one that fits {list(places)}"
-    return "NaN" if np.isnan(array).any() else ""
-
-
-def bias_misfit(given: tuple[Any, ...], said: Any) -> str:
-    return "" if said is None else places_misfit(given, said, "fiub", "real numbers")
-
-
-def values_misfit(given: tuple[Any, ...], said: Any) -> str:
-    """Describe a result that differs in shape from the array argument, or introduces NaN."""
-    numbers = next((one for one in given if isinstance(one, np.ndarray)), None)
-    if numbers is None:
+    The argument is an array, or a grid, to which the result only has to broadcast.
+    """
+    argument = next((one for one in given if isinstance(one, np.ndarray | Grid)), None)
+    if argument is None:
         return ""
-    if wrong := dtype_misfit(said, "fiub", "real numbers"):
-        return wrong
-    if np.shape(said) != numbers.shape:
-        return f"shape {list(np.shape(said))}; expected {list(numbers.shape)}"
-    return "NaN" if (np.isnan(said) & np.isfinite(numbers)).any() else ""
+    array = np.asarray(said)
+    if array.dtype.kind not in kinds or not (hasattr(said, "dtype") or isinstance(said, float | int)):
+        return f"{type(said).__name__} of {array.dtype}; expected {expected}"
+    if isinstance(argument, Grid):
+        shape = np.broadcast(argument.batch, argument.head, argument.query, argument.key).shape
+        return "NaN" if np.isnan(np.broadcast_to(array, shape)).any() else ""  # `guarded` reports one that does not fit
+    if array.shape != argument.shape:
+        return f"shape {list(array.shape)}; expected {list(argument.shape)}"
+    return "NaN" if (np.isnan(array) & np.isfinite(argument)).any() else ""
 
 
 MISFITS: dict[str, Misfit] = {
-    "allows": places_misfit,
-    "bias": bias_misfit,
+    "allows": functools.partial(values_misfit, kinds="biu", expected="booleans"),
+    "bias": lambda given, said: "" if said is None else values_misfit(given, said),
     "bend": values_misfit,
     "embed": values_misfit,
     "turn": values_misfit,

@@ -55,18 +55,16 @@ class Rules:
 
 def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | None = None) -> Grid:
     """Return the grid of every place of the logits `[h t s]`, or `[b h t s]` with `batches`."""
-    row = np.arange(rows)[:, None]
-    offset = np.asarray(rules.offset)
-    return Grid(
-        batch=0 if batches is None else np.arange(batches)[:, None, None, None],
-        head=np.arange(heads)[:, None, None],
-        row=row,
-        query=row + (offset[:, None, None, None] if offset.ndim else offset),
-        key=np.arange(keys),
-        heads=heads,
-        rows=rows,
-        keys=keys,
+    batch = 0 if batches is None else np.arange(batches)[:, None, None, None]
+    return part_grid(
+        rules, batch, np.arange(heads)[:, None, None], np.arange(rows)[:, None], np.arange(keys), (heads, rows, keys)
     )
+
+
+def part_grid(rules: Rules, batch: Any, head: Any, row: Any, key: Any, sizes: tuple[int, int, int]) -> Grid:
+    """Return the grid of these places, as indices or arrays of them; `sizes` are the heads, rows and keys of all."""
+    offset = np.asarray(rules.offset)
+    return Grid(batch, head, row, row + (offset[batch] if offset.ndim else offset), key, *sizes)
 
 
 def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: int = 1) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import attn_exp
 from attn_exp.arrays import Array
 from attn_exp.forms import blockwise
-from attn_exp.forms._blocks import memory
+from attn_exp.forms._blocks.operands import Memory
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
 
@@ -29,9 +30,8 @@ CALLS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 
 @pytest.fixture(autouse=True)
 def usual() -> Iterator[None]:
-    """Begin with empty shelves, and leave the bound as it was."""
-    before = memory.STORE.most
-    attn_exp.keep_memory(0)
+    """Begin with nothing kept, and leave the bound as it was."""
+    before = Memory.most
     attn_exp.keep_memory(before)
     yield
     attn_exp.keep_memory(before)
@@ -51,9 +51,8 @@ def solved(q: Array, k: Array, v: Array, **settings: Any) -> Array:
 
 
 def kept() -> list[int]:
-    """Return how many bytes each shelf of this process holds."""
-    shelves = [known() for known in memory.STORE.shelves]
-    return [sum(len(lent.bytes) for lent in shelf.free) for shelf in shelves if shelf is not None]
+    """Return how many bytes each thread of this process keeps."""
+    return [sum(len(memory.bytes) for memory in idle) for idle in Memory.idle.values()]
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -81,7 +80,7 @@ def test_no_thread_keeps_more_than_it_may(name: str, most: int) -> None:
 
 
 def test_less_than_nothing_is_refused() -> None:
-    with pytest.raises(attn_exp.UserError, match="most is -1 bytes; expected 0 or more"):
+    with pytest.raises(attn_exp.UserError, match="most is -1; expected a whole number of bytes, 0 or more"):
         attn_exp.keep_memory(-1)
 
 
@@ -112,7 +111,7 @@ def test_a_call_within_a_call_has_memory_of_its_own() -> None:
         found = solved(q, k, v, rules=Rules(scores=(Asking(ask),)), threads=1, rows=100, tell=ask)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert len(heard) > 8
-    assert max(kept()) <= memory.MOST
+    assert 0 < max(kept()) <= Memory.most
 
 
 def test_what_fails_gives_its_memory_back() -> None:
@@ -124,7 +123,7 @@ def test_what_fails_gives_its_memory_back() -> None:
     for _ in range(5):
         with pytest.raises(ArithmeticError, match="as asked"):
             blockwise.attend(q, k, v, Rules(scores=(Asking(fail),)), threads=1)
-        (lent,) = memory.STORE.shelf.free
+        (lent,) = Memory.idle[threading.get_ident()]
     again = solved(q, k, v, threads=1)
     np.testing.assert_allclose(again, attn_exp.attention(q, k, v, form="matrix", scale=1), rtol=1e-4, atol=1e-5)
-    assert memory.STORE.shelf.free == [lent]
+    assert Memory.idle[threading.get_ident()] == [lent]

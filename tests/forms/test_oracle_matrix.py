@@ -21,7 +21,7 @@ from attn_exp.rules.grid import Rule
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.document import Document
-from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.mask import AnyOf, Mask
 from attn_exp.rules.masks.window import Window
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.added import Added
@@ -79,7 +79,7 @@ def sized(shape: Shape) -> list[Rule]:
         Sink(tuple(rng.standard_normal(shape.h))),
         T5(8, 16, False, table=rng.standard_normal((8, shape.h))),
         Window(2, 1),
-        Causal() | Window(1, 1),
+        AnyOf((Causal(), Window(1, 1))),
     ]
 
 

@@ -14,7 +14,7 @@ from attn_exp import rules as rules_of
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.document import Document
-from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.mask import AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.prefix import Prefix
 from attn_exp.rules.masks.window import Window
@@ -146,8 +146,8 @@ def draw_masks(random: Random, sizes: Sizes) -> tuple[tuple[Mask, ...], tuple[tu
     pairs = [draw_mask(random, sizes) for _ in range(count)]
     if count > 1 and random.random() < 0.3:
         (first, firsts), (second, seconds), *others = pairs
-        joined = [one | other for one, other in zip(firsts, seconds, strict=True)]
-        pairs = [(first | second, joined), *others]
+        joined = [AnyOf((one, other)) for one, other in zip(firsts, seconds, strict=True)]
+        pairs = [(AnyOf((first, second)), joined), *others]
     return apart(pairs, sizes)
 
 

@@ -18,8 +18,7 @@ from attn_exp.diagnosis.asking.offer import Offer, cuts_heads, has_batch, has_he
 from attn_exp.diagnosis.asking.request import Filler, Gap, Request
 from attn_exp.experiment import memory
 from attn_exp.experiment.library_conventions import blind
-from attn_exp.forms.around import Around
-from attn_exp.forms.pipeline import Given, Recipe
+from attn_exp.forms.pipeline import Around, Given, Recipe
 from attn_exp.forms.steps import share, share_in_turns
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal

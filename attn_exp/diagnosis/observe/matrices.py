@@ -14,7 +14,7 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.observe.cores import Pair, Rows, find_factor
 from attn_exp.diagnosis.observe.recording import Recording, tokens_given, unlay
 from attn_exp.diagnosis.observe.trace import Producer, Trace, find_axes, follow
-from attn_exp.forms.around import Around, Norm, normed
+from attn_exp.forms.pipeline import Around, Norm, normed
 
 Key = tuple[int, int]
 """A column: the operation of its projection, and its index there."""

@@ -18,6 +18,6 @@ products take 76 % of a call, at the peak of the processor, `exp` 20 % and sums 
 ns against NumPy's 0.32) would save 12 %, and other BLAS libraries take at least twice as long.
 
 Three objects are kept per process, because they describe the process: `threads.HOLDER` mirrors the BLAS's thread count,
-`threads.POOL` holds threads that sleep between calls and are stopped before a fork, and `memory.STORE` holds each
-thread's working memory.
+`threads.POOL` holds threads that sleep between calls and are stopped before a fork, and `operands.Memory.idle` holds
+each thread's working memory.
 """

@@ -8,7 +8,7 @@ Normalizers other than softmax, and a softmax rounded to its own dtype, need blo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
@@ -22,16 +22,18 @@ from attn_exp.forms._blocks.operands import (
     Scratch,
     added,
     allowed,
-    apart,
     extras,
+    find_span,
+    join_columns,
     pattern,
-    reach,
-    side_by_side,
     sink,
+    split_columns,
 )
-from attn_exp.forms._blocks.plain import finite, kept
-from attn_exp.forms._blocks.tasks import LEAST, Run, Task, intersection, runs
-from attn_exp.rules.masks.mask import Span
+from attn_exp.forms._blocks.plain import all_finite, keeps_precision
+from attn_exp.forms._blocks.tasks import LEAST, Run, Shape, Task, runs
+from attn_exp.forms.steps import weighted_sums
+from attn_exp.forms.trace import Summary, edges, entropy, make_summary
+from attn_exp.rules.masks.mask import Span, intersection
 from attn_exp.rules.scores.score import Score
 
 PIECE = 1 << 17
@@ -56,8 +58,8 @@ def cut(whole: Operands, task: Task, scratch: Scratch, keys: slice | None = None
     some = whole.q[task]
     joined = some.shape[2] > 1 and some.shape[3] == whole.shape.rows <= LEAST
     q = scale_queries(some, whole.rules.scale, joined, scratch)
-    span = reach(whole, task)
-    span = span if keys is None else intersection([span, Span(keys.start, keys.stop, keys.start, keys.stop)], keys.stop)
+    span = find_span(whole, task)
+    span = span if keys is None else intersection([span, Span(keys.start, keys.stop, keys.start, keys.stop)])
     return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], span, scratch, joined)
 
 
@@ -78,8 +80,8 @@ def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) ->
     shape = (*block.q.shape[:-2], run.stop - run.start, block.q.shape[-1])
     flat, keys = block.scratch.tile[: prod(shape)], block.k[..., run.start : run.stop, :]
     if block.joined:
-        q = side_by_side(block.q)
-        tile = apart(np.matmul(keys, q, out=flat.reshape(*shape[:2], 1, shape[3], q.shape[-1])), shape[2])
+        q = join_columns(block.q)
+        tile = split_columns(np.matmul(keys, q, out=flat.reshape(*shape[:2], 1, shape[3], q.shape[-1])), shape[2])
     else:
         tile = np.matmul(keys, block.q, out=flat.reshape(shape))
     bends = [rule.bend for rule in block.whole.rules.scores if type(rule).bend is not Score.bend]
@@ -111,13 +113,13 @@ def forbid(block: Block, run: Run, tile: Array) -> None:
 
 
 def cancel(block: Block, run: Run, powers: Array) -> None:
-    """Multiply a tile of powers by 0 wherever a mask forbids; NaN and infinity become NaN, which `trusted` detects."""
+    """Multiply a tile of powers by 0 wherever a mask forbids; `compute_sums` detects the NaN of infinities."""
     for start, stop in run.masked:
         inside = powers[..., start - run.start : stop - run.start, :]
         inside *= pattern(block, start, stop)
 
 
-def quick(block: Block, context: Array) -> Sums:
+def sum_quickly(block: Block, context: Array) -> Sums:
     """Return the sums with an anchor of 0, writing the context in place; correct if nothing overflows or underflows."""
     total, further = None, None
     columns, (members, rows) = block.q.shape[-1], context.shape[2:4]
@@ -128,7 +130,7 @@ def quick(block: Block, context: Array) -> Sums:
     for run in runs(block.span, block.whole.shape.keys_at_once(columns, block.q.shape[-2])):
         powers = logits(block, run, after=np.exp)
         cancel(block, run, powers)
-        powers = side_by_side(powers) if block.joined else powers
+        powers = join_columns(powers) if block.joined else powers
         summed = block.scratch.ones[: powers.shape[-2]] @ powers
         if total is None:
             total = summed
@@ -138,15 +140,11 @@ def quick(block: Block, context: Array) -> Sums:
             further = block.scratch.memory.array(out.shape, out.dtype) if further is None else further
             out += np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=further)
     if total is None:
-        return nothing(block)
+        return empty_sums(block)
     return Sums(context, total.reshape(context.shape[:-1]), None, sink(block) if block.whole.rules.scores else None)
 
 
-def trusted(sums: Sums) -> bool:
-    return kept(sums.total) and finite(sums.context)
-
-
-def nothing(block: Block) -> Sums:
+def empty_sums(block: Block) -> Sums:
     queries = (*block.q.shape[:-2], block.q.shape[-1])
     return Sums(
         np.zeros((*queries, block.v.shape[-1]), block.q.dtype),
@@ -156,68 +154,55 @@ def nothing(block: Block) -> Sums:
     )
 
 
-def safe(block: Block) -> Sums:
+def sum_safely(block: Block) -> Sums:
     """Return sums computed so that neither powers nor values overflow."""
-    sums = online(block)
-    return sums if np.isfinite(sums.context).all() else divided(block)
+    sums = sum_online(block)
+    return sums if np.isfinite(sums.context).all() else sum_divided(block)
 
 
-def divided(block: Block) -> Sums:
+def sum_divided(block: Block) -> Sums:
     """Return sums already divided by their total, computed from values scaled down so that no sum overflows.
 
     A context lies between its values, so it can be finite where their sum is not.
     """
     share = block.v.dtype.type(2.0 ** -block.whole.shape.keys.bit_length())
-    sums = online(replace(block, v=block.v * share))
+    sums = sum_online(replace(block, v=block.v * share))
     total = np.where(sums.total == 0, 1, sums.total)
     context = sums.context / total[..., None] / share
     return Sums(context, np.ones_like(total), sums.anchor + np.log(total), sums.extra)
 
 
-def online(block: Block) -> Sums:
+def sum_online(block: Block) -> Sums:
     """Return the sums anchored at each row's largest logit, rescaled whenever a larger one appears (online softmax).
 
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
     """
-    context, total, anchor, extra = nothing(block)
-    for run in runs(block.span, block.whole.shape.tile_keys):
-        tile = logits(block, run)
-        forbid(block, run, tile)
-        anchor, faded = subtract_anchor(anchor, tile)
-        np.exp(tile, out=tile)
-        total = total * faded + tile.sum(axis=-2)
-        context = context * faded[..., None] + mix(tile, block.v[..., run.start : run.stop, :])
+    context, total, anchor, extra = empty_sums(block)
+    for run, tile, anchor, step in anchored(block):  # noqa: B007 - the last anchor is that of the sums
+        powers, faded = np.exp(tile, out=tile), np.exp(step)
+        total = total * faded + powers.sum(axis=-2)
+        context = context * faded[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
     return Sums(context, total, anchor, extra)
 
 
-def subtract_anchor(anchor: Array, tile: Array) -> tuple[Array, Array]:
-    """Subtract the running maximum from a tile; return the maximum and the factor that rescales earlier sums."""
-    largest = np.maximum(anchor, tile.max(axis=-2))
-    finite = np.where(np.isneginf(largest), 0, largest)
-    tile -= finite[..., None, :]
-    return largest, np.exp(anchor - finite)
+def anchored(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
+    """Yield each run of keys with its masked logits minus the anchor, the anchor, and the logarithm of its rescaling.
+
+    The anchor is the largest logit of each row so far, 0 in place of -inf where logits are subtracted.
+    """
+    anchor = empty_sums(block).anchor
+    for run in runs(block.span, block.whole.shape.tile_keys):
+        tile = logits(block, run)
+        forbid(block, run, tile)
+        before, anchor = anchor, np.maximum(anchor, tile.max(axis=-2))
+        level = np.where(np.isneginf(anchor), 0, anchor)
+        tile -= level[..., None, :]
+        yield run, tile, anchor, before - level
 
 
-def mix(powers: Array, v: Array) -> Array:
-    """Return `sum_j p_ij v_j`; a key with power 0 adds nothing, even if its value is NaN or infinite."""
-    finite = np.isfinite(v)
-    if finite.all():
-        return np.asarray(powers.mT @ v)
-    mixed = np.asarray(powers.mT @ np.where(finite, v, 0))
-    for key in np.flatnonzero(~finite.all(axis=(*range(v.ndim - 2), -1))):
-        strange = np.where(finite[..., key, :], 0, v[..., key, :])
-        mixed += np.where(powers[..., key, :, None] != 0, strange[..., None, :], 0)
-    return mixed
-
-
-def solve(block: Block, context: Array) -> Sums:
-    sums = quick(block, context)
-    return sums if trusted(sums) else safe(block)
-
-
-def weigh(block: Block) -> Array:
-    """Return the weights of whole rows `[b g r t s]`, for any normalizer, in the dtype that the rules set."""
-    return weighed(block, whole_logits(block))
+def compute_sums(block: Block, context: Array) -> Sums:
+    sums = sum_quickly(block, context)
+    return sums if keeps_precision(sums.total) and all_finite(sums.context) else sum_safely(block)
 
 
 def whole_logits(block: Block) -> Array:
@@ -229,18 +214,21 @@ def whole_logits(block: Block) -> Array:
     return tile.mT.astype(block.whole.softmax_dtype, copy=False)
 
 
-def weighed(block: Block, masked: Array) -> Array:
+def weigh(block: Block, masked: Array) -> Array:
+    """Return the weights of masked logits, for any normalizer."""
     given = extras(block)
     shared = None if given is None else given.astype(masked.dtype)
     return block.whole.rules.normalizer.weigh(masked, shared).astype(block.q.dtype, copy=False)
 
 
-def whole_rows(block: Block) -> Sums:
+def whole_rows(block: Block) -> tuple[Array, Sums]:
+    """Return the weights of whole rows, and sums that are divided already."""
     masked = whole_logits(block)
-    return summed(block, masked, mix(weighed(block, masked).mT, block.v))
+    weights = weigh(block, masked)
+    return weights, finished_sums(block, masked, weighted_sums(weights, block.v))
 
 
-def summed(block: Block, masked: Array, context: Array) -> Sums:
+def finished_sums(block: Block, masked: Array, context: Array) -> Sums:
     """Return a finished context as sums with a total of 1; for softmax the anchor is the log-sum-exp."""
     total = np.ones(context.shape[:-1], context.dtype)
     if not block.whole.rules.normalizer.exponential:
@@ -248,3 +236,91 @@ def summed(block: Block, masked: Array, context: Array) -> Sums:
     top = masked.max(axis=-1, initial=-np.inf)
     powers = np.exp(masked - np.where(np.isneginf(top), 0, top)[..., None])
     return Sums(context, total, np.log(powers.sum(axis=-1)) + top)
+
+
+class Portrait(NamedTuple):
+    """Statistics of each row `[b g r t]`, and `cells` `[b g r t c]`: its weights summed over runs of keys."""
+
+    entropy: Array
+    largest: Array
+    sink: Array
+    cells: Array
+
+
+def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
+    """Return the sums of a block, as `block.sum_safely` does, and the portrait of its weights.
+
+    With `x_j = logit_j - anchor` the entropy is `log(total) - sum_j p_j x_j / total`, so that besides the sums only
+    `sum_j p_j x_j` is accumulated, and rescaled with them as the anchor grows.
+    """
+    if block.whole.entire:
+        weights, sums = whole_rows(block)
+        cells = bin_powers(weights.mT, Run(0, block.whole.shape.keys), marks)
+        return sums, Portrait(entropy(weights), weights.max(axis=-1, initial=0), weights[..., :1].sum(axis=-1), cells)
+    context, total, anchor, extra = empty_sums(block)
+    moment, first = total, total
+    coarse = np.zeros((*total.shape, len(marks) - 1), total.dtype)
+    for run, tile, anchor, change in anchored(block):  # noqa: B007 - the last anchor is that of the sums
+        powers, step = np.exp(tile), np.maximum(change, np.finfo(tile.dtype).min)
+        faded = np.exp(step)
+        np.maximum(tile, np.finfo(tile.dtype).min, out=tile)  # -inf times a power of 0 would be NaN
+        np.multiply(tile, powers, out=tile)
+        moment = faded * (moment + step * total) + tile.sum(axis=-2)
+        total = total * faded + powers.sum(axis=-2)
+        context = context * faded[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
+        first = first * faded + (powers[..., 0, :] if run.start == 0 else 0)
+        coarse = coarse * faded[..., None] + bin_powers(powers, run, marks)
+    sums = Sums(context, total, anchor, extra)
+    portrait = divide_by_total(sums, moment, first, coarse)
+    return sums if np.isfinite(context).all() else sum_divided(block), portrait
+
+
+def divide_by_total(sums: Sums, moment: Array, first: Array, coarse: Array) -> Portrait:
+    level = np.where(np.isneginf(sums.anchor), 0, sums.anchor)
+    top = level if sums.extra is None else np.maximum(sums.anchor, sums.extra)
+    step = np.maximum(sums.anchor - top, np.finfo(moment.dtype).min)
+    faded = np.exp(step)
+    total = sums.total * faded
+    whole = np.where(total == 0, 1, total) if sums.extra is None else total + np.exp(sums.extra - top)
+    entropy = (np.log(whole) * total - faded * (moment + step * sums.total)) / whole
+    largest = np.where(sums.total == 0, 0, faded / whole)
+    return Portrait(entropy, largest, first * faded / whole, coarse * faded[..., None] / whole[..., None])
+
+
+def bin_powers(powers: Array, run: Run, marks: Array) -> Array:
+    """Sum powers `[b g r s t]` over each run of keys between edges, `[b g r t c]`."""
+    coarse = np.zeros((*powers.shape[:-2], powers.shape[-1], len(marks) - 1), powers.dtype)
+    for cell in range(np.searchsorted(marks, run.start, "right") - 1, np.searchsorted(marks, run.stop)):
+        inside = slice(max(marks[cell] - run.start, 0), marks[cell + 1] - run.start)
+        coarse[..., cell] = powers[..., inside, :].sum(axis=-2)
+    return coarse
+
+
+class Gallery:
+    """The portraits of all blocks; threads write disjoint parts."""
+
+    def __init__(self, shape: Shape, most: int, dtype: np.dtype[Any]) -> None:
+        self.heads = (shape.batches, shape.groups, shape.members)
+        self.rows, self.keys = edges(shape.rows, most), edges(shape.keys, most)
+        self.facts = np.empty((3, *self.heads, shape.rows), dtype)
+        self.parts: list[tuple[Task, Array]] = []
+
+    def hang(self, task: Task, portrait: Portrait) -> None:
+        self.facts[(slice(None), *task)] = portrait[:3]
+        starts = np.maximum(self.rows[self.touched(task)] - task.rows.start, 0)
+        self.parts.append((task, np.add.reduceat(portrait.cells.astype(np.float64), starts, axis=-2)))
+
+    def touched(self, task: Task) -> slice:
+        rows = task.rows
+        return slice(np.searchsorted(self.rows, rows.start, "right") - 1, np.searchsorted(self.rows, rows.stop))
+
+    def summary(self, heads: tuple[int, ...]) -> Summary:
+        """Return the summary with the caller's head axes, `[... h]`.
+
+        Parts are added in row order, so the result does not depend on thread timing.
+        """
+        sums = np.zeros((*self.heads, len(self.rows) - 1, len(self.keys) - 1))
+        for task, part in sorted(self.parts, key=lambda pair: pair[0].rows.start):
+            sums[(*task[:3], self.touched(task))] += part
+        entropies, largest, sink = self.facts.reshape(3, *heads, self.facts.shape[-1])
+        return make_summary(entropies, largest, sink, sums.reshape(*heads, *sums.shape[-2:]), self.rows, self.keys)

@@ -6,22 +6,96 @@ The rules determine which keys a block sees, what is added to its logits, and wh
 from __future__ import annotations
 
 import functools
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from attn_exp import arrays
 from attn_exp.arrays import Array
-from attn_exp.forms._blocks.memory import Memory
-from attn_exp.forms._blocks.tasks import LEAST, ROWS, Run, Shape, Task, intersection, union
+from attn_exp.errors import UserError, given
+from attn_exp.forms._blocks.tasks import LEAST, ROWS, Run, Shape, Task, union
 from attn_exp.rules.grid import Grid
-from attn_exp.rules.masks.mask import Mask, Span
-from attn_exp.rules.rules import Rules
+from attn_exp.rules.masks.mask import AllOf, Mask, Span
+from attn_exp.rules.rules import Rules, part_grid
 from attn_exp.rules.scores.score import Score
 
-Job = TypeVar("Job")
+LINE = 64
+"""Size of a cache line in bytes; every array is aligned to it."""
+
+
+class Memory:
+    """The working memory of one call, allocated from front to back, which its thread keeps for the next call.
+
+    The C library may return freed memory to the system, and the next call then waits while the system hands out the
+    same pages again, cleared: with 64 tokens that took two thirds of the time. Arrays that live no longer than a call
+    are therefore cut from bytes that stay with the thread; results are always freshly allocated. A nested call, from a
+    rule or from `tell`, gets other bytes.
+
+    `most`: how many bytes a thread keeps; `keep_memory` changes it. `idle`: what each thread keeps.
+    """
+
+    most: ClassVar[int] = 8 << 20
+    idle: ClassVar[defaultdict[int, list[Memory]]] = defaultdict(list)
+
+    def __init__(self) -> None:
+        self.bytes = aligned_bytes(0)
+        self.used = self.wanted = 0
+
+    def array(self, shape: arrays.Shape, dtype: np.dtype[Any]) -> Array:
+        """Return an uninitialized array from the kept bytes, or a newly allocated one if it does not fit."""
+        start, size = self.used, -(-prod(shape) * dtype.itemsize // LINE) * LINE
+        if start + size > Memory.most:
+            return np.empty(shape, dtype)
+        self.used = start + size
+        self.wanted = max(self.wanted, self.used)
+        return np.empty(shape, dtype) if self.used > len(self.bytes) else np.ndarray(shape, dtype, self.bytes, start)
+
+    def begin(self) -> None:
+        """Release all arrays, and grow to the size that earlier calls wanted."""
+        self.used = 0
+        if self.wanted > len(self.bytes):
+            self.bytes = aligned_bytes(self.wanted)
+
+
+@contextmanager
+def lend_memory() -> Iterator[Memory]:
+    """Lend memory to one call; at its end, even by an exception, the thread keeps it for the next."""
+    idle = Memory.idle[threading.get_ident()]
+    memory = idle.pop() if idle else Memory()
+    memory.begin()
+    try:
+        yield memory
+    finally:
+        if memory.wanted + sum(other.wanted for other in idle) <= Memory.most:
+            idle.append(memory)
+
+
+def aligned_bytes(size: int) -> Array:
+    spare = np.empty(size + LINE, np.uint8)
+    start = -spare.ctypes.data % LINE
+    return spare[start : start + size]
+
+
+def keep_memory(most: int) -> int:
+    """Set how many bytes of working memory each thread keeps between calls of `attention`, and return the old limit.
+
+    The idle memory of all threads is freed at once; 0 keeps nothing from then on. The default is 8 MiB.
+
+    Raises:
+        UserError: `most` is not a whole number, or is negative.
+    """
+    if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 0:  # type: ignore[redundant-expr] # callers pass anything
+        raise UserError(f"most is {given(most)}; expected a whole number of bytes, 0 or more")
+    before, Memory.most = Memory.most, most
+    Memory.idle.clear()
+    return before
 
 
 @dataclass(frozen=True)
@@ -32,13 +106,6 @@ class Scratch:
     ones: Array
     memory: Memory
     patterns: dict[tuple[int, int, int], Array] = field(default_factory=dict)
-
-    def afresh(self, jobs: Iterator[Job]) -> Iterator[Job]:
-        """Yield jobs; they reuse one buffer."""
-        begin = self.memory.used
-        for job in jobs:
-            yield job
-            self.memory.used = begin
 
 
 @dataclass(frozen=True)
@@ -81,19 +148,19 @@ class Block:
     joined: bool = False
 
 
-def side_by_side(array: Array) -> Array:
+def join_columns(array: Array) -> Array:
     """Reshape `[b g r s t]` to `[b g 1 s r*t]`, with the heads side by side."""
     b, g, r, s, t = array.shape
     return array.swapaxes(2, 3).reshape(b, g, 1, s, r * t)
 
 
-def apart(array: Array, members: int) -> Array:
+def split_columns(array: Array, members: int) -> Array:
     """Reshape `[b g 1 s r*t]` to `[b g r s t]`."""
     b, g, _, s, columns = array.shape
     return array.reshape(b, g, s, members, columns // members).swapaxes(2, 3)
 
 
-def room(whole: Operands, memory: Memory, entire: bool = False) -> Scratch:
+def allocate_scratch(whole: Operands, memory: Memory, entire: bool = False) -> Scratch:
     """Allocate one thread's buffers; with `entire`, the tile has room for whole rows of logits."""
     shape, dtype = whole.shape, whole.q.dtype
     places = min(shape.places, max(shape.tile_places, shape.keys if entire or whole.entire else 0))
@@ -107,7 +174,7 @@ KEPT = 4
 """Number of mask patterns that a thread caches, each no larger than a tile."""
 
 
-def reach(whole: Operands, task: Task) -> Span:
+def find_span(whole: Operands, task: Task) -> Span:
     keys, masks, offset = whole.shape.keys, whole.rules.masks, np.asarray(whole.rules.offset)
     if not masks or not whole.shape.batches:
         return Span(0, keys, 0, keys)
@@ -115,7 +182,7 @@ def reach(whole: Operands, task: Task) -> Span:
     for batch in range(*task.batches.indices(whole.shape.batches)):
         first = task.rows.start + int(offset[batch] if offset.ndim else offset)
         last = first + task.rows.stop - task.rows.start - 1
-        spans.append(intersection([mask.span(batch, first, last, keys) for mask in masks], keys))
+        spans.append(AllOf(masks).span(batch, first, last, keys))
     return union(spans)
 
 
@@ -125,7 +192,7 @@ def rows_per_task(whole: Operands) -> int:
     halves = slice(0, rows // 2), slice(rows // 2, rows)
     if not whole.rules.masks or rows <= LEAST:
         return ROWS
-    first, second = (reach(whole, Task(every, slice(None), slice(None), half)) for half in halves)
+    first, second = (find_span(whole, Task(every, slice(None), slice(None), half)) for half in halves)
     return ROWS if first == second else min(ROWS // 2, max(LEAST, rows // 4))
 
 
@@ -136,28 +203,20 @@ def evaluate_rule(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, 
     if not rule.relative or offset.ndim or queries * (run.stop - run.start) < WORTH:
         return ask(grid(block, np.arange(run.start, run.stop)[:, None], np.arange(rows.start, rows.stop)))
     first = rows.start + int(offset)
-    line = ask(grid(block, np.arange(run.stop - 1, run.start - queries, -1), np.zeros(1, int), first))
+    places = grid(block, np.arange(run.stop - 1, run.start - queries, -1), np.zeros(1, int))
+    line = ask(replace(places, query=first))
     if np.ndim(line) == 0 or line.shape[-1] == 1:
         return line
     line = line[..., 0, :] if line.ndim > 1 else line
     return sliding_window_view(line, queries, axis=-1)[..., ::-1, :]
 
 
-def grid(block: Block, key: Array, row: Array, query: int | None = None) -> Grid:
-    whole, task = block.whole, block.task
-    shape, offset = whole.shape, np.asarray(whole.rules.offset)
+def grid(block: Block, key: Array, row: Array) -> Grid:
+    shape, task = block.whole.shape, block.task
     heads = np.arange(shape.groups * shape.members).reshape(shape.groups, shape.members, 1, 1)
-    offset = offset[task.batches, None, None, None, None] if offset.ndim else offset
-    return Grid(
-        batch=np.arange(*task.batches.indices(shape.batches))[:, None, None, None, None],
-        head=heads[task.groups, task.members],
-        row=row,
-        query=row + offset if query is None else query,
-        key=key,
-        heads=shape.groups * shape.members,
-        rows=shape.rows,
-        keys=shape.keys,
-    )
+    batch = np.arange(*task.batches.indices(shape.batches))[:, None, None, None, None]
+    sizes = shape.groups * shape.members, shape.rows, shape.keys
+    return part_grid(block.whole.rules, batch, heads[task.groups, task.members], row, key, sizes)
 
 
 def added(rule: Score, block: Block, run: Run) -> Array | None:

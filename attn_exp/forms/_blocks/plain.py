@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.forms._blocks.memory import Memory, lent
+from attn_exp.forms._blocks.operands import Memory, lend_memory
 
 KINDS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -39,7 +39,7 @@ def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bo
     """Return plain attention `[... t d]`, or None if the problem is not ordinary.
 
     Cutting blocks costs about as much as attention among a hundred tokens. The largest logit is not subtracted: if sums
-    overflow, or underflow according to `kept`, the function also returns None.
+    overflow, or underflow according to `keeps_precision`, the function also returns None.
     """
     if not is_ordinary(query, key, value):
         return join_groups(query, key, value, scale) if not is_causal else None
@@ -54,7 +54,7 @@ def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bo
         with np.errstate(all="ignore"):
             return context if mixed(query, key, value, factor, is_causal, None, context) else None
     if places <= ALONE and rows * keys * size <= UNHELD:
-        with np.errstate(all="ignore"), lent() as memory:
+        with np.errstate(all="ignore"), lend_memory() as memory:
             return context if mixed(query, key, value, factor, is_causal, memory, context) else None
     return context if side_by_side(query, key, value, factor, is_causal, context) else None
 
@@ -93,7 +93,7 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
     from attn_exp.forms._blocks.threads import (  # noqa: PLC0415 - three tokens need none of it
         default_threads,
         one_blas_thread,
-        together,
+        run_together,
     )
 
     count, rows, keys = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
@@ -104,14 +104,14 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
     answers: list[bool] = []
 
     def work(tasks: Iterator[slice]) -> None:
-        with np.errstate(all="ignore"), lent() as memory:  # each thread starts with NumPy's defaults
+        with np.errstate(all="ignore"), lend_memory() as memory:  # each thread starts with NumPy's defaults
             for some in tasks:
                 memory.begin()
                 answers.append(mixed(q[some], k[some], v[some], factor, is_causal, memory, out[some]))
 
     with one_blas_thread(wanted) as granted:
         size = min(TILE // (rows * keys * q.itemsize), -(-count // granted))
-        together(work, [slice(start, start + size) for start in range(0, count, size)], granted)
+        run_together(work, [slice(start, start + size) for start in range(0, count, size)], granted)
     return all(answers)
 
 
@@ -129,15 +129,15 @@ def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, memory: Me
     if is_causal:
         tile *= np.tri(*tile.shape[-2:], dtype=tile.dtype)
     total = tile @ np.ones(tile.shape[-1], tile.dtype)
-    if not kept(total):
+    if not keeps_precision(total):
         return False
     np.matmul(tile, v, out=context)
-    trusted = finite(context)
+    trusted = all_finite(context)
     context /= total[..., None]
     return trusted
 
 
-def finite(array: Array) -> bool:
+def all_finite(array: Array) -> bool:
     """Return whether all numbers are finite; minimum and maximum propagate NaN."""
     if array.size <= FEW:
         return bool(np.isfinite(array).all())
@@ -145,7 +145,7 @@ def finite(array: Array) -> bool:
     return bool(-np.inf < least and most < np.inf)
 
 
-def kept(total: Array) -> bool:
+def keeps_precision(total: Array) -> bool:
     """Return whether sums of powers kept full precision although the largest logit was not subtracted.
 
     All must be finite and at least eps: underflowed powers then add up to less than the smallest normal number times

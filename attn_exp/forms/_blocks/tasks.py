@@ -139,8 +139,9 @@ def pack_heads(shape: Shape, rows: int, fit: int, parts: int) -> tuple[int, int,
     return batches, groups, members
 
 
-def cuts(length: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, length)) for start in range(0, length, max(1, size))]
+def cuts(length: int, size: int, first: int = 0) -> list[slice]:
+    stop = first + length
+    return [slice(start, min(start + size, stop)) for start in range(first, stop, max(1, size))]
 
 
 def runs(span: Span, most: int) -> Iterator[Run]:
@@ -148,8 +149,8 @@ def runs(span: Span, most: int) -> Iterator[Run]:
     start, stop, every_start, every_stop = span
     if every_stop - every_start < SLIVER:
         every_start = every_stop = stop
-    for tile in cuts(stop - start, most):
-        first, last = start + tile.start, start + tile.stop
+    for tile in cuts(stop - start, most, start):
+        first, last = tile.start, tile.stop
         edges = (first, min(last, every_start)), (max(first, every_stop), last)
         yield Run(first, last, tuple((left, right) for left, right in edges if left < right))
 
@@ -158,11 +159,3 @@ def union(spans: Sequence[Span]) -> Span:
     """Return bounds on the keys that several batch entries see together."""
     some_start, some_stop, every_start, every_stop = zip(*spans, strict=True)
     return Span(min(some_start), max(some_stop), max(every_start), min(every_stop))
-
-
-def intersection(spans: Sequence[Span], keys: int) -> Span:
-    """Return bounds on the keys that several masks allow together, clipped to the number of keys."""
-    some_start, some_stop, every_start, every_stop = zip(Span(0, keys, 0, keys), *spans, strict=True)
-    start, stop = max(some_start), min(some_stop)
-    every = max(start, *every_start), min(stop, *every_stop)
-    return Span(start, max(start, stop), *(every if every[0] < every[1] else (start, start)))

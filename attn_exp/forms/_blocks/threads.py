@@ -43,8 +43,12 @@ class Holder:
         self.hold: Any = None
         self.calls = self.busy = 0
 
-    def enter(self, wanted: int, insist: bool) -> int:
-        """Limit the BLAS and return how many threads this call gets: `wanted`, or fewer if others are busy."""
+    @contextmanager
+    def one_thread(self, wanted: int, insist: bool = False) -> Iterator[int]:
+        """Limit every BLAS to one thread per call and yield how many threads may call it in parallel.
+
+        That is `wanted`, or, unless the caller insists, the cores that other calls leave free, but at least one.
+        """
         with self.lock:
             if self.calls == 0:
                 self.blas = self.blas or ThreadpoolController().select(user_api="blas")
@@ -52,14 +56,14 @@ class Holder:
             granted = wanted if insist else max(1, min(wanted, default_threads() - self.busy))
             self.calls += 1
             self.busy += granted
-            return granted
-
-    def leave(self, granted: int) -> None:
-        with self.lock:
-            self.calls -= 1
-            self.busy -= granted
-            if self.calls == 0:
-                self.hold.restore_original_limits()
+        try:
+            yield granted
+        finally:
+            with self.lock:
+                self.calls -= 1
+                self.busy -= granted
+                if self.calls == 0:
+                    self.hold.restore_original_limits()
 
     def forked(self) -> None:
         """Reset in a forked child, where the threads that limited the BLAS do not exist."""
@@ -71,21 +75,9 @@ class Holder:
 
 HOLDER = Holder()
 """One per process, because it mirrors a setting that the BLAS keeps per process."""
+one_blas_thread = HOLDER.one_thread
 
 processes.at_fork(after=HOLDER.forked)
-
-
-@contextmanager
-def one_blas_thread(wanted: int, insist: bool = False) -> Iterator[int]:
-    """Limit every BLAS to one thread per call and yield how many threads may call it in parallel.
-
-    That is `wanted`, or, unless the caller insists, the cores that other calls leave free, but at least one.
-    """
-    granted = HOLDER.enter(wanted, insist)
-    try:
-        yield granted
-    finally:
-        HOLDER.leave(granted)
 
 
 class Pool:
@@ -126,7 +118,7 @@ POOL = Pool()
 processes.at_fork(before=POOL.end, after=POOL.renew)
 
 
-def together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], threads: int) -> None:
+def run_together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], threads: int) -> None:
     """Run `work` on `threads` threads, including the caller's; each takes its next task from one queue.
 
     Wait for all and raise the first exception; after an exception no further task is started.

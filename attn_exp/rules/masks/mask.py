@@ -29,10 +29,7 @@ class Span(NamedTuple):
 
 
 class Mask(Rule):
-    """A rule that says which places may attend: True = may attend.
-
-    Masks compose: `causal & window` allows what both allow, `causal | prefix` what either does.
-    """
+    """A rule that says which places may attend: True = may attend. `AllOf` and `AnyOf` join several."""
 
     def allows(self, grid: Grid) -> Array | bool:
         """Return a boolean array that broadcasts to the grid."""
@@ -58,12 +55,6 @@ class Mask(Rule):
         """Return the mask for keys of these names; most masks ignore names."""
         return self
 
-    def __and__(self, other: Mask) -> Mask:
-        return AllOf((self, other))
-
-    def __or__(self, other: Mask) -> Mask:
-        return AnyOf((self, other))
-
 
 @dataclass(frozen=True)
 class Several(Mask):
@@ -83,10 +74,7 @@ class AllOf(Several):
         return functools.reduce(operator.and_, (mask.allows(grid) for mask in self.masks), True)
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
-        spans = [mask.span(batch, first, last, keys) for mask in self.masks] or [Span(0, keys, 0, keys)]
-        some = max(span.some_start for span in spans), min(span.some_stop for span in spans)
-        every = max(span.every_start for span in spans), min(span.every_stop for span in spans)
-        return bounds(some, every)
+        return intersection([Span(0, keys, 0, keys), *(mask.span(batch, first, last, keys) for mask in self.masks)])
 
     def looks_ahead(self) -> bool:
         return all(mask.looks_ahead() for mask in self.masks)
@@ -130,6 +118,12 @@ class Holes(Mask):
         ]
         runs = list(zip(edges[::2], edges[1::2], strict=True))
         return bounds((runs[0][0], runs[-1][1]), widest(runs)) if runs else Span(0, 0, 0, 0)
+
+
+def intersection(spans: Sequence[Span]) -> Span:
+    """Return bounds on the keys that several masks allow together."""
+    some_start, some_stop, every_start, every_stop = zip(*spans, strict=True)
+    return bounds((max(some_start), min(some_stop)), (max(every_start), min(every_stop)))
 
 
 def bounds(some: tuple[int, int], every: tuple[int, int]) -> Span:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,19 +18,16 @@ from attn_exp.errors import given as quote
 from attn_exp.forms._blocks.plain import FEW, at_once
 from attn_exp.forms.steps import join_heads, split
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.grid import Grid, broadcast_misfit
+from attn_exp.rules.grid import broadcast_misfit
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.window import Window
-from attn_exp.rules.rules import Rules
+from attn_exp.rules.rules import Rules, part_grid
 from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.softcap import Softcap
-
-Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
 
 REAL = (int, float, np.integer, np.floating)
 WHOLE = (int, np.bool_, np.integer)
@@ -94,8 +90,8 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     attn_mask: ArrayLike | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    softcap: float = 0.0,
-    window: Sequence[int] = OPEN,
+    softcap: float | None = 0.0,
+    window: Sequence[int] | None = OPEN,
     past_key: ArrayLike | None = None,
     past_value: ArrayLike | None = None,
     nonpad_kv_seqlen: ArrayLike | None = None,
@@ -116,8 +112,8 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     allowed, added = read_attn_mask(attn_mask, given)
     rules = Rules(
         scale=1 / math.sqrt(given.query.shape[-1] or 1) if scale is None else read_number(scale, "scale"),
-        masks=(*read_masks(is_causal, window, lengths), *allowed),
-        scores=(*read_softcap(softcap), *added),
+        masks=(*read_masks(is_causal, OPEN if window is None else window, lengths), *allowed),
+        scores=(*read_softcap(0.0 if softcap is None else softcap), *added),
         offset=np.asarray(lengths) - given.query.shape[2] if lengths else given.past,
         softmax_dtype=None if softmax_precision is None else read_precision(softmax_precision),
     )
@@ -137,29 +133,23 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     )
 
 
-def like(other: Callable[Arguments, Any], form: str) -> Callable[[Callable[..., Answer]], Callable[Arguments, Answer]]:
-    """Give a function the signature of another, with a different default of `form`."""
-    arguments = dict(inspect.signature(other).parameters)
-    arguments["form"] = arguments["form"].replace(default=form)
-
-    def shown(function: Callable[..., Answer]) -> Callable[Arguments, Answer]:
-        own = inspect.signature(function)
-        function.__signature__ = own.replace(parameters=list(arguments.values()))  # type: ignore[attr-defined] # Python reads it
-        return function
-
-    return shown
-
-
-@like(trace, form=AUTO)
-def attention(
+def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     query: ArrayLike,
     key: ArrayLike,
     value: ArrayLike,
     *,
+    attn_mask: ArrayLike | None = None,
     is_causal: bool = False,
     scale: float | None = None,
+    softcap: float | None = 0.0,
+    window: Sequence[int] | None = OPEN,
+    past_key: ArrayLike | None = None,
+    past_value: ArrayLike | None = None,
+    nonpad_kv_seqlen: ArrayLike | None = None,
+    softmax_precision: Any = None,
+    q_num_heads: int | None = None,
+    kv_num_heads: int | None = None,
     form: str = AUTO,
-    **settings: Any,
 ) -> Array:
     """Return `softmax(mask(cap(scale * query key^T))) value`.
 
@@ -200,37 +190,46 @@ def attention(
     Raises:
         ValueError: shapes that do not match (which axis, expected, got), a window below -1, NaN that a query can see.
     """
-    if type(form) is str and form == AUTO and is_plain(scale, is_causal, settings):
-        answer = at_once(query, key, value, scale, is_causal)
+    mask_off = attn_mask is past_key is past_value is nonpad_kv_seqlen is None
+    if mask_off and softmax_precision is q_num_heads is kv_num_heads is None and type(form) is str and form == AUTO:
+        answer = at_once(query, key, value, scale, is_causal) if is_plain(scale, is_causal, softcap, window) else None
         if answer is not None:
             return answer
-    given = {name: value for name, value in settings.items() if value is not None}
-    return trace(query, key, value, is_causal=is_causal, scale=scale, form=form, **given).output
+    return trace(
+        query,
+        key,
+        value,
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+        scale=scale,
+        softcap=softcap,
+        window=window,
+        past_key=past_key,
+        past_value=past_value,
+        nonpad_kv_seqlen=nonpad_kv_seqlen,
+        softmax_precision=softmax_precision,
+        q_num_heads=q_num_heads,
+        kv_num_heads=kv_num_heads,
+        form=form,
+    ).output
 
 
-def is_plain(scale: Any, is_causal: Any, settings: dict[str, Any]) -> bool:
-    plain = scale is None or (isinstance(scale, REAL) and not isinstance(scale, bool))
-    off = (
-        value is None
-        or (name == "softcap" and isinstance(value, REAL) and value == 0)
-        or (name == "window" and isinstance(value, tuple | list) and tuple(value) == OPEN)
-        for name, value in settings.items()
-    )
-    return plain and isinstance(is_causal, WHOLE) and is_causal in (0, 1) and all(off)
-
-
-def fastest(logits: Shape, dtype: np.dtype[Any], rules: Rules) -> str:
-    """Return the fastest form for logits of that shape: `matrix` for few of them, `blockwise` for many.
-
-    Half precision is rounded stage by stage, as is a softmax with its own dtype: only `matrix` has the stages.
-    """
-    staged = dtype.itemsize <= 2 or rules.softmax_dtype is not None
-    return "matrix" if staged or math.prod(logits) <= FEW else "blockwise"
+def is_plain(scale: Any, is_causal: Any, softcap: Any, window: Any) -> bool:
+    scaled = scale is None or (isinstance(scale, REAL) and not isinstance(scale, bool))
+    uncapped = softcap is None or (isinstance(softcap, REAL) and softcap == 0)
+    everywhere = window is None or (isinstance(window, tuple | list) and tuple(window) == OPEN)
+    return scaled and uncapped and everywhere and isinstance(is_causal, WHOLE) and is_causal in (0, 1)
 
 
 def find_form(name: str, given: Arranged, rules: Rules) -> forms.Form:
+    """Return the form of that name; `auto` is `matrix` for few logits, `blockwise` for many.
+
+    Half precision is rounded stage by stage, as is a softmax with its own dtype: only `matrix` has the stages.
+    """
     name = chosen(name, (AUTO, *forms.names()), "form")
-    name = fastest(given.logits_shape, given.query.dtype, rules) if name == AUTO else name
+    if name == AUTO:
+        staged = given.query.dtype.itemsize <= 2 or rules.softmax_dtype is not None
+        name = "matrix" if staged or math.prod(given.logits_shape) <= FEW else "blockwise"
     refusal = forms.refuses(name, rules)
     if refusal:
         raise ValueError(f"form={name} cannot compute this: {refusal}")
@@ -264,10 +263,8 @@ def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = Non
         return
     batch, head, row, _ = np.argwhere(np.isnan(wide))[0].tolist()
     _, heads, rows, keys = given.logits_shape
-    group, offset = head * given.key.shape[1] // heads, np.asarray(rules.offset)
-    grid = Grid(
-        batch, head, row, row + int(offset[batch] if offset.ndim else offset), np.arange(keys), heads, rows, keys
-    )
+    group = head * given.key.shape[1] // heads
+    grid = part_grid(rules, batch, head, row, np.arange(keys), (heads, rows, keys))
     seen = np.broadcast_to(AllOf(rules.masks).allows(grid), keys)
     if culprit := find_nonfinite("query", given.query, (batch, head), [row]):
         raise ValueError(f"{culprit}; mask it or fix it")
@@ -467,7 +464,6 @@ def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[lis
 def read_precision(asked: Any) -> Any:
     """Return the NumPy dtype for a name, a type or an ONNX number."""
     name: Any = ONNX_TYPES.get(asked, asked) if isinstance(asked, int) else asked
-    name = np.sctypeDict.get(name, name) if isinstance(name, str) else name
     if isinstance(name, str) and name == "bfloat16":
         import ml_dtypes  # noqa: PLC0415 - needed for bfloat16 alone
 
