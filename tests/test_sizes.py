@@ -10,7 +10,7 @@ import pytest
 
 from attn_exp import cli
 from attn_exp.errors import UserError
-from attn_exp.experiment import memory
+from attn_exp.experiment import long_runs
 from tests.refusal import refused
 
 MINE = """
@@ -49,7 +49,7 @@ def test_a_size_that_does_not_fit_is_refused_with_what_it_needs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(MINE)
-    monkeypatch.setattr(memory, "free", lambda: 4 << 30)
+    monkeypatch.setattr(long_runs, "free", lambda: 4 << 30)
     if words.startswith("check"):  # which asks in a process of its own, where nothing is patched
         with pytest.raises(UserError) as error:
             cli.check_in_child(words.split()[1:], lambda said: None)
@@ -64,7 +64,7 @@ def test_parts_that_fit_alone_are_counted_together(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("embeddings=random", "embeddings.tokens=5000", "embeddings.d_model=4000")
-    monkeypatch.setattr(memory, "free", lambda: 4 << 30)
+    monkeypatch.setattr(long_runs, "free", lambda: 4 << 30)
     assert "with all else, and 4 GiB are free" in refused(words, monkeypatch, capsys)
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from attn_exp import forms
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError, shown
-from attn_exp.experiment import checks, ladder, memory
+from attn_exp.experiment import checks, ladder, long_runs
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import embedded, execute, find_type, joined, keep, placed, rounded
+from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.measuring import describe, distance, make_rows, measure
-from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.published import hold
 from attn_exp.experiment.row import Distance, Row
 from attn_exp.experiment.variant import Bind, Settled, baseline, check_range, settle
@@ -112,9 +112,9 @@ def prepared(
     config = ask_model(config, under_way)
     if not config.variant:
         raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
-    memory.check_drawn(config)
+    long_runs.check_drawn(config)
     problem = build(config)
-    memory.refuse_too_large([memory.estimate_matrices(config, len(problem.tokens), problem.keys)])
+    long_runs.refuse_too_large([long_runs.estimate_matrices(config, len(problem.tokens), problem.keys)])
     variants = tuple(settle(name, variant, config, problem, bind) for name, variant in config.variant.items())
     for variant in variants:
         if forms.is_own(variant.form) and variant.own is None:

@@ -21,7 +21,7 @@ from attn_exp.experiment import checks, ladder
 from attn_exp.experiment.compare import completed, tabulate
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.executing import measure
-from attn_exp.experiment.progress import Progress
+from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.row import Timing
 from attn_exp.experiment.variant import settle
 from attn_exp.own_code import staying_here

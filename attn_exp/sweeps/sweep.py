@@ -23,7 +23,7 @@ from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.checks.heads import PATTERNS
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.executing import find_type
-from attn_exp.experiment.progress import PointProgress
+from attn_exp.experiment.long_runs import PointProgress
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.problem.problem import build
 from attn_exp.processes import format_duration

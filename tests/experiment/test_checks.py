@@ -17,7 +17,7 @@ from attn_exp.experiment.checks.check import Finding
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.measuring import compared, distance
 from attn_exp.experiment.metrics.errors import ulp_distance
-from attn_exp.experiment.metrics.gradient_norms import gradient
+from attn_exp.experiment.metrics.logits import gradient
 from attn_exp.experiment.row import Timing
 from attn_exp.forms import matrix
 from attn_exp.forms.trace import Trace

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from attn_exp.config.spelling import Repeat
-from attn_exp.experiment import memory
+from attn_exp.experiment import long_runs
 from attn_exp.experiment.compare import tabulate
-from attn_exp.experiment.progress import Line, Progress
+from attn_exp.experiment.long_runs import Line, Progress
 from attn_exp.runs import execution, store
 from tests import ROOT
 from tests.compose import config
@@ -65,7 +65,7 @@ def test_full_keeps_matrices_and_blocks_keep_none() -> None:
 def test_what_does_not_fit_is_refused_before_anything_is_drawn(
     words: list[str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "free", lambda: 2 << 30)
+    monkeypatch.setattr(long_runs, "free", lambda: 2 << 30)
     monkeypatch.setattr("attn_exp.experiment.compare.build", lambda config: pytest.fail("drawn"))
     said = refusal(tabulate, config("embeddings=random", "embeddings.tokens=65536", *words))
     assert told in said and "2 GiB are free" in said
@@ -86,7 +86,7 @@ def test_the_summary_comes_back_from_the_disk_and_is_drawn(tmp_path: Path) -> No
 
 def test_progress_is_told_after_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now, stream = [0.0], io.StringIO()
-    monkeypatch.setattr("attn_exp.experiment.progress.monotonic", lambda: now[0])
+    monkeypatch.setattr("attn_exp.experiment.long_runs.monotonic", lambda: now[0])
     progress = Progress(1, Line(stream, started=0.0))
     for tick in range(1, 6):
         now[0] = float(tick)

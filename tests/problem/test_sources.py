@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.experiment import memory
+from attn_exp.experiment import long_runs
 from attn_exp.problem import sources
 from tests.compose import comparison
 from tests.refusal import refusal
@@ -88,7 +88,7 @@ NONE = ("variant=[blockwise]", "projections=identity")
 
 
 def free(monkeypatch: pytest.MonkeyPatch, gib: int) -> None:
-    monkeypatch.setattr(memory, "free", lambda: gib * 2**30)
+    monkeypatch.setattr(long_runs, "free", lambda: gib * 2**30)
 
 
 def test_what_it_would_make_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

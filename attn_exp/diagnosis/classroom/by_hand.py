@@ -23,7 +23,7 @@ from attn_exp.diagnosis.recipes.candidates import GROUPS
 from attn_exp.diagnosis.sheets.boxes import TURNED, Box
 from attn_exp.diagnosis.sheets.readings import swapped
 from attn_exp.diagnosis.sheets.worksheet import FEW, Sheet, Slip, going_on_from, one_stage, part, stages, unfollowed
-from attn_exp.experiment.recipes import Stages
+from attn_exp.experiment.executing import Stages
 from attn_exp.forms.pipeline import Recipe, Step
 from attn_exp.mistakes.mistake import Change, around
 

@@ -25,8 +25,7 @@ from attn_exp.diagnosis.sheets.worksheet import (
     sums,
 )
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.executing import follows_steps
-from attn_exp.experiment.recipes import STAGES
+from attn_exp.experiment.executing import STAGES, follows_steps
 from attn_exp.experiment.variant import Settled
 from attn_exp.experiment.verdict import HELD, REMARK, Finding, Verdict, decide
 from attn_exp.problem.problem import Problem

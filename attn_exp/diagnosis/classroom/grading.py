@@ -32,7 +32,7 @@ from attn_exp.diagnosis.recipes.candidates import explained, what_a_setting_comp
 from attn_exp.diagnosis.sheets.boxes import Box
 from attn_exp.diagnosis.sheets.readings import transpose_sheet
 from attn_exp.diagnosis.sheets.worksheet import Sheet, agrees, part
-from attn_exp.experiment.recipes import STAGES, Stages
+from attn_exp.experiment.executing import STAGES, Stages
 
 RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE = "right", "follows", "wrong", "empty", "unreadable"
 SETTING, LAYOUT, CANNOT_BE_READ, COPIED, MISSING = "setting", "layout", "cannot be read", "copied", "missing"

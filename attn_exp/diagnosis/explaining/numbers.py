@@ -33,9 +33,8 @@ from attn_exp.diagnosis.sheets.worksheet import (
     slips_of,
     stages,
 )
-from attn_exp.experiment import memory
-from attn_exp.experiment.executing import follows_steps
-from attn_exp.experiment.recipes import Stages, given_to, right
+from attn_exp.experiment import long_runs
+from attn_exp.experiment.executing import Stages, follows_steps, given_to, right
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe
 
@@ -69,9 +68,9 @@ def catalogue(sheet: Sheet) -> list[Made]:
         UserError: the results would not fit in memory.
     """
     head, rows, keys = sheet.settled.head, len(sheet.problem.tokens), sheet.problem.keys
-    needed = MATRICES * memory.NUMBER * head * rows * keys
+    needed = MATRICES * long_runs.NUMBER * head * rows * keys
     purpose = "to compute every known mistake"
-    memory.refuse_too_large([memory.Need(needed, f"embeddings.tokens={rows}", purpose, "explain fewer tokens")])
+    long_runs.refuse_too_large([long_runs.Need(needed, f"embeddings.tokens={rows}", purpose, "explain fewer tokens")])
     case = case_of(sheet)
     made = [(candidate, candidate.change(case)) for candidate in candidates_of(sheet)]
     return [Made(candidate, recipe, stages(sheet, recipe)) for candidate, recipe in made]
