@@ -23,7 +23,7 @@ def attention(q, k, v):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("embeddings=random embeddings.d_model=10000", "embeddings.d_model=10000 needs 8.2 GiB for its projections"),
+        ("embeddings=random embeddings.d_model=10000", "d_model=10000 with projections of 10000 columns needs 8.2 GiB for its projections"),
         ("embeddings=random embeddings.tokens=9000", "whole matrices of 9000 x 9000"),
         ("embeddings=random embeddings.tokens=10000000 variant=[blockwise]", "for its vectors"),
         (
@@ -56,7 +56,7 @@ def test_a_size_that_does_not_fit_is_refused_with_what_it_needs(
         said = str(error.value)
     else:
         said = refused(words.split(), monkeypatch, capsys)
-    assert told in said and ("sheet" in words or "4 GiB are free; " in said)
+    assert told in said and ("sheet" in words or "4.0 GiB are free; " in said)
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["mine.py"]
 
 
@@ -65,7 +65,7 @@ def test_parts_that_fit_alone_are_counted_together(
 ) -> None:
     words = ("embeddings=random", "embeddings.tokens=5000", "embeddings.d_model=4000")
     monkeypatch.setattr(long_runs, "free", lambda: 4 << 30)
-    assert "with all else, and 4 GiB are free" in refused(words, monkeypatch, capsys)
+    assert "with all else, and 4.0 GiB are free" in refused(words, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,6 @@ def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
         verdicts={variant.name: variant.own.judge(variant.heads) for variant in variants if variant.own is not None},
         steps=steps,
         rungs=rungs,
-        taken_apart=True,
     )
 
 
@@ -148,7 +147,7 @@ def compute_all(
     seconds, failed = {}, dict[str, str]()
     for done, variant in enumerate(variants):
         problem = embedded(variant, problem)  # variants with the same positions share one projection of x
-        tell = partial(progress.tell, done, variant.name) if progress else None
+        tell = partial(progress.tell, variant.name, len(variants), done) if progress else None
         start = perf_counter()
         try:
             if not variant.refused:
@@ -156,8 +155,8 @@ def compute_all(
                 seconds[variant.name] = perf_counter() - start
         except OwnCodeError as error:
             failed[variant.name] = str(error)
-        if tell:
-            tell(1.0)
+    if progress:
+        progress.clear()
     return traces, seconds, tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)
 
 

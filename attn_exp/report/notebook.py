@@ -69,7 +69,7 @@ def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     same = ", ".join(f"{column.words} {minus(value)}" for column, value in shown.shared)
     said = [
         f"All with {same}.",
-        who_agrees(comparison.rows, comparison.causes, comparison.config.against),
+        who_agrees(comparison.rows, comparison.steps, comparison.config.against),
     ]
     said += filter(None, [sentences.describe_tokens(comparison.problem).queries])
     said += [agreed(comparison.published)] if comparison.published else []

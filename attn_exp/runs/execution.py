@@ -79,7 +79,7 @@ def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, 
     wanted = checks.wanted(config)
     rendering.check_figures(config.figures)
     with staying_here(), blas_asleep(config):
-        found = tabulate(config, Progress(len(config.variant)), under_way, bind=provenance.binder(config))
+        found = tabulate(config, Progress(), under_way, bind=provenance.binder(config))
         comparison = completed(found, wanted)
         return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
 
@@ -215,8 +215,7 @@ class Result:
         """Explain the difference between a row and the baseline, one setting at a time; by default for all rows.
 
         `against` starts from another row. `moved` is how far a step moves the output from the one before, `least` and
-        `most` the range of that over the `orders` of the settings. Steps that a stored run lacks, such as one of an
-        earlier version, are computed now.
+        `most` the range of that over the `orders` of the settings.
 
         Raises:
             UserError: there is no such variant, or it could not be computed.
@@ -225,10 +224,9 @@ class Result:
 
         run = self.comparison
         found = run.steps
-        if against or not run.taken_apart:
-            start = chosen(against, [row.variant for row in run.rows if row.same_as], "row") if against else None
-            changed = run.config if start is None else replace(run.config, against=start)
-            found = ladder.ladders(replace(run, config=changed))[0]
+        if against:
+            start = chosen(against, [row.variant for row in run.rows if row.same_as], "row")
+            found = ladder.ladders(replace(run, config=replace(run.config, against=start)))[0]
         wanted = chosen(variant, run.traces, "variant") if variant else ""
         return tables.steps([step for step in found if wanted in ("", step.variant)])
 

@@ -327,8 +327,7 @@ def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparis
     problem, rows = problem_from(stored), read_table(folder, "comparison.csv", Row)
     if [row.variant for row in rows] != list(config.variant):
         raise trust.DamagedError("comparison.csv is about other variants")
-    is_apart = (folder / STEPS).is_file()
-    steps = read_table(folder, STEPS, Step) if is_apart else ()
+    steps = read_table(folder, STEPS, Step)
     places = {(step.variant, step.step): place_of_step(step.variant, step.step) for step in steps}
     rungs = {step: trace_from(stored, place) for step, place in places.items()}
     return Comparison(
@@ -346,7 +345,6 @@ def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparis
             if not registry.is_absent(checks.__name__, name)
         ),
         steps=steps,
-        taken_apart=is_apart,
         rungs={place: trace for place, trace in rungs.items() if any(trace.stages())},
     )
 
@@ -385,7 +383,7 @@ def write_data(run: Run, folder: Path) -> list[str]:
         "comparison.csv": (Row, comparison.rows),
         "distances.csv": (Distance, comparison.distances),
         "timings.csv": (Timing, run.timings),
-        **({STEPS: (Step, comparison.steps)} if comparison.taken_apart else {}),
+        STEPS: (Step, comparison.steps),
         **({"published.csv": (Agreement, comparison.published)} if comparison.config.published else {}),
         **{f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks},
     }

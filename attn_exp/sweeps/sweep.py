@@ -270,7 +270,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
         )
     if damaged:
         complain(f"damaged parts, computed again: {swept.list_some(damaged)}")
-    driver = Driver(plan, shelf, PointProgress(plan.points), whole, shared)
+    driver = Driver(plan, shelf, PointProgress(points=plan.points), whole, shared)
     jobs = list(driver.jobs())
     if last is not None and not jobs and is_finished(folder, about, last):
         driver.progress.show(last=True)
