@@ -23,7 +23,10 @@ def attention(q, k, v):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("embeddings=random embeddings.d_model=10000", "d_model=10000 with projections of 10000 columns needs 8.2 GiB for its projections"),
+        (
+            "embeddings=random embeddings.d_model=10000",
+            "d_model=10000 with projections of 10000 columns needs 8.2 GiB",
+        ),
         ("embeddings=random embeddings.tokens=9000", "whole matrices of 9000 x 9000"),
         ("embeddings=random embeddings.tokens=10000000 variant=[blockwise]", "for its vectors"),
         (

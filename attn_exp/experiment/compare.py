@@ -191,8 +191,7 @@ def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
         ApartError: the points cannot be stacked, and each is to be computed alone.
         Exception: what `tabulate` raises for one of them.
     """
-    own = any(forms.is_own(variant.form) for variant in config.variant.values())
-    if own or config.dtype or config.published or config.model.family is not None:  # these need more than rows
+    if config.dtype or config.published or config.model.family is not None:  # these need more than rows
         raise ApartError
     _, first, variants = prepared(config)
     count = most_points(first, variants)

@@ -177,11 +177,9 @@ def cast(array: Array | None, to: Any) -> Any:
 BUDGET = 0.005
 """Seconds for all variants of a run together; a variant slower than its share runs once."""
 
-PATIENCE = 0.5
-"""Seconds beyond which a variant is not run again for its peak memory, which slows Python loops several times."""
-
 ENOUGH = 0.5
-"""Seconds beyond which the comparison's own computation is the measurement, so that a long one is done once."""
+"""Seconds beyond which the comparison's own computation is the measurement, and a variant is not run again for its peak
+memory, which slows Python loops several times."""
 
 
 def measure(
@@ -191,8 +189,8 @@ def measure(
 
     `known` are the seconds that variants took before; a slow one is not run again and has no peak.
     """
-    before, computed = known or {}, [variant for variant in variants if not variant.refused]
-    share = BUDGET / len(computed)
+    computed = [variant for variant in variants if not variant.refused]
+    share, before = BUDGET / len(computed), known or {}
     return tuple(measure_one(variant, problem, share, before.get(variant.name, 0.0)) for variant in computed)
 
 
@@ -204,7 +202,7 @@ def measure_one(settled: Settled, problem: Problem, share: float, before: float)
         start = perf_counter()
         execute(settled, problem)
         times.append(perf_counter() - start)
-    peak = None if times[0] >= PATIENCE else peak_bytes(settled, problem)
+    peak = None if times[0] >= ENOUGH else peak_bytes(settled, problem)
     return Timing(settled.name, sorted(times)[len(times) // 2], min(times), len(times), peak)
 
 

@@ -9,7 +9,7 @@ is skipped; one of another size or value disagrees, and the run goes on.
 
 from __future__ import annotations
 
-import itertools
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -98,7 +98,7 @@ STAGES = ("x", *MATRICES, *BIASES, *(field.name for field in fields(Trace)))
 """What a printed figure may show."""
 
 PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
-    "@": lambda left, right: left @ right,
+    "@": operator.matmul,
     "matmul": np.matmul,
     "dot": np.dot,
     "sum": lambda left, right: np.stack([sum(row[j] * right[j] for j in range(len(right))) for row in left]),
@@ -124,9 +124,11 @@ def hold(
             raise UserError(unknown(entry.stage, STAGES, f"stage of published {entry.quantity}"))
         named = (run for run in runs if entry.variant in (None, run[0].name))
         own = (run_own_inputs(entry, config, run[0]) if entry.inputs else run for run in named)
-        forming = ((run, array) for run in own if (array := find_array(entry, *run[1:])) is not None)
-        for run, array in itertools.islice(forming, 1):
-            found.append(compare_figure(entry, array, find_radius(entry, run[0], run[2])))
+        for variant, inputs, trace in own:
+            array = find_array(entry, inputs, trace)
+            if array is not None:
+                found.append(compare_figure(entry, array, find_radius(entry, variant, trace)))
+                break
     return tuple(found)
 
 

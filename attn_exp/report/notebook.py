@@ -66,7 +66,7 @@ def html(what: str, *args: Any) -> str:
 
 def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     shown = table(comparison, timings).at_depth(comparison.config.report.depth)
-    same = ", ".join(f"{column.words} {minus(value)}" for column, value in shown.shared)
+    same = ", ".join(f"{column.title} {minus(value)}" for column, value in shown.shared)
     said = [
         f"All with {same}.",
         who_agrees(comparison.rows, comparison.steps, comparison.config.against),

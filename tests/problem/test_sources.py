@@ -103,7 +103,10 @@ def test_what_it_would_make_is_refused_before_it_is_made(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("embeddings=random embeddings.d_model=100000", "d_model=100000 with projections of 100000 columns needs 819.6 GiB for its projections"),
+        (
+            "embeddings=random embeddings.d_model=100000",
+            "d_model=100000 with projections of 100000 columns needs 819.6 GiB",
+        ),
         ("embeddings=udl embeddings.vectors.shape=[60000,4]", "embeddings.tokens=60000: variant"),
         ("embeddings=udl_multi_head embeddings.vectors.shape=[8,60000]", "embeddings.tokens=60000: variant"),
         (
