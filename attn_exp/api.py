@@ -15,7 +15,7 @@ from attn_exp.config.spelling import Repeat, spelled
 from attn_exp.errors import NotVerifiedError, UncalledError, UserError, WrongAttentionError
 from attn_exp.errors import folder as path_of
 from attn_exp.errors import given as value_given
-from attn_exp.experiment.recipes import STAGES
+from attn_exp.experiment.executing import STAGES
 from attn_exp.own_code import find_function, function_at_hand
 from attn_exp.runs import execution, provenance, store
 from attn_exp.runs.execution import Result

@@ -47,7 +47,7 @@ OUTCOMES = {
     "A position": Outcome(ONE_FUNCTION, "\nposition: model, none, rope, rope_llama3, sinusoidal, temperature\n"),
     "A normalizer": Outcome(ONE_FUNCTION, " what turns logits into weights: relu, sigmoid, softmax, sparsemax or sum"),
     "A form": Outcome("looped, matrix and einsum give the same result (group A)", " decode, einsum, linear,"),
-    "A metric": Outcome("  brightest   0.8120", "\nbrightest ", "python -m attn_exp.experiment.metrics"),
+    "A metric": Outcome("  brightest   0.8120", "did you mean brightest", "python -m attn_exp metrics=[brightes]"),
     "A check": Outcome("0 of 4 variants share out 1 in each row.", "precision or shares"),
     "A figure": Outcome("peaks.svg", "](figures/peaks.svg)", "cat outputs/latest/report.md"),
     "A section of the report": Outcome(

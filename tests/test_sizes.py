@@ -10,7 +10,7 @@ import pytest
 
 from attn_exp import cli
 from attn_exp.errors import UserError
-from attn_exp.experiment import memory
+from attn_exp.experiment import long_runs
 from tests.refusal import refused
 
 MINE = """
@@ -23,7 +23,10 @@ def attention(q, k, v):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("embeddings=random embeddings.d_model=10000", "embeddings.d_model=10000 needs 8.2 GiB for its projections"),
+        (
+            "embeddings=random embeddings.d_model=10000",
+            "d_model=10000 with projections of 10000 columns needs 8.2 GiB",
+        ),
         ("embeddings=random embeddings.tokens=9000", "whole matrices of 9000 x 9000"),
         ("embeddings=random embeddings.tokens=10000000 variant=[blockwise]", "for its vectors"),
         (
@@ -49,14 +52,14 @@ def test_a_size_that_does_not_fit_is_refused_with_what_it_needs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(MINE)
-    monkeypatch.setattr(memory, "free", lambda: 4 << 30)
+    monkeypatch.setattr(long_runs, "free", lambda: 4 << 30)
     if words.startswith("check"):  # which asks in a process of its own, where nothing is patched
         with pytest.raises(UserError) as error:
             cli.check_in_child(words.split()[1:], lambda said: None)
         said = str(error.value)
     else:
         said = refused(words.split(), monkeypatch, capsys)
-    assert told in said and ("sheet" in words or "4 GiB are free; " in said)
+    assert told in said and ("sheet" in words or "4.0 GiB are free; " in said)
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["mine.py"]
 
 
@@ -64,8 +67,8 @@ def test_parts_that_fit_alone_are_counted_together(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("embeddings=random", "embeddings.tokens=5000", "embeddings.d_model=4000")
-    monkeypatch.setattr(memory, "free", lambda: 4 << 30)
-    assert "with all else, and 4 GiB are free" in refused(words, monkeypatch, capsys)
+    monkeypatch.setattr(long_runs, "free", lambda: 4 << 30)
+    assert "with all else, and 4.0 GiB are free" in refused(words, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(

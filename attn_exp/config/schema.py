@@ -30,7 +30,6 @@ from attn_exp.config.kinds import (
     words_of,
 )
 
-ROUNDED = ("x", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v")
 POOL = ("first", "mean")
 ALIGN, JOIN = ("top_left", "bottom_right", "before_filler"), ("and", "or")
 
@@ -62,8 +61,8 @@ class Published:
     zeros. `stage` is x, an array of the projections, or a stage of the trace of `variant`, by default the first; `head`
     selects one of several heads. `columns` transposes it; then `row` and the `first` columns select what is printed.
     Heads and rows count from 1. `product` computes it as a plain product, written `@`, `matmul`, `dot`, or as a `sum`.
-    `inputs` q, k, v or weights, v replace the run's problem. `rounded` is how far x, W_q, b_q, ... or q, k, v may be
-    off, as the document rounded them.
+    `inputs` q, k, v or weights, v replace the run's problem. `rounded` is how far q, k and v may be off, because the
+    document rounded them or their sources.
     """
 
     quantity: str
@@ -79,7 +78,7 @@ class Published:
     inputs: Annotated[Mapping[str, Any], mapping_of(array_or(Draw), "q", "k", "v", "weights")] = field(
         default_factory=dict
     )
-    rounded: Annotated[Mapping[str, float], mapping_of(NUMBER, *ROUNDED)] = field(default_factory=dict)
+    rounded: Annotated[Mapping[str, float], mapping_of(NUMBER, "q", "k", "v")] = field(default_factory=dict)
     note: str = ""
 
 

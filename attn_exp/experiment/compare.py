@@ -14,11 +14,11 @@ import numpy as np
 from attn_exp import forms
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError, shown
-from attn_exp.experiment import checks, ladder, memory
+from attn_exp.experiment import checks, ladder, long_runs
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import embedded, execute, find_type, joined, keep, placed, rounded
+from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.measuring import describe, distance, make_rows, measure
-from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.published import hold
 from attn_exp.experiment.row import Distance, Row
 from attn_exp.experiment.variant import Bind, Settled, baseline, check_range, settle
@@ -51,7 +51,6 @@ def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
         verdicts={variant.name: variant.own.judge(variant.heads) for variant in variants if variant.own is not None},
         steps=steps,
         rungs=rungs,
-        taken_apart=True,
     )
 
 
@@ -112,9 +111,9 @@ def prepared(
     config = ask_model(config, under_way)
     if not config.variant:
         raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
-    memory.check_drawn(config)
+    long_runs.check_drawn(config)
     problem = build(config)
-    memory.refuse_too_large([memory.estimate_matrices(config, len(problem.tokens), problem.keys)])
+    long_runs.refuse_too_large([long_runs.estimate_matrices(config, len(problem.tokens), problem.keys)])
     variants = tuple(settle(name, variant, config, problem, bind) for name, variant in config.variant.items())
     for variant in variants:
         if forms.is_own(variant.form) and variant.own is None:
@@ -148,7 +147,7 @@ def compute_all(
     seconds, failed = {}, dict[str, str]()
     for done, variant in enumerate(variants):
         problem = embedded(variant, problem)  # variants with the same positions share one projection of x
-        tell = partial(progress.tell, done, variant.name) if progress else None
+        tell = partial(progress.tell, variant.name, len(variants), done) if progress else None
         start = perf_counter()
         try:
             if not variant.refused:
@@ -156,8 +155,8 @@ def compute_all(
                 seconds[variant.name] = perf_counter() - start
         except OwnCodeError as error:
             failed[variant.name] = str(error)
-        if tell:
-            tell(1.0)
+    if progress:
+        progress.clear()
     return traces, seconds, tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)
 
 
@@ -192,8 +191,7 @@ def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
         ApartError: the points cannot be stacked, and each is to be computed alone.
         Exception: what `tabulate` raises for one of them.
     """
-    own = any(forms.is_own(variant.form) for variant in config.variant.values())
-    if own or config.dtype or config.published or config.model.family is not None:  # these need more than rows
+    if config.dtype or config.published or config.model.family is not None:  # these need more than rows
         raise ApartError
     _, first, variants = prepared(config)
     count = most_points(first, variants)

@@ -22,8 +22,7 @@ class Comparison:
     """The complete result of one run: plain data that renderers read and never compute.
 
     `steps`: what makes each row differ from the baseline row, one setting at a time; `rungs`: the weights and output
-    after a step that leads to no row, by variant and step, where they are small. `taken_apart`: whether steps were
-    computed; sweeps and runs of earlier versions have none.
+    after a step that leads to no row, by variant and step, where they are small; points of a sweep have neither.
     `verdicts`: the verdict on each function of the user's own, by variant.
     `seconds`: what each variant took during the comparison; empty for a run read from disk.
     """
@@ -39,13 +38,7 @@ class Comparison:
     seconds: Mapping[str, float] = field(default_factory=dict)
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
-    taken_apart: bool = False
     rungs: Mapping[tuple[str, int], Trace] = field(default_factory=dict)
-
-    @property
-    def causes(self) -> tuple[Step, ...] | None:
-        """The steps that make rows differ; None if they were not computed, which is not the same as none."""
-        return self.steps if self.taken_apart else None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ PyTorch and NumPy a layer of float64 answers in float32; on PyTorch one of float
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -126,9 +127,7 @@ def convention(name: str) -> Convention:
 
 def leaks(rules: Rules) -> bool:
     """Say whether logits bent after masking are finite even for masked keys: then every row has keys."""
-    masked = -math.inf
-    for rule in rules.scores:
-        masked = float(rule.bend(masked))
+    masked = functools.reduce(lambda logit, rule: rule.bend(logit), rules.scores, -math.inf)
     return rules.bend_last and math.isfinite(masked)
 
 

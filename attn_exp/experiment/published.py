@@ -9,7 +9,7 @@ is skipped; one of another size or value disagrees, and the run goes on.
 
 from __future__ import annotations
 
-import itertools
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -98,7 +98,7 @@ STAGES = ("x", *MATRICES, *BIASES, *(field.name for field in fields(Trace)))
 """What a printed figure may show."""
 
 PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
-    "@": lambda left, right: left @ right,
+    "@": operator.matmul,
     "matmul": np.matmul,
     "dot": np.dot,
     "sum": lambda left, right: np.stack([sum(row[j] * right[j] for j in range(len(right))) for row in left]),
@@ -124,9 +124,11 @@ def hold(
             raise UserError(unknown(entry.stage, STAGES, f"stage of published {entry.quantity}"))
         named = (run for run in runs if entry.variant in (None, run[0].name))
         own = (run_own_inputs(entry, config, run[0]) if entry.inputs else run for run in named)
-        forming = ((run, array) for run in own if (array := find_array(entry, *run[1:])) is not None)
-        for run, array in itertools.islice(forming, 1):
-            found.append(compare_figure(entry, array, find_radius(entry, *run)))
+        for variant, inputs, trace in own:
+            array = find_array(entry, inputs, trace)
+            if array is not None:
+                found.append(compare_figure(entry, array, find_radius(entry, variant, trace)))
+                break
     return tuple(found)
 
 
@@ -190,26 +192,20 @@ def select_printed(array: Array, entry: Published) -> Array:
     return array[:, : entry.first].reshape(-1)
 
 
-def find_radius(entry: Published, settled: Settled, problem: Problem, trace: Trace) -> Array | float | None:
-    """Return how far each number of the stage can move while the printed inputs move within their rounding.
+def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | float | None:
+    """Return how far each number of the stage can move while the printed q, k and v move within their rounding.
 
-    With radii `r` of the inputs, a product `a b` moves by at most `|a| r_b + r_a |b| + r_a r_b`; a weight is largest
-    with its own logit at the top of its range and all others at the bottom; and since weights sum to 1, their movement
-    shifts the context by the distance of the values from their mean. The bounds may be too wide, never too narrow. None
-    if no input is rounded, or for more than one plain head: rules, W_o, a mistake.
+    With radii `r` of q and k, `q k^T` moves by at most `|q| r_k + r_q |k| + r_q r_k`; a weight is largest with its own
+    logit at the top of its range and all others at the bottom; and since weights sum to 1, their movement shifts the
+    context by the distance of the values from their mean. The bounds may be too wide, never too narrow. None if no
+    input is rounded, or for more than one plain head: rules, W_o, a mistake.
     """
-    rules, stage = settled.rules, entry.stage
+    rules, given = settled.rules, {name: array[0] for name, array in trace.stages() if array.ndim == 3}
     is_plain = not (rules.masks or rules.scores or settled.output_projection or settled.mistakes)
     is_plain &= rules.normalizer.exponential and settled.head == 1
-    if not entry.rounded or not is_plain or (settled.positions and set(entry.rounded) - set("qkv")):
-        return None
-    if stage in problem.projections or stage in ("x", "memory"):
-        return entry.rounded.get(stage.replace("memory", "x"), 0.0)
-    given = {name: array[0] for name, array in trace.stages() if name in ("q", "k", "v", "weights")}
-    sides = [name for name in "qkv" if name in given]
-    radii: dict[str, Array] = {name: side_radius(entry, problem, name, given[name]) for name in sides}
-    if stage in radii or not {"q", "k", "weights"} <= given.keys():
-        return radii.get(stage)
+    if not entry.rounded or not is_plain or entry.stage in "qkv" or not {"q", "k", "weights"} <= given.keys():
+        return entry.rounded.get(entry.stage)
+    radii = {name: np.full(given[name].shape, entry.rounded.get(name, 0.0)) for name in "qkv" if name in given}
     q, k, weights = (np.abs(given[name]) for name in ("q", "k", "weights"))
     scores = q @ radii["k"].T + radii["q"] @ k.T + radii["q"] @ radii["k"].T
     logits = abs(settled.multiplier) * scores
@@ -218,23 +214,10 @@ def find_radius(entry: Published, settled: Settled, problem: Problem, trace: Tra
     least = down / (down + up.sum(axis=-1, keepdims=True) - up)
     moved = np.maximum(most - weights, weights - least)
     known = {"scores": scores, "logits": logits, "capped": logits, "masked": logits, "weights": moved}
-    if stage in known or "v" not in given:
-        return known.get(stage)
+    if entry.stage in known or "v" not in given:
+        return known.get(entry.stage)
     v = given["v"]
     return np.asarray(moved @ np.abs(v - v.mean(axis=0)) + (weights + moved) @ radii["v"])
-
-
-def side_radius(entry: Published, problem: Problem, name: str, side: Array) -> Array:
-    """Return how far q, k or v may be off, from its own rounding and from that of x and its matrix."""
-    x = problem.x if name == "q" or problem.memory is None else problem.memory
-    own = entry.rounded.get(name, 0.0)
-    if x is None:
-        return np.full(side.shape, own)
-    of_x, of_matrix, of_bias = (entry.rounded.get(part, 0.0) for part in ("x", f"W_{name}", f"b_{name}"))
-    matrix = problem.projections[f"W_{name}"]
-    moved = np.abs(x).sum(axis=1, keepdims=True) * of_matrix + np.abs(matrix).sum(axis=0) * of_x
-    whole = own + moved + len(matrix) * of_x * of_matrix + of_bias
-    return np.asarray(whole[-len(side) :])  # tokens of the past have no query
 
 
 def describe_rounding(entry: Published, widening: float) -> str:

@@ -45,11 +45,6 @@ class Column(NamedTuple):
         """The name, with its unit in brackets unless the name ends in it."""
         return f"{self.name} ({self.small})" if self.small else self.name
 
-    @property
-    def words(self) -> str:
-        """The name with its unit, for use in a sentence."""
-        return f"{self.name} {self.small}" if self.small else self.name
-
     def measured_in(self, unit: str) -> Self:
         """Return the column in another unit, which replaces its own in the name."""
         return self._replace(name=f"{self.name.removesuffix(f' {self.unit}')} {unit}", unit=unit)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from attn_exp.experiment.verdict import Verdict
     from attn_exp.forms.form import Form
     from attn_exp.forms.trace import Trace
-    from attn_exp.own_code import OwnFunction
 
 
 FLOAT64 = np.dtype(np.float64)
@@ -49,10 +48,6 @@ class OwnForm(Protocol):
     @property
     def takes_output_projection(self) -> bool:
         """Whether it is called with W_o, so that it returns the output of a layer."""
-
-    @property
-    def own(self) -> OwnFunction:
-        """The function, and where it comes from."""
 
     @property
     def bind(self) -> Bind:

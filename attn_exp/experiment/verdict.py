@@ -183,10 +183,6 @@ def headline(verdict: Verdict, name: str = "") -> str:
 
 def summary_of(verdict: Verdict, name: str = "") -> str:
     """Return the verdict in a few lines; `name` is how the user named the function."""
-    return "\n".join(summary_lines(verdict, name))
-
-
-def summary_lines(verdict: Verdict, name: str) -> list[str]:
     first = headline(verdict, name)
     said = [first, *[verdict.reason] * (verdict.reason not in first)]
     for known, mistake in look_up_mistakes(verdict):
@@ -194,15 +190,18 @@ def summary_lines(verdict: Verdict, name: str) -> list[str]:
     alone = ", ".join(one.rung for one in verdict.findings if one.state == ABSENT and verdict.against)
     left = [one for one in verdict.not_verified if one.partition(" (")[2].rstrip(")") not in verdict.reason]
     said += [*smallest_lines(verdict), *[f"not compared: {alone}"] * bool(alone)]
-    return [*said, *(f"{NOT_VERIFIED}: {one}" for one in left)]
+    return "\n".join([*said, *(f"{NOT_VERIFIED}: {one}" for one in left)])
 
 
 def text_of(verdict: Verdict, name: str = "") -> str:
     """Return the verdict with every question, as `attn-exp check -v` prints it: the summary and the details."""
-    first, *said = summary_lines(verdict, name)
+    first, *said = summary_of(verdict, name).split("\n")
     if verdict.stage:
         said.append(f"The first stage that differs: {STAGES.get(verdict.stage, verdict.stage)}.")
-    said += [f"Beside the definition, {side.name}: {state_of(side)}." for side in verdict.sides]
+    for side in verdict.sides:
+        under = f"{RIGHT} under {side.right_under}" if side.right_under else RIGHT
+        state = side.computes.rstrip(".") if side.outcome == WRONG else under
+        said.append(f"Beside the definition, {side.name}: {state}.")
     if verdict.right_under and not verdict.sides:
         said.append(f"It is right under {verdict.right_under}; pass these settings to check it under them.")
     said += [f"{known}: {mistake.says} Seen in: {mistake.seen}" for known, mistake in look_up_mistakes(verdict)]
@@ -216,11 +215,6 @@ def text_of(verdict: Verdict, name: str = "") -> str:
 
 def look_up_mistakes(verdict: Verdict) -> list[tuple[str, Mistake]]:
     return [(name, mistakes.mistake(name)) for name in verdict.mistakes]
-
-
-def state_of(side: Side) -> str:
-    state = f"{RIGHT} under {side.right_under}" if side.right_under else RIGHT
-    return side.computes.rstrip(".") if side.outcome == WRONG else state
 
 
 def smallest_lines(verdict: Verdict) -> list[str]:

@@ -66,10 +66,10 @@ def html(what: str, *args: Any) -> str:
 
 def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     shown = table(comparison, timings).at_depth(comparison.config.report.depth)
-    same = ", ".join(f"{column.words} {minus(value)}" for column, value in shown.shared)
+    same = ", ".join(f"{column.title} {minus(value)}" for column, value in shown.shared)
     said = [
         f"All with {same}.",
-        who_agrees(comparison.rows, comparison.causes, comparison.config.against),
+        who_agrees(comparison.rows, comparison.steps, comparison.config.against),
     ]
     said += filter(None, [sentences.describe_tokens(comparison.problem).queries])
     said += [agreed(comparison.published)] if comparison.published else []

@@ -19,7 +19,7 @@ def summary(comparison: Comparison) -> str:
     known = at_depth(NAMES, comparison.config.report.depth)
     names = [name for name in known if name != "computed_in" or not ordinary]
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
-    parts = [table(names, cells), visible(who_agrees(comparison.rows, comparison.causes, comparison.config.against))]
+    parts = [table(names, cells), visible(who_agrees(comparison.rows, comparison.steps, comparison.config.against))]
     parts += filter(None, [sentences.describe_tokens(comparison.problem).queries])
     checked = [row for row in comparison.rows if row.checked]
     queries = len(comparison.problem.tokens)

@@ -24,7 +24,7 @@ from attn_exp.experiment import checks, ladder
 from attn_exp.experiment.compare import completed, tabulate
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.executing import measure
-from attn_exp.experiment.progress import Progress
+from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.row import Timing
 from attn_exp.problem.left_to_model import Pass
 from attn_exp.report import terminal
@@ -68,7 +68,7 @@ def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, 
     wanted = checks.wanted(config)
     check_figures(config.figures)
     with chdir(os.curdir), blas_asleep(config):
-        found = tabulate(config, Progress(len(config.variant)), under_way, bind=provenance.binder(config))
+        found = tabulate(config, Progress(), under_way, bind=provenance.binder(config))
         comparison = completed(found, wanted)
         return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
 

@@ -19,7 +19,7 @@ from attn_exp.arrays import Arrays
 from attn_exp.diagnosis.classroom.grading import Grade, Score, not_their_own, scores
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.errors import UserError, chosen, count_of, refuse
-from attn_exp.experiment.recipes import STAGES
+from attn_exp.experiment.executing import STAGES
 from attn_exp.report import worksheet
 from attn_exp.report.escapes import plain
 from attn_exp.report.terminal import table

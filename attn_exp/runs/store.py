@@ -270,7 +270,6 @@ def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparis
             if not registry.is_absent(checks.__name__, name)
         ),
         steps=steps,
-        taken_apart=True,
         rungs={place: trace for place, trace in rungs.items() if any(trace.stages())},
     )
 

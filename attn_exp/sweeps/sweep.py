@@ -23,7 +23,7 @@ from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.checks.heads import PATTERNS
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.executing import find_type
-from attn_exp.experiment.progress import PointProgress
+from attn_exp.experiment.long_runs import PointProgress
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.problem.problem import build
 from attn_exp.processes import format_duration
@@ -270,7 +270,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
         )
     if damaged:
         complain(f"damaged parts, computed again: {swept.list_some(damaged)}")
-    driver = Driver(plan, shelf, PointProgress(plan.points), whole, shared)
+    driver = Driver(plan, shelf, PointProgress(points=plan.points), whole, shared)
     jobs = list(driver.jobs())
     if last is not None and not jobs and is_finished(folder, about, last):
         driver.progress.show(last=True)

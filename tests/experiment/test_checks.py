@@ -16,8 +16,8 @@ from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.checks.check import Finding
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.measuring import compared, distance
-from attn_exp.experiment.metrics.errors import ulp_distance
-from attn_exp.experiment.metrics.gradient_norms import gradient
+from attn_exp.experiment.metrics.errors import ulp_distances
+from attn_exp.experiment.metrics.logits import gradient
 from attn_exp.experiment.row import Timing
 from attn_exp.forms import matrix
 from attn_exp.forms.trace import Trace
@@ -214,10 +214,10 @@ def test_units_in_the_last_place_are_those_of_numpy() -> None:
     for kind in (np.float16, np.float32, np.float64):
         numbers: Any = rng.standard_normal(50).astype(kind)
         moved: Any = np.nextafter(np.nextafter(numbers, kind(9)), kind(9))
-        assert ulp_distance(numbers, moved) == 2
+        assert ulp_distances(numbers[None], moved[None]) == 2
         np.testing.assert_array_max_ulp(numbers, moved, 2)
-    assert ulp_distance(np.array([-0.0]), np.array([0.0])) == 0
-    assert ulp_distance(np.array([-5e-324]), np.array([5e-324])) == 2
+    assert ulp_distances(np.array([[-0.0]]), np.array([[0.0]])) == 0
+    assert ulp_distances(np.array([[-5e-324]]), np.array([[5e-324]])) == 2
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from dataclasses import fields
 
 import pytest
 
+from attn_exp import registry
 from attn_exp.experiment import checks, metrics
-from attn_exp.experiment.metrics import errors, spread
-from attn_exp.experiment.metrics.metric import Metric
 
 
 @pytest.mark.parametrize("name", checks.NAMES)
@@ -17,15 +16,7 @@ def test_a_check_shows_fields_of_its_records(name: str) -> None:
     assert set(check.columns) <= {field.name for field in fields(check.record)}
 
 
-def test_every_metric_says_what_it_means() -> None:
-    for metric in metrics.known().values():
-        assert metric.meaning, metric.name
-
-
-def test_two_metrics_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In two files or in one: otherwise the later one would be shown under the meaning of neither."""
-    taken = Metric(spread.METRICS[0].name, lambda subject: 0.0, meaning="another")
-    for family in (errors, spread):
-        with monkeypatch.context() as patch, pytest.raises(TypeError, match=f"several metrics called {taken.name};"):
-            patch.setattr(family, "METRICS", (*family.METRICS, taken))
-            metrics.known()
+def test_every_metric_has_a_name_of_its_own_and_says_what_it_means() -> None:
+    families = [registry.module(metrics.__name__, family).METRICS for family in metrics.FAMILIES]
+    assert sum(map(len, families)) == len(metrics.known())
+    assert all(metric.meaning for metric in metrics.known().values())

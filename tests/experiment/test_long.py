@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from attn_exp.config.spelling import Repeat
-from attn_exp.experiment import memory
+from attn_exp.experiment import long_runs
 from attn_exp.experiment.compare import tabulate
-from attn_exp.experiment.progress import Line, Progress
+from attn_exp.experiment.long_runs import Progress
 from attn_exp.runs import execution, store
 from tests import ROOT
 from tests.compose import config
@@ -53,22 +53,22 @@ def test_full_keeps_matrices_and_blocks_keep_none() -> None:
     [
         (
             ["variant=[matrix]"],
-            "embeddings.tokens=65536: variant matrix needs 160 GiB for whole matrices of 65536 x 65536",
+            "embeddings.tokens=65536: variant matrix needs 160.0 GiB for whole matrices of 65536 x 65536",
         ),
-        (["variant=[matrix]"], "use variant=[blockwise], which never forms one"),
-        (["variant=[blockwise]", "weights=full"], "weights=full needs 32 GiB for whole matrices of 65536 x 65536"),
+        (["variant=[matrix]"], "use variant=[blockwise] with weights=auto, which never forms one"),
+        (["variant=[blockwise]", "weights=full"], "weights=full needs 32.0 GiB for whole matrices of 65536 x 65536"),
         (["variant=[matrix]", "weights=full"], "use variant=[blockwise] with weights=auto, which never forms one"),
-        (["variant=[blockwise]", "metrics=[gini]"], "metrics= needs 320 GiB for whole matrices"),
-        (["variant=[blockwise]", "embeddings.tokens=1000000000"], "needs 736 GiB for its vectors"),
+        (["variant=[blockwise]", "metrics=[gini]"], "metrics= needs 320.0 GiB for whole matrices"),
+        (["variant=[blockwise]", "embeddings.tokens=1000000000"], "needs 735.7 GiB for its vectors"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_drawn(
     words: list[str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "free", lambda: 2 << 30)
+    monkeypatch.setattr(long_runs, "free", lambda: 2 << 30)
     monkeypatch.setattr("attn_exp.experiment.compare.build", lambda config: pytest.fail("drawn"))
     said = refusal(tabulate, config("embeddings=random", "embeddings.tokens=65536", *words))
-    assert told in said and "2 GiB are free" in said
+    assert told in said and "2.0 GiB are free" in said
 
 
 @pytest.mark.long
@@ -86,11 +86,11 @@ def test_the_summary_comes_back_from_the_disk_and_is_drawn(tmp_path: Path) -> No
 
 def test_progress_is_told_after_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now, stream = [0.0], io.StringIO()
-    monkeypatch.setattr("attn_exp.experiment.progress.monotonic", lambda: now[0])
-    progress = Progress(1, Line(stream, started=0.0))
+    monkeypatch.setattr("attn_exp.experiment.long_runs.monotonic", lambda: now[0])
+    progress = Progress(stream, started=0.0)
     for tick in range(1, 6):
         now[0] = float(tick)
-        progress.tell(0, "blockwise", tick / 10)
+        progress.tell("blockwise", 1, 0, tick / 10)
         assert bool(stream.getvalue()) is (tick >= 2)
     assert "20 %, 8 s left" in stream.getvalue()
 

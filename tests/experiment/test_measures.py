@@ -13,7 +13,6 @@ from attn_exp import rules
 from attn_exp.experiment import executing, measuring, metrics
 from attn_exp.experiment.metrics import (
     errors,
-    gradient_norms,
     logits,
     spread,
     targets,
@@ -59,7 +58,7 @@ def test_divergences_and_ranks_of_the_udl_notebook() -> None:
         (spread.hoyer, 0.0, 1.0),
         (spread.keys_for, 4.0, 1.0),
         (spread.sparsity, 0.0, 0.75),
-        (gradient_norms.jacobian_norm, 0.25, 0.0),
+        (logits.jacobian_norm, 0.25, 0.0),
         (targets.sink, 0.25, 0.5),
         (targets.sink_rate, 0.0, 1.0),
         (targets.distance, 1.25, 0.0),
@@ -82,7 +81,7 @@ def test_small_metrics_by_hand() -> None:
     assert spread.keys_for(row, 0.71) == 3
     assert spread.keys_for(np.zeros((1, 1, 4))) == 0
     assert spread.block_emptiness(np.tril(np.ones((64, 64), bool))) == 6 / 16
-    assert gradient_norms.jacobian_norm(np.array([[[0.5, 0.5]]])) == pytest.approx(0.5)
+    assert logits.jacobian_norm(np.array([[[0.5, 0.5]]])) == pytest.approx(0.5)
     assert spread.rank_collapse(np.ones((3, 2))) == 0.0
     assert spread.rank_collapse(np.array([[1.0, -1.0], [-1.0, 1.0]])) == 1.0
     half, first = np.array([0.5, 0.5]), np.array([1.0, 0.0])

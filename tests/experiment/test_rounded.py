@@ -1,4 +1,4 @@
-"""Inputs that a document prints rounded, x and matrices among them: what they can give agrees, and nothing else."""
+"""Queries, keys and values that a document prints rounded: what they can give agrees, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,23 +14,21 @@ from attn_exp.experiment.compare import compare
 
 def drawn(seed: int = 0) -> dict[str, Any]:
     stream = np.random.default_rng(seed)
-    return {"x": stream.uniform(-1, 1, (3, 4))} | {f"W_{side}": stream.uniform(-1, 1, (4, 4)) for side in "qkv"}
+    return {side: stream.uniform(-1, 1, (3, 4)) for side in "qkv"}
 
 
-def attention(x: Any, **matrices: Any) -> dict[str, Any]:
+def attention(q: Any, k: Any, v: Any) -> dict[str, Any]:
     """Return every stage of one head, by the definition."""
-    q, k, v = (x @ matrices[f"W_{letter}"] for letter in "qkv")
     logits = q @ k.T / 2
     weights = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    return {"x": x, **matrices, "q": q, "k": k, "v": v, "logits": logits, "weights": weights, "output": weights @ v}
+    return {"q": q, "k": k, "v": v, "logits": logits, "weights": weights, "output": weights @ v}
 
 
-def agreements(printed: dict[str, Any], rounded: dict[str, float], *words: str, seed: int = 0) -> dict[str, bool]:
+def agreements(printed: dict[str, Any], rounded: dict[str, float], seed: int = 0) -> dict[str, bool]:
     """Hold what was printed of the true inputs against a run on inputs of two decimals."""
     typed: dict[str, Any] = {name: np.round(array, 2).tolist() for name, array in drawn(seed).items()}
-    settings = values(["embeddings=inline", "projections=identity", "head=1", "variant=matrix", *words], [])
-    settings["embeddings"] = {"vectors": typed.pop("x")}
-    settings["projections"] = {"source": "identity", "given": typed}
+    settings = values(["embeddings=inline", "projections=none", "head=1", "variant=matrix"], [])
+    settings["embeddings"] = typed
     settings["published"] = [
         {
             "quantity": name,
@@ -44,7 +42,7 @@ def agreements(printed: dict[str, Any], rounded: dict[str, float], *words: str, 
     return {agreement.quantity: agreement.agrees for agreement in compare(read_config(settings)).published}
 
 
-WIDE = dict.fromkeys(("x", "W_q", "W_k", "W_v"), 0.005)
+WIDE = dict.fromkeys("qkv", 0.005)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -59,7 +57,3 @@ def test_without_it_nothing_agrees_but_by_chance() -> None:
 def test_what_rounded_inputs_cannot_give_disagrees() -> None:
     wrong = {name: array + 0.5 for name, array in attention(**drawn()).items()}
     assert not any(agreements(wrong, WIDE).values())
-
-
-def test_positions_turn_what_is_rounded_so_nothing_is_widened() -> None:
-    assert not agreements({"weights": attention(**drawn())["weights"]}, WIDE, "position=rope")["weights"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.experiment import memory
+from attn_exp.experiment import long_runs
 from attn_exp.problem import sources
 from tests.compose import comparison
 from tests.refusal import refusal
@@ -88,7 +88,7 @@ NONE = ("variant=[blockwise]", "projections=identity")
 
 
 def free(monkeypatch: pytest.MonkeyPatch, gib: int) -> None:
-    monkeypatch.setattr(memory, "free", lambda: gib * 2**30)
+    monkeypatch.setattr(long_runs, "free", lambda: gib * 2**30)
 
 
 def test_what_it_would_make_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,10 @@ def test_what_it_would_make_is_refused_before_it_is_made(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("embeddings=random embeddings.d_model=100000", "embeddings.d_model=100000 needs 820 GiB for its projections"),
+        (
+            "embeddings=random embeddings.d_model=100000",
+            "d_model=100000 with projections of 100000 columns needs 819.6 GiB",
+        ),
         ("embeddings=udl embeddings.vectors.shape=[60000,4]", "embeddings.tokens=60000: variant"),
         ("embeddings=udl_multi_head embeddings.vectors.shape=[8,60000]", "embeddings.tokens=60000: variant"),
         (

@@ -16,7 +16,7 @@ from tests.experiment.test_ladder import RANDOM, between
 
 
 def said(found: Comparison) -> str:
-    return sentences.who_agrees(found.rows, found.causes, found.config.against)
+    return sentences.who_agrees(found.rows, found.steps, found.config.against)
 
 
 def test_the_summary_says_what_each_setting_does_in_one_line() -> None:

@@ -16,7 +16,7 @@ from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.diagnosis.asking.case import Case, expected
 from attn_exp.diagnosis.asking.offer import Offer, cuts_heads, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.asking.request import Filler, Gap, Request
-from attn_exp.experiment import memory
+from attn_exp.experiment import long_runs
 from attn_exp.experiment.library_conventions import blind
 from attn_exp.forms.pipeline import Around, Given, Recipe
 from attn_exp.forms.steps import share, share_in_turns
@@ -175,13 +175,13 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
     longest = MIDDLE if quick else LONGEST
     rows, keys = maker.room_for(maker.request.masks, longest, longest)
     layer = 0 if maker.offer.core else MATRICES * (maker.heads * SIZE) ** 2
-    size = memory.NUMBER * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
+    size = long_runs.NUMBER * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
     is_shared = maker.request.kv_head is not None and "head" not in maker.request.said
     setting = f"kv_head={maker.request.kv_head}" if is_shared else f"head={maker.heads}"
     instead = "choose fewer heads"
     if maker.entries > maker.heads:
         setting, instead = f"a batch of {maker.entries}", "choose fewer lengths"
-    memory.refuse_too_large([memory.Need(size, setting, f"for questions of {longest} tokens", instead)])
+    long_runs.refuse_too_large([long_runs.Need(size, setting, f"for questions of {longest} tokens", instead)])
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:

@@ -32,7 +32,7 @@ from attn_exp.diagnosis.classroom.worksheet import (
     unfollowed,
 )
 from attn_exp.diagnosis.recipes.candidates import GROUPS
-from attn_exp.experiment.recipes import Stages
+from attn_exp.experiment.executing import Stages
 from attn_exp.forms.pipeline import Recipe, Step
 from attn_exp.mistakes.mistake import Change, around
 

@@ -31,7 +31,7 @@ from attn_exp.diagnosis.classroom.numbers import Numbers, equal_but_for_rounding
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.diagnosis.classroom.worksheet import Sheet, agrees, part, transpose_sheet
 from attn_exp.diagnosis.recipes.candidates import explained, what_a_setting_computes
-from attn_exp.experiment.recipes import STAGES, Stages
+from attn_exp.experiment.executing import STAGES, Stages
 
 RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE = "right", "follows", "wrong", "empty", "unreadable"
 SETTING, LAYOUT, CANNOT_BE_READ, COPIED, MISSING = "setting", "layout", "cannot be read", "copied", "missing"

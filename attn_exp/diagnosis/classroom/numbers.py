@@ -46,9 +46,8 @@ from attn_exp.diagnosis.recipes.candidates import (
     what_mistakes_compute,
 )
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment import memory
-from attn_exp.experiment.executing import follows_steps
-from attn_exp.experiment.recipes import STAGES, Stages, given_to, right
+from attn_exp.experiment import long_runs
+from attn_exp.experiment.executing import STAGES, Stages, follows_steps, given_to, right
 from attn_exp.experiment.variant import Settled
 from attn_exp.experiment.verdict import HELD, REMARK, Finding, Verdict, decide
 from attn_exp.forms.pipeline import Recipe
@@ -84,9 +83,9 @@ def catalogue(sheet: Sheet) -> list[Made]:
         UserError: the results would not fit in memory.
     """
     head, rows, keys = sheet.settled.head, len(sheet.problem.tokens), sheet.problem.keys
-    needed = MATRICES * memory.NUMBER * head * rows * keys
+    needed = MATRICES * long_runs.NUMBER * head * rows * keys
     purpose = "to compute every known mistake"
-    memory.refuse_too_large([memory.Need(needed, f"embeddings.tokens={rows}", purpose, "explain fewer tokens")])
+    long_runs.refuse_too_large([long_runs.Need(needed, f"embeddings.tokens={rows}", purpose, "explain fewer tokens")])
     case = case_of(sheet)
     made = [(candidate, candidate.change(case)) for candidate in candidates_of(sheet)]
     return [Made(candidate, recipe, stages(sheet, recipe)) for candidate, recipe in made]

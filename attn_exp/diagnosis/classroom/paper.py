@@ -17,8 +17,7 @@ from attn_exp.diagnosis.classroom.numbers import Made, candidates_of, case_of, c
 from attn_exp.diagnosis.classroom.worksheet import Sheet, other_step, stages
 from attn_exp.diagnosis.judging.own_form import prepared_with_code
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.executing import first_position, follows_steps
-from attn_exp.experiment.recipes import STAGES, Stages
+from attn_exp.experiment.executing import STAGES, Stages, first_position, follows_steps
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.problem.projections import BIASES, MATRICES

@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.classroom.boxes import TURNED, Box
-from attn_exp.experiment.recipes import STAGES, Stages, compute_stages, right, stages_of
+from attn_exp.experiment.executing import STAGES, Stages, compute_stages, right, stages_of
 from attn_exp.experiment.variant import Settled
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding
 from attn_exp.forms.pipeline import Recipe, Step

@@ -25,7 +25,7 @@ from attn_exp.diagnosis.asking.case import (
 )
 from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.asking.questions import SIZE
-from attn_exp.experiment.recipes import features
+from attn_exp.experiment.executing import features
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change as RecipeChange
 from attn_exp.rules import names as rule_names

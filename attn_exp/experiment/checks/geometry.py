@@ -11,8 +11,7 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.executing import follows_steps
-from attn_exp.experiment.recipes import features, given_to, right, stages_of
+from attn_exp.experiment.executing import features, follows_steps, given_to, right, stages_of
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem

@@ -13,10 +13,9 @@ from attn_exp.errors import count_of
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.metrics.metric import head_means
-from attn_exp.experiment.metrics.spread import rows_that_share
+from attn_exp.experiment.metrics.spread import normalized_entropy, rows_that_share
 from attn_exp.experiment.metrics.targets import ahead, induction, on_delimiters, sink
 from attn_exp.experiment.variant import Settled
-from attn_exp.forms.trace import entropy
 from attn_exp.problem.problem import Problem
 
 MEANINGS: Mapping[str, str] = {
@@ -60,12 +59,10 @@ def broad(weights: Array) -> Array:
 
     It is NaN if rows do not sum to 1, as with a sigmoid.
     """
-    counts = (weights > 0).sum(axis=-1)
     if not rows_that_share(weights).all():
         return np.full(len(weights), np.nan)
-    shares = entropy(weights) / np.log(np.maximum(counts, 2))
-    each = zip(shares, counts > 1, strict=True)
-    return np.array([rows[seen].mean() if seen.any() else np.nan for rows, seen in each])
+    each = (normalized_entropy(head, head > 0) for head in weights)
+    return np.array([rows.mean() if rows.size else np.nan for rows in each])
 
 
 def find_strongest(numbers: Arrays, head: int) -> tuple[str, float]:

@@ -16,7 +16,7 @@ from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import limits, placed
 from attn_exp.experiment.measuring import SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
-from attn_exp.experiment.metrics.gradient_norms import gradient
+from attn_exp.experiment.metrics.logits import gradient
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.rules.masks.mask import AllOf

@@ -5,7 +5,6 @@ A file lists its metrics as `METRICS`, a tuple of `Metric`; `metrics=name` finds
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from attn_exp import registry
@@ -16,16 +15,9 @@ FAMILIES: tuple[str, ...] = registry.names(__path__, without=("metric",))
 
 
 def known() -> dict[str, Metric]:
-    """Return every metric by its name, in the order of the tables.
-
-    Raises:
-        TypeError: two metrics of the package have the same name.
-    """
+    """Return every metric by its name, in the order of the tables."""
     metrics = [metric for family in FAMILIES for metric in registry.module(__name__, family).METRICS]
     metrics += registry.at_hand(__name__).values()
-    twice = [name for name, count in Counter(metric.name for metric in metrics).items() if count > 1]
-    if twice:
-        raise TypeError(f"{__name__} has several metrics called {', '.join(twice)}; each needs a name of its own")
     return {metric.name: metric for metric in sorted(metrics, key=lambda metric: metric.place)}
 
 

@@ -89,10 +89,6 @@ def ulp_distances(answers: Array, expected: Array) -> Array:
     return np.asarray(units.reshape(len(units), -1).max(axis=-1, initial=0))
 
 
-def ulp_distance(answer: Array, expected: Array) -> int:
-    return int(ulp_distances(answer[None], expected[None])[0])
-
-
 def rank_floats(numbers: Array) -> Array:
     """Map floats to integers in the same order, consecutive floats to consecutive integers."""
     size = numbers.dtype.itemsize
@@ -220,7 +216,9 @@ METRICS = (
     ),
     metric(
         "ulp",
-        lambda subject: ulp_distance(ends(subject)[0].astype(subject.settled.computed_in), ends(subject)[1]),
+        lambda subject: float(
+            ulp_distances(*(end[None].astype(subject.settled.computed_in) for end in ends(subject)))[0]
+        ),
         meaning="the largest distance from the exact answer, in units in the last place",
         unit="ulp",
         source='Goldberg 1991, "What Every Computer Scientist Should Know About Floating-Point Arithmetic"',

@@ -1,20 +1,25 @@
-"""How large logits are, their log-sum-exp, and how weights sharpen as their scale grows."""
+"""How large logits are, how weights sharpen as they grow, and how much a change of logits changes the output."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.metrics.errors import largest_finite_error
-from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, mean, stage
+from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, finite_weights, mean, mean_seen, stage
+from attn_exp.forms import steps
+from attn_exp.forms.pipeline import At
+from attn_exp.forms.steps import repeat_heads
 from attn_exp.forms.trace import Trace, entropy
 from attn_exp.rules.normalizers.softmax import softmax
+from attn_exp.rules.rules import Rules
 
 
 def finite_logits(subject: Subject) -> Array:
@@ -59,49 +64,6 @@ def mean_finite_sum(subject: Subject) -> float:
 def sums_error(subject: Subject) -> float:
     """Return the largest difference of the log-sum-exps from the exact ones; infinite if only one is finite."""
     return largest_finite_error(log_sums(subject.trace), log_sums(subject.exact))
-
-
-metric = partial(Metric, place=9)
-
-METRICS = (
-    metric(
-        "logit_min",
-        lambda subject: finite_logits(subject).min(),
-        meaning="the smallest logit that no mask hides",
-    ),
-    metric(
-        "logit_max",
-        lambda subject: finite_logits(subject).max(),
-        meaning="the largest logit",
-    ),
-    metric(
-        "logit_std",
-        lambda subject: finite_logits(subject).std(),
-        meaning="the standard deviation of the logits",
-    ),
-    metric(
-        "score_variance",
-        lambda subject: stage(subject.trace, "scores").var(),
-        meaning="the variance of the scores, before scaling",
-    ),
-    metric(
-        "expected_variance",
-        lambda subject: expected_variance(stage(subject.trace, "q"), stage(subject.trace, "k")),
-        meaning="the variance of the scores if all entries were independent",
-        source="Vaswani et al. 2017, section 3.2.1, footnote 4",
-    ),
-    partial(Metric, place=12)(
-        "log_sum_exp",
-        mean_finite_sum,
-        meaning="the log-sum-exp of a row, which merges partial outputs",
-        source="FlashAttention-2, section 3.1",
-    ),
-    partial(Metric, place=12)(
-        "log_sum_exp_error",
-        sums_error,
-        meaning="the largest error of the log-sum-exp",
-    ),
-)
 
 
 # How weights sharpen: their entropy as a function of the multiplier of the scores
@@ -187,3 +149,145 @@ def mean_entropy(split: Split, multipliers: Array) -> Array:
     seen = np.isfinite(split.rest[:, rows]).any(axis=-1)
     entropies = entropy(softmax(logits))
     return np.asarray(entropies.mean(axis=(1, 2)) if seen.all() or not seen.any() else entropies[:, seen].mean(axis=1))
+
+
+# Derivatives of attention, from their formulas
+
+TINY = 1e-30
+"""An imaginary step so small that its square vanishes: the derivative is exact to the last digit."""
+
+
+def bend_slope(stages: Trace, rules: Rules) -> Array:
+    """Return the derivative of all score bends at their logits, by a complex step.
+
+    If bends come last they bend masked logits, where those at -inf are constant.
+
+    Source: Squire and Trapp 1998, "Using Complex Variables to Estimate Derivatives of Real Functions".
+    """
+    assert stages.q is not None and stages.k is not None and stages.logits is not None
+    logits = stages.logits
+    if rules.bend_last:
+        at = At.of_heads(rules, stages.q, stages.k)
+        logits = steps.forbid(at, steps.biased(at, logits), steps.allowed(at))
+    fixed = np.isneginf(logits)
+    bent: Any = np.where(fixed, 0, logits) + 1j * TINY
+    for rule in rules.scores:
+        bent = rule.bend(bent)
+    return np.where(fixed, 0, bent.imag / TINY)
+
+
+def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tuple[Array, Array, Array]:
+    """Return the gradients dq, dk, dv of `sum(received * context)`, with `received` `[h t e]`.
+
+    `dv = w^T r`; `dw = r v^T`; `dl = w (dw - sum_j w_j dw_j)`; `dq = scale dl k`; `dk = scale dl^T q`; the gradients of
+    heads that share keys are added. Source: Dao et al. 2022, "FlashAttention", appendix B.2.
+    """
+    stages = forms.form("matrix").attend(q, k, v, rules)
+    assert stages.weights is not None and stages.logits is not None
+    heads, groups, weights = len(q), len(k), stages.weights
+    given = received @ repeat_heads(v, heads).swapaxes(-1, -2)
+    assert rules.normalizer.slope is not None
+    turned = rules.scale * rules.normalizer.slope(weights, given) * bend_slope(stages, rules)
+    dq = turned @ repeat_heads(k, heads)
+    dk, dv = turned.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ received
+    shared = [array.reshape(groups, heads // groups, *array.shape[1:]).sum(axis=1) for array in (dk, dv)]
+    return np.asarray(dq), shared[0], shared[1]
+
+
+def jacobian_norm(weights: Array) -> Array:
+    """Return the largest singular value of `diag(w) - w w^T` of each row: at most 1/2, 0 if one key has all the weight.
+
+    It bounds how much softmax amplifies a change of logits. Source: Kim et al. 2021, "The Lipschitz Constant of
+    Self-Attention", section 3.
+    """
+    rows = weights.reshape(-1, weights.shape[-1])
+    norms = [np.linalg.norm(np.diag(row) - np.outer(row, row), 2) for row in rows]
+    return np.array(norms).reshape(weights.shape[:-1])
+
+
+def gradient_norm(which: int) -> Callable[[Subject], float]:
+    """Return a measure of the gradient of `|context|^2 / 2` with respect to q, k or v: its norm."""
+
+    def norm(subject: Subject) -> float:
+        rules = subject.settled.rules
+        if subject.settled.member.reference != "logits" or rules.normalizer.slope is None or rules.pairing:
+            raise NotFormedError
+        if subject.settled.empty != "zeros" and not subject.allowed().any(axis=-1).all():
+            raise NotFormedError  # the formula assumes zeros in rows without keys
+        q, k, v, context = (stage(subject.trace, name) for name in ("q", "k", "v", "context"))
+        return float(np.linalg.norm(gradient(q, k, v, rules, context)[which]))
+
+    return norm
+
+
+def mean_jacobian_norm(subject: Subject) -> float:
+    if subject.settled.rules.normalizer.name != "softmax":
+        raise NotFormedError
+    return mean_seen(jacobian_norm, finite_weights(subject))
+
+
+metric, slope, summed = (partial(Metric, place=place) for place in (9, 11, 12))
+
+METRICS = (
+    metric(
+        "logit_min",
+        lambda subject: finite_logits(subject).min(),
+        meaning="the smallest logit that no mask hides",
+    ),
+    metric(
+        "logit_max",
+        lambda subject: finite_logits(subject).max(),
+        meaning="the largest logit",
+    ),
+    metric(
+        "logit_std",
+        lambda subject: finite_logits(subject).std(),
+        meaning="the standard deviation of the logits",
+    ),
+    metric(
+        "score_variance",
+        lambda subject: stage(subject.trace, "scores").var(),
+        meaning="the variance of the scores, before scaling",
+    ),
+    metric(
+        "expected_variance",
+        lambda subject: expected_variance(stage(subject.trace, "q"), stage(subject.trace, "k")),
+        meaning="the variance of the scores if all entries were independent",
+        source="Vaswani et al. 2017, section 3.2.1, footnote 4",
+    ),
+    summed(
+        "log_sum_exp",
+        mean_finite_sum,
+        meaning="the log-sum-exp of a row, which merges partial outputs",
+        source="FlashAttention-2, section 3.1",
+    ),
+    summed(
+        "log_sum_exp_error",
+        sums_error,
+        meaning="the largest error of the log-sum-exp",
+    ),
+    slope(
+        "jacobian_norm",
+        mean_jacobian_norm,
+        meaning="how much a change of logits changes the weights: at most 1/2",
+        source='Kim et al. 2021, "The Lipschitz Constant of Self-Attention", section 3',
+    ),
+    slope(
+        "gradient_q",
+        gradient_norm(0),
+        meaning="the gradient of half the squared context with respect to the queries",
+        unit="norm",
+    ),
+    slope(
+        "gradient_k",
+        gradient_norm(1),
+        meaning="the gradient of half the squared context with respect to the keys",
+        unit="norm",
+    ),
+    slope(
+        "gradient_v",
+        gradient_norm(2),
+        meaning="the gradient of half the squared context with respect to the values",
+        unit="norm",
+    ),
+)

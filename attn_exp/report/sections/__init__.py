@@ -35,7 +35,7 @@ def contents(material: Material, templates: dict[str, str]) -> dict[str, Any]:
     tokens = sentences.describe_tokens(comparison.problem)
     return {
         "title": config.title or tokens.title,
-        "sentence": sentences.who_agrees(comparison.rows, comparison.causes, comparison.config.against),
+        "sentence": sentences.who_agrees(comparison.rows, comparison.steps, comparison.config.against),
         "more": [
             *filter(None, [tokens.queries]),
             *sentences.why_letters_are_shared(comparison),

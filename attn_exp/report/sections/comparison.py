@@ -88,7 +88,7 @@ HTML = """\
 {% if not column.fixed %} data-column="{{ column.key }}"{% endif %}
 {%- endmacro -%}
 {% macro shared(table) -%}
-{% for column, value in table.shared %}{{ ", " if not loop.first }}{{ column.words }} {#
+{% for column, value in table.shared %}{{ ", " if not loop.first }}{{ column.title }} {#
 #}{% if column.fixed %}{{ value|minus }}{% else %}<span{{ marked(column) }}>{{ value|minus }}</span>{% endif %}{#
 #}{% endfor %}
 {%- endmacro -%}
@@ -133,7 +133,7 @@ MARKDOWN = """\
 {{ comparison.lines|piped(comparison.head|map(attribute="title")|list) }}
 
 {% if comparison.shared -%}
-The same for all: {% for column, value in comparison.shared %}{{ column.words|md }} {{ value|md }}{#
+The same for all: {% for column, value in comparison.shared %}{{ column.title|md }} {{ value|md }}{#
 #}{{ ", " if not loop.last else "." }}{% endfor %}
 
 {% endif -%}

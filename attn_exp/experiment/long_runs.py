@@ -1,0 +1,176 @@
+"""Long runs: whether they fit into memory, estimated before anything is drawn, and a line on how far they are."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple, TextIO
+
+from attn_exp import forms
+from attn_exp.config.inputs import Draw
+from attn_exp.config.schema import Config, Variant
+from attn_exp.errors import UserError
+from attn_exp.problem import drawing, sources
+from attn_exp.problem.projections import MATRICES, widths
+from attn_exp.processes import HEARD, format_duration
+
+NUMBER, NAME = 8, 150
+"""Bytes of a float64, and of the name of a token in memory and on disk."""
+
+SMALL, GIB = 1 << 26, 1 << 30
+"""Bytes below which the free memory is not queried, and of one GiB."""
+
+INPUTS, PROJECTIONS = 10, len(MATRICES) + 7
+"""Arrays of the size of x that a run holds at once: x, q, k, v, contexts, outputs and write buffers; and arrays of the
+size of one projection, of which the reference holds W_o as lists of Python floats."""
+
+ASKING = ("check", "dtype", "metrics")
+"""Settings that compare every variant with whole matrices."""
+
+
+class Need(NamedTuple):
+    """A memory estimate: the bytes, the setting that decides them and its purpose, and a way out."""
+
+    size: int
+    setting: str
+    purpose: str
+    instead: str
+
+
+def check_drawn(config: Config) -> None:
+    """Refuse an x, projections or matrices that would not fit, before anything is drawn.
+
+    Raises:
+        UserError: with the size, the free memory, and a way out.
+    """
+    draws = config.draws or {}
+    places = {f"embeddings.{name}": getattr(config.embeddings, name) for name in ("vectors", "q", "k", "v", "weights")}
+    places |= {f"draws.{name}": given for name, given in draws.items()}
+    refuse_too_large(
+        Need(INPUTS * NUMBER * math.prod(given.shape), f"{key}.shape={list(given.shape)}", "", "choose a smaller shape")
+        for key, given in places.items()
+        if isinstance(given, Draw)
+    )
+    size = drawing.size(draws["x"]) if "x" in draws else sources.size(config.embeddings)
+    if size is not None:
+        refuse_too_large(estimate_all(config, size))
+
+
+def estimate_all(config: Config, size: tuple[int, int]) -> Iterator[Need]:
+    """Estimate what an x of this size, its memory, the projections and the matrices need."""
+    (rows, width), memory = size, sources.memory_size(config, size)
+    (keys, source), fewer = memory or size, "choose fewer tokens"
+    columns = max(widths(config.projections, width).values()) if config.projections.source != "none" else 0
+    token, of_memory = (INPUTS * NUMBER * max(wide, columns) + NAME for wide in (width, source))
+    yield Need(rows * token, f"embeddings.tokens={rows} with d_model={width}", "for its vectors", fewer)
+    if memory is not None:
+        yield Need(keys * of_memory, f"embeddings.memory.tokens={keys}", "for its vectors", fewer)
+    setting = f"embeddings.d_model={width} with projections of {columns} columns"
+    largest = PROJECTIONS * NUMBER * max(width, source) * columns
+    yield Need(largest, setting, "for its projections", "choose fewer numbers")
+    yield estimate_matrices(config, max(rows - config.past, 0), keys)
+
+
+def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
+    """Estimate the logits and weights `[h t s]` of all variants together."""
+    sizes = {name: count_matrix_bytes(variant, config, rows, keys) for name, variant in config.variant.items()}
+    needed = max(sizes.values()) if config.weights == "blocks" else sum(sizes.values())
+    asked = next((f"{name}=" for name in ASKING if getattr(config, name)), "")
+    largest = "weights=full" if config.weights == "full" else f"variant {max(sizes, key=sizes.__getitem__)}"
+    other = "use variant=[blockwise] with weights=auto, which never forms one"
+    instead = "choose fewer tokens, or leave it out" if asked else other
+    setting = f"embeddings.tokens={rows}: {asked or largest}"
+    return Need(needed, setting, f"for whole matrices of {rows} x {keys}", instead)
+
+
+def count_matrix_bytes(variant: Variant, config: Config, rows: int, keys: int) -> int:
+    if variant.form not in forms.names() and not forms.is_own(variant.form):
+        return 0  # an unknown form is refused later
+    count = max(forms.form(variant.form).matrices, 1 if config.weights == "full" else 0)
+    if any(getattr(config, name) for name in ASKING):
+        count = 10  # they are compared with the matrix form in `longdouble`
+    return count * NUMBER * rows * keys * (config.head if variant.head is None else variant.head)
+
+
+def refuse_too_large(needs: Iterable[Need]) -> None:
+    """Refuse needs that do not fit together, and name the largest.
+
+    Raises:
+        UserError: with the sizes, the free memory, and a way out.
+    """
+    parts = list(needs)
+    whole = sum(part.size for part in parts)
+    if whole > SMALL and whole > free():
+        most = max(parts, key=lambda part: part.size)
+        others = f", {whole / GIB:,.1f} GiB with all else" if whole - most.size > most.size / 20 else ""
+        needed = f"{most.setting} needs {most.size / GIB:,.1f} GiB {most.purpose}".rstrip()
+        raise UserError(f"{needed}{others}, and {free() / GIB:,.1f} GiB are free; {most.instead}")
+
+
+def free() -> int:
+    """Return how many bytes this process can still allocate, within the system's and the container's limits."""
+    left = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 8 << 30
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        left = 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+    with suppress(OSError, ValueError, KeyError):  # without a limit, it is the word "max"
+        limit, stat = (Path(f"/sys/fs/cgroup/memory.{name}").read_text(encoding="ascii") for name in ("max", "stat"))
+        left = min(left, int(limit) - int(dict(line.split() for line in stat.splitlines())["anon"]))
+    return max(0, left)
+
+
+# How far it is
+
+PATIENCE, REDRAW, EVERY = 2.0, 0.25, 10.0
+"""Seconds before the first line, between redraws on a terminal, and between lines elsewhere."""
+
+
+@dataclass
+class Progress:
+    """A line on stderr now and then: in place on a terminal, elsewhere below the one before."""
+
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    started: float = field(default_factory=monotonic)
+    shown: float = 0.0
+
+    def tell(self, text: str, parts: int, done: int, share: float = 0.0, last: bool = False) -> None:
+        """Show that `done` parts and a share of the next are complete, if a line is due; the `last` always is."""
+        now, is_terminal, whole = monotonic(), self.stream.isatty(), (done + share) / max(parts, 1)
+        wait = REDRAW if is_terminal else EVERY
+        if last or now >= (self.shown + wait if self.shown else self.started + PATIENCE):
+            left = format_duration((now - self.started) * (1 - whole) / max(whole, 1e-9))
+            line = f"{text}, {100 * whole:.0f} %, {left} left" if 0.02 < whole < 1 else text
+            self.stream.write(f"\r\x1b[K{line}" + "\n" * last if is_terminal else f"{line}\n")
+            self.stream.flush()
+            HEARD.set()
+            self.shown = now
+
+    def clear(self) -> None:
+        if self.shown and self.stream.isatty():
+            self.stream.write("\r\x1b[K")
+
+
+@dataclass
+class PointProgress(Progress):
+    """Counts of the points of a sweep: all, cached, and done since."""
+
+    points: int = 0
+    cached: int = 0
+    done: int = 0
+    failed: int = 0
+
+    def add(self, done: int, failed: int) -> None:
+        self.done += done
+        self.failed += failed
+        self.show()
+
+    def show(self, last: bool = False) -> None:
+        known = f"{self.cached + self.done:,} of {self.points:,} points"
+        counts = f"{known}, {self.failed:,} failed, {self.cached:,} cached"
+        self.tell(counts, self.points - self.cached, self.done, last=last)
