@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from attn_exp import forms, mistakes, rules
-from attn_exp.experiment import metrics
-from attn_exp.experiment.library_conventions import CONVENTIONS
+from attn_exp import rules
 from docs import produce
 from docs.reference import PARTS, reference
 from tests import ROOT, pages
@@ -178,36 +176,6 @@ def test_the_reference_shows_each_rule_with_its_settings_its_picture_and_its_sou
         assert "0x" not in section
         for field in fields(rules.kind(group, name)) if group != "normalizer" else ():
             assert f"| `{group}.{name}.{field.name}` |" in section
-
-
-def test_the_reference_draws_what_an_example_says() -> None:
-    text = read("masks").split("## `mask=window`\n")[1]
-    assert "With left: `1`, right: `2`:" in text
-    assert "query   1      █  █  █  █  ·\n" in text
-    alibi = read("scores").split("## `score=alibi`\n")[1]
-    assert "logits after it         0    -0.25     -0.5\n" in alibi
-
-
-def test_the_reference_names_every_form_metric_mistake_convention_and_setting() -> None:
-    for name, members in {
-        "forms": [f"## `{name}`" for name in forms.NAMES],
-        "metrics": [f"| `{name}` |" for name in metrics.known()],
-        "mistakes": [f"| `{name}` |" for name in mistakes.names()],
-        "conventions": [
-            *(f"| `{name}` |" for name in CONVENTIONS),
-            "| `torch_mha` | may not attend | beside the first key | NaN |",
-        ],
-        "settings": [
-            "| `head` | how many heads, in variants that do not say it themselves | 2 |",
-            "| `figures.width` |",
-            "| `sweep.zip` |",
-            "| `mask` | `array`, `causal`",
-            "| `embeddings.d_model` | none | a whole number of at least 1 |",
-            "| `projections.transposed` | `false` | true or false |",
-            "| `variant.NAME.head` | none | a whole number of at least 1 |",
-        ],
-    }.items():
-        assert [member for member in members if member not in read(name)] == []
 
 
 def test_long_sentences_of_a_command_stand_on_several_lines_and_tables_do_not() -> None:
