@@ -1,4 +1,7 @@
-"""Which page is run by the tests of which room; `tests/test_docs.py` runs the others."""
+"""Which pages are run by the tests of which room; `tests/test_docs.py` runs the others.
+
+Those with drawings, and that of sweeps, are run by the tests of reports too.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ PAGES = {
     "problem": ("memory", "models", "own-input"),
     "experiment": ("conventions", "metrics", "reproduce"),
     "diagnosis": ("check", "worksheet"),
-    "report": ("compare", "table"),
+    "report": ("compare", "long", "memory", "sweep", "table"),
     "runs": ("classroom",),
     "sweeps": ("cluster", "sweep"),
 }
