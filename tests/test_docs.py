@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -75,20 +74,6 @@ def test_every_printed_result_of_the_documents_agrees_and_the_readme_says_so() -
     assert sum(int(right) for right, _ in said) == sum(results for results, _ in agreement)
     assert all(right == printed for right, printed in said)
     assert "79 of 79 published results agree." in read("reproduce")
-
-
-def test_the_notebook_on_the_square_root_shows_what_it_says() -> None:
-    variances = numbers("why_divide_by_sqrt_d", "The variance of the scores is d")
-    for size, (unscaled, scaled, _) in zip((4, 16, 64, 256, 1024), variances, strict=True):
-        assert unscaled == pytest.approx(size, rel=0.1)
-        assert scaled == pytest.approx(1, rel=0.1)
-    entropies = numbers("why_divide_by_sqrt_d", "So the softmax saturates")
-    assert all(0.85 * math.log(64) < row[0] < math.log(64) for row in entropies)
-    assert [row[1] for row in entropies] == sorted((row[1] for row in entropies), reverse=True)
-    assert entropies[-1][1] < 0.2
-    slopes = numbers("why_divide_by_sqrt_d", "And a saturated softmax does not learn")
-    assert all(scaled > 0.9 for scaled, _ in slopes)
-    assert slopes[-1][1] < 0.1
 
 
 # How pages are produced
