@@ -38,7 +38,7 @@ def test_of(pages: Iterable[str]) -> Callable[[str], None]:
     def test(page: str) -> None:
         pytest.importorskip("myst_parser", reason="pip install -e '.[docs,dask]'")
         command = [sys.executable, "docs/produce.py", "--check", page]
-        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=1800)
         assert done.returncode == 0, done.stdout + done.stderr
 
     return test
