@@ -51,7 +51,7 @@ def main() -> None:
         known = out_of_memory(error) or error
         if isinstance(known, RuntimeError):
             raise
-        if isinstance(error, OSError) and error.filename is None:  # stdout may be on a full disk
+        if isinstance(known, OSError) and known.filename is None:  # stdout may be on a full disk
             discard_output()
         line = brief(printable(" ".join(str(known).split("\n"))), LONGEST_MESSAGE)
         print(f"attn_exp: error: {line}", file=sys.stderr)

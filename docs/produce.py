@@ -2,7 +2,8 @@
 
 The pages are kept as they are read, with their output and pictures, so that a code host shows them and the site needs
 to run nothing. After a change of the program: `python docs/produce.py` writes all pages, pictures and notebooks anew;
-`--check` changes nothing and names the pages whose output is another by now, beyond the last printed digit of numbers.
+`--check` changes nothing and names the pages whose output or drawings are others by now, beyond the last printed digit
+of numbers.
 
 In a page, a block of kind `sh` holds commands, one a line, and one of kind `python` holds Python; the `text` block and
 the picture directly below are what they give. A block of kind `python PATH` or `yaml PATH` is a file, written to the
@@ -136,7 +137,8 @@ def run_commands(page: Page, commands: list[str], *, fails: bool) -> str:
         if (done.returncode != 0) != fails:
             raise PageError(f"{page.name}: {command}\nexit code {done.returncode}\n{done.stderr}")
         heading = f"$ {command}\n" if len(commands) > 1 else ""
-        printed += heading + wrap(done.stdout) + (re.sub(r".*\r", "", done.stderr) if fails else "")
+        said = re.sub(r".*\r|attn_exp: at work.*\n", "", done.stderr)  # how far it is, where it takes long
+        printed += heading + wrap(done.stdout) + (said if fails else "")
     return printed
 
 
@@ -288,13 +290,21 @@ def update_page(name: str, *, check: bool) -> list[str]:
         merged, differ = merge(path.read_text(encoding="utf-8"), produce_page(name, Path(folder)))
         for made in sorted(Path(folder).glob("pictures/*")):
             kept = DOCS / "pictures" / made.name
-            if not kept.is_file() or measure_picture(kept) != measure_picture(made):
-                differ.append(f"{kept.name} is missing or has another size")
+            if not kept.is_file() or not is_same_picture(kept, made):
+                differ.append(f"{kept.name} is missing or shows something else")
             if not check:
                 shutil.copy(made, kept)
     if not check:
         path.write_text(merged, encoding="utf-8")
     return differ
+
+
+def is_same_picture(old: Path, new: Path) -> bool:
+    """Return whether our own SVG says the same line by line, and whether any other picture has the same size."""
+    text = new.read_text(encoding="utf-8") if new.suffix == ".svg" else ""
+    if text and "matplotlib" not in text:
+        return not merge(old.read_text(encoding="utf-8"), text)[1]
+    return measure_picture(old) == measure_picture(new)
 
 
 def measure_picture(path: Path) -> tuple[str, ...]:

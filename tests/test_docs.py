@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attn_exp import forms, mistakes, rules
-from attn_exp.experiment import metrics
-from attn_exp.experiment.library_conventions import CONVENTIONS
+from attn_exp import rules
 from docs import produce
 from docs.reference import PARTS, reference
-from tests import ROOT
+from tests import ROOT, pages
 from tests.report.browser import need_chromium
 
 DOCS = ROOT / "docs"
@@ -30,14 +25,8 @@ def read(name: str) -> str:
     return produce.find_page(name).read_text(encoding="utf-8")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", produce.PAGES)
-def test_a_page_shows_what_its_commands_print_today(name: str) -> None:
-    """Where this fails, `python docs/produce.py` writes the pages anew; read what it changes."""
-    pytest.importorskip("myst_parser", reason="pip install -e '.[docs,dask]'")
-    command = [sys.executable, "docs/produce.py", "--check", name]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
+IN_ROOMS = {page for room in pages.PAGES.values() for page in room}
+test_a_page_shows_what_its_commands_print_today = pages.test_of(sorted(set(produce.PAGES) - IN_ROOMS))
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -85,20 +74,6 @@ def test_every_printed_result_of_the_documents_agrees_and_the_readme_says_so() -
     assert sum(int(right) for right, _ in said) == sum(results for results, _ in agreement)
     assert all(right == printed for right, printed in said)
     assert "79 of 79 published results agree." in read("reproduce")
-
-
-def test_the_notebook_on_the_square_root_shows_what_it_says() -> None:
-    variances = numbers("why_divide_by_sqrt_d", "The variance of the scores is d")
-    for size, (unscaled, scaled, _) in zip((4, 16, 64, 256, 1024), variances, strict=True):
-        assert unscaled == pytest.approx(size, rel=0.1)
-        assert scaled == pytest.approx(1, rel=0.1)
-    entropies = numbers("why_divide_by_sqrt_d", "So the softmax saturates")
-    assert all(0.85 * math.log(64) < row[0] < math.log(64) for row in entropies)
-    assert [row[1] for row in entropies] == sorted((row[1] for row in entropies), reverse=True)
-    assert entropies[-1][1] < 0.2
-    slopes = numbers("why_divide_by_sqrt_d", "And a saturated softmax does not learn")
-    assert all(scaled > 0.9 for scaled, _ in slopes)
-    assert slopes[-1][1] < 0.1
 
 
 # How pages are produced
@@ -186,36 +161,6 @@ def test_the_reference_shows_each_rule_with_its_settings_its_picture_and_its_sou
         assert "0x" not in section
         for field in fields(rules.kind(group, name)) if group != "normalizer" else ():
             assert f"| `{group}.{name}.{field.name}` |" in section
-
-
-def test_the_reference_draws_what_an_example_says() -> None:
-    text = read("masks").split("## `mask=window`\n")[1]
-    assert "With left: `1`, right: `2`:" in text
-    assert "query   1      █  █  █  █  ·\n" in text
-    alibi = read("scores").split("## `score=alibi`\n")[1]
-    assert "logits after it         0    -0.25     -0.5\n" in alibi
-
-
-def test_the_reference_names_every_form_metric_mistake_convention_and_setting() -> None:
-    for name, members in {
-        "forms": [f"## `{name}`" for name in forms.NAMES],
-        "metrics": [f"| `{name}` |" for name in metrics.known()],
-        "mistakes": [f"| `{name}` |" for name in mistakes.names()],
-        "conventions": [
-            *(f"| `{name}` |" for name in CONVENTIONS),
-            "| `torch_mha` | may not attend | beside the first key | NaN |",
-        ],
-        "settings": [
-            "| `head` | how many heads, in variants that do not say it themselves | 2 |",
-            "| `figures.width` |",
-            "| `sweep.zip` |",
-            "| `mask` | `array`, `causal`",
-            "| `embeddings.d_model` | none | a whole number of at least 1 |",
-            "| `projections.transposed` | `false` | true or false |",
-            "| `variant.NAME.head` | none | a whole number of at least 1 |",
-        ],
-    }.items():
-        assert [member for member in members if member not in read(name)] == []
 
 
 def test_long_sentences_of_a_command_stand_on_several_lines_and_tables_do_not() -> None:

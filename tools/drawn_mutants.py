@@ -2,8 +2,9 @@
 
     python tools/drawn_mutants.py [--count 40] [--seed 44] [--only ROOM] [--suite]
 
-Each fault changes one expression or drops one statement, and meets the tests of its room (`--all -x`, those that name
-the changed module before the others). With `--suite` a survivor meets the whole suite, which takes long.
+Each fault changes one expression or drops one statement; where that leaves the same code or constant (`return None`,
+`1e38 + 1`), another is drawn. A fault meets the tests of its room (`--all -x`, those that name the changed module
+before the others). With `--suite` a survivor meets the whole suite, which takes long.
 """
 
 from __future__ import annotations
@@ -87,10 +88,14 @@ def list_faults(path: Path, statement: ast.stmt, offset: Callable[[int, int], in
         return Fault(path, statement.lineno, offset(node.lineno, node.col_offset), stop, text)
 
     pairs = [(node, mutate(node)) for node in list_expressions(statement)]
-    found = [fault(node, f"({ast.unparse(ast.fix_missing_locations(new))})") for node, new in pairs if new is not None]
+    found = [
+        fault(node, f"({ast.unparse(ast.fix_missing_locations(new))})")
+        for node, new in pairs
+        if new is not None and ast.dump(new) != ast.dump(node)  # 1e38 + 1 is 1e38
+    ]
     if isinstance(statement, ast.If | ast.While):
         found.append(fault(statement.test, f"(not ({ast.unparse(statement.test)}))"))
-    if isinstance(statement, ast.Return) and statement.value is not None:
+    if isinstance(statement, ast.Return) and ast.unparse(statement) not in ("return", "return None"):
         found.append(fault(statement, "return None"))
     is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
     if is_call or isinstance(statement, ast.AugAssign | ast.Raise | ast.Continue | ast.Break):

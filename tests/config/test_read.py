@@ -42,6 +42,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"output_dir": " "}, "output_dir= : expected a folder, such as outputs, or . for this one"),
     ({"heads": 2}, "unknown setting 'heads'; did you mean head? choose one of "),
     ({"embeddings": 5}, "embeddings=5: expected settings, got a plain value"),
+    ({"embeddings": {"tokens": True}}, "embeddings.tokens=true: expected a list of names, how many, or a file of them"),
+    ({"embeddings": {"tokens": []}}, "embeddings.tokens=[]: expected at least one name"),
+    ({"embeddings": {"text": "[[a],[b]]"}}, "embeddings.text=[[a],[b]]: expected one sentence; -m runs several"),
+    ({"embeddings": {"memory": []}}, "embeddings.memory=[]: expected how many tokens, words, vectors such as"),
     ({"embeddings": {"tokens": 1.5}}, "embeddings.tokens=1.5: expected a list of names, how many, or a file of them"),
     (
         {"embeddings": {"distribution": "gauss"}},
@@ -52,6 +56,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"figures": {"width": 100}}, "figures.width=100: expected a number from 3 to 20"),
     ({"figures": {"format": []}}, "figures.format=[]: expected at least one of png, svg, pdf"),
     ({"sweep": {"name": "a/b"}}, "sweep.name=a/b: expected a folder's name of letters, digits, dots and dashes"),
+    ({"variant": 5}, "variant=5: expected a name and its settings"),
+    ({"published": {"a": 1}}, "published={a:1}: expected a list"),
+    ({"published": [{**FIGURE, "inputs": 5}]}, "published[0].inputs=5: expected a mapping of q, k, v, weights"),
     ({"variant": {"m": {"form": "matrix", "head": 0}}}, "variant.m.head=0: expected a whole number of at least 1"),
     ({"published": [{"quantity": "Q", "printed": "???"}]}, "published[0].printed is missing"),
     ({"published": [{**FIGURE, "head": 0}]}, "published[0].head=0: expected a whole number of at least 1"),
@@ -68,6 +75,30 @@ def test_what_is_taken(name: str, value: Any, expected: Any) -> None:
 @pytest.mark.parametrize(("values", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_what_is_refused(values: dict[str, Any], message: str) -> None:
     assert message in refusal(read_config, {**NEEDED, **values})
+
+
+LIMITS = [
+    ("past", 0, -1),
+    ("kv_head", 1, 0),
+    ("figures.width", 3, 2.99),
+    ("figures.width", 20, 20.1),
+    ("figures.height", 2, 1.99),
+    ("figures.height", 20, 20.1),
+    ("figures.font_size", 4, 3.99),
+    ("figures.font_size", 48, 48.1),
+    ("sweep.workers", 1, 0),
+    ("sweep.chunk", 1, 0),
+    ("sweep.matters.entropy", 0, -0.1),
+    ("embeddings.memory.tokens", 1, 0),
+]
+
+
+@pytest.mark.parametrize(("key", "taken", "refused"), LIMITS)
+def test_the_last_number_that_is_taken(key: str, taken: Any, refused: Any) -> None:
+    for name in reversed(key.split(".")):
+        taken, refused = ({name: value} for value in (taken, refused))
+    read_config(NEEDED | taken)
+    assert f"{key}=" in refusal(read_config, NEEDED | refused)
 
 
 @dataclass(frozen=True)

@@ -130,10 +130,23 @@ def test_every_metric_is_a_number_where_every_stage_is_formed() -> None:
     assert [each.metric for each in found if math.isnan(each.value)] == []
 
 
-def test_metrics_of_a_form_without_weights_are_left_out() -> None:
-    found = {each.metric: each.value for each in comparison("metrics=all", "variant=[linear]").checks[0].records}
-    assert math.isnan(found["entropy"])
-    assert found["max_error"] < 1e-15
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("variant=linear", "entropy"),
+        ("variant=matrix embeddings=qk_transpose head=1", "cosine_least,cosine_mean,rank_collapse"),
+        ("variant=matrix mask=padding mask.padding.lengths=0", "mean_error,cosine_mean,largest_weight"),
+        (
+            "variant=matrix mistake=no_max_subtraction projections.spread=1000",
+            "stable_rank,effective_rank",
+        ),
+    ],
+    ids=["no weights", "no values", "no keys", "no numbers"],
+)
+def test_a_metric_of_what_is_not_formed_is_blank(words: str, names: str) -> None:
+    found = comparison(f"metrics=[{names}]", *words.split()).checks[0].records
+    assert [each.metric for each in found if math.isnan(each.value)] == names.split(",")
 
 
 @pytest.mark.long

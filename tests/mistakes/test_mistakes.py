@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import nan
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -118,6 +121,30 @@ def test_the_steps_without_a_mistake_are_those_of_the_scalar_loops(
         q, k = given.q[0, head].tolist(), given.k[0, head // 2].tolist()
         expected = loops.weights(q, k, 6, head, row, row, recipe.rules)
         np.testing.assert_allclose(weights[head, row], expected, atol=1e-14)
+
+
+CAUSAL, BLIND = (Causal(),), (Allowed(np.array([[False, False], [True, True]])),)
+AT_THE_EDGE: list[tuple[str, tuple[float, ...], tuple[float, ...], tuple[Mask, ...], list[tuple[float, ...]]]] = [
+    ("no_max_subtraction", (0, 1000), (1, 3), CAUSAL, [(1, nan), (nan, nan), (1, nan), (1, nan)]),
+    ("no_max_subtraction", (-88, -88), (1, 3), CAUSAL, [(1, 2), (1, 2), (nan, nan), (1, 2)]),
+    ("zero_scores_hidden", (0, 1), (1, 3), (), [(3, 3), (3, 3)]),
+    ("nan_leaks", (0, 0), (1, nan), CAUSAL, [(nan, nan)]),
+    ("empty_row_nan", (0, 0), (1, 3), BLIND, [(nan, 2)]),
+]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("name", "keys", "values", "masks", "outputs"), AT_THE_EDGE)
+def test_what_is_right_of_ordinary_numbers_is_wrong_at_the_edge(
+    name: str, keys: Any, values: Any, masks: tuple[Mask, ...], outputs: list[tuple[float, ...]]
+) -> None:
+    """Two queries of 1, so that keys are logits: exp(1000) is infinite, and 0 times infinity, as infinity over itself,
+    is NaN; exp(-88) lies below the normal numbers of float32."""
+    k, v = (np.array(column, float)[None, None, :, None] for column in (keys, values))
+    recipe = Recipe(Rules(scale=1.0, masks=masks), 1, 1)
+    for change, expected in zip(mistakes.mistake(name).changes, outputs, strict=True):
+        found = compute(change(recipe), Given(np.ones_like(k), k, v))["output"]
+        np.testing.assert_allclose(found.ravel(), expected)
 
 
 def test_heads_may_be_taken_for_tokens() -> None:

@@ -73,27 +73,15 @@ def check(opened: Tab, found: Comparison) -> None:
             )
 
 
-BLIND = "mask.array.values=[[1,1,0],[0,0,0],[0,1,1]]"
-TURNED = "mask.array.values=[[0,0,1],[1,1,1],[1,0,0]]"
-"""A mask whose second query sees no key, and the same where 1 blocks."""
-
 WAYS = (
     ("variant=[looped,unscaled,multi_head]", "mask=causal"),
-    ("variant=[multi_head,multi_query]", "embeddings=random", "embeddings.tokens=4", "bias=true", "scale=0.3"),
-    ("variant=[matrix,multi_head]", "position=rope", "score=alibi", "mask=[causal,window]", "kv_head=1"),
     ("variant=[matrix]", "embeddings=random", "position=sinusoidal", "score=[softcap,sink]", "past=2", "head=2"),
-    ("variant=[matrix,multi_head]", "embeddings=random", "embeddings.memory.tokens=5", "normalizer=sparsemax"),
-    ("variant=[multi_head]", "embeddings=random", "score=additive", "normalizer=sigmoid", "scale=false"),
     ("variant=[linear,matrix]", "mask=causal", "scale=false", "normalizer=softmax"),
-    ("experiment=journey_rand",),
-    ("variant=[matrix]", "convention=keras_attention_float64", "mask=array", BLIND, "head=4"),
-    ("variant=[multi_head]", "convention=torch_mha", "mask=array", TURNED),
-    ("variant=[multi_head]", "embeddings=random", "head=4", "kv_head=2", "kv_pool=mean", "position=rope"),
-    ("experiment=the_cat_sat", "bias=true", "normalizer=sum"),
+    ("variant=[multi_head]", "convention=torch_mha", "mask=array", "mask.array.values=[[0,0,1],[1,1,1],[1,0,0]]"),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("words", WAYS[::3], ids=" ".join)
+@pytest.mark.parametrize("words", WAYS, ids=" ".join)
 def test_twenty_numbers_typed_by_hand_give_what_numpy_computes(
     opened: Tab, tmp_path: Path, words: tuple[str, ...]
 ) -> None:

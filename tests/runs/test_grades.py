@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from attn_exp.diagnosis.classroom import paper
+from attn_exp.diagnosis.classroom.grading import grade, scores
+from attn_exp.errors import UserError
 from attn_exp.runs import answers, grades, records, sheets
 from attn_exp.runs.sheets import class_names, file_names, write_sheets
+from tests.compose import config
 from tests.report.browser import need_chromium
 from tests.report.tab import tab, visit
 from tests.runs.test_classroom import handed, home, result, written
@@ -179,3 +184,20 @@ def test_axe_finds_nothing_on_any_page_of_a_class(home: Path) -> None:
         for path in pages:
             page.open(path.absolute())
             assert page.violations() == [], path
+
+
+def test_a_box_is_worth_what_the_teacher_says() -> None:
+    """Two of nine scores are wrong, and all logits: of 18 points for the scores 14 are left."""
+    asked = paper.paper(config("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=4", "variant=[matrix]"))
+    given = grade(asked, {blank.stage: np.round(blank.right, 2) for blank in asked.blanks})
+    scores_box = replace(given.boxes[3], right=7, wrong=2)
+    logits_box = replace(given.boxes[4], right=0, wrong=9)
+    boxes = (*given.boxes[:3], scores_box, logits_box, *given.boxes[5:])
+    found = {
+        one.stage: (one.points, one.most)
+        for one in scores(replace(given, boxes=boxes), grades.worth_of(["scores:18,logits:2"]))
+    }
+    assert (found["scores"], found["logits"], found["q"]) == ((14.0, 18.0), (0.0, 2.0), (12.0, 12.0))
+    for bad in ("scores=18", "score:1", "scores:-1", "scores:x"):
+        with pytest.raises(UserError, match="points="):
+            grades.worth_of([bad])

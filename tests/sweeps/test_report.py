@@ -1,33 +1,14 @@
-"""Reports and plots of sweeps: what they say, what they draw, and that nobody's words run in them."""
+"""Reports of sweeps: what they say, and that nobody's words run in them."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from attn_exp.report import sweep_plots as plots
-from attn_exp.report.charts.chart import Chart, Plot, Stroke, Text
-from attn_exp.report.charts.layout import TICK
-from attn_exp.sweeps import overview
-from attn_exp.sweeps.summary import Summary, summarized
-from attn_exp.sweeps.swept import load
 from tests.sweeps.command import COMMAND, environment, quickly, the_sweep
-
-
-def read(folder: Path) -> tuple[dict[str, Any], Summary]:
-    """Return the manifest of the only sweep and the summary of its parts."""
-    found = load(the_sweep(folder))
-    return dict(found.about), summarized(*found.read_lines(), found.about["axes"])
-
-
-def swept(folder: Path, *words: str, code: int = 0) -> tuple[dict[str, Any], Summary]:
-    quickly(folder, "-m", *words, "report=none", "sweep.engine=serial", code=code)
-    return read(folder)
 
 
 @pytest.fixture(scope="module")
@@ -63,69 +44,6 @@ def test_points_that_disagree_with_a_printed_result_are_named_and_end_as_a_run_d
     assert f"mistake=weights_transposed seed=1: 7 of 8 agree: `{again}`" in text
     alone, _ = quickly(tmp_path, *again.split()[3:], "report=none", code=0)
     assert "7 of 8 published results agree." in alone
-
-
-def lines_of(chart: Chart) -> tuple[Plot, list[Stroke]]:
-    """Return the first panel of a chart, and its lines with marks."""
-    panel = next(part for part in chart.parts if isinstance(part, Plot))
-    return panel, [stroke for stroke in panel.strokes if stroke.width and stroke.mark]
-
-
-def named_in(chart: Chart) -> list[str]:
-    """Return the names in the legend of a chart."""
-    return [part.text for part in chart.parts if isinstance(part, Text) and part.size == TICK]
-
-
-def test_one_key_of_numbers_gets_a_line_for_each_variant(tmp_path: Path) -> None:
-    about, summary = swept(tmp_path, "scale=0.5,1,2", "seed=0,1,2,3", "variant=[matrix,multi_head]")
-    chart = plots.draw(overview.plotted(about, summary, "all"))["against"]
-    panel, lines = lines_of(chart)
-    assert panel.x.name == "scale"
-    assert named_in(chart) == ["matrix", "multi_head"]
-    metric = overview.worth_plotting(summary)[0]
-    expected = [summary.cells[scale, "matrix"][metric].mean for scale in ("0.5", "1", "2")]
-    assert lines[0].x.tolist() == [0.5, 1, 2]
-    assert lines[0].y.tolist() == expected
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("plot", "message"),
-    [("heat", "sweep.plot=heat needs two settings that vary; here vary: head"), ("pie", "pie"), ("against", "")],
-)
-def test_a_plot_that_cannot_be_drawn_is_refused_at_once(plot: str, message: str, tmp_path: Path) -> None:
-    _, error = quickly(tmp_path, "-m", "head=1,2", "seed=0,1", f"sweep.plot=[{plot}]", code=2 if message else 0)
-    assert message in error
-    assert (tmp_path / "outputs/sweeps").exists() == (not message)
-
-
-def test_one_figure_of_one_metric_along_one_setting(tmp_path: Path) -> None:
-    """The line is the mean over the other settings, and `by` parts it."""
-    about, summary = swept(tmp_path, "head=1,2", "scale=0.5,1", "seed=0,1", "variant=[multi_head]")
-    plotted = overview.plotted(about, summary, "all")
-    (alone,) = lines_of(plots.draw_along(plotted, "entropy", [0]))[1]
-    means = [
-        np.mean([summary.cells[head, scale, "multi_head"]["entropy"].mean for scale in ("0.5", "1")]) for head in "12"
-    ]
-    assert alone.y.tolist() == pytest.approx(means)
-    assert named_in(plots.draw_along(plotted, "entropy", [0, 1])) == ["scale=0.5", "scale=1"]
-    folder = str(the_sweep(tmp_path))
-    out, _ = quickly(tmp_path, "plot", folder, "x=head", "y=entropy", "by=scale", "figures.format=[pdf,svg]")
-    assert [Path(line).name for line in out.split()] == ["entropy-head-scale.pdf", "entropy-head-scale.svg"]
-    assert (tmp_path / out.split()[0]).read_bytes().startswith(b"%PDF")
-    for words, said in (
-        (("x=pie", "y=entropy"), "unknown setting in x 'pie'"),
-        (("x=head", "y=pie"), "unknown metric in y"),
-    ):
-        assert said in quickly(tmp_path, "plot", folder, *words, code=2)[1]
-    assert "expected attn-exp plot DIR x=SETTING" in quickly(tmp_path, "plot", folder, "x=head", "by=scale", code=2)[1]
-
-
-def test_figures_only_draws_the_plots_that_it_names(tmp_path: Path) -> None:
-    quickly(tmp_path, "-m", "scale=true,false", "seed=0,1", "sweep.engine=serial", "figures.only=effects")
-    assert {path.stem for path in (the_sweep(tmp_path) / "plots").iterdir()} == {"effects"}
-    _, error = quickly(tmp_path, "-m", "scale=true,false", "seed=0,1", "figures.only=pie", code=2)
-    assert "unknown plot of a sweep in figures.only 'pie'" in error
 
 
 def test_a_wrong_output_stands_in_the_terminal_the_page_and_the_markdown(tmp_path: Path) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis.classroom.grading import grade, scores
+from attn_exp.diagnosis.classroom.grading import grade
 from attn_exp.diagnosis.classroom.paper import Paper, paper
 from attn_exp.diagnosis.classroom.worksheet import kind_of_slip
-from attn_exp.errors import UserError
-from attn_exp.runs.grades import worth_of
 from benchmarks.classroom import CASES, Case, handed_out, judged
 from tests.compose import config
 
@@ -129,21 +126,3 @@ def test_what_goes_back_has_each_number_marked_the_sentence_whole_and_what_mends
     assert said and "not divided by sqrt(d). A slip besides: in output, row t2" in said[1]
     assert "What to do instead: <code>logits = scores / sqrt(d)</code>" in page
     assert "Grace" in (folder / "grades/marked/everybody.html").read_text()
-
-
-def test_a_box_is_worth_what_the_teacher_says(sheets: tuple[Path, Mapping[str, Mapping[str, Paper]]]) -> None:
-    """Two of nine scores are wrong, and all logits: of 18 points for the scores 14 are left."""
-    _, keys = sheets
-    asked = keys["one"]["Ada"]
-    given = grade(asked, {blank.stage: np.round(blank.right, 2) for blank in asked.blanks})
-    scores_box = replace(given.boxes[3], right=7, wrong=2)
-    logits_box = replace(given.boxes[4], right=0, wrong=9)
-    boxes = (*given.boxes[:3], scores_box, logits_box, *given.boxes[5:])
-    found = {
-        one.stage: (one.points, one.most)
-        for one in scores(replace(given, boxes=boxes), worth_of(["scores:18,logits:2"]))
-    }
-    assert (found["scores"], found["logits"], found["q"]) == ((14.0, 18.0), (0.0, 2.0), (12.0, 12.0))
-    for bad in ("scores=18", "score:1", "scores:-1", "scores:x"):
-        with pytest.raises(UserError, match="points="):
-            worth_of([bad])

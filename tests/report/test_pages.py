@@ -1,0 +1,7 @@
+"""The pages on what a reader sees show what their commands print."""
+
+from __future__ import annotations
+
+from tests import pages
+
+test_a_page_shows_what_its_commands_print_today = pages.test_of(pages.PAGES["report"])
