@@ -27,7 +27,7 @@ from attn_exp.report.charts import matplotlib_figure  # noqa: F401
 from attn_exp.runs import execution  # noqa: F401
 from attn_exp.runs.classroom import grades, sheets  # noqa: F401
 from attn_exp.sweeps import stored, sweep, swept  # noqa: F401
-from attn_exp.sweeps.engines import process  # noqa: F401
+from attn_exp.sweeps.engines import engine  # noqa: F401
 from tools.fuzz._load import others
 
 SECONDS = 10
