@@ -38,7 +38,7 @@ from attn_exp.sweeps.space import Axis, Places, Settings, Space, points_left
 FILES = 500
 """Number of parts of a large sweep, which keeps it under a thousand files with its tables and plots."""
 
-USUAL, MOST, SHARES, SEEDS = 32, 512, 16, 16
+USUAL, MOST, SHARES, SEEDS = 32, 512, 16, 64
 """Points per chunk: the default, the maximum where seeds are far apart, the fewest chunks of a small sweep, and the
 seeds per setting that a chunk should hold, since they are computed together."""
 
