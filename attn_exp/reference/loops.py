@@ -10,7 +10,6 @@ import math
 import operator
 import struct
 from collections.abc import Sequence
-from itertools import compress
 
 from attn_exp.problem.problem import Heads
 from attn_exp.rules.grid import Grid
@@ -84,15 +83,6 @@ def linear_weights(  # noqa: PLR0913 - as above
 def elu_plus_one(number: float) -> float:
     """Return `elu(x) + 1`: `x + 1` above zero, `e^x` below."""
     return number + 1 if number > 0 else math.exp(number)
-
-
-def context(weights: Vector, columns: Matrix) -> list[float]:
-    """Return `sum_j w_j v_j` for one query; `columns` `[e s]` are those of the head's values.
-
-    A key of weight zero adds nothing, even if its value is NaN.
-    """
-    seen = [weight for weight in weights if weight]
-    return [dot(seen, list(compress(column, weights))) for column in columns]
 
 
 def mask_logit(logit: float, place: Grid, rules: Rules) -> float:
