@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.sweeps.effects import MATTERS, NO, YES, Effect
-from attn_exp.sweeps.effects_table import answer
 from attn_exp.sweeps.rows import Cube
+from attn_exp.sweeps.summary import answer
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]

@@ -79,7 +79,7 @@ def tabulate(
     check_any(variants)
     answered = [variant for variant in variants if not variant.refused]
     if dtype == "float64":
-        expected = oracle.answers({variant.name: variant.question for variant in answered}, [problem])
+        expected = oracle.answers({variant.name: variant.question for variant in answered}, stacked([problem]))
     else:
         exact = rounded(problem, np.dtype(np.float64))
         expected = {variant.name: exact_answer(variant, exact) for variant in answered}
@@ -221,7 +221,7 @@ def tabulate_stack(config: Config, first: Problem, variants: Sequence[Settled], 
         else pile_traces([keep(variant, each, config.weights) for each in problems])
         for variant in chosen
     }
-    expected = oracle.answers({variant.name: variant.question for variant in chosen}, problems)
+    expected = oracle.answers({variant.name: variant.question for variant in chosen}, problem)
     numbers = measure(chosen, traces, expected, baseline(config, chosen).name)
     return [
         Rows(

@@ -10,7 +10,6 @@ import math
 import operator
 import struct
 from collections.abc import Sequence
-from itertools import compress
 
 from attn_exp.problem.problem import Heads
 from attn_exp.rules.grid import Grid
@@ -18,12 +17,6 @@ from attn_exp.rules.rules import Rules
 
 Vector = Sequence[float]
 Matrix = Sequence[Vector]
-
-
-def project(x: Matrix, weight: Matrix, bias: Vector | None) -> list[list[float]]:
-    """Return `y_ij = sum_m x_im W_mj + b_j`."""
-    columns = list(zip(*weight, strict=True))
-    return [[dot(row, column) + (0.0 if bias is None else bias[j]) for j, column in enumerate(columns)] for row in x]
 
 
 def weights(  # noqa: PLR0913 - a query and what determines its weights
@@ -35,14 +28,17 @@ def weights(  # noqa: PLR0913 - a query and what determines its weights
     position: int,
     rules: Rules,
     *,
+    dots: Vector | None = None,
     taken: float | None = None,
 ) -> list[float]:
     """Return the weights of one query over all keys; `q` `[t d]` and `k` `[s d]` are those of one head.
 
-    `taken` is subtracted from every logit and rounded in the softmax dtype.
+    `dots` are its products with the keys, if they are known. `taken` is subtracted from every logit and rounded in the
+    softmax dtype.
     """
-    pairing, query = rules.pairing, q[row]
-    masked = [rules.scale * (dot(query, key) if pairing is None else pairing.pair_twin(query, key, head)) for key in k]
+    if rules.pairing is not None:
+        dots = [rules.pairing.pair_twin(q[row], key, head) for key in k]
+    masked = [rules.scale * product for product in dots or [dot(q[row], key) for key in k]]
     if rules.scores or rules.masks:
         places = (Grid(0, head, row, position, key, heads, len(q), len(k)) for key in range(len(k)))
         masked = [mask_logit(logit, place, rules) for logit, place in zip(masked, places, strict=True)]
@@ -71,7 +67,9 @@ def sees(keys: int, heads: int, head: int, row: int, position: int, rows: int, r
     return any(all(mask.allows(place) for mask in rules.masks) for place in places)
 
 
-def linear_weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int, rules: Rules) -> list[float]:
+def linear_weights(  # noqa: PLR0913 - as above
+    q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int, rules: Rules, *, dots: Vector | None = None
+) -> list[float]:
     """Return the weights of one query under kernel attention: `phi(q) . phi(k_j)`, normalized over the allowed keys."""
     places = (Grid(0, head, row, position, key, heads, len(q), len(k)) for key in range(len(k)))
     seen = [all(mask.allows(place) for mask in rules.masks) for place in places]
@@ -85,15 +83,6 @@ def linear_weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, positi
 def elu_plus_one(number: float) -> float:
     """Return `elu(x) + 1`: `x + 1` above zero, `e^x` below."""
     return number + 1 if number > 0 else math.exp(number)
-
-
-def context(weights: Vector, columns: Matrix) -> list[float]:
-    """Return `sum_j w_j v_j` for one query; `columns` `[e s]` are those of the head's values.
-
-    A key of weight zero adds nothing, even if its value is NaN.
-    """
-    seen = [weight for weight in weights if weight]
-    return [dot(seen, list(compress(column, weights))) for column in columns]
 
 
 def mask_logit(logit: float, place: Grid, rules: Rules) -> float:

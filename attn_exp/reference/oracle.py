@@ -20,6 +20,8 @@ from attn_exp.rules.rules import Rules
 T = TypeVar("T")
 R = TypeVar("R")
 Turn = Callable[[Sequence[float], int], list[float]]
+Sides = tuple[Array | None, Array | None, Array | None]
+"""q, k and v of stacked problems, `[n t d]`."""
 
 BUDGET = 2_000_000
 """Multiplications of Python floats that the projection of x may cost, about 0.1 s; NumPy projects what costs more."""
@@ -52,10 +54,7 @@ class Question:
 
 
 class Answer(NamedTuple):
-    """The expected values of the checked rows: `weights` `[h r s]`, and `output` `[r m]` where there are values.
-
-    Those of several problems have a first axis for the problems.
-    """
+    """The expected values of the checked rows: `weights` `[n h r s]`, and `output` `[n r m]` where there are values."""
 
     rows: Shape
     weights: Array
@@ -74,36 +73,49 @@ def twins(question: Question) -> list[Twin]:
     return [twin for position in question.positions if (twin := position.twin()) is not None]
 
 
-def ask(question: Question, problem: Problem, sides: tuple[Any, ...] | None = None) -> Answer:
-    """Return the expected values for as many evenly spaced queries as the budget allows.
+def ask(question: Question, problem: Problem, sides: Sides | None = None) -> Answer:
+    """Return the expected values of stacked problems, for as many evenly spaced queries as the budget allows.
 
     Call it only where `silent` returns None. `sides` are q, k, v where they are projected already.
     """
-    q, k, v = placed(question, projected(question, problem) if sides is None else sides, problem.past)
-    mixing, shares = problem.projections if question.output_projection else {}, question.heads
-    rows = choose_rows(problem, mixing["W_o"].size if mixing else 0)
-    of_head = enumerate(
-        zip(split_heads(question, q, shares.query), split_heads(question, k, shares.shared), strict=True)
-    )
-    weights = [[compute_row_weights(question, problem, *both, head, row) for row in rows] for head, both in of_head]
+    q, k, v = place(question, project_sides(question, problem) if sides is None else sides, problem.past)
+    is_mixed, shares = question.output_projection and bool(problem.projections), question.heads
+    rows = choose_rows(problem, problem.projections["W_o"][0].size if is_mixed else 0)
+    if (given := problem.weights) is None:
+        weights = compute_weights(question, q, k, rows)
+    else:
+        weights = np.repeat(given[:, None, list(rows)], shares.query, axis=1)
     if v is None:
-        return Answer(rows, np.array(weights), None)
-    columns = [list(zip(*values, strict=True)) for values in split_heads(question, v, shares.shared)]
-    output = [
-        [number for both in zip(of_row, columns, strict=True) for number in reference.context(*both)]
-        for of_row in zip(*weights, strict=True)
-    ]
-    if mixing:
-        bias = mixing.get("b_o")
-        output = reference.project(output, mixing["W_o"].tolist(), None if bias is None else bias.tolist())
-    return Answer(rows, np.array(weights), np.array(output))
+        return Answer(rows, weights, None)
+    columns = split_heads(question, v, shares.shared).swapaxes(-1, -2)
+    of_rows = [weights[:, :, number, None] for number in range(len(rows))]
+    # a key of weight zero adds nothing, even if its value is NaN
+    context = [sum_exactly(np.where(row == 0, 0.0, row * columns)) for row in of_rows]
+    output = np.stack(context, axis=1).reshape(len(weights), len(rows), -1)
+    return Answer(rows, weights, project(output, problem, "o") if is_mixed else output)
 
 
-def split_heads(question: Question, side: Any, count: int) -> list[Any]:
-    """Return, for each query head, the rows `[s d]` of the head that it reads, of `count` side by side."""
+def compute_weights(question: Question, q: Array | None, k: Array | None, rows: Shape) -> Array:
+    """Return the weights `[n h r s]` of these queries."""
+    queries, keys = split_heads(question, q, question.heads.query), split_heads(question, k, question.heads.shared)
+    dots = np.stack([sum_exactly(queries[:, :, row, None] * keys) for row in rows], axis=2).tolist()
+    sides = zip(queries.tolist(), keys.tolist(), dots, strict=True)
+    return np.array(
+        [
+            [
+                [compute_row_weights(question, q, k, dots, head, row) for row, dots in zip(rows, of_head, strict=True)]
+                for head, (q, k, of_head) in enumerate(zip(*of_problem, strict=True))
+            ]
+            for of_problem in sides
+        ]
+    )
+
+
+def split_heads(question: Question, side: Any, count: int) -> Array:
+    """Return, for each query head, the rows `[n h s d]` of the head that it reads, of `count` side by side."""
     heads = question.heads.query
-    apart = [[reference.part(row, count, head) for row in side or ()] for head in range(count)]
-    return [apart[head % count if question.tiled else head * count // heads] for head in range(heads)]
+    apart = side.reshape(*side.shape[:2], count, -1).swapaxes(1, 2)
+    return np.asarray(apart[:, [head % count if question.tiled else head * count // heads for head in range(heads)]])
 
 
 def choose_rows(problem: Problem, mixing: int) -> Shape:
@@ -111,41 +123,64 @@ def choose_rows(problem: Problem, mixing: int) -> Shape:
 
     `mixing` is the number of multiplications per row of the output projection.
     """
-    width = sum(side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None) or 1
+    width = sum(side.shape[2] for side in (problem.q, problem.k, problem.v) if side is not None) or 1
     length = len(problem.tokens)
     count = min(length, max(2, QUERIES // (problem.keys * width + mixing)))
     return tuple(range(length)) if count == length else tuple(map(round, np.linspace(0, length - 1, count)))
 
 
-def placed(question: Question, sides: tuple[Any, ...], past: int = 0) -> tuple[Any, ...]:
-    """Return q, k, v as lists, with positions encoded and heads pooled by the reference's own code.
+def place(question: Question, sides: Sides, past: int) -> Sides:
+    """Return q, k, v with positions encoded and heads pooled by the reference's own code, problem by problem.
 
     Tokens after a `past` get the positions after it, whatever offset the masks use.
     """
     (q, k, v), shares = sides, question.heads
     if shares.shared < shares.given:
-        k, v = (None if side is None else [reference.shared(row, shares) for row in side] for side in (k, v))
+        k, v = (change_each(side, lambda rows: [reference.shared(row, shares) for row in rows]) for side in (k, v))
     for twin in twins(question):
-        q = turned(q, shares.query, twin.turn, past if past else int(question.rules.offset))
-        k = turned(k, shares.shared, twin.turn_key, 0)
+        offset = past if past else int(question.rules.offset)
+        q = change_each(q, partial(turned, count=shares.query, turn=twin.turn, offset=offset))
+        k = change_each(k, partial(turned, count=shares.shared, turn=twin.turn_key, offset=0))
     return q, k, v
 
 
-def projected(question: Question, problem: Problem) -> tuple[Any, ...]:
-    """Return q, k, v as lists: projected by the reference if that fits the budget, else by NumPy."""
+def change_each(side: Array | None, change: Callable[[Any], list[list[float]]]) -> Any:
+    return None if side is None else np.array([change(rows) for rows in side.tolist()])
+
+
+def project_sides(question: Question, problem: Problem) -> Sides:
+    """Return q, k, v: projected by the reference if that fits the budget, else by NumPy."""
     embedded = any(position.changes_x for position in question.positions)
-    cost = sum(side.size * side.shape[1] for side in (problem.x, problem.memory) if side is not None)
-    small = problem.x is not None and 3 * cost <= BUDGET
-    if problem.x is None or not (small or embedded):
-        return tuple(None if side is None else side.tolist() for side in (problem.q, problem.k, problem.v))
-    arrays = {name: array.tolist() for name, array in problem.projections.items()}
-    whole = marked(question, problem.x.tolist())
-    new = [numbers for place, numbers in enumerate(whole) if place >= problem.past]
-    keys = whole if problem.memory is None else marked(question, problem.memory.tolist())
-    return tuple(
-        reference.project(vectors, arrays[f"W_{letter}"], arrays.get(f"b_{letter}"))
-        for letter, vectors in (("q", new), ("k", keys), ("v", keys))
-    )
+    cost = sum(side[0].size * side.shape[2] for side in (problem.x, problem.memory) if side is not None)
+    if problem.x is None or not (embedded or 3 * cost <= BUDGET):
+        return problem.q, problem.k, problem.v
+    x, memory = (change_each(side, partial(marked, question)) for side in (problem.x, problem.memory))
+    keys = x if memory is None else memory
+    return project(x[:, problem.past :], problem, "q"), project(keys, problem, "k"), project(keys, problem, "v")
+
+
+def project(vectors: Any, problem: Problem, letter: str) -> Array:
+    """Return `y_ij = sum_m x_im W_mj + b_j` of each problem."""
+    weight, bias = problem.projections[f"W_{letter}"], problem.projections.get(f"b_{letter}")
+    products = sum_exactly(vectors[:, :, None] * weight.swapaxes(-1, -2)[:, None])
+    return products if bias is None else products + bias[:, None]
+
+
+def sum_exactly(terms: Array) -> Array:
+    """Return the sums of the last axis as `math.fsum` does: each the float nearest to the exact sum.
+
+    The leading bits of the terms, whose sum is exact, and the rest are summed apart: Rump, Ogita and Oishi 2008,
+    "Accurate Floating-Point Summation, Part I", section 3. Where the error of the rest may matter, `fsum` decides.
+    """
+    with np.errstate(all="ignore"):
+        anchor = np.ldexp(2.0, np.frexp(np.abs(terms).sum(axis=-1, keepdims=True))[1])
+        leading = (terms + anchor) - anchor
+        rest = terms - leading
+        error = np.abs(rest).sum(axis=-1) * (terms.shape[-1] * np.finfo(np.float64).eps)
+        sums, highest = (leading.sum(axis=-1) + (rest.sum(axis=-1) + side) for side in (-error, error))
+    is_open = ~(sums == highest)  # NaN as well
+    sums[is_open] = list(map(math.fsum, terms[is_open].tolist()))
+    return np.asarray(sums + 0.0)  # no negative zero
 
 
 def marked(question: Question, vectors: list[list[float]]) -> list[list[float]]:
@@ -162,47 +197,34 @@ def turned(sides: Any, count: int, turn: Turn, offset: int) -> list[list[float]]
     ]
 
 
-def compute_row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int, row: int) -> list[float]:
+def compute_row_weights(question: Question, q: Any, k: Any, dots: Any, head: int, row: int) -> list[float]:
     """Return the weights of one query, with the q and k of its head; `question.empty` fills those that see no key."""
-    if problem.weights is not None:
-        given: list[float] = problem.weights[row].tolist()
-        return given
-    weigh, position = REFERENCES[question.weights], row + int(question.rules.offset)
-    weights = weigh(q, k, question.heads.query, head, row, position, question.rules)
-    if any(weights) or reference.sees(len(k), question.heads.query, head, row, position, len(q), question.rules):
+    place = question.heads.query, head, row, row + int(question.rules.offset)
+    weights = REFERENCES[question.weights](q, k, *place, question.rules, dots=dots)
+    if any(weights) or reference.sees(len(k), *place, len(q), question.rules):
         return weights
     if question.empty in TAKEN:
         bare, taken = replace(question.rules, masks=()), TAKEN[question.empty]
-        return reference.weights(q, k, question.heads.query, head, row, position, bare, taken=taken)
+        return reference.weights(q, k, *place, bare, dots=dots, taken=taken)
     filler = {"zeros": 0.0, "mean": 1 / (len(weights) or 1), "nan": math.nan}[question.empty]
     return [filler] * len(weights)
 
 
-def answers(questions: Mapping[str, Question], problems: Sequence[Problem]) -> dict[str, Answer]:
+def answers(questions: Mapping[str, Question], problem: Problem) -> dict[str, Answer]:
     """Return the answer to each question by its name, except those that the reference cannot answer.
 
-    The problems have the same shapes; their answers are stacked along a first axis. Equal questions are answered once,
-    and x is projected once for all that encode the same positions in it.
+    The arrays of the problem, and of the answers, have a first axis for stacked problems. Equal questions are answered
+    once, and x is projected once for all that encode the same positions in it.
     """
     known: list[tuple[Question, Answer]] = []
-    projections: list[tuple[tuple[Position, ...], list[Any]]] = []
+    projections: list[tuple[tuple[Position, ...], Sides]] = []
     expected = {}
     for name, question in questions.items():
         if not silent(question):
             marks = tuple(mark for mark in question.positions if mark.changes_x)
-            sides = cached(projections, marks, partial(project_all, question, problems))
-            expected[name] = cached(known, question, partial(ask_all, question, problems, sides))
+            sides = cached(projections, marks, partial(project_sides, question, problem))
+            expected[name] = cached(known, question, partial(ask, question, problem, sides))
     return expected
-
-
-def project_all(question: Question, problems: Sequence[Problem]) -> list[Any]:
-    return [projected(question, problem) for problem in problems]
-
-
-def ask_all(question: Question, problems: Sequence[Problem], sides: Sequence[Any]) -> Answer:
-    each = [ask(question, *both) for both in zip(problems, sides, strict=True)]
-    outputs = [answer.output for answer in each if answer.output is not None]
-    return Answer(each[0].rows, np.stack([answer.weights for answer in each]), np.stack(outputs) if outputs else None)
 
 
 def cached(known: list[tuple[T, R]], asked: T, make: Callable[[], R]) -> R:

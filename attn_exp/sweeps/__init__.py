@@ -6,8 +6,8 @@ a part per chunk (`parts`, which also finds points of earlier sweeps in the fold
 `collect` joins the parts and writes the report. Workers are pure functions of a plan and a job. A million points are a
 million lines in 500 files.
 
-`rows` reads the lines, as columns and as arrays; `summary` has the means of every combination, `effects` compares rows
-in pairs, seed by seed, and tests them with `student`, and `effects_table` says what they found.
+`rows` reads the lines, as columns and as arrays; `effects` compares rows in pairs, seed by seed, and tests the
+differences; `summary` has the means of every combination, and says what the effects are.
 
 Points of a job that differ only in their seed are computed as one batch: problems, variants, reference and rows have an
 axis for the seeds, and each line equals, byte for byte, that of the point alone. Inside a batch, positions, forms with

@@ -93,11 +93,10 @@ def side_by_side(*sides: Result | Path) -> Versus:
             return compare_sweeps(*map(load_side, sweeps))
     has_result = any(isinstance(side, Result) for side in sides)
     names = ("first", "second") if has_result else (str(sides[0]), str(sides[1]))
-    return compare_runs(names, *map(run_of, sides))
-
-
-def run_of(side: Result | Path) -> Run:
-    return Run(side.comparison, side.timings, origin()) if isinstance(side, Result) else store.load(side)
+    runs = (
+        Run(side.comparison, side.timings, origin()) if isinstance(side, Result) else store.load(side) for side in sides
+    )
+    return compare_runs(names, *runs)
 
 
 def write(versus: Versus, places: Sequence[Path]) -> Path:

@@ -364,13 +364,11 @@ def mean_along(centred: Array, kept: Shape) -> Array:
     there = np.isfinite(centred)
     dropped = tuple(axis for axis in range(centred.ndim) if axis not in kept)
     counts = np.maximum(1, there.sum(axis=dropped, keepdims=True))
-    means: Array = np.sum(centred, axis=dropped, keepdims=True, where=there) / counts
-    return means
+    return np.asarray(np.sum(centred, axis=dropped, keepdims=True, where=there) / counts)
 
 
 def find_wrong_rows(cube: Cube) -> Array:
-    wrong: Array = cube.numbers.get("error_ulp", np.zeros(cube.resolved.shape)) > WRONG
-    return wrong
+    return np.asarray(cube.numbers.get("error_ulp", np.zeros(cube.resolved.shape)) > WRONG)
 
 
 def find_inert(cube: Cube) -> dict[str, list[str]]:

@@ -20,10 +20,17 @@ from attn_exp.report.sweep_explorer import explored
 from attn_exp.report.sweep_plots import ALL, Plotted, in_order
 from attn_exp.report.terminal import table as drawn
 from attn_exp.sweeps.effects import FLOOR
-from attn_exp.sweeps.effects_table import drawn_changes, effects_table, shares_table
 from attn_exp.sweeps.plan import About, point_command, read_figures
 from attn_exp.sweeps.rows import endless_text
-from attn_exp.sweeps.summary import LAYER, Summary, head_and_pattern, mean_and_interval
+from attn_exp.sweeps.summary import (
+    LAYER,
+    Summary,
+    drawn_changes,
+    effects_table,
+    head_and_pattern,
+    mean_and_interval,
+    shares_table,
+)
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
 LONGEST = 3000

@@ -16,6 +16,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ MOST_DIGITS = 20
 MOST_BYTES = 2**30
 """Size limit of a part."""
 MOST_POINTS = 1_000_000
-"""If more points than these are missing, none is looked for in other parts."""
+"""The most missing points that are looked for in other parts, first those of chunks in which points failed."""
 
 Lines = list[list[str]]
 
@@ -118,12 +119,12 @@ class Shelf:
         """
         complete = {part.chunk: part.path for part in whole.values() if not part.failed}
         others = [(path, match) for path, match in find_parts(self.folder) if path not in complete.values()]
+        failed = {part.chunk for part in whole.values() if part.failed}
         open_chunks = [chunk for chunk, name in enumerate(plan.names) if name not in complete] if others else []
+        open_chunks.sort(key=lambda chunk: plan.names[chunk] not in failed)
         shared, names = dict[int, Lines](), self.head[1 + len(plan.space.axes) :]
-        if plan.chunk * len(open_chunks) > MOST_POINTS:  # then only of parts of its own in which points failed
-            failed = {part.chunk for part in whole.values() if part.failed}
-            open_chunks = [chunk for chunk in open_chunks if plan.names[chunk] in failed][: MOST_POINTS // plan.chunk]
-        numbers = {plan.key(number): number for chunk in open_chunks for number in plan.numbers(chunk)}
+        missing = islice((number for chunk in open_chunks for number in plan.numbers(chunk)), MOST_POINTS)
+        numbers = {plan.key(number): number for number in missing}
         for path, match in others if numbers else []:
             head, *lines = machine.csv_lines(path) if is_whole(path, match) else [[]]
             found: dict[int, Lines] = {}

@@ -38,7 +38,7 @@ from attn_exp.sweeps.space import Axis, Places, Settings, Space, points_left
 FILES = 500
 """Number of parts of a large sweep, which keeps it under a thousand files with its tables and plots."""
 
-USUAL, MOST, SHARES, SEEDS = 32, 512, 16, 16
+USUAL, MOST, SHARES, SEEDS = 32, 512, 16, 64
 """Points per chunk: the default, the maximum where seeds are far apart, the fewest chunks of a small sweep, and the
 seeds per setting that a chunk should hold, since they are computed together."""
 
@@ -64,7 +64,6 @@ SHAPE = {
 }  # fmt: skip
 """The fields of a manifest that are read."""
 KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
-MOST_RUNS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -276,8 +275,6 @@ def find_runs(numbers: Sequence[int]) -> list[list[int]]:
         return [[numbers.start, numbers.stop]]
     whole = np.asarray(numbers, dtype=np.uint64)
     breaks = np.flatnonzero(np.diff(whole) != 1) + 1
-    if len(breaks) > MOST_RUNS:
-        raise UserError(f"sweep.skip leaves {len(breaks) + 1:,} separate runs of points; a plan holds {MOST_RUNS:,}")
     return [[int(run[0]), int(run[-1]) + 1] for run in np.split(whole, breaks)]
 
 
@@ -341,16 +338,9 @@ def check_manifest(about: About) -> None:
             raise DamagedError(f"{name} does not fit the rest")
 
 
-def space_of(about: About) -> Space:
-    """Return the points of a sweep as words; the settings that Hydra composed are not in the manifest."""
-    axes = tuple(Axis(axis["key"], list_words(axis), composed=True, sign=axis["sign"]) for axis in about["axes"])
-    return Space(axes, tuple(map(tuple, about["dimensions"])), fixed=tuple(about["fixed"]))
-
-
 def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:
     start, step = axis.get("range", (0, 0))
-    words: Sequence[Any] = range(start, start + step * axis["count"], step) if step else axis["words"]
-    return words
+    return range(start, start + step * axis["count"], step) if step else list(axis["words"])
 
 
 def point_command(about: About, point: int) -> Repeat:
@@ -361,5 +351,7 @@ def point_command(about: About, point: int) -> Repeat:
         point -= stop - first
     else:
         raise DamagedError("the manifest has no such point")
-    words = [word for word in space_of(about).words(first + point) if not word.startswith("sweep.")]
+    axes = tuple(Axis(axis["key"], list_words(axis), composed=True, sign=axis["sign"]) for axis in about["axes"])
+    space = Space(axes, tuple(map(tuple, about["dimensions"])), fixed=tuple(about["fixed"]))
+    words = [word for word in space.words(first + point) if not word.startswith("sweep.")]
     return Repeat(tuple(words), tuple(about["folders"]), own=provenance.files_of_members(about))

@@ -137,7 +137,7 @@ class Cube:
     def find_groups(self, metric: str) -> Array:
         """Number the rows by what makes a metric comparable: its queries, and the sum of the weights."""
         over_queries = metric in OVER_QUERIES or metric not in METRICS or (PAST in self.names and metric == "max_diff")
-        groups: Array = self.queries if over_queries else np.zeros_like(self.queries)
+        groups = self.queries if over_queries else np.zeros_like(self.queries)
         return 2 * groups + self.sums_to_one if metric in OF_SHARES else groups
 
     @cached_property

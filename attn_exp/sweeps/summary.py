@@ -1,20 +1,41 @@
-"""Summary statistics of a sweep, with a cell per combination of settings and variant."""
+"""What a sweep found: the means of every combination, and its effects as sentences, tables and plots.
+
+Numbers have the digits that their intervals allow.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.experiment.row import COLUMNS, spoken, titled
+from attn_exp.report import sweep_plots
 from attn_exp.report.escapes import brief
-from attn_exp.report.sweep_plots import FEW, Numbers
-from attn_exp.sweeps.effects import NOISE, t_quantile
-from attn_exp.sweeps.effects_table import Answers, answer, round_number, with_interval
-from attn_exp.sweeps.rows import METRICS, Axes, Column, Failed, Rows, combine, make_cube, read_rows
+from attn_exp.report.papers import Table, deep_places
+from attn_exp.report.sentences import listed
+from attn_exp.report.sweep_plots import Change, Numbers, is_number
+from attn_exp.sweeps.effects import (
+    FEW,
+    NO,
+    NOISE,
+    RATIOS,
+    SPOKEN,
+    Effect,
+    Shares,
+    find_wrong_rows,
+    measure_effects,
+    measure_shares,
+    shorten,
+    t_quantile,
+)
+from attn_exp.sweeps.rows import METRICS, Axes, Column, Cube, Failed, Rows, combine, make_cube, read_rows
 
 LAYER = "model.layer"
 HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
@@ -23,6 +44,11 @@ MOST_CELLS = 20_000
 Key = tuple[str, ...]
 Extreme = tuple[float, int, str]
 """A number, its point and its variant."""
+
+MOST_NAMED = 6
+"""Maximum number of values that a sentence lists."""
+MOST_DRAWN = 24
+"""Maximum number of lines in a plot panel; the effects that explain most are kept."""
 
 
 def head_column(head: int, pattern: str) -> str:
@@ -179,7 +205,196 @@ def mean_and_interval(moments: Numbers | None) -> str:
         return ""
     if moments.most - moments.least <= NOISE * abs(moments.mean):
         return brief(moments.mean).rstrip("0").rstrip(".") if 1e-3 <= abs(moments.mean) < 1e5 else brief(moments.mean)
-    if moments.count < FEW:
+    if moments.count < sweep_plots.FEW:
         mean, least, most = (round_number(number, 3) for number in (moments.mean, moments.least, moments.most))
         return f"{mean} ({least}..{most})"
     return with_interval(moments.mean, moments.mean - moments.half_width, moments.mean + moments.half_width)
+
+
+# Effects in words
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The effect of each setting: `effects` are rows of one table, sorted by explained variance.
+
+    `tests` is the number of comparisons behind the verdicts, `notes` qualify them and say what could not be compared,
+    `shares` are shares of the variance, and `warnings` say that outputs are wrong.
+    """
+
+    effects: Sequence[Effect] = ()
+    tests: int = 0
+    notes: Sequence[str] = ()
+    shares: Shares = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        changes = groupby(self.effects, lambda row: (row.setting, row.start, row.end, row.metric))
+        return (*self.warnings, *(format_effects(list(rows), self.tests) for _, rows in changes))
+
+
+def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = False) -> Answers:
+    """Analyse a sweep; `thresholds` are the smallest differences that matter."""
+    if cube is None:
+        return Answers()
+    shares = measure_shares(cube)
+    effects, tests = measure_effects(cube, thresholds, shares, exact)
+    warnings, wrong = list[str](), find_wrong_rows(cube)
+    if wrong.any():
+        largest = round_number(float(np.nanmax(cube.numbers["error"])))
+        warnings.append(f"The output is wrong in {count_rows(cube, wrong)}, by up to {largest}.")
+    return Answers(effects, tests, list(find_notes(cube, tests)), shares, warnings)
+
+
+def count_rows(cube: Cube, rows: Array) -> str:
+    """Count some rows of a sweep, and name the values of a setting if these are all of their rows."""
+    there = cube.resolved >= 0
+    text = f"{int(rows.sum()):,} of {int(there.sum()):,} rows"
+    for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
+        others = tuple(other for other in range(rows.ndim) if other != axis)
+        chosen = np.flatnonzero(rows.any(axis=others))
+        whole = np.asarray((rows | ~there).all(axis=others))
+        if len(chosen) < min(len(labels), MOST_NAMED + 1) and whole[chosen].all():
+            return f"{text} ({shorten(name)}={listed([labels[place] for place in chosen])})"
+    return text
+
+
+def find_notes(cube: Cube, tests: int) -> Iterator[str]:
+    apart, there = [], cube.resolved >= 0
+    for metric in (name for name in SPOKEN if name in cube.numbers):
+        groups, lost = cube.find_groups(metric)[there], np.isnan(cube.numbers[metric]) & there
+        if lost.any():
+            yield f"The {spoken(metric)} is missing in {count_rows(cube, lost)}."
+        apart += [f"the {spoken(metric)}"] if (groups != groups[:1]).any() else []
+    if apart:
+        yield f"For {listed(apart)}, only rows with the same queries and the same sum of weights are compared."
+    if len(cube.seeds) > 1 and tests:
+        holm = f"Of 100 such sweeps, at most 5 have a false verdict (Holm, {tests:,} tests)"
+        yield f"{holm}; ± is half of a 95% interval over {len(cube.seeds):,} seeds."
+    if cube.left_out:
+        yield f"The first {len(cube.seeds):,} of {len(cube.seeds) + cube.left_out:,} seeds are compared."
+
+
+def format_effects(rows: Sequence[Effect], tests: int) -> str:
+    """Describe the effect of a change on a metric; if it depends on another setting, the largest and the smallest."""
+    ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
+    largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
+    verb, size = format_effect(largest, tests)
+    text = f"{shorten(largest.setting)}={short(largest.end)} instead of {short(largest.start)}"
+    text += f" {verb} the {spoken(largest.metric)}{size}"
+    for other, size in (format_effect(each, tests) for each in others):
+        text += f" and{'' if other == verb else f' {other} it'}{size}"
+    seeds = "1 seed is" if largest.seeds == 1 else f"{largest.seeds} seeds are"
+    few = f"{seeds} too few to tell" if largest.verdict == FEW and largest.mean else ""
+    return "; ".join(filter(None, (text, few, largest.note if largest.verdict != NO else ""))) + "."
+
+
+def format_effect(effect: Effect, tests: int) -> tuple[str, str]:
+    """Return what a change does to a metric, and by how much and at which value of another setting.
+
+    Where the interval of one comparison leaves out 0 and Holm's test of all of them finds no effect, both are said.
+    """
+    at = f" at {shorten(effect.at)}" if effect.at else ""
+    unit = COLUMNS[effect.metric].small if effect.metric in COLUMNS and effect.metric not in RATIOS else ""
+    size = f"{format_size(effect)} {unit}".rstrip()
+    is_unclear = bool(effect.at) and not effect.sign and not math.isnan(effect.low)
+    if effect.mean == 0:
+        return "does not change", f"{at}{' with this seed' if effect.verdict == FEW and effect.seeds == 1 else ''}"
+    one_of = (
+        f", not significant among {tests:,} comparisons" if not effect.sign and effect.low * effect.high > 0 else ""
+    )
+    if effect.verdict == NO or is_unclear:
+        return "hardly changes" if effect.verdict == NO else "does not clearly change", f"{at} ({size}{one_of})"
+    verbs = ("raises", "lowers") if effect.sign else ("may raise", "may lower")
+    factor = "a factor of " if effect.metric in RATIOS else ""
+    return verbs[effect.mean < 0], f" by {factor}{size.lstrip('+−')}{at}{one_of}"
+
+
+def is_divided(effect: Effect) -> bool:
+    """Return whether an effect lowers an error, so that its size is a divisor."""
+    return effect.metric in RATIOS and effect.mean < 0 and effect.verdict != NO
+
+
+def format_size(effect: Effect) -> str:
+    """Format an effect with its sign and half its interval; on an error metric, as a factor."""
+    if effect.metric in RATIOS:
+        sign = -1 if is_divided(effect) else 1
+        mean, *ends = (10 ** (sign * number) for number in (effect.mean, effect.low, effect.high))
+        least, most = map(round_number, (min(ends), max(ends)))
+        return round_number(mean) if math.isnan(ends[0]) else f"{round_number(mean)} ({least} to {most})"
+    text = with_interval(effect.mean, effect.low, effect.high)
+    sign_shown = "" if not set(text.split(" ")[0]) & set("123456789") else "−" if effect.mean < 0 else "+"
+    return sign_shown + text.removeprefix("-")
+
+
+def round_number(number: float, digits: int = 2) -> str:
+    """Round to some significant digits; thousands are written out: `3,700`."""
+    text = f"{number:.{digits}g}"
+    return f"{float(text):,.0f}" if "e+" in text and abs(number) < 1e6 else text
+
+
+def with_interval(mean: float, low: float, high: float) -> str:
+    """Format a number with the digits that its interval allows: `2.2 ± 0.4`."""
+    half = max(mean - low, high - mean)
+    if not half > NOISE * abs(mean):
+        return round_number(mean, 3)
+    decimals = -math.floor(math.log10(half)) + f"{half:.1e}".startswith("1")
+    if abs(decimals) > 6:
+        return f"{round_number(mean)} ± {round_number(half, 1)}"
+    shown, around = (f"{round(number, decimals) + 0.0:.{max(0, decimals)}f}" for number in (mean, half))
+    return f"{shown} ± {around}"
+
+
+def short(label: str) -> str:
+    return f"{float(label):g}" if len(label) > 8 and is_number(label) else label
+
+
+def format_change(effect: Effect) -> str:
+    return f"{short(effect.start)} → {short(effect.end)}"
+
+
+def drawn_changes(answers: Answers, metrics: Sequence[str]) -> dict[str, list[Change]]:
+    drawn: dict[str, list[Change]] = {metric: [] for metric in metrics if metric not in RATIOS}
+    for each in (each for each in answers.effects if each.metric in drawn):
+        label = f"{shorten(each.setting)}: {format_change(each)}{f' at {shorten(each.at)}' if each.at else ''}"
+        drawn[each.metric].append(Change(label, each.mean, each.low, each.high, bool(each.sign)))
+    return {metric: changes[:MOST_DRAWN] for metric, changes in drawn.items() if any(each.mean for each in changes)}
+
+
+def list_records(answers: Answers) -> dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]]:
+    head = tuple(each.name for each in fields(Effect) if each.name != "sign")
+    effects = [tuple(getattr(effect, column) for column in head) for effect in answers.effects]
+    shares = [(metric, " x ".join(settings), share) for (metric, *settings), share in answers.shares.items()]
+    return {"effects": (head, effects), "shares": (("metric", "explained_by", "share"), shares)}
+
+
+def effects_table(answers: Answers) -> Table:
+    head = ("setting", "change", "metric", "at", "effect", "seeds", "explains", "verdict", "note")
+    lines = [
+        (
+            shorten(each.setting), format_change(each), titled(each.metric), shorten(each.at),
+            f"{('÷ ' if is_divided(each) else '× ') * (each.metric in RATIOS)}{format_size(each)}", f"{each.seeds}",
+            "" if math.isnan(each.explains) else f"{each.explains:.0%}", each.verdict, each.note,
+        )
+        for each in answers.effects
+    ]  # fmt: skip
+    full = [place for place in range(len(head)) if any(line[place] for line in lines)]
+    caption = (
+        "What each setting does: the mean difference of rows that share seed and all other settings, with half of its "
+        "95% interval over the seeds (an error is multiplied or divided instead); how much of the metric's variance "
+        "the setting explains, alone and with those that its effect depends on; and whether there is an effect, as far "
+        "as these seeds tell."
+    )
+    head_shown, *shown = (tuple(line[place] for place in full) for line in (head, *lines))
+    return Table("effects", caption, head_shown, tuple(shown), deep_places(effect.metric for effect in answers.effects))
+
+
+def shares_table(answers: Answers) -> Table:
+    large = {key: share for key, share in answers.shares.items() if share >= 0.01}
+    lines = tuple(
+        (titled(metric), " × ".join(settings), f"{share:.1%}") for (metric, *settings), share in large.items()
+    )
+    caption = "The share of each metric's variance that each setting explains, and each pair beyond both alone."
+    head = ("metric", "explained by", "share")
+    return Table("shares", caption, head, lines, deep_places(metric for metric, *_ in large))

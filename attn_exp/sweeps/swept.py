@@ -23,11 +23,10 @@ from attn_exp.runs.execution import FIGURES, check_figures, said_anew
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweeps import overview
 from attn_exp.sweeps.effects import shorten
-from attn_exp.sweeps.effects_table import list_records
 from attn_exp.sweeps.parts import Part, Shelf, describe, locked
 from attn_exp.sweeps.plan import About, load_manifest, read_figures, row_columns, write_manifest
 from attn_exp.sweeps.rows import VARIANT, Axes
-from attn_exp.sweeps.summary import Summary, summarized
+from attn_exp.sweeps.summary import Summary, list_records, summarized
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,9 +15,8 @@ from scipy import stats
 from attn_exp.experiment import metrics
 from attn_exp.report.sweep_plots import in_order
 from attn_exp.sweeps.effects import Effect, find_level, student_tails, t_quantile
-from attn_exp.sweeps.effects_table import Answers
 from attn_exp.sweeps.rows import METRICS
-from attn_exp.sweeps.summary import Summary, summarized
+from attn_exp.sweeps.summary import Answers, Summary, summarized
 
 HEAD = [
     "point",

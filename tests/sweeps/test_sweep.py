@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp import registry
 from attn_exp.experiment.compare import compare
 from attn_exp.machine import DRAFT
 from attn_exp.sweeps import engines
+from attn_exp.sweeps.engines import engine
 from tests import ROOT
 from tests.compose import config
 from tests.sweeps.command import HELD, alive, children, manifest, quickly, results, run, start, the_sweep, wait_until
@@ -58,7 +58,7 @@ def test_each_point_has_the_rows_of_its_own_run(tmp_path: Path, quick: Quick) ->
 def test_engines_workers_and_chunks_agree_to_the_last_byte(tmp_path: Path) -> None:
     words = ("-m", "head=1,2,3", "seed=range(5)", "bias=true,false", "report=none")
     tables = set()
-    installed = [name for name in engines.NAMES if not registry.module(engines.__name__, name).ENGINE.library]
+    installed = [name for name in engines.NAMES if not engine.find(name).library]
     assert {"process", "serial"} <= set(installed)
     ways = [(f"sweep.engine={name}",) for name in installed]
     for number, more in enumerate([*ways, ("sweep.workers=3", "sweep.chunk=1"), ("sweep.workers=2", "sweep.chunk=7")]):

@@ -30,7 +30,7 @@ from attn_exp.runs import (  # noqa: F401
     sheets,
 )
 from attn_exp.sweeps import stored, sweep, swept  # noqa: F401
-from attn_exp.sweeps.engines import process  # noqa: F401
+from attn_exp.sweeps.engines import engine  # noqa: F401
 from tools.fuzz._load import others
 
 SECONDS = 10

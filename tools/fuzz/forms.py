@@ -6,6 +6,7 @@ type explains: an analytic bound for each row, from the sizes of its numbers.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,6 @@ from attn_exp.forms import blockwise
 from attn_exp.forms._blocks import block, operands, plain, tasks
 from attn_exp.forms.trace import Trace
 from attn_exp.reference import oracle
-from attn_exp.reference.loops import context as mixed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import whole_grid
 from tools.fuzz._cases import FEW, Array, Case, drawn
@@ -97,7 +97,8 @@ def truth(case: Case, kind: str) -> list[Row]:
         rules, group = case.alone[number], head * sizes.g // sizes.h
         position = row + int(rules.offset)
         weights = weigh(q[head].tolist(), k[group].tolist(), sizes.h, head, row, position, rules) if sizes.s else []
-        found = mixed(weights, v[group].T.tolist()) if sizes.s else [0.0] * sizes.e
+        seen = [number for number, weight in enumerate(weights) if weight]
+        found = [math.fsum(weights[number] * column[number] for number in seen) for column in v[group].T.tolist()]
         rows.append(((number, head, row), np.array(weights), np.array(found)))
     return rows
 

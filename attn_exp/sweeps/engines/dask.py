@@ -23,8 +23,13 @@ def start(plan: Plan, workers: int, address: str | None) -> Futures:
     dask_library: Any = distributed
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     dask.config.set({"distributed.scheduler.allowed-failures": 0})
-    alone = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
-    cluster = None if address else dask_library.LocalCluster(**alone, silence_logs=logging.CRITICAL)
+    cluster = (
+        None
+        if address
+        else dask_library.LocalCluster(
+            n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
+        )
+    )
     try:
         client = dask_library.Client(cluster or address, timeout=SECONDS_TO_ANSWER)
     except (OSError, ValueError) as error:

@@ -1,20 +1,25 @@
-"""The contract of an engine, which computes the points of a sweep. Each is one file in this folder."""
+"""The contract of an engine, which computes the points of a sweep, and the two that need nothing installed.
+
+Each other engine is one file in this folder.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from attn_exp import errors, registry
 from attn_exp.config.schema import Sweep
 from attn_exp.errors import UserError
-from attn_exp.processes import usable_cores
+from attn_exp.processes import Pool, usable_cores
 from attn_exp.sweeps import engines
 from attn_exp.sweeps.plan import Job, Plan
-from attn_exp.sweeps.task import Done
+from attn_exp.sweeps.task import Done, compute, elsewhere
 
 
 @dataclass(frozen=True)
@@ -73,9 +78,45 @@ class Futures:
             return Died(job, f"its worker was lost ({type(error).__name__})")
 
 
+class Processes:
+    """A few processes on this machine; if one dies, its job is returned as `Died`."""
+
+    def __init__(self, plan: Plan, workers: int) -> None:
+        self.pool = Pool(partial(compute, plan), workers)
+        self.capacity = workers + 2
+
+    def submit(self, job: Job) -> None:
+        self.pool.submit(job)
+
+    def finished(self, seconds: float) -> list[Done | Died]:
+        return [Died(one.job, one.reason) if one.reason else one.answer for one in self.pool.finished(seconds)]
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+class Serial:
+    """The driver itself, which computes one job after another."""
+
+    capacity = 1
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.waiting: deque[Job] = deque()
+
+    def submit(self, job: Job) -> None:
+        self.waiting.append(job)
+
+    def finished(self, seconds: float) -> list[Done | Died]:
+        return [elsewhere(self.plan, self.waiting.popleft())] if self.waiting else []
+
+    def close(self) -> None:
+        self.waiting.clear()
+
+
 @dataclass(frozen=True)
 class Engine:
-    """An engine, named after its file.
+    """An engine; one with a file of its own is named after it.
 
     `start` gets a plan, the number of workers and the address of a cluster, if any. `library` is the package that it
     needs. `workers` is a fixed number of workers; None lets the settings decide.
@@ -86,14 +127,24 @@ class Engine:
     workers: int | None = None
 
 
+BUILT_IN = {
+    "process": Engine(lambda plan, workers, address: Processes(plan, workers)),
+    "serial": Engine(lambda plan, workers, address: Serial(plan), workers=1),
+}
+
+
+def find(name: str) -> Engine:
+    engine: Engine = BUILT_IN.get(name) or registry.module(engines.__name__, name).ENGINE
+    return engine
+
+
 def chosen(sweep: Sweep) -> Engine:
     """Return the engine that the settings name.
 
     Raises:
         UserError: there is no such engine, or its library is not installed.
     """
-    name = errors.chosen(sweep.engine, engines.NAMES, "sweep.engine")
-    engine: Engine = registry.module(engines.__name__, name).ENGINE
+    engine = find(errors.chosen(sweep.engine, engines.NAMES, "sweep.engine"))
     if engine.library and importlib.util.find_spec(engine.library) is None:
         raise UserError(f"sweep.engine={sweep.engine} is not installed; pip install 'attn-exp[{sweep.engine}]'")
     return engine
