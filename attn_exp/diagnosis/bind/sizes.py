@@ -22,7 +22,7 @@ NAMES: dict[str, tuple[str, ...]] = {
           "headsize", "sizeperhead", "dimperhead", "headhiddendim", "hd", "keydim", "valuedim", "qkvdim", "projdim",
           "attndim", "querypreattnscalar", "keyvaluedim"),
     "side": ("dimq", "dimk", "dimv", "querysize", "keysize", "valuesize", "qsize", "ksize", "vsize", "qdim", "kdim",
-             "vdim", "dimkey", "dimvalue", "dimquery"),
+             "vdim", "dimkey", "dimvalue", "dimquery", "kvdim", "dimkv", "kvsize"),
     "m": ("dmodel", "dim", "dims", "embeddim", "hiddensize", "nembd", "nembed", "modeldim", "din", "dout", "dimin",
           "dimout", "indim", "outdim", "inputdim", "outputdim", "infeatures", "outfeatures", "inputsize", "outputsize",
           "inchannels", "outchannels", "channels", "nchannels", "numchannels", "embsize", "embedsize", "emb", "embdim",
@@ -30,7 +30,8 @@ NAMES: dict[str, tuple[str, ...]] = {
           "numhiddens", "querydim", "contextdim", "crossattentiondim", "dimcontext", "nstate", "nx", "width", "size",
           "modelsize", "units", "feats", "features", "numfeatures", "dimmodel", "demb", "dembed", "ndim", "numdims",
           "innerdim", "qkvfeatures", "dmod", "modeldimension", "embeddingdimension", "planes", "d", "m", "c", "e", "k",
-          "attentiondim", "ninp", "insize", "outsize", "filters", "inchannel", "outchannel", "dimension", "dimensions"),
+          "attentiondim", "ninp", "insize", "outsize", "filters", "inchannel", "outchannel", "dimension", "dimensions",
+          "nfeat", "nfeats", "nhidden", "nunits", "nfilters", "nin", "nout", "nmodel"),
     "r": ("qkropeheaddim", "ropeheaddim", "ropedim", "rotarydim", "dimrope", "drope", "roped"),
     "room": ("blocksize", "nctx", "maxlen", "maxseqlen", "seqlen", "contextlength", "maxpositionembeddings", "ctxlen",
              "maxseqlength", "npositions", "maxlength", "sequencelength", "seqlength", "numtokens", "contextsize",
@@ -108,6 +109,8 @@ PARTS = (
     ("(kv|keyvalue|group).*head|head.*(kv|keyvalue|group)", "g"),
     ("head(?!.*norm)", "h"),
     ("^(?!max|n)\\w*(model|embd|embed|embdim|embeddim|hiddensize|hiddendim|features|channels|width)$", "m"),
+    ("patch|kernel|window|chunk|block|vocab|batch|seq|ffn|mlp|rank|code|bucket|ima?ge?|stride|pool|cache|file", ""),
+    ("^(?!max|n)\\w*(dims?|size|feats?|units|planes)$", "m"),
 )
 """Patterns of names, and the kind of setting that each means; the first match wins."""
 
