@@ -101,6 +101,9 @@ def bind_with(
     arguments = read_arguments(parameters_of(runner.forward, own.name))
     if len(arguments.missing) == 1 and set(arguments.arrays) == {"x"} and is_projected(runner, arguments.missing[0]):
         arguments = replace(arguments, arrays={**arguments.arrays, "memory": arguments.missing[0]}, missing=())
+    if with_memory and "memory_mask" in arguments.keywords:  # the other mask is that of the queries
+        keywords = {role: name for role, name in arguments.keywords.items() if role not in ("mask", "padding")}
+        arguments = replace(arguments, keywords={**keywords, "mask": keywords["memory_mask"]})
     missing = ", ".join(f"`{name}`" for name in arguments.missing)
     if missing or not arguments.arrays:
         lacks = f"needs {missing}, whose meaning is not known" if missing else "takes no array that could be the input"
