@@ -75,6 +75,31 @@ def test_a_mistake_is_named_alone(name: str) -> None:
     assert verdict.is_wrong and verdict.mistakes == (name,), verdict
 
 
+class OfAnotherMemory(Layer):
+    """Cross-attention with a mask of the queries and one of the memory; its scale is a parameter."""
+
+    scale: Any
+
+    def forward(self, x: Any, context: Any = None, mask: Any = None, context_mask: Any = None) -> Any:
+        other = x if context is None else context
+        q, k, v = map(self.split, (self.q_proj(x), self.k_proj(other), self.v_proj(other)))
+        rows = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+        keys = rows if context is None else torch.ones_like(other[..., 0]) > 0 if context_mask is None else context_mask
+        hidden = ~(rows[:, None, :, None] & keys[:, None, None])
+        return self.output(self.weigh((q @ k.mT * self.scale).masked_fill(hidden, -1e9)) @ v)
+
+
+@pytest.mark.parametrize(
+    ("scale", "left"), [(6**-0.5, ""), (nn.Parameter(torch.tensor(0.7)), "scale `scale` (a parameter;")]
+)
+def test_a_mask_of_the_memory_hides_its_keys_and_a_learned_scale_is_left_open(scale: Any, left: str) -> None:
+    layer = OfAnotherMemory(24, 4)
+    layer.scale = scale
+    verdict = attn_exp.check(layer.double(), quick=True)
+    assert verdict.outcome == ("not verified" if left else "right"), verdict
+    assert verdict.not_verified == () if not left else left in verdict.not_verified[-1], verdict
+
+
 @pytest.mark.parametrize(("heads", "remarks"), [(1, ()), (4, ("no_output_projection",))])
 def test_heads_without_an_output_projection_are_right_and_a_remark(heads: int, remarks: tuple[str, ...]) -> None:
     layer = changed(WITH_MATRICES["no_output_projection"])(24, heads).double()

@@ -31,7 +31,12 @@ from attn_exp.diagnosis.judging.bound_layers import (
     read_inside,
 )
 from attn_exp.diagnosis.judging.inside import ROTATIONS, check_inside, find_own_steps, find_own_words, has_own_mask
-from attn_exp.diagnosis.judging.layer_passes import PASSES, check_decoding, leave_unplaced_parameters
+from attn_exp.diagnosis.judging.layer_passes import (
+    PASSES,
+    check_decoding,
+    leave_learned_scale_open,
+    leave_unplaced_parameters,
+)
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, answer_rows, are_close
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
 from attn_exp.errors import UncalledError
@@ -228,6 +233,7 @@ def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check)
 
 def check_unread(own: OwnFunction, seen: Observed, request: Request, check: Check, reason: str) -> Verdict:
     verdict = check_named(seen, None, request, check) or check_inside(own, seen, request, reason)[0]
+    verdict = leave_learned_scale_open(verdict, seen, own, request)
     return leave_unplaced_parameters(verdict, seen, own, request)
 
 

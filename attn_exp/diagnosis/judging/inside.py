@@ -23,7 +23,7 @@ from attn_exp.diagnosis.observe.cores import Core, MixedTokensError, arrange_cor
 from attn_exp.diagnosis.observe.matrices import find_output, output_inputs, read_projection
 from attn_exp.diagnosis.observe.recording import FINE as EXACT
 from attn_exp.diagnosis.observe.recording import record_layer
-from attn_exp.diagnosis.recipes.candidates import Explained, explained, what_mistakes_compute
+from attn_exp.diagnosis.recipes.candidates import RULES, Explained, explained, what_mistakes_compute
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Given, Recipe
@@ -33,6 +33,7 @@ from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.sink import Sink
+from attn_exp.rules.scores.softcap import Softcap
 
 FINE, COARSE = 44, 22
 """Bits to which the attention inside a layer must agree: in float64, and if any step is in float32."""
@@ -275,6 +276,8 @@ def find_score_words(seen: Observed, request: Request) -> Iterator[str]:
                  seen.layer.settings.items())  # fmt: skip
     if is_off or any("bias" in plain(name) for name in seen.layer.unknown) or is_normed(seen):
         scales.append(UNSCALED)
+    if any(one.name.startswith("tanh") for one in seen.recording.first.operations):
+        caps += [words for words, rule in RULES if isinstance(rule, Softcap)]
     for name, value in numeric_settings(seen.layer):
         if re.search("soft_?cap", name) and value > 0:
             caps.append(f"score=softcap score.softcap.cap={value:g}")

@@ -36,7 +36,7 @@ from attn_exp.diagnosis.judging.bound_layers import (
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, are_close, read_projection
 from attn_exp.diagnosis.observe.recording import lay, unlay
 from attn_exp.diagnosis.observe.trace import find_ancestors
-from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Smallest, Verdict
+from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding, Smallest, Verdict
 from attn_exp.own_code import OwnFunction, held
 from attn_exp.rules.masks.causal import Causal
 
@@ -62,6 +62,20 @@ def leave_unplaced_parameters(verdict: Verdict, seen: Observed, own: OwnFunction
         names += [f"`constant` {list(one.shape)}" for one in constants if not np.isin(one, known).all()]
     reason = f"its outputs differ from the definition, which has no place for {', '.join(names)}"
     return leave_open(own, seen, request.words, reason) if names else verdict
+
+
+def leave_learned_scale_open(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
+    """Leave open a scale that is a parameter, one for all heads or one per head: training chooses it."""
+    is_scale = bool(verdict.mistakes) and all(name == "no_scale" or "scale_" in name for name in verdict.mistakes)
+    sizes = {1, seen.layer.sizes.get("h", 1)}
+    names = [path for path, array, _ in parameters_of_layer(seen.layer.target)
+             if array.size in sizes and re.search("scale|temp|tau", path)]  # fmt: skip
+    if verdict.passed or not is_scale or not names:
+        return verdict
+    findings = tuple(replace(one, state=REMARK) if one.state == BROKEN else one for one in verdict.findings)
+    left = f"scale `{names[0]}` (a parameter; the scores are multiplied by another factor than 1 / sqrt(d))"
+    return replace(verdict, passed=True, mistakes=(), alike=(), smallest=None, findings=findings,
+                   computes="attention with a learned scale", not_verified=(*verdict.not_verified, left))  # fmt: skip
 
 
 def find_constants(seen: Observed) -> Iterator[Array]:
@@ -197,6 +211,7 @@ def round_row(rows: Array) -> str:
 
 PASSES: tuple[Pass, ...] = (
     leave_unplaced_parameters,
+    leave_learned_scale_open,
     report_unused_parameters,
     report_omitted_norms,
     report_missing_output_projection,
