@@ -14,8 +14,7 @@ from attn_exp import rules as all_rules
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.report import sentences
-from attn_exp.report.sentences import who_agrees
-from attn_exp.report.terminal import summary
+from attn_exp.report.sentences import summary, who_agrees
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.alibi import Alibi

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.report.sentences import where_functions_part
-from attn_exp.report.terminal import summary
+from attn_exp.report.sentences import summary, where_functions_part
 from tests.compose import comparison
 
 NAME = "xposofatest"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from attn_exp import registry
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, unknown
-from attn_exp.report.charts.svg import chart_as_svg
+from attn_exp.report.charts import chart_as_svg
 from attn_exp.report.figures.figure import Figure, drawn_width, planned, size
 from attn_exp.report.views import Views
 
