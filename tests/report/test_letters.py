@@ -45,8 +45,8 @@ def test_the_terminal_says_how_many_queries_were_checked_where_it_was_not_all() 
     found = comparison(*LONG)
     (row,) = found.rows
     assert 0 < row.checked < 2500
-    assert f" of the scalar reference ({row.checked} of 2,500 queries were checked)." in sentences.summary(found)
-    assert "scalar reference" not in sentences.summary(comparison("variant=[looped]"))
+    assert f", which is rounding ({row.checked} of 2,500 queries were checked)." in sentences.summary(found)
+    assert "queries were checked" not in sentences.summary(comparison("variant=[looped]"))
 
 
 MEMORY = ("embeddings.memory=[elle,aime,le,sucre]", "variant=[matrix]")

@@ -35,9 +35,9 @@ def contents(material: Material, templates: dict[str, str]) -> dict[str, Any]:
     tokens = sentences.describe_tokens(comparison.problem)
     return {
         "title": config.title or tokens.title,
-        "sentence": sentences.who_agrees(comparison.rows, comparison.causes, comparison.config.against),
+        "sentence": sentences.lead(comparison),
         "more": [
-            *filter(None, [tokens.queries]),
+            *filter(None, [sentences.who_agrees(comparison.rows, comparison.causes, config.against), tokens.queries]),
             *sentences.why_letters_are_shared(comparison),
             *sentences.where_functions_part(comparison),
         ],

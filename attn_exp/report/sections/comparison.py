@@ -99,9 +99,9 @@ HTML = """\
 {% set kinds = table.kinds -%}
 <div class="scroll" tabindex="0" role="group" aria-label="{{ label }}">
 <table class="plain">
-<thead><tr>{% for head in table.head %}<th scope="col" class="{{ kinds[loop.index0] }}"{{ marked(head) }}{#
-#}{% if head.meaning %} title="{{ head.meaning }}"{% endif %}>{#
-#}{{ head.name }}{% if head.small %} <small>{{ head.small }}</small>{% endif %}</th>{% endfor %}</tr></thead>
+<thead><tr>{% for head in table.head %}<th scope="col" class="{{ kinds[loop.index0] }}"{{ marked(head) }}>{#
+#}{% if head.meaning %}<abbr tabindex="0" title="{{ head.meaning }}">{{ head.name }}</abbr>{% else %}{{ head.name }}{% endif %}{#
+#}{% if head.small %} <small>{{ head.small }}</small>{% endif %}</th>{% endfor %}</tr></thead>
 {{ body(table.lines, kinds) }}
 </table>
 </div>
