@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_exp.errors import UserError, chosen, shown
-from attn_exp.experiment.comparison import Comparison, Run
+from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Agreement, Distance, Row, Step, Timing
 from attn_exp.report import figures, sentences
 from attn_exp.report.escapes import brief, label, minus, plain
@@ -115,10 +115,6 @@ def steps(found: Sequence[Step]) -> pd.DataFrame:
 def published(run: Comparison) -> pd.DataFrame:
     """Return a row per published result: whether the run agrees with it, and the difference."""
     return frame(Agreement, run.published)
-
-
-def timings(run: Run) -> pd.DataFrame:
-    return frame(Timing, run.timings).set_index("variant")
 
 
 def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.DataFrame:

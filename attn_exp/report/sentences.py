@@ -35,14 +35,10 @@ def listed(names: Sequence[str]) -> str:
 def lead(comparison: Comparison) -> str:
     """Say what was computed on which tokens, and whether every variant agrees with the reference."""
     rows, title = [row for row in comparison.rows if row.same_as], describe_tokens(comparison.problem).title
-    who = listed([row.variant for row in rows]) if len(rows) < FEW else f"{len(rows)} variants"
+    who = listed([row.variant for row in rows]) if len(rows) < 4 else f"{len(rows)} variants"
     drawn = [stage for stage in ("x", *MATRICES) if is_random(stage, comparison)]
     numbers = f", with random {listed(drawn)}" if drawn else ""
     return f"{who} computed {title.lower()}{numbers}. {accuracy(rows, len(comparison.problem.tokens))}"
-
-
-FEW = 4
-"""Fewer variants than this are named at the top."""
 
 
 def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:
@@ -50,17 +46,23 @@ def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against
 
     `steps` break the differences down, if they are known; `against` names the baseline row, by default the first.
     """
-    groups: dict[str, list[Row]] = {}
-    computed = [row for row in rows if row.same_as]
-    for row in computed:
-        groups.setdefault(row.same_as, []).append(row)
-    parts = [agreement(members) for members in groups.values() if len(members) > 1]
-    first = next((row for row in computed if row.variant == against), computed[0])
-    parts += [departure(members, first, steps) for members in groups.values() if members[0].same_as != first.same_as]
+    groups = rows_by_letter(rows)
+    parts = [agreement(members) for members in groups if len(members) > 1]
+    first = next((row for row in rows if row.variant == against), groups[0][0])
+    parts += [departure(members, first, steps) for members in groups if members[0].same_as != first.same_as]
     lacking = [row for row in rows if row.note and not row.same_as]
     parts += [f"{row.variant} was not computed: {row.note}" for row in lacking]
     parts += [f"{row.variant}: {row.note}" for row in rows if row.note and row.same_as]
     return " ".join(f"{part}." for part in parts)
+
+
+def rows_by_letter(rows: Sequence[Row]) -> list[list[Row]]:
+    """Group the variants that were computed by the function that they compute."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.same_as:
+            groups.setdefault(row.same_as, []).append(row)
+    return list(groups.values())
 
 
 def agreement(members: Sequence[Row]) -> str:
@@ -117,13 +119,9 @@ def describe_tokens(problem: Problem) -> Tokens:
         return Tokens(f"Attention of {tokens} over a memory of {problem.keys}", "key (memory)", said)
     if not past:
         return Tokens(f"Attention over {tokens}", "key", "")
-    last = "the last has a query" if queries == 1 else f"the last {queries} have queries"
-    first, have = "first of", "is past: it has a key and a value"
-    if past > 1:
-        first, have = f"first {past} of", "are past: they have keys and values"
-    said = f"The {first} {problem.keys} tokens {have}, and only {last}."
-    columns = f"key (the {'first is' if past == 1 else f'first {past} are'} past)"
-    return Tokens(f"Attention of {tokens} after {past} past", columns, said)
+    cached = "the first is past" if past == 1 else f"the first {past} are past"
+    said = f"Queries come from the last {tokens} of {problem.keys}; {cached}, with keys and values alone."
+    return Tokens(f"Attention of {tokens} after {past} past", f"key ({cached})", said)
 
 
 NOT_A_PIN = ("form", "output_projection")
@@ -202,9 +200,8 @@ def accuracy(rows: list[Row], queries: int = 0) -> str:
         error, checked = max(row.error for row in group), min(row.checked for row in group)
         named = group[0].variant if len(group) == 1 else "Every other variant" if wrong else "Every variant"
         named += f" in {kind}" if len(kinds) > 1 else ""
-        near = f"within {brief(error)} of the scalar reference, which is rounding"
-        if not error:
-            near = "equal to the scalar reference in every digit"
+        rounding = f"within {brief(error)} of the scalar reference, which is rounding"
+        near = rounding if error else "equal to the scalar reference in every digit"
         few = f" ({checked:,} of {queries:,} queries were checked)" if checked < queries else ""
         parts.append(f"{named} is right: its output is {near}{few}")
     for row in wrong:
@@ -319,11 +316,12 @@ def summary(comparison: Comparison) -> str:
     return "\n\n".join(parts)
 
 
+def judgement(agreement: Agreement) -> tuple[str, str, str]:
+    return brief(agreement.largest_difference), brief(agreement.tolerance), brief(agreement.agrees)
+
+
 def published(agreements: Sequence[Agreement]) -> str:
-    cells = [
-        [result.quantity, brief(result.largest_difference), brief(result.tolerance), brief(result.agrees)]
-        for result in agreements
-    ]
+    cells = [[result.quantity, *judgement(result)] for result in agreements]
     head = ["published", "difference", "tolerance", "agrees"]
     return f"{table(head, cells)}\n\n{agreed(agreements)}"
 

@@ -12,7 +12,6 @@ from attn_exp.report.sweep_plots import Numbers, Plotted, is_number, labels, num
 
 MOST_CELLS = 3000
 """A larger page would be slow; its pictures and its table show the same."""
-NONE = -1
 
 
 def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, Any] | None:
@@ -63,7 +62,7 @@ def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]
     )
     others = [place for place in (*settings, len(axes) - 1) if place != along and len(axes[place]["labels"]) > 1]
     others.sort(key=lambda place: -weights[place])
-    colour, panel, *_ = *others, NONE, NONE
+    colour, panel, *_ = *others, -1, -1
     return {"x": along, "colour": colour, "panel": panel}
 
 

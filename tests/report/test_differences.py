@@ -25,10 +25,8 @@ def test_the_summary_says_what_each_setting_does_in_one_line() -> None:
     heads, mixed = [step for step in found.steps if step.variant == "multi_head" and step.setting != "form"]
     lead = said(found)
     assert lead.startswith("looped, matrix and scaled give the same result (group A). ")
-    assert (
-        f"multi_head differs from looped by up to {brief(found.rows[3].max_diff)} in the output: 2 heads change the output"
-        in lead
-    )
+    far = brief(found.rows[3].max_diff)
+    assert f"multi_head differs from looped by up to {far} in the output: 2 heads change the output" in lead
     assert f"by up to {brief(heads.moved)}" in lead
     assert lead.endswith(f"then W_o by up to {brief(mixed.moved)}.")
 

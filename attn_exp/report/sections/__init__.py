@@ -12,11 +12,11 @@ from attn_exp import registry
 from attn_exp.report import sentences
 from attn_exp.report.sections.section import Material, Section
 
-NAMES: tuple[str, ...] = registry.names(__path__, without=("section",))
-
 
 def sections() -> dict[str, Section]:
-    known: dict[str, Section] = {name: registry.module(__name__, name).SECTION for name in NAMES}
+    known: dict[str, Section] = {
+        name: registry.module(__name__, name).SECTION for name in registry.names(__path__, without=("section",))
+    }
     return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
 
 
