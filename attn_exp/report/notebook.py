@@ -14,11 +14,11 @@ import numpy as np
 from attn_exp.errors import UserError, chosen, shown
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Agreement, Distance, Row, Step, Timing
-from attn_exp.report import figures, sentences
+from attn_exp.report import figures
 from attn_exp.report.escapes import brief, label, minus, plain
 from attn_exp.report.pixels import FULL, INK, picture
 from attn_exp.report.sections.comparison import table
-from attn_exp.report.sentences import agreed, lead, who_agrees
+from attn_exp.report.sentences import agreed, opening
 from attn_exp.report.templating import templates
 from attn_exp.report.views import Colours, Head, colours, heads_of, seen
 from attn_exp.report.walk import names
@@ -76,9 +76,7 @@ def html(what: str, *args: Any) -> str:
 def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     shown = table(comparison, timings).at_depth(comparison.config.report.depth)
     same = ", ".join(f"{column.words} {minus(value)}" for column, value in shown.shared)
-    told = who_agrees(comparison.rows, comparison.causes, comparison.config.against)
-    said = [f"All with {same}.", lead(comparison)]
-    said += filter(None, [told, sentences.describe_tokens(comparison.problem).queries])
+    said = [f"All with {same}.", opening(comparison)]
     said += [agreed(comparison.published)] if comparison.published else []
     views = seen(comparison, 0)
     scale, heads = colours(views), [head for panel in views.panels for head in heads_of(panel)]

@@ -41,6 +41,12 @@ def lead(comparison: Comparison) -> str:
     return f"{who} computed {title.lower()}{numbers}. {accuracy(rows, len(comparison.problem.tokens))}"
 
 
+def opening(comparison: Comparison) -> str:
+    """Say what was computed, whether it is right, and which variants give the same result."""
+    groups = who_agrees(comparison.rows, comparison.causes, comparison.config.against)
+    return " ".join(filter(None, [lead(comparison), groups, describe_tokens(comparison.problem).queries]))
+
+
 def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:
     """Say which variants compute the same function, how far the others are from the baseline row, and why.
 
@@ -120,7 +126,7 @@ def describe_tokens(problem: Problem) -> Tokens:
     if not past:
         return Tokens(f"Attention over {tokens}", "key", "")
     cached = "the first is past" if past == 1 else f"the first {past} are past"
-    said = f"Queries come from the last {tokens} of {problem.keys}; {cached}, with keys and values alone."
+    said = f"Queries come from the last {tokens} of {problem.keys}; {cached}, with keys and values only."
     return Tokens(f"Attention of {tokens} after {past} past", f"key ({cached})", said)
 
 
@@ -304,9 +310,7 @@ def summary(comparison: Comparison) -> str:
     known = at_depth(NAMES, comparison.config.report.depth)
     names = [name for name in known if name != "computed_in" or not ordinary]
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
-    said = [lead(comparison), who_agrees(comparison.rows, comparison.causes, comparison.config.against)]
-    parts = [table(names, cells), visible(" ".join(filter(None, said)))]
-    parts += filter(None, [describe_tokens(comparison.problem).queries])
+    parts = [table(names, cells), visible(opening(comparison))]
     if comparison.published:
         parts += [published(comparison.published)]
     for finding in comparison.checks:

@@ -58,7 +58,7 @@ def test_a_report_says_whose_tokens_ask_and_whose_are_looked_at() -> None:
     memory = a_run(comparison(*MEMORY))
     for text in (markdown_of(memory), page_of(memory), sentences.summary(memory.comparison)):
         assert said in text
-    said = "Queries come from the last 2 tokens of 4; the first 2 are past, with keys and values alone."
+    said = "Queries come from the last 2 tokens of 4; the first 2 are past, with keys and values only."
     assert said in sentences.summary(comparison(*PAST)) and said in page_of(a_run(comparison(*PAST)))
     assert sentences.describe_tokens(comparison("variant=[matrix]").problem).queries == ""
 
