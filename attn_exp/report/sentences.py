@@ -127,7 +127,7 @@ def describe_tokens(problem: Problem) -> Tokens:
         return Tokens(f"Attention over {tokens}", "key", "")
     cached = "the first is past" if past == 1 else f"the first {past} are past"
     said = f"Queries come from the last {tokens} of {problem.keys}; {cached}, with keys and values only."
-    return Tokens(f"Attention of {tokens} after {past} past", f"key ({cached})", said)
+    return Tokens(f"Attention of {tokens} after {count_of(past, 'past token')}", f"key ({cached})", said)
 
 
 NOT_A_PIN = ("form", "output_projection")
