@@ -44,7 +44,7 @@ EDGES = {
     "hydra": ("command_line", "compose", "hydra_errors", "loader", "expand"),
     "omegaconf": ("command_line", "compose", "hydra_errors", "loader", "expand"),
     "pandas": (
-        "tables",
+        "notebook",
         "swept",
         "sheets",
         "execution",

@@ -18,9 +18,8 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
-from attn_exp.report.charts.chart import INK, PAPER, QUIET, Path, Rect, Shape, Text
-from attn_exp.report.charts.svg import element
-from attn_exp.report.charts.widths import fitted
+from attn_exp.report.charts import element
+from attn_exp.report.charts.chart import INK, PAPER, QUIET, Path, Rect, Shape, Text, fitted
 from attn_exp.report.sentences import spoken
 from attn_exp.report.walk import Step
 

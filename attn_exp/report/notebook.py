@@ -1,21 +1,30 @@
-"""Notebook output of a run: HTML with inline styles, since notebooks drop style sheets."""
+"""A run in Python: pandas DataFrames, and HTML for a notebook, with inline styles since notebooks drop style sheets.
+
+pandas and Matplotlib are slow to import, so a function imports what it needs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attn_exp.errors import chosen
+import numpy as np
+
+from attn_exp.errors import UserError, chosen, shown
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.row import Timing
-from attn_exp.report import figures, sentences
+from attn_exp.experiment.row import Agreement, Distance, Row, Step, Timing
+from attn_exp.report import figures
 from attn_exp.report.escapes import brief, label, minus, plain
 from attn_exp.report.pixels import FULL, INK, picture
 from attn_exp.report.sections.comparison import table
-from attn_exp.report.sentences import agreed, who_agrees
+from attn_exp.report.sentences import agreed, opening
 from attn_exp.report.templating import templates
 from attn_exp.report.views import Colours, Head, colours, heads_of, seen
+from attn_exp.report.walk import names
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_CELLS = 12
 """Weights with more rows or columns than this are shown as a picture instead of a table."""
@@ -30,7 +39,7 @@ class Drawing:
     figure: Any
 
     def _repr_svg_(self) -> str:
-        from attn_exp.report.charts.matplotlib_figure import encoded  # noqa: PLC0415 - Matplotlib is slow to import
+        from attn_exp.report.charts.matplotlib_figure import encoded  # noqa: PLC0415 - slow to import
 
         return encoded(self.figure, "svg").decode()
 
@@ -67,11 +76,7 @@ def html(what: str, *args: Any) -> str:
 def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     shown = table(comparison, timings).at_depth(comparison.config.report.depth)
     same = ", ".join(f"{column.title} {minus(value)}" for column, value in shown.shared)
-    said = [
-        f"All with {same}.",
-        who_agrees(comparison.rows, comparison.steps, comparison.config.against),
-    ]
-    said += filter(None, [sentences.describe_tokens(comparison.problem).queries])
+    said = [f"All with {same}.", opening(comparison)]
     said += [agreed(comparison.published)] if comparison.published else []
     views = seen(comparison, 0)
     scale, heads = colours(views), [head for panel in views.panels for head in heads_of(panel)]
@@ -89,3 +94,49 @@ def map_of(head: Head, comparison: Comparison, scale: Colours) -> Map:
     ]
     queries, keys = (list(map(label, names)) for names in (comparison.problem.tokens, comparison.problem.key_tokens))
     return Map(head.title, keys, list(zip(queries, cells, strict=True)))
+
+
+def comparison(run: Comparison) -> pd.DataFrame:
+    """Return a row per variant, indexed by its name; the columns are the fields of `Row`."""
+    return frame(Row, run.rows).set_index("variant")
+
+
+def distances(run: Comparison) -> pd.DataFrame:
+    return frame(Distance, run.distances)
+
+
+def steps(found: Sequence[Step]) -> pd.DataFrame:
+    """Return a row per step of a ladder: the setting it changes, and how far that moves the output."""
+    return frame(Step, found)
+
+
+def published(run: Comparison) -> pd.DataFrame:
+    """Return a row per published result: whether the run agrees with it, and the difference."""
+    return frame(Agreement, run.published)
+
+
+def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.DataFrame:
+    """Return one stage of one variant labelled with tokens, such as the weights of its first head, `head=1`.
+
+    Raises:
+        UserError: no such variant, a stage that it did not form, or no such head.
+    """
+    formed = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
+    array = formed[chosen(name, formed, f"stage of {variant}")]
+    heads = array if array.ndim == 3 else (array.T if name == "lse" else array)[None]
+    if not isinstance(head, int | np.integer) or head not in range(1, len(heads) + 1):
+        known = (
+            "one head; choose 1" if len(heads) == 1 else f"{len(heads)} heads, counted from 1; choose 1 to {len(heads)}"
+        )
+        raise UserError(f"head={shown(head)}: {name} of {variant} has {known}")
+    import pandas as pd  # noqa: PLC0415 - slow to import
+
+    matrix = np.asarray(heads[int(head) - 1])
+    rows, columns = names(name, run, matrix.shape, vector=False)
+    return pd.DataFrame(matrix, index=list(rows), columns=list(columns))
+
+
+def frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:
+    import pandas as pd  # noqa: PLC0415 - slow to import
+
+    return pd.DataFrame([asdict(record) for record in records], columns=[field.name for field in fields(schema)])

@@ -153,7 +153,6 @@ def input_arrays(problem: Problem) -> dict[str, Array]:
 def reasons(comparison: Comparison, settled: Settled) -> list[str]:
     """Return why a page cannot recompute a variant, as clauses; empty if it can."""
     problem, rules, normalizer = comparison.problem, settled.rules, settled.rules.normalizer.name
-    coarse = sorted({str(array.dtype) for array in input_arrays(problem).values()} - {"float64"})
     numbers = sum(array.size for array in input_arrays(problem).values())
     weights = settled.head * len(problem.tokens) * problem.keys
     every: list[Score | Position] = [*rules.scores, *settled.positions]
@@ -168,7 +167,6 @@ def reasons(comparison: Comparison, settled: Settled) -> list[str]:
             f"this variant rounds to {settled.computed_in}, and a page computes in float64",
         ),
         (comparison.config.model.family is not None, "its numbers are those of a trained model"),
-        (coarse, f"its numbers are {' and '.join(coarse)}, and a page computes in float64"),
         (normalizer not in NORMALIZERS, f"normalizer={normalizer} is computed only in Python"),
         (any(isinstance(mask, AbsentMask) for mask in rules.masks), "the code of its mask is not available"),
         (rules.bend_last or np.ndim(rules.offset), "its rules are in an order that a page does not support"),

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.arrays import Array
-from attn_exp.report.charts.chart import CLOSED
 
 Bytes = NDArray[np.uint8]
 
@@ -22,6 +21,8 @@ VEIL = 70
 """Opacity of the grey of masked places, of 255."""
 FEW = 256
 """Up to this many pixels, a colour for each is shorter than a palette."""
+CLOSED = "#d0d0d0"
+"""The grey of masked cells in a colour map."""
 SIDE = 256
 """Maximum number of pixels per side; larger matrices are averaged over blocks."""
 

@@ -1,4 +1,4 @@
-"""Sentences about a comparison, made from its numbers and settings.
+"""Sentences about a comparison, made from its numbers and settings, and its text for a terminal.
 
 They say which variants compute the same function, which tokens a run shows, why rows share a letter, where two
 computations first differ, how accurate each variant is, and what each step of a ladder changes."""
@@ -19,9 +19,12 @@ from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.ladder import TOO_LARGE, choices, differing
 from attn_exp.experiment.measuring import DIFFERENT, SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
-from attn_exp.experiment.row import Agreement, Row, Step
+from attn_exp.experiment.row import COLUMNS, Agreement, Row, Step, at_depth
 from attn_exp.experiment.variant import baseline, pinned_or_run
 from attn_exp.problem.problem import Problem
+from attn_exp.problem.projections import MATRICES
+from attn_exp.report.escapes import brief, plain, visible
+from attn_exp.report.stages import is_random
 
 
 def listed(names: Sequence[str]) -> str:
@@ -29,23 +32,43 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
+def lead(comparison: Comparison) -> str:
+    """Say what was computed on which tokens, and whether every variant agrees with the reference."""
+    rows, title = [row for row in comparison.rows if row.same_as], describe_tokens(comparison.problem).title
+    who = listed([row.variant for row in rows]) if len(rows) < 4 else f"{len(rows)} variants"
+    drawn = [stage for stage in ("x", *MATRICES) if is_random(stage, comparison)]
+    numbers = f", with random {listed(drawn)}" if drawn else ""
+    return f"{who} computed {title.lower()}{numbers}. {accuracy(rows, len(comparison.problem.tokens))}"
+
+
+def opening(comparison: Comparison) -> str:
+    """Say what was computed, whether it is right, and which variants give the same result."""
+    groups = who_agrees(comparison.rows, comparison.steps, comparison.config.against)
+    return " ".join(filter(None, [lead(comparison), groups, describe_tokens(comparison.problem).queries]))
+
+
 def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:
     """Say which variants compute the same function, how far the others are from the baseline row, and why.
 
     `steps` break the differences down, if they are known; `against` names the baseline row, by default the first.
     """
-    groups: dict[str, list[Row]] = {}
-    computed = [row for row in rows if row.same_as]
-    for row in computed:
-        groups.setdefault(row.same_as, []).append(row)
-    parts = [agreement(members) for members in groups.values() if len(members) > 1]
-    first = next((row for row in computed if row.variant == against), computed[0])
-    parts += [departure(members, first, steps) for members in groups.values() if members[0].same_as != first.same_as]
-    parts = parts or [f"{first.variant} is the only variant of this run"]
+    groups = rows_by_letter(rows)
+    parts = [agreement(members) for members in groups if len(members) > 1]
+    first = next((row for row in rows if row.variant == against), groups[0][0])
+    parts += [departure(members, first, steps) for members in groups if members[0].same_as != first.same_as]
     lacking = [row for row in rows if row.note and not row.same_as]
     parts += [f"{row.variant} was not computed: {row.note}" for row in lacking]
     parts += [f"{row.variant}: {row.note}" for row in rows if row.note and row.same_as]
-    return f"{'; '.join(parts)}."
+    return " ".join(f"{part}." for part in parts)
+
+
+def rows_by_letter(rows: Sequence[Row]) -> list[list[Row]]:
+    """Group the variants that were computed by the function that they compute."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.same_as:
+            groups.setdefault(row.same_as, []).append(row)
+    return list(groups.values())
 
 
 def agreement(members: Sequence[Row]) -> str:
@@ -102,13 +125,9 @@ def describe_tokens(problem: Problem) -> Tokens:
         return Tokens(f"Attention of {tokens} over a memory of {problem.keys}", "key (memory)", said)
     if not past:
         return Tokens(f"Attention over {tokens}", "key", "")
-    last = "the last has a query" if queries == 1 else f"the last {queries} have queries"
-    first, have = "first of", "is past: it has a key and a value"
-    if past > 1:
-        first, have = f"first {past} of", "are past: they have keys and values"
-    said = f"The {first} {problem.keys} tokens {have}, and only {last}."
-    columns = f"key (the {'first is' if past == 1 else f'first {past} are'} past)"
-    return Tokens(f"Attention of {tokens} after {past} past", columns, said)
+    cached = "the first is past" if past == 1 else f"the first {past} are past"
+    said = f"Queries come from the last {tokens} of {problem.keys}; {cached}, with keys and values only."
+    return Tokens(f"Attention of {tokens} after {count_of(past, 'past token')}", f"key ({cached})", said)
 
 
 NOT_A_PIN = ("form", "output_projection")
@@ -154,7 +173,7 @@ def pinned_settings(variant: Variant) -> list[str]:
 
 
 def where_functions_part(comparison: Comparison) -> list[str]:
-    """Say where each other function first differs from the baseline row, and how accurate all outputs are.
+    """Say where each other function first differs from the baseline row.
 
     If two variants split heads differently, no stage can be compared; the ladder's steps show the effect.
     """
@@ -162,9 +181,7 @@ def where_functions_part(comparison: Comparison) -> list[str]:
     first = rows[baseline(comparison.config, comparison.variants).name]
     leaders = {row.same_as: row for row in reversed(rows.values()) if row.same_as != first.same_as}
     others = [row for row in rows.values() if row in leaders.values() and row.head == first.head]
-    checked = [row for row in rows.values() if row.checked]
-    last = accuracy(checked, len(comparison.problem.tokens)) if checked else "No variant was checked."
-    return [*(parting_sentence(comparison, first, row) for row in others[:3]), last]
+    return [parting_sentence(comparison, first, row) for row in others[:3]]
 
 
 def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
@@ -174,30 +191,29 @@ def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
         return f"{said}."
     # a logit masked in only one of them counts as 0 there
     far = largest_error(*(np.where(np.isneginf(array), 0.0, array) for array in (mine, theirs)))
-    return f"{said}, by up to {far:.2g}."
+    return f"{said}, by up to {brief(far)}."
 
 
 def accuracy(rows: list[Row], queries: int = 0) -> str:
-    """Report the errors of the variants, by dtype, and how many of the `queries` were checked."""
-    wrong = [row for row in rows if row.error_ulp > SAME_FUNCTION]
+    """Say which variants agree with the reference, by dtype, and how many of the `queries` were checked."""
+    wrong = [row for row in rows if row.checked and row.error_ulp > SAME_FUNCTION]
     kinds: dict[str, list[Row]] = {}
     for row in rows:
-        if row not in wrong:
+        if row.checked and row not in wrong:
             kinds.setdefault(row.computed_in, []).append(row)
     parts = list[str]()
     for kind, group in kinds.items():
         error, checked = max(row.error for row in group), min(row.checked for row in group)
         named = group[0].variant if len(group) == 1 else "Every other variant" if wrong else "Every variant"
         named += f" in {kind}" if len(kinds) > 1 else ""
-        near = (
-            f"is within {error:.1g} of the scalar reference" if error else "equals the scalar reference in every digit"
-        )
+        rounding = f"within {brief(error)} of the scalar reference, which is rounding"
+        near = rounding if error else "equal to the scalar reference in every digit"
         few = f" ({checked:,} of {queries:,} queries were checked)" if checked < queries else ""
-        parts.append(f"{named} {near}{few}")
+        parts.append(f"{named} is right: its output is {near}{few}")
     for row in wrong:
         mistake = "" if row.mistake == "none" else f" (mistake={row.mistake})"
-        parts.append(f"{row.variant} is wrong by up to {row.error:.2g}{mistake}")
-    return f"{'; '.join(parts)}."
+        parts.append(f"{row.variant} is wrong by up to {brief(row.error)}{mistake}")
+    return f"{'; '.join(parts) or 'No variant was checked'}."
 
 
 def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -226,7 +242,7 @@ def departure(members: Sequence[Row], first: Row, steps: Sequence[Step] | None) 
     differ = "differs" if len(members) == 1 else "differ"
     shape = math.isnan(far)
     said = f"{names} {differ} from {first.variant} " + (
-        "in the shape of the output" if shape else f"by up to {far:.2g} in the output"
+        "in the shape of the output" if shape else f"by up to {brief(far)} in the output"
     )
     return said + format_causes(members, steps or ())
 
@@ -263,7 +279,7 @@ def format_steps(steps: Sequence[Step]) -> Iterator[str]:
         if math.isnan(step.moved):
             yield f"{step.change} {'change' if many else 'changes'} its shape"
             continue
-        yield f"{step.change}{verb.get(many, '')} by up to {step.moved:.2g}{f' ({orders})' if orders else ''}"
+        yield f"{step.change}{verb.get(many, '')} by up to {brief(step.moved)}{f' ({orders})' if orders else ''}"
         verb = {}
 
 
@@ -278,8 +294,49 @@ def ranged(step: Step) -> str:
     """Format how far a step moves the output over all orders; empty if the order hardly matters."""
     if not step.orders or step.most - step.least <= MATTERS * step.most:
         return ""
-    return f"{step.least:.2g} to {step.most:.2g}, depending on the order"
+    return f"{brief(step.least)} to {brief(step.most)}, depending on the order"
 
 
 def is_plural(step: Step) -> bool:
     return " + " in step.setting or (step.setting in ("head", "kv_head") and step.after != "1")
+
+
+NAMES = {name: column for name, column in COLUMNS.items() if "terminal" in column.shown}
+"""Fields of a row in the terminal's table; the dtype is left out if all are float64."""
+
+
+def summary(comparison: Comparison) -> str:
+    ordinary = all(row.computed_in == "float64" for row in comparison.rows)
+    known = at_depth(NAMES, comparison.config.report.depth)
+    names = [name for name in known if name != "computed_in" or not ordinary]
+    cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
+    parts = [table(names, cells), visible(opening(comparison))]
+    if comparison.published:
+        parts += [published(comparison.published)]
+    for finding in comparison.checks:
+        heads = list(finding.check.columns)
+        cells = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
+        parts += [*([table(heads, cells)] if cells else []), visible(finding.sentence)]
+    return "\n\n".join(parts)
+
+
+def judgement(agreement: Agreement) -> tuple[str, str, str]:
+    return brief(agreement.largest_difference), brief(agreement.tolerance), brief(agreement.agrees)
+
+
+def published(agreements: Sequence[Agreement]) -> str:
+    cells = [[result.quantity, *judgement(result)] for result in agreements]
+    head = ["published", "difference", "tolerance", "agrees"]
+    return f"{table(head, cells)}\n\n{agreed(agreements)}"
+
+
+def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    lines = [list(head), *([plain(cell) for cell in line] for line in cells)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

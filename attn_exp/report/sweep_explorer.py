@@ -8,11 +8,10 @@ from typing import Any
 
 from attn_exp.arrays import Shape
 from attn_exp.experiment.row import is_deep, titled
-from attn_exp.report.sweep_plots import Numbers, Plotted, labels, spaced_by_factors
+from attn_exp.report.sweep_plots import Numbers, Plotted, is_number, labels, number, spaced_by_factors
 
 MOST_CELLS = 3000
 """A larger page would be slow; its pictures and its table show the same."""
-NONE = -1
 
 
 def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, Any] | None:
@@ -41,20 +40,12 @@ def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, 
 def axis_data(plotted: Plotted, place: int) -> dict[str, Any]:
     named = place < len(plotted.axes)
     names = labels(plotted, place) if named else list(dict.fromkeys(key[-1] for key in plotted.cells))
-    values = parse_numbers(names) if named else None
+    values = list(map(number, names)) if named and all(map(is_number, names)) else None
     if values is not None:
         names = [label for _, label in sorted(zip(values, names, strict=True))]
         values = sorted(values)
     name = plotted.axes[place] if named else "variant"
     return {"name": name, "labels": names, "values": values, "log": values is not None and spaced_by_factors(values)}
-
-
-def parse_numbers(labels: Sequence[str]) -> list[float] | None:
-    try:
-        values = [float(label) for label in labels]
-    except ValueError:
-        return None
-    return values if all(map(math.isfinite, values)) else None
 
 
 def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> dict[str, int]:
@@ -71,7 +62,7 @@ def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]
     )
     others = [place for place in (*settings, len(axes) - 1) if place != along and len(axes[place]["labels"]) > 1]
     others.sort(key=lambda place: -weights[place])
-    colour, panel, *_ = *others, NONE, NONE
+    colour, panel, *_ = *others, -1, -1
     return {"x": along, "colour": colour, "panel": panel}
 
 

@@ -15,6 +15,7 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.config.schema import PRESETS, Size
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.row import titled
+from attn_exp.report.charts import chart_as_svg
 from attn_exp.report.charts.chart import (
     COLOURS,
     GREY,
@@ -29,12 +30,12 @@ from attn_exp.report.charts.chart import (
     Stroke,
     Text,
     Ticks,
+    fitted,
     number_ticks,
     power_ticks,
+    widest,
 )
 from attn_exp.report.charts.layout import BAR, Named, colour_scale, legend_shapes, weight_maps
-from attn_exp.report.charts.svg import chart_as_svg
-from attn_exp.report.charts.widths import fitted, widest
 from attn_exp.report.escapes import label as short
 from attn_exp.report.figures.figure import planned
 from attn_exp.report.pixels import palette

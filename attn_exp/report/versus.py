@@ -14,8 +14,8 @@ from attn_exp.report.papers import Table
 from attn_exp.report.sections import weights
 from attn_exp.report.sections.walks import functions
 from attn_exp.report.sections.weights import part_of
+from attn_exp.report.sentences import table
 from attn_exp.report.templating import render_page
-from attn_exp.report.terminal import table
 from attn_exp.report.views import MOST_COARSE, Views, colours, labels, seen
 
 NO_MAPS = "The page shows no maps of the two runs:"

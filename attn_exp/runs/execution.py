@@ -27,7 +27,7 @@ from attn_exp.experiment.executing import measure
 from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.row import Timing
 from attn_exp.problem.left_to_model import Pass
-from attn_exp.report import terminal
+from attn_exp.report import sentences
 from attn_exp.runs import folders, provenance, store, trust
 from attn_exp.runs.provenance import origin
 
@@ -60,7 +60,7 @@ def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outco
     comparison, timings = compute(config, under_way)
     folder = write(comparison, timings, command)
     lines = [*filter(None, [not_drawn(folder, config)]), str(opens_first(folder, config))]
-    text = "\n".join([terminal.summary(comparison), "", *lines])
+    text = "\n".join([sentences.summary(comparison), "", *lines])
     return Outcome(folder, text, all(figure.agrees for figure in comparison.published))
 
 
@@ -253,23 +253,23 @@ class Result:
     @property
     def table(self) -> pd.DataFrame:
         """A row per variant: its settings, error, difference from the first row, and statistics of its weights."""
-        from attn_exp.report import tables  # noqa: PLC0415 - pandas is slow to import
+        from attn_exp.report import notebook  # noqa: PLC0415 - pandas is slow to import
 
-        return tables.comparison(self.comparison)
+        return notebook.comparison(self.comparison)
 
     @property
     def distances(self) -> pd.DataFrame:
         """The difference between the outputs of every two variants."""
-        from attn_exp.report import tables  # noqa: PLC0415
+        from attn_exp.report import notebook  # noqa: PLC0415
 
-        return tables.distances(self.comparison)
+        return notebook.distances(self.comparison)
 
     @property
     def published(self) -> pd.DataFrame:
         """A row per printed result of a document, and whether the run agrees with it."""
-        from attn_exp.report import tables  # noqa: PLC0415
+        from attn_exp.report import notebook  # noqa: PLC0415
 
-        return tables.published(self.comparison)
+        return notebook.published(self.comparison)
 
     def steps(self, variant: str = "", against: str = "") -> pd.DataFrame:
         """Explain the difference between a row and the baseline, one setting at a time; by default for all rows.
@@ -280,7 +280,7 @@ class Result:
         Raises:
             UserError: there is no such variant, or it could not be computed.
         """
-        from attn_exp.report import tables  # noqa: PLC0415
+        from attn_exp.report import notebook  # noqa: PLC0415
 
         run = self.comparison
         found = run.steps
@@ -288,7 +288,7 @@ class Result:
             start = chosen(against, [row.variant for row in run.rows if row.same_as], "row")
             found = ladder.ladders(replace(run, config=replace(run.config, against=start)))[0]
         wanted = chosen(variant, run.traces, "variant") if variant else ""
-        return tables.steps([step for step in found if wanted in ("", step.variant)])
+        return notebook.steps([step for step in found if wanted in ("", step.variant)])
 
     def stage(self, variant: str, name: str, head: int | np.integer[Any] = 1) -> pd.DataFrame:
         """Return a stage of a variant, `q`, `logits`, `weights`, `output` and so on, with tokens as labels.
@@ -298,9 +298,9 @@ class Result:
         Raises:
             UserError: there is no such variant, it did not form that stage, or it has no such head.
         """
-        from attn_exp.report import tables  # noqa: PLC0415
+        from attn_exp.report import notebook  # noqa: PLC0415
 
-        return tables.stage(self.comparison, variant, name, head)
+        return notebook.stage(self.comparison, variant, name, head)
 
     def array(self, variant: str, name: str) -> NDArray[Any]:
         """Return a stage of a variant as an array, such as its weights `[h t s]` or its output `[t m]`.
@@ -334,7 +334,7 @@ class Result:
         return write(replace(self.comparison, config=config), self.timings, self.repeat)
 
     def __repr__(self) -> str:
-        return terminal.summary(self.comparison)
+        return sentences.summary(self.comparison)
 
     def _repr_html_(self) -> str:
         from attn_exp.report.notebook import run  # noqa: PLC0415 - only notebooks ask for it

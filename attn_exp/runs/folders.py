@@ -16,7 +16,7 @@ from attn_exp import machine
 from attn_exp.errors import UserError, refuse
 from attn_exp.report.escapes import plain
 from attn_exp.report.pages import Listed, index_page
-from attn_exp.report.terminal import table
+from attn_exp.report.sentences import table
 from attn_exp.runs import trust
 from attn_exp.runs.trust import DamagedError
 

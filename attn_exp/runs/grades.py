@@ -22,7 +22,7 @@ from attn_exp.errors import UserError, chosen, count_of, refuse
 from attn_exp.experiment.executing import STAGES
 from attn_exp.report import worksheet
 from attn_exp.report.escapes import plain
-from attn_exp.report.terminal import table
+from attn_exp.report.sentences import table
 from attn_exp.runs import answers, records, trust
 from attn_exp.runs.sheets import Key, composer, file_names, read_keys
 

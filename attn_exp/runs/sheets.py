@@ -29,7 +29,7 @@ from attn_exp.diagnosis.classroom.paper import Blank, Numbers, Paper, drawn, pap
 from attn_exp.errors import UserError, count_of, refuse, unknown
 from attn_exp.report import worksheet
 from attn_exp.report.notebook import html
-from attn_exp.report.terminal import table
+from attn_exp.report.sentences import table
 from attn_exp.runs import answers
 from attn_exp.runs.execution import typed_value
 from attn_exp.runs.store import split_arrays, with_arrays

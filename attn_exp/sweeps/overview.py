@@ -16,9 +16,9 @@ from attn_exp.report.escapes import brief, plain
 from attn_exp.report.figures.figure import size
 from attn_exp.report.papers import Table
 from attn_exp.report.sentences import origin
+from attn_exp.report.sentences import table as drawn
 from attn_exp.report.sweep_explorer import explored
 from attn_exp.report.sweep_plots import ALL, Plotted, in_order
-from attn_exp.report.terminal import table as drawn
 from attn_exp.sweeps.effects import FLOOR
 from attn_exp.sweeps.plan import About, point_command, read_figures
 from attn_exp.sweeps.rows import endless_text

@@ -21,7 +21,7 @@ from attn_exp.experiment.metrics.logits import gradient
 from attn_exp.experiment.row import Timing
 from attn_exp.forms import matrix
 from attn_exp.forms.trace import Trace
-from attn_exp.report.terminal import summary
+from attn_exp.report.sentences import summary
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.alibi import Alibi

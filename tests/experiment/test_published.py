@@ -19,7 +19,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.published import hold, read, rewritten
 from attn_exp.experiment.row import Agreement
-from attn_exp.report.terminal import summary
+from attn_exp.report.sentences import summary
 from tests.compose import comparison
 
 NUMBER = re.compile(r"[-+]?\d*\.?\d+\.?(e-?\d+)?")

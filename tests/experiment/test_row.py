@@ -11,7 +11,7 @@ from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.executing import measure
 from attn_exp.experiment.row import Row, Timing
-from attn_exp.report import papers, terminal
+from attn_exp.report import papers, sentences
 from attn_exp.runs import store
 from tests.compose import comparison
 from tests.report.render import markdown_of, page_of
@@ -27,7 +27,7 @@ def test_terminal_file_page_and_papers_name_numbers_alike(monkeypatch: pytest.Mo
     page = [re.sub("<.*?>", "", head) for head in re.findall("<th [^>]*>(.*?)</th>", table_of(page_of(run)))]
     paper = heads_of(papers.markdown(papers.tables(compared)[0]))
     units = {" (nats)": "", " nats": "", " µs": " s", " ms": " s"}
-    for heads in (markdown, page, paper, terminal.summary(compared).splitlines()[0].split()):
+    for heads in (markdown, page, paper, sentences.summary(compared).splitlines()[0].split()):
         assert len(heads) > 8
         text = "|".join(heads) + "|"
         for unit, plain in units.items():

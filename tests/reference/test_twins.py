@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.report.sentences import where_functions_part
-from attn_exp.report.terminal import summary
+from attn_exp.report.sentences import lead, summary
 from tests.compose import comparison
 
 NAME = "xposofatest"
@@ -123,7 +122,7 @@ def test_a_position_without_a_twin_is_not_called_wrong(adding: Adding) -> None:
         assert row.note == f"nothing was checked, since position={NAME} brings no scalar twin"
     assert f"matrix: nothing was checked, since position={NAME} brings no scalar twin" in summary(compared)
     assert "was not computed" not in summary(compared)
-    assert where_functions_part(compared)[-1] == "No variant was checked."
+    assert lead(compared).endswith(". No variant was checked.")
 
 
 def test_a_normalizer_without_a_twin_is_not_called_wrong(adding: Adding) -> None:

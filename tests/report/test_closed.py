@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from attn_exp.experiment.comparison import settled_as
-from attn_exp.report.charts.svg import chart_as_svg
+from attn_exp.report.charts import chart_as_svg
 from attn_exp.report.figures import weights
 from attn_exp.report.views import seen
 from attn_exp.report.walk import closed_by_mask

@@ -11,6 +11,7 @@ from attn_exp.config.schema import Variant
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.report import sentences
+from attn_exp.report.escapes import brief
 from tests.compose import comparison, config
 from tests.experiment.test_ladder import RANDOM, between
 
@@ -23,13 +24,11 @@ def test_the_summary_says_what_each_setting_does_in_one_line() -> None:
     found = comparison("embeddings=she_likes_coffee", "projections=normal", "seed=0")
     heads, mixed = [step for step in found.steps if step.variant == "multi_head" and step.setting != "form"]
     lead = said(found)
-    assert lead.startswith("looped, matrix and scaled give the same result (group A); ")
-    assert (
-        f"multi_head differs from looped by up to {found.rows[3].max_diff:.2g} in the output: 2 heads change the output"
-        in lead
-    )
-    assert f"by up to {heads.moved:.2g}" in lead
-    assert lead.endswith(f"then W_o by up to {mixed.moved:.2g}.")
+    assert lead.startswith("looped, matrix and scaled give the same result (group A). ")
+    far = brief(found.rows[3].max_diff)
+    assert f"multi_head differs from looped by up to {far} in the output: 2 heads change the output" in lead
+    assert f"by up to {brief(heads.moved)}" in lead
+    assert lead.endswith(f"then W_o by up to {brief(mixed.moved)}.")
 
 
 CASES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
@@ -67,7 +66,7 @@ def test_rows_of_one_function_that_come_to_it_by_other_settings_are_told_apart()
     rows: dict[str, dict[str, Any]] = {"a": {}, "b": {"scale": False}, "c": {"scale": 1.0, "form": "looped"}}
     variants = {name: Variant(**{"form": "matrix", "head": 1, **pins}) for name, pins in rows.items()}
     text = said(compare(replace(config(*RANDOM), variant=variants)))
-    assert text.startswith("b and c give the same result (group B); ")
+    assert text.startswith("b and c give the same result (group B). ")
     assert text.endswith(": in b leaving out the scaling alone does that; in c scale=1.0 alone does that.")
 
 

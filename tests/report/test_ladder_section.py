@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attn_exp.report.escapes import brief
 from attn_exp.report.sections import ladder
 from attn_exp.report.sections.section import Material
 from attn_exp.report.views import seen
@@ -37,7 +38,7 @@ def test_each_rung_has_its_weights_and_its_output() -> None:
         assert trace.weights is not None and trace.output is not None
         np.testing.assert_array_equal(stages, [trace.output])
         assert [drawn.picture[:15] for drawn in rung["arrays"][:-1]] == ["data:image/png;"] * len(trace.weights)
-    assert one["rungs"][1]["moved"] == f"changes the output by up to {heads.moved:.2g}"
+    assert one["rungs"][1]["moved"] == f"changes the output by up to {brief(heads.moved)}"
     assert one["rungs"][2]["share"] == 1 > one["rungs"][1]["share"] == heads.moved / mixed.moved
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attn_exp import run
-from attn_exp.report import sentences, terminal
+from attn_exp.report import sentences
 from attn_exp.report.walk import axes_of, steps
 from attn_exp.runs import store
 from tests.compose import comparison
@@ -45,8 +45,8 @@ def test_the_terminal_says_how_many_queries_were_checked_where_it_was_not_all() 
     found = comparison(*LONG)
     (row,) = found.rows
     assert 0 < row.checked < 2500
-    assert f" of the scalar reference ({row.checked} of 2,500 queries were checked)." in terminal.summary(found)
-    assert "scalar reference" not in terminal.summary(comparison("variant=[looped]"))
+    assert f", which is rounding ({row.checked} of 2,500 queries were checked)." in sentences.summary(found)
+    assert "queries were checked" not in sentences.summary(comparison("variant=[looped]"))
 
 
 MEMORY = ("embeddings.memory=[elle,aime,le,sucre]", "variant=[matrix]")
@@ -56,10 +56,10 @@ PAST = ("embeddings=words", "embeddings.text=the cat the mat", "past=2", "mask=c
 def test_a_report_says_whose_tokens_ask_and_whose_are_looked_at() -> None:
     said = "Queries come from x (3 tokens), keys and values from the memory (4 tokens)."
     memory = a_run(comparison(*MEMORY))
-    for text in (markdown_of(memory), page_of(memory), terminal.summary(memory.comparison)):
+    for text in (markdown_of(memory), page_of(memory), sentences.summary(memory.comparison)):
         assert said in text
-    said = "The first 2 of 4 tokens are past: they have keys and values, and only the last 2 have queries."
-    assert said in terminal.summary(comparison(*PAST)) and said in page_of(a_run(comparison(*PAST)))
+    said = "Queries come from the last 2 tokens of 4; the first 2 are past, with keys and values only."
+    assert said in sentences.summary(comparison(*PAST)) and said in page_of(a_run(comparison(*PAST)))
     assert sentences.describe_tokens(comparison("variant=[matrix]").problem).queries == ""
 
 
@@ -90,7 +90,7 @@ def test_a_run_on_disk_keeps_memory_and_past(tmp_path: Path) -> None:
         assert loaded.problem.key_tokens == before.problem.key_tokens
         assert loaded.config.embeddings.memory == before.config.embeddings.memory
         np.testing.assert_equal(loaded.problem.memory, before.problem.memory)
-        assert terminal.summary(loaded) == terminal.summary(before)
+        assert sentences.summary(loaded) == sentences.summary(before)
 
 
 def sizes(*words: str) -> dict[str, str]:

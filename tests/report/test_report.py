@@ -16,7 +16,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.executing import measure
 from attn_exp.experiment.row import Agreement
-from attn_exp.report import escapes, sentences, tables
+from attn_exp.report import escapes, notebook, sentences
 from attn_exp.report.views import Shown
 from attn_exp.runs import execution, store
 from tests.compose import comparison, config
@@ -168,7 +168,7 @@ def test_a_long_run_shows_corners_and_says_so() -> None:
 )
 def test_a_head_that_is_not_there_is_one_line(variant: str, name: str, head: int, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        tables.stage(comparison(), variant, name, head)
+        notebook.stage(comparison(), variant, name, head)
     assert str(caught.value) == said
 
 
@@ -176,9 +176,9 @@ def test_every_stage_is_a_frame() -> None:
     compared = comparison("variant=[blockwise,multi_head]", "weights=full")
     for variant, trace in compared.traces.items():
         for name, array in trace.stages():
-            frame = tables.stage(compared, variant, name)
+            frame = notebook.stage(compared, variant, name)
             assert frame.size in (array.size, array.size // len(array)), (variant, name)
-    assert tables.stage(compared, "blockwise", "lse").columns.tolist() == ["head 1"]
+    assert notebook.stage(compared, "blockwise", "lse").columns.tolist() == ["head 1"]
 
 
 @pytest.mark.parametrize(
@@ -202,14 +202,14 @@ def test_two_runs_draw_the_same_bytes(tmp_path: Path) -> None:
 
 def test_frames_carry_tokens_as_labels() -> None:
     found = comparison()
-    weights = tables.stage(found, "multi_head", "weights", head=2)
+    weights = notebook.stage(found, "multi_head", "weights", head=2)
     assert list(weights.index) == list(weights.columns) == ["she", "likes", "coffee"]
     traced = found.traces["multi_head"].weights
     assert traced is not None
     assert weights.loc["coffee", "likes"] == traced[1, 2, 1]
-    assert tables.comparison(found).loc["multi_head", "same_as"] == "B"
+    assert notebook.comparison(found).loc["multi_head", "same_as"] == "B"
     with pytest.raises(UserError, match="unknown stage of looped 'wieghts'; did you mean weights"):
-        tables.stage(found, "looped", "wieghts")
+        notebook.stage(found, "looped", "wieghts")
 
 
 @pytest.mark.long
@@ -319,8 +319,8 @@ def test_weights_that_were_never_whole_are_shown_as_means_of_blocks(tmp_path: Pa
 @pytest.mark.long
 def test_a_sentence_about_some_queries_says_how_many() -> None:
     words = ("embeddings=random", "embeddings.d_model=16", "variant=[blockwise]", "mask=causal", "report=none")
-    assert "reference at the" not in " ".join(sentences.where_functions_part(comparison(*words, "embeddings.tokens=8")))
+    assert sentences.lead(comparison(*words, "embeddings.tokens=8")).endswith(", which is rounding.")
     found = comparison(*words, "embeddings.tokens=3000")
     assert found.rows[0].checked < 3000
-    expected = f"of the scalar reference ({found.rows[0].checked:,} of 3,000 queries were checked)."
-    assert sentences.where_functions_part(found)[-1].endswith(expected)
+    expected = f"which is rounding ({found.rows[0].checked:,} of 3,000 queries were checked)."
+    assert sentences.lead(found).endswith(expected)

@@ -19,7 +19,7 @@ import attn_exp
 from attn_exp.config.schema import Report
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.row import Agreement
-from attn_exp.report import notebook, papers, terminal
+from attn_exp.report import notebook, papers, sentences
 from attn_exp.report.documents import documents
 
 WORDS = (
@@ -111,7 +111,7 @@ def made(run: Run, figures: bool) -> dict[str, str]:
     run = replace(run, comparison=replace(run.comparison, config=wanted))
     texts = {name: content.decode() for name, content in documents(run).items()}
     return texts | {
-        "terminal.txt": terminal.summary(run.comparison),
+        "terminal.txt": sentences.summary(run.comparison),
         "notebook.html": notebook.run(run.comparison, run.timings),
     }
 

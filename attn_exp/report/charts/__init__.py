@@ -1,7 +1,83 @@
 """Charts as plain data, and two renderers with the same result.
 
 A figure of the report places maps, plots and shapes, in the classes of `chart`. `layout` places maps and axes on a
-sheet, and turns a chart into rectangles, paths, texts and pictures. `svg` writes these as text, so that a page does not
-wait for a plotting library; `matplotlib_figure` draws them for `pdf` and `png`. Widths of text come from a table
-(`widths`), so the layout is the same on every machine.
+sheet, and turns a chart into rectangles, paths, texts and pictures. `chart_as_svg` writes these as text, so that a page
+does not wait for a plotting library, and text stays text; `matplotlib_figure` draws them for `pdf` and `png`. Widths of
+text come from a table, so the layout is the same on every machine.
 """
+
+from __future__ import annotations
+
+import base64
+from html import escape
+
+from attn_exp.errors import printable
+from attn_exp.report.charts.chart import PAPER, Chart, Path, Picture, Rect, Shape, Text, known, width
+from attn_exp.report.charts.layout import shapes_of, short
+from attn_exp.report.pixels import encoded_png
+
+FONTS = "DejaVu Sans, Verdana, sans-serif"
+SPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" xml:space="preserve"'
+ANCHORS = {"left": "", "center": ' text-anchor="middle"', "right": ' text-anchor="end"'}
+
+
+def chart_as_svg(chart: Chart) -> bytes:
+    wide, high = chart.page or (chart.width, chart.height)
+    page = Rect(36 * (chart.width - wide), 36 * (chart.height - high), 72 * wide, 72 * high, PAPER)
+    size = f'width="{short(page.width * chart.zoom)}pt" height="{short(page.height * chart.zoom)}pt"'
+    lines = [
+        '<?xml version="1.0" encoding="utf-8"?>',
+        f'<svg {SPACES} {size} viewBox="{" ".join(map(short, page[:4]))}" font-family="{FONTS}">',
+        *map(element, (page, *shapes_of(chart))),
+        "</svg>\n",
+    ]
+    return "\n".join(lines).encode("utf-8", "backslashreplace")
+
+
+def element(shape: Shape, alone: bool = True) -> str:
+    """Return a shape as an SVG element; one that is not `alone` is styled by the page's style sheet."""
+    match shape:
+        case Rect():
+            corner = f' rx="{shape.radius:g}"' if shape.radius else ""
+            style = f"{corner}{paint_attributes(shape)}" if alone else ""
+            return f"<rect {position_attributes(shape)}{style}/>"
+        case Path() if not alone:
+            line = ' fill="none"' if shape.fill == "none" else ""
+            return f'<path d="{shape.path}"{line}/>'
+        case Path():
+            faint = f' opacity="{shape.opacity:g}"' if shape.opacity < 1 else ""
+            moved = f' transform="translate({shape.x:g} {shape.y:g})"' if shape.x or shape.y else ""
+            return f'<path d="{shape.path}"{moved}{paint_attributes(shape)}{faint} stroke-linejoin="round"/>'
+        case Picture():
+            pixels = shape.pixels if (shape.pixels[:, :, 3] < 255).any() else shape.pixels[:, :, :3]
+            source = base64.b64encode(encoded_png(pixels)).decode()
+            sharp = 'preserveAspectRatio="none" style="image-rendering:crisp-edges;image-rendering:pixelated"'
+            return f'<image {position_attributes(shape)} {sharp} xlink:href="data:image/png;base64,{source}"/>'
+        case Text():
+            return text_element(shape, alone)
+
+
+def position_attributes(shape: Rect | Picture) -> str:
+    x, y, width, height = map(short, shape[:4])
+    return f'x="{x}" y="{y}" width="{width}" height="{height}"'
+
+
+def paint_attributes(shape: Rect | Path) -> str:
+    dashes = f' stroke-dasharray="{shape.dashes[0]:g} {shape.dashes[1]:g}"' if shape.dashes else ""
+    edge = f' stroke="{shape.stroke}" stroke-width="{shape.line:g}"{dashes}'
+    return f' fill="{shape.fill}"{edge if shape.stroke else ""}'
+
+
+def text_element(text: Text, alone: bool) -> str:
+    """Return a text as an element; if `alone`, it takes exactly the planned width, whatever the font."""
+    x, y = short(text.x), short(text.y)
+    where = f'transform="translate({x} {y})rotate(-90)"' if text.turned else f'x="{x}" y="{y}"'
+    points = 72 * width(text.text, text.size) if alone and not text.symbol and known(text.text) else 0
+    length = f' textLength="{short(points)}" lengthAdjust="spacingAndGlyphs"' if points else ""
+    symbol = escape(text.symbol, quote=False)
+    style = ' font-weight="bold" font-style="italic"' if alone else ""
+    bold = f"<tspan{style}>{symbol}</tspan> " if symbol else ""
+    ink = f' fill="{text.colour}"' if text.colour != "#000000" else ""
+    look = f' font-size="{text.size:g}"{ink}' if alone else ""
+    said = escape(printable(text.text), quote=False)
+    return f"<text {where}{look}{ANCHORS[text.side]}{length}>{bold}{said}</text>"

@@ -27,13 +27,14 @@ from attn_exp.report.charts.chart import (
     Stroke,
     Text,
     Ticks,
+    fitted,
     name_ticks,
     number_ticks,
     round_places,
     ticks_in,
+    widest,
 )
-from attn_exp.report.charts.widths import fitted, widest
-from attn_exp.report.charts.widths import width as width_of
+from attn_exp.report.charts.chart import width as width_of
 from attn_exp.report.pixels import coarse, colour_cells
 from attn_exp.report.views import Head, top
 

@@ -23,9 +23,8 @@ from matplotlib.font_manager import findfont, fontManager, get_font
 from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.path import Path as Line
 
-from attn_exp.report.charts.chart import Chart, Path, Picture, Rect, Shape, Text
+from attn_exp.report.charts.chart import Chart, Path, Picture, Rect, Shape, Text, width
 from attn_exp.report.charts.layout import shapes_of
-from attn_exp.report.charts.widths import width
 from attn_exp.report.escapes import visible
 
 

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 from attn_exp import registry
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, unknown
-from attn_exp.report.charts.svg import chart_as_svg
+from attn_exp.report.charts import chart_as_svg
 from attn_exp.report.figures.figure import Figure, drawn_width, planned, size
 from attn_exp.report.views import Views
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-NAMES: tuple[str, ...] = registry.names(__path__, without=("figure",))
-
 
 def figures() -> dict[str, Figure]:
-    known: dict[str, Figure] = {name: registry.module(__name__, name).FIGURE for name in NAMES}
+    known: dict[str, Figure] = {
+        name: registry.module(__name__, name).FIGURE for name in registry.names(__path__, without=("figure",))
+    }
     known |= registry.at_hand(__name__)
     return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
 
@@ -53,8 +53,6 @@ def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
                 made[name] = member.draw(views, wanted.width)
                 if wanted.height is not None:
                     made[name].set_figheight(wanted.height)
-            else:
-                raise UserError(f"figure {name}: expected draw or plan, got neither")
     return made
 
 

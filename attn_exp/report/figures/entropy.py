@@ -11,9 +11,8 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import settled_as
 from attn_exp.experiment.metrics.spread import share_out
 from attn_exp.forms.trace import entropy
-from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke, name_ticks
+from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke, name_ticks, widest
 from attn_exp.report.charts.layout import BESIDE, line_chart
-from attn_exp.report.charts.widths import widest
 from attn_exp.report.escapes import label, visible
 from attn_exp.report.figures.figure import NARROWEST, Figure
 from attn_exp.report.views import Panel, Views

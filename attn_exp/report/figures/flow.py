@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from attn_exp.report.charts.chart import Chart, Shape, Text
-from attn_exp.report.charts.widths import fitted
+from attn_exp.report.charts.chart import Chart, Shape, Text, fitted
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.flow import LETTERS
 from attn_exp.report.sections.walks import flows

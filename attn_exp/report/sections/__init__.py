@@ -12,11 +12,11 @@ from attn_exp import registry
 from attn_exp.report import sentences
 from attn_exp.report.sections.section import Material, Section
 
-NAMES: tuple[str, ...] = registry.names(__path__, without=("section",))
-
 
 def sections() -> dict[str, Section]:
-    known: dict[str, Section] = {name: registry.module(__name__, name).SECTION for name in NAMES}
+    known: dict[str, Section] = {
+        name: registry.module(__name__, name).SECTION for name in registry.names(__path__, without=("section",))
+    }
     return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
 
 
@@ -35,9 +35,9 @@ def contents(material: Material, templates: dict[str, str]) -> dict[str, Any]:
     tokens = sentences.describe_tokens(comparison.problem)
     return {
         "title": config.title or tokens.title,
-        "sentence": sentences.who_agrees(comparison.rows, comparison.steps, comparison.config.against),
+        "sentence": sentences.lead(comparison),
         "more": [
-            *filter(None, [tokens.queries]),
+            *filter(None, [sentences.who_agrees(comparison.rows, comparison.steps, config.against), tokens.queries]),
             *sentences.why_letters_are_shared(comparison),
             *sentences.where_functions_part(comparison),
         ],

@@ -12,10 +12,8 @@ from attn_exp.report.escapes import brief, kinds
 from attn_exp.report.sections.section import Material, Section
 
 COLUMNS = columns(Row, Timing)
+COLUMNS["median_s"] = COLUMNS["median_s"].measured_in("ms")
 """The columns of the comparison, in reading order."""
-
-UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
-"""Units of time with their number per second; the longest time is at least 1 in its unit."""
 
 
 class Table(NamedTuple):
@@ -49,31 +47,27 @@ class Table(NamedTuple):
 
 def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     """Return the comparison with the columns that differ between variants, and separately the values all share."""
-    longest = max((timing.median_s for timing in timings), default=0.0)
-    unit, factor = next((unit for unit in UNITS if longest * unit[1] >= 1), UNITS[-1])
-    costs = {timing.variant: format_cost(timing, factor) for timing in timings}
-    described = COLUMNS | {"median_s": COLUMNS["median_s"].measured_in(unit)}
+    costs = {timing.variant: format_cost(timing) for timing in timings}
     values = [
         {field.name: brief(getattr(row, field.name)) for field in fields(Row)} | costs.get(row.variant, {})
         for row in comparison.rows
     ]
     known = [name for name in COLUMNS if name in values[0]]
     apart = [
-        name for name in known if "page" in described[name].shown or len({line.get(name, "") for line in values}) > 1
+        name for name in known if "page" in COLUMNS[name].shown or len({line.get(name, "") for line in values}) > 1
     ]
     apart = [name for name in apart if name != "kv_head" or any(line[name] != line["head"] for line in values)]
     shared = [name for name in known if name not in (*apart, "kv_head") and values[0][name] not in ("", "none")]
     return Table(
-        tuple(described[name] for name in apart),
+        tuple(COLUMNS[name] for name in apart),
         tuple(tuple(line.get(name, "") for name in apart) for line in values),
-        tuple((described[name], values[0][name]) for name in shared),
+        tuple((COLUMNS[name], values[0][name]) for name in shared),
     )
 
 
-def format_cost(timing: Timing, factor: float) -> dict[str, Any]:
+def format_cost(timing: Timing) -> dict[str, Any]:
     peak = "" if timing.peak_bytes is None else str(timing.peak_bytes)
-    time = factor * timing.median_s
-    return {"median_s": f"{time:.0f}" if time >= 100 else f"{time:.3g}", "peak_bytes": peak}
+    return {"median_s": brief(1e3 * timing.median_s), "peak_bytes": peak}
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
@@ -99,9 +93,10 @@ HTML = """\
 {% set kinds = table.kinds -%}
 <div class="scroll" tabindex="0" role="group" aria-label="{{ label }}">
 <table class="plain">
-<thead><tr>{% for head in table.head %}<th scope="col" class="{{ kinds[loop.index0] }}"{{ marked(head) }}{#
-#}{% if head.meaning %} title="{{ head.meaning }}"{% endif %}>{#
-#}{{ head.name }}{% if head.small %} <small>{{ head.small }}</small>{% endif %}</th>{% endfor %}</tr></thead>
+<thead><tr>{% for head in table.head %}<th scope="col" class="{{ kinds[loop.index0] }}"{{ marked(head) }}>{#
+#}{% if head.meaning %}<abbr tabindex="0" title="{{ head.meaning }}">{{ head.name }}</abbr>{#
+#}{% else %}{{ head.name }}{% endif %}{#
+#}{% if head.small %} <small>{{ head.small }}</small>{% endif %}</th>{% endfor %}</tr></thead>
 {{ body(table.lines, kinds) }}
 </table>
 </div>

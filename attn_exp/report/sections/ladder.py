@@ -12,6 +12,7 @@ from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.row import Row, Step
 from attn_exp.forms.trace import Trace
 from attn_exp.report import walk
+from attn_exp.report.escapes import brief
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sections.weights import Drawn, draw_picture
 from attn_exp.report.sentences import listed, ranged, tells
@@ -55,7 +56,7 @@ def make_ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Ste
     first = {"title": start, "moved": "", "note": "", "share": 0.0, "arrays": drawn[0]}
     others = [make_rung(step, most, each) for step, each in zip(steps, drawn[1:], strict=True)]
     ends = listed([row.variant for row in rows])
-    far_text = "" if math.isnan(far) else f"{far:.2g}"
+    far_text = "" if math.isnan(far) else brief(far)
     return {"start": start, "ends": ends, "far": far_text, "rungs": [first, *others]}
 
 
@@ -65,7 +66,7 @@ def make_rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> dict[str, An
     if math.isnan(step.moved):
         moved = "changes the shape of the output"
     else:
-        moved = f"changes the output by up to {step.moved:.2g}" if step.moved > 1e-12 * most else "changes nothing"
+        moved = f"changes the output by up to {brief(step.moved)}" if step.moved > 1e-12 * most else "changes nothing"
     notes = [*filter(None, [ranged(step), step.note, f"this is {step.row}" if step.row else ""])]
     return {"title": step.change, "moved": moved, "note": "; ".join(notes), "share": share, "arrays": drawn}
 
@@ -94,7 +95,7 @@ HTML = """\
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
 <p>One setting at a time is changed from one variant to another. Each step shows how much it changes the output: {#
-#}the largest change of any of its numbers.</p>
+#}the largest change in any of its numbers.</p>
 {% for ladder in part.ladders %}{% if loop.first %}<article>{% else %}<details class="more"><summary>{% endif %}
 <h3>{{ ladder.start }} → {{ ladder.ends }}{% if ladder.far %} <small>differ by up to {{ ladder.far|minus }}</small>{#
 #}{% endif %}</h3>{% if not loop.first %}</summary>{% endif %}

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attn_exp.experiment.row import Agreement
-from attn_exp.report.escapes import brief
 from attn_exp.report.sections.section import Material, Section
-from attn_exp.report.sentences import agreed
-
-PUBLISHED = ("quantity", "printed", "computed", "largest difference", "tolerance", "agrees", "note")
+from attn_exp.report.sentences import agreed, judgement
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
@@ -22,15 +18,10 @@ def parts(material: Material) -> list[dict[str, Any]]:
             "title": "Published figures",
             "sentence": agreed(agreements),
             "agreements": agreements,
-            "head": PUBLISHED,
-            "lines": [result_cells(agreement) for agreement in agreements],
+            "head": ("quantity", "printed", "computed", "largest difference", "tolerance", "agrees", "note"),
+            "lines": [(each.quantity, each.printed, each.computed, *judgement(each), each.note) for each in agreements],
         }
     ]
-
-
-def result_cells(agreement: Agreement) -> list[str]:
-    judged = (agreement.largest_difference, agreement.tolerance, agreement.agrees)
-    return [agreement.quantity, agreement.printed, agreement.computed, *map(brief, judged), agreement.note]
 
 
 HTML = """\

@@ -14,6 +14,7 @@ from attn_exp.report import walk
 from attn_exp.report.flow import Flow, by_head, flow, parted, rows_by_head, splitting
 from attn_exp.report.page_data import FEW, MANY_TOKENS, on_page
 from attn_exp.report.sections.section import Material, Section
+from attn_exp.report.sentences import rows_by_letter
 from attn_exp.report.views import Colours, Views, colours
 from attn_exp.rules.scores.score import Score
 
@@ -70,11 +71,8 @@ def walks(views: Views) -> list[dict[str, Any]]:
 
 def functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield each function that the variants compute: its variants as an equation, and the first of them."""
-    groups = dict[str, list[str]]()
-    for row in comparison.rows:
-        if row.same_as:
-            groups.setdefault(row.same_as, []).append(row.variant)
-    yield from ((" = ".join(names), names[0]) for names in groups.values())
+    for rows in rows_by_letter(comparison.rows):
+        yield " = ".join(row.variant for row in rows), rows[0].variant
 
 
 def flows(views: Views) -> Iterator[tuple[str, Flow]]:

@@ -97,8 +97,8 @@ HTML = """\
 <section id="weights">
 <h2>Weights</h2>
 {% if part.first or part.blocks %}<p>A row is a query, a column a {{ part.column }}. {#
-#}The stronger a colour, the larger the weight: no colour is 0, the full colour is {{ part.scale.top|short }}, {#
-#}on the whole page.{% if part.scale.power < 1 %} Small weights are coloured more strongly than in proportion {#
+#}A stronger colour is a larger weight: no colour is 0, full colour is {{ part.scale.top|short }}, {#
+#}everywhere on this page.{% if part.scale.power < 1 %} Small weights are coloured more strongly than in proportion {#
 #}(to the power {{ part.scale.power }}), so that they can be seen.{% endif %}{#
 #}{% if part.masked %} Grey cells are masked.{% endif %}{#
 #}{% if part.random %} These weights come from random numbers, so they say nothing about the tokens. {#

@@ -42,7 +42,6 @@
     drawOverview();
   }
 
-  // The controls.
   const labelled = (name, text, options) => {
     const select = element("select", { id: `choice-${name}` });
     options.forEach(([value, label]) => select.append(element("option", { value }, label)));

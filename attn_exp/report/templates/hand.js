@@ -35,7 +35,6 @@
     enter(first);
   });
 
-  // Typing.
   function number(text) {
     const [above, below = "1", more] = text.replaceAll("−", "-").replaceAll(",", ".").split("/").map((part) => part.trim());
     const plain = (part) => /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?$/i.test(part), value = Number(above) / Number(below);
