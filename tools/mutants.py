@@ -75,7 +75,7 @@ MUTANTS = [
     Mutant("a changed number forgets the scale", "report/templates/live.js", "score * plan.c)", "score)", ("tests/report/test_live.py",)),
     Mutant("a page's keys before the past", "report/walk.py", "int(offset), heads)", "0, heads)", ("tests/report/test_closed.py",)),
     Mutant("W_o forgotten", "experiment/executing.py", "if is_mixed else merged", "if False else merged"),
-    Mutant("one shared random stream", "arrays.py", "np.random.SeedSequence([seed, *name.encode()])", "seed"),
+    Mutant("one shared random stream", "arrays.py", "[*words, *name.encode()]", "[*words]"),
     Mutant("causal hides the query itself", "rules/masks/causal.py", "grid.key <= grid.query", "grid.key < grid.query", RULES),
     Mutant("windows one key too wide", "rules/masks/window.py", "ahead >= -self.left if", "ahead >= -self.left - 1 if", RULES),
     Mutant("later documents are seen", "rules/masks/document.py", "== ids[grid.key]", "<= ids[grid.key]", RULES),

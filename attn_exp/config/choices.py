@@ -1,4 +1,4 @@
-"""The choices of each group of settings: YAML files, and members from outside with their fields as settings."""
+"""The choices of each settings group: YAML files, and members from outside the package, whose fields are settings."""
 
 from __future__ import annotations
 

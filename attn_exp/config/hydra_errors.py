@@ -187,7 +187,7 @@ INSTEAD = {
     "hydra.verbose": "there is no logging to configure; progress goes to stderr",
 }
 """What to use instead of Hydra's own settings."""
-NOTHING = "settings of hydra are not read here"
+NOTHING = "Hydra's own settings are not supported"
 
 
 def check_hydra_words(words: Sequence[str]) -> None:

@@ -226,7 +226,7 @@ def check_file(loaded: ConfigResult, name: str) -> None:
     if "hydra" in settings:
         raise UserError(f"{file}: a hydra: section is not allowed; remove it, or pass its settings on the command line")
     if names_a_target(OmegaConf.to_container(settings, resolve=False)):
-        raise UserError(f"{file}: {TARGET} is not read here: files only name things, and never run code")
+        raise UserError(f"{file}: {TARGET} is not allowed: settings files cannot run code")
     if name.startswith("experiment/") and set(settings) == {"experiment"}:
         raise UserError(f"{file}: an experiment sets the whole run; write # @package _global_ as its first line")
 
@@ -284,9 +284,7 @@ def environment(words: Sequence[str]) -> Iterator[None]:
     """Allow `${oc.env:NAME}` in a block only if the words contain it; files must not read the environment."""
 
     def refuse(*names: str) -> str:
-        raise UserError(
-            f"${{{ENVIRONMENT}:{names[0]}}}: the environment is read where you write so yourself, not from a file"
-        )
+        raise UserError(f"${{{ENVIRONMENT}:{names[0]}}}: only the command line may read the environment, not a file")
 
     if not any(ENVIRONMENT in word for word in words):
         OmegaConf.register_new_resolver(ENVIRONMENT, refuse, replace=True)

@@ -151,16 +151,16 @@ class Sweep:
     """
 
     name: Annotated[str, FILE_NAME, Says("name of its folder", "made from the settings")] = ""
-    zip: Annotated[tuple[str, ...], Says("keys whose values move together, such as [head,seed]")] = ()
-    skip: Annotated[str, Says('leaves out points for which it holds, such as "head > d_model"')] = ""
-    dry_run: Annotated[bool, Says("true: show axes, points and the time, and run nothing")] = False
+    zip: Annotated[tuple[str, ...], Says("keys whose values change together, such as [head,seed]")] = ()
+    skip: Annotated[str, Says('skip the points for which this holds, such as "head > d_model"')] = ""
+    dry_run: Annotated[bool, Says("true: show the axes, the points and the estimated time, but run nothing")] = False
     engine: Annotated[str, Says("where points are computed: {engine}")] = "process"
-    workers: Annotated[int, at_least(1), Says("how many work at once", "as many as there are processors")] | None = None
-    address: Annotated[str, Says("running cluster of ray or dask to join")] | None = None
-    chunk: Annotated[int, at_least(1), Says("points that a worker takes at once", "chosen")] | None = None
+    workers: Annotated[int, at_least(1), Says("number of parallel workers", "one per processor")] | None = None
+    address: Annotated[str, Says("address of a running Ray or Dask cluster to join")] | None = None
+    chunk: Annotated[int, at_least(1), Says("points that a worker takes at once", "automatic")] | None = None
     fail_fast: Annotated[bool, Says("true: stop at the first point that fails")] = False
     format: Annotated[str, choice("csv", "parquet"), Says("csv or parquet")] = "csv"
-    plot: Annotated[tuple[str, ...], Says("plots to draw beside the usual, such as [heat,parallel]")] = ()
+    plot: Annotated[tuple[str, ...], Says("plots to draw besides the usual ones, such as [heat,parallel]")] = ()
     matters: Matters = field(default_factory=Matters)
 
 
@@ -196,11 +196,11 @@ class Config:
         | None
     ) = None
     model: Model = field(default_factory=Model)
-    head: Annotated[int, or_left(at_least(1)), Says("how many heads, in variants that do not say it themselves")] = 2
+    head: Annotated[int, or_left(at_least(1)), Says("number of query heads, for variants that do not set it")] = 2
     past: Annotated[
         int,
         at_least(0),
-        Says("how many of the first tokens are in a cache, as keys and values that ask nothing"),
+        Says("how many of the first tokens are in the KV cache: they have keys and values, but no queries"),
     ] = 0
     scale: Annotated[
         bool | float,
@@ -220,13 +220,13 @@ class Config:
     kv_pool: Annotated[
         str,
         choice(*POOL),
-        Says("first: kv_head takes the first key/value heads; mean: the mean of each group, for trained heads"),
+        Says("first: keep the first kv_head key/value heads; mean: average each group, for trained heads"),
     ] = "first"
     align: (
         Annotated[
             str,
             choice(*ALIGN),
-            Says("top_left, bottom_right or before_filler: where the first query stands", "the convention's"),
+            Says("top_left, bottom_right or before_filler: how queries and keys are aligned", "the convention's"),
         ]
         | None
     ) = None
@@ -236,17 +236,17 @@ class Config:
     position: Mapping[str, Any] = field(default_factory=dict)
     normalizer: Annotated[str, Says("what turns logits into weights: {normalizer}")] = "softmax"
     convention: Annotated[str, Says("read masks as a library does: {convention}")] = "none"
-    check: Annotated[tuple[str, ...], WORDS, Says("experiments on every variant, one or several: {check}", "none")] = ()
+    check: Annotated[tuple[str, ...], WORDS, Says("checks to run on every variant, one or more: {check}", "none")] = ()
     dtype: Annotated[
         tuple[str, ...],
         WORDS,
         Says(
-            "types to judge every variant in, such as [float16,bfloat16]; in a sweep, the one that a point computes in",
+            "dtypes to test every variant in, such as [float16,bfloat16]; in a sweep, the dtype of a point",
             "float64",
         ),
     ] = ()
     metrics: Annotated[
-        tuple[str, ...], WORDS, Says("more numbers of every variant, such as [kl,gini,sink], or all", "none")
+        tuple[str, ...], WORDS, Says("additional metrics of every variant, such as [kl,gini,sink], or all", "none")
     ] = ()
     weights: Annotated[
         str,
@@ -254,14 +254,14 @@ class Config:
         Says("which weights are kept: full matrices, blocks (a summary and a coarse map), or auto, what a form has"),
     ] = "auto"
     variant: Annotated[Mapping[str, Variant], Says("the rows to compare")]
-    against: Annotated[str, Says("row that all others are compared with", "the first")] | None = None
+    against: Annotated[str, Says("baseline row, which all others are compared with", "the first")] | None = None
     report: Annotated[Report, Says("`full`, `tables`, `none`")] = Report()
     figures: Figures = Figures()
     sweep: Sweep = Sweep()
     output_dir: Annotated[str, FOLDER, Says("folder that runs are written to")] = "outputs"
     title: Annotated[str, Says("heading of the report")] = ""
     notes: Annotated[tuple[str, ...], Says("sentences that the report prints")] = ()
-    published: Annotated[tuple[Published, ...], Says("figures that a document prints, to hold the run against")] = ()
+    published: Annotated[tuple[Published, ...], Says("results that a document prints, to compare the run with")] = ()
     strict: Annotated[bool, Says("true: exit code 1 where a printed figure disagrees; also published.strict")] = False
 
 

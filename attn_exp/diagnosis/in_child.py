@@ -99,7 +99,7 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
         reply: Reply = child.ask(list(words), seconds, hear, PREPARING)
     except NoAnswerError as ended:
         if "doing" not in heard and not ended.late:
-            said = f"the process in which attn_exp asks ended before it imported anything ({ended.how})"
+            said = f"the process that runs the check ended before it imported anything ({ended.how})"
             raise FaultError(said) from ended
         how = f"it ended without an answer ({ended.how})"
         if ended.late:

@@ -61,7 +61,7 @@ def refuses(rules: Rules) -> str | None:
 
 
 def fill_empty_heads(heads: Array) -> Array:
-    """Replace heads of size 0, which the operator rejects, by heads of one 0: their logits are 0 as well."""
+    """Replace heads of size 0, which the operator rejects, with heads of a single 0: their logits are 0 as well."""
     return heads if heads.shape[-1] else np.zeros((*heads.shape[:-1], 1), heads.dtype)
 
 

@@ -45,7 +45,7 @@ def fill_empty_rows_with_nan(normalize: Step, at: At, masked: Array) -> Array:
 
 MISTAKES = {
     "dropout_on": Mistake(
-        says="Dropout is on: each call zeroes other weights and scales up the rest; or only the scaling is left.",
+        says="Dropout is on: each call zeroes different weights and scales up the rest; or only the scaling remains.",
         fix="switch dropout off outside training, as model.eval() does",
         seen="PyTorch issues 99293 and 124464; nanoGPT PR 240",
         stage="weights",
@@ -104,7 +104,7 @@ MISTAKES = {
         stage="masked",
     ),
     "tail_dropped": Mistake(
-        says="The last keys are dropped where their number is no multiple of the block.",
+        says="The last keys are dropped if the number of keys is not a multiple of the block size.",
         fix="handle the last, shorter block, and mask what lies beyond the keys",
         seen="triton issue 2626; jax issue 27224; lightning-attention PR 28",
         stage="weights",

@@ -173,9 +173,9 @@ MISTAKES = {
         needs=("mask",),
     ),
     "mask_inverted": Mistake(
-        says="The mask is read the other way round: what may attend is hidden, and what is hidden attends.",
+        says="The mask is inverted: keys that a query may attend to are hidden, and the hidden ones are visible.",
         fix="True means may attend; pass ~mask where a function says the opposite",
-        seen="scaled_dot_product_attention keeps True, MultiheadAttention drops it; PyTorch issue 170400",
+        seen="True attends in scaled_dot_product_attention, hides in MultiheadAttention; PyTorch issue 170400",
         stage="masked",
         changes=(
             change_all_masks(lambda allowed: ~allowed),
@@ -236,7 +236,7 @@ MISTAKES = {
     "mask_of_first_entry": Mistake(
         says="The mask of the first example is used for the whole batch, or that of the first head for all.",
         fix="a mask is [b, 1, t, s] or [b, h, t, s]; use all of it",
-        seen="mask[0], or mask[:, 0] of a mask for each head",
+        seen="mask[0], or mask[:, 0] of a per-head mask",
         stage="masked",
         changes=(
             use_first_mask("entry"),
@@ -276,8 +276,8 @@ MISTAKES = {
         needs=("mask",),
     ),
     "zero_scores_hidden": Mistake(
-        says="A score of 0 counts as hidden: keys of a query or a token of zeros are hidden too.",
-        fix="scores.masked_fill(mask == 0, -inf): ask the mask where it is 0, not the scores",
+        says="A score of 0 counts as hidden: a query of zeros sees no key, and no query sees a key of zeros.",
+        fix="scores.masked_fill(mask == 0, -inf): test the mask for 0, not the scores",
         seen="scores = tril(scores); scores.masked_fill(scores == 0, -inf)",
         stage="masked",
         changes=tuple(

@@ -66,7 +66,7 @@ MISTAKES = {
         needs=("position",),
     ),
     "rope_pairing": Mistake(
-        says="Rotary positions rotate the wrong pairs: neighbours (2i, 2i+1) for halves (i, i + d/2), the reverse, or "
+        says="Rotary positions rotate the wrong pairs: neighbours (2i, 2i+1), not halves (i, i + d/2), the reverse, or "
         "both mixed.",
         fix="use the pairing that the weights were trained with, in the tables and in the rotation",
         seen="transformers issue 25199; LLMs-from-scratch issues 746 to 838",

@@ -45,7 +45,7 @@ class Distribution(NamedTuple):
             return lowest, 1.0
         whole = self.name == "integers"
         if whole and self.high is None:
-            raise UserError(f"{self.key}distribution=integers needs {self.key}high, the number that they stay below")
+            raise UserError(f"{self.key}distribution=integers needs {self.key}high, their exclusive upper bound")
         low = (0.0 if whole else lowest) if self.low is None else self.low
         high = 1.0 if self.high is None else self.high
         exact = max(abs(low), abs(high)) <= EXACT and low == int(low) and high == int(high)
@@ -146,7 +146,7 @@ def spell_seed(given: Draw | Projections, key: str) -> tuple[str | None, int | N
     if given.legacy_seed is None:
         return given.generator, given.seed, f"{key}.seed"
     if given.seed is not None or given.generator not in (None, "legacy"):
-        raise UserError(f"{key}.legacy_seed says generator and seed by itself; leave {key}.generator and seed out")
+        raise UserError(f"{key}.legacy_seed sets both generator and seed; leave out {key}.generator and seed")
     return "legacy", given.legacy_seed, f"{key}.legacy_seed"
 
 

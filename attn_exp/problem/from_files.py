@@ -55,14 +55,14 @@ def rows(file: str, key: str, wanted: str) -> Array:
 def drop_batch_axis(array: Array, said: str) -> Array:
     matrix = array[0] if array.ndim == 3 and len(array) == 1 else array
     if matrix.ndim != 2 or not matrix.size:
-        several = "; heads lie side by side in columns, and a batch is several runs, of -m" if array.ndim > 2 else ""
+        several = "; put heads side by side in columns, and run a batch as several runs (-m)" if array.ndim > 2 else ""
         expected = f"expected rows and columns, such as [3,4]{several}"
         raise UserError(f"{said} holds an array of shape {list(array.shape)}; {expected}")
     return matrix
 
 
 def tokens(file: str, key: str) -> tuple[str, ...]:
-    """Read the names of tokens: one per line of a text, or all in one line; or those beside an array.
+    """Read token names: from a text file, one per line or all in one line; or those stored with an array.
 
     Raises:
         UserError: the file holds none.
@@ -135,12 +135,12 @@ def check_whole(arrays: Arrays, settings: Projections, held: Held, said: str) ->
     if missing and "" in held.arrays:
         file, name = brief(settings.file or "", 60), missing[0]
         raise UserError(
-            f"{said} holds an array without a name; +projections.given.{name}={file} says that it is {name}"
+            f"{said} holds an array without a name; if it is {name}, write +projections.given.{name}={file}"
         )
     if missing:
         raise UserError(
             f"{said} has no {' and no '.join(missing)}: it holds {listed(held)}; projections.names.{missing[0]}=NAME "
-            "says which it is"
+            "names the right one"
         )
 
 
@@ -171,7 +171,7 @@ def lay_out(array: Array, name: str, inputs: Inputs, head: int, transposed: bool
 
 
 def join_heads(array: Array, name: str, width: int, head: int, transposed: bool, said: str) -> Array:
-    """Concatenate the columns of heads, `[h m d]` or JAX's `[m h d]`, or for W_o, `[h d m]`, their rows.
+    """Concatenate the columns of the heads `[h m d]` (JAX: `[m h d]`), or for W_o the rows of `[h d m]`.
 
     Keys and values may have fewer heads, which the queries share.
     """
@@ -184,7 +184,7 @@ def join_heads(array: Array, name: str, width: int, head: int, transposed: bool,
     if name != "W_o" and not transposed and heads == width and head % rows == 0:
         return apart.reshape(heads, -1)
     expected = "d,m" if name == "W_o" else f"d,{width}" if transposed else f"{width},d"
-    raise shape_error(array, f"[{head},{expected}], one matrix for each of head={head}", said)
+    raise shape_error(array, f"[{head},{expected}], one matrix per head (head={head})", said)
 
 
 def shape_error(array: Array, expected: str, said: str) -> UserError:
@@ -250,7 +250,7 @@ def meant_start(name: str) -> tuple[str, int] | None:
 
 
 def group_names(names: Iterable[str], meaning: Callable[[str], tuple[str, int] | None]) -> dict[str, list[str]]:
-    """Return the names that mean each role; an exact name wins over guesses."""
+    """Group names by the role that they mean; an exact name wins over guesses."""
     roles: dict[str, dict[int, list[str]]] = {}
     for name in names:
         if (found := meaning(name)) is not None:

@@ -140,14 +140,14 @@ def start_late(config: Config, given: Start) -> Problem:
 def check_past(config: Config, count: int) -> None:
     """Refuse a past that leaves no new token, or one beside a memory.
 
-    The past are the tokens with keys and values in a cache: only those after them have queries.
+    The past is the tokens whose keys and values are in a cache: only the tokens after them have queries.
 
     Raises:
-        UserError: which of the two it is.
+        UserError: the past is too long, or given beside a memory.
     """
     if config.past and config.embeddings.memory is not None:
         raise UserError(
-            f"past={config.past} and embeddings.memory: keys are those of earlier tokens or of a memory; give one"
+            f"past={config.past} and embeddings.memory: keys come from earlier tokens or from a memory; give only one"
         )
     if config.past >= count > 0:
         most = f"choose at most {count - 1}" if count > 1 else "leave past out"
@@ -214,8 +214,8 @@ def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first")
         given = problem.k.shape[-1] // size
         if problem.k.shape[-1] % size or not given or head % given:
             raise UserError(
-                f"embeddings.k has {problem.k.shape[-1]} numbers per key; expected {size} for each key/value head, "
-                f"whose number must divide head={head}"
+                f"embeddings.k has {problem.k.shape[-1]} numbers per key; expected {size} per key/value head, "
+                f"and the number of these heads must divide head={head}"
             )
     if problem.v is not None:
         check_divides(given, problem.v.shape[-1], "the size of v")
@@ -231,7 +231,7 @@ def pool_heads(apart: Array, heads: Heads) -> Array:
     `first` keeps the first g heads: random heads of the same distribution, so a sweep over g changes only the grouping.
     `mean` averages the heads of each group, which turns a trained multi-head model into a grouped one: Ainslie et al.
     2023, "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints", section 2.1. The mean
-    of n independent heads has a standard deviation smaller by sqrt(n), and so have its logits.
+    of n independent heads has a standard deviation smaller by a factor of sqrt(n), and so do its logits.
     """
     *batch, count, length, size = apart.shape
     if count == heads.shared:

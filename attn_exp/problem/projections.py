@@ -189,7 +189,7 @@ def ordered(
         sizes = (settings.width, settings.key_width, settings.value_width, settings.output_width)
         if any(size not in (None, inputs.width()) for size in sizes) or settings.order or settings.order_per_head:
             raise UserError(
-                "projections.source=torch_mha has the sizes and the order of nn.MultiheadAttention; set none"
+                "projections.source=torch_mha takes its sizes and order from nn.MultiheadAttention; set neither"
             )
         arrays = multi_head_attention(stream, inputs.width(), bias, inputs.width("W_k"))
         return {name: np.atleast_2d(array).astype(np.float64) for name, array in arrays.items()}
@@ -206,7 +206,7 @@ def find_stream(settings: Projections, source: Numbers) -> Stream | None:
     generator, seed, key = spell_seed(settings, "projections")
     if settings.source in LAYERS:
         if generator not in (None, "torch"):
-            raise UserError(f"projections.generator={generator}: {settings.source} is drawn by torch alone")
+            raise UserError(f"projections.generator={generator}: {settings.source} can be drawn only by torch")
         generator = "torch"
     if (generator or source.generator) != STREAMS:
         return own_source(generator, seed, key, source, alone=False).stream
@@ -308,5 +308,5 @@ def grouped(queries: int, keys: int, head: int) -> int:
     """
     sharing = queries // keys
     if queries % keys or (sharing > 1 and head % sharing):
-        raise UserError(f"projections.W_q makes {queries} numbers per query, W_k makes {keys} per key")
+        raise UserError(f"projections.W_q has {queries} columns, W_k {keys}; they do not split into equal heads")
     return sharing

@@ -365,7 +365,7 @@ class Splitting(NamedTuple):
 
 
 def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
-    """Return how a variant splits its sides into heads; unknown for a mistake or the user's own code."""
+    """Return how a variant splits q, k and v into heads; not `known` with a mistake or the user's own code."""
     sides = {"q": problem.q, "k": problem.k, "v": problem.v}
     traced = next((side for side in (trace.q, trace.weights, trace.context) if side is not None), None)
     heads, share = 1 if traced is None else len(traced), settled.heads
@@ -409,7 +409,7 @@ def rows_by_head(step: Step, heads: int, array: Array, most: int) -> Step:
 
 
 def name_heads(split: Splitting, name: str, part: int) -> str:
-    """Name the heads that read a part of a side's columns: `heads 1–2`."""
+    """Name the heads that use one part of the columns of q, k or v: `heads 1–2`."""
     group, many = (part, 1) if name == "q" else (part // split.pooled, split.heads // split.shared)
     if name != "q" and group >= split.shared:
         return "unused"

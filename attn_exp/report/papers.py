@@ -32,7 +32,7 @@ BOOKTABS, FONTENC = r"\usepackage{booktabs}", r"\usepackage[T1]{fontenc}"
 
 
 class Table(NamedTuple):
-    """A table in plain text: its caption, heads and lines; `deep` are lines left out at the depth `reading`."""
+    """A plain-text table: caption, column heads and rows; `deep` indexes the rows left out at the depth `reading`."""
 
     name: str
     caption: str

@@ -291,7 +291,7 @@ def tells(step: Step, steps: Sequence[Step]) -> bool:
 
 
 def ranged(step: Step) -> str:
-    """Format how far a step moves the output over all orders; empty if the order hardly matters."""
+    """Format the range of a step's effect on the output over all orders; empty if the order hardly matters."""
     if not step.orders or step.most - step.least <= MATTERS * step.most:
         return ""
     return f"{brief(step.least)} to {brief(step.most)}, depending on the order"

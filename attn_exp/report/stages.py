@@ -69,20 +69,20 @@ STAGES = {
     "W_k": Explained("W_k", "m d", "Turns a token's vector into its key: what it can be found by.", "W_k"),
     "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it hands over when found.", "W_v"),
     "W_o": Explained("W_o", "e m", "Mixes the heads, side by side, back into one vector.", "W_o"),
-    "b_q": Explained("b_q", "d", "Is added to every query.", "b_q"),
-    "b_k": Explained("b_k", "d", "Is added to every key.", "b_k"),
-    "b_v": Explained("b_v", "e", "Is added to every value.", "b_v"),
-    "b_o": Explained("b_o", "m", "Is added to every output.", "b_o"),
+    "b_q": Explained("b_q", "d", "A bias that is added to every query.", "b_q"),
+    "b_k": Explained("b_k", "d", "A bias that is added to every key.", "b_k"),
+    "b_v": Explained("b_v", "e", "A bias that is added to every value.", "b_v"),
+    "b_o": Explained("b_o", "m", "A bias that is added to every output.", "b_o"),
     "q": Explained("Q", "t d", "A query says what its token looks for.", "Q, given"),
     "k": Explained("K", "s d", "A key says what its token can be found by.", "K, given"),
-    "v": Explained("V", "s e", "A value is what a token hands to those who attend to it.", "V, given"),
+    "v": Explained("V", "s e", "A value is what a token passes to the tokens that attend to it.", "V, given"),
     "scores": Explained(
         "S", "t s", "Every query meets every key: the larger the product, the better they fit.", "S = Q K^T"
     ),
     "logits": Explained(
         "L",
         "t s",
-        "The scores times one number, so that their spread does not grow with the size of a head.",
+        "The scores times a scale factor, so that their spread does not grow with the head size.",
         "L = c S",
     ),
     "capped": Explained("L′", "t s", "The logits after a rule that caps each of them separately.", "L′ = bend(L)"),
@@ -104,9 +104,9 @@ POOLED = {
 }
 
 
-UNSCALED = "The scores as they are. Without scaling their spread grows with the size of a head."
-SCALE_GIVEN = "The scores times one number, which the settings give."
-NEVER_HELD = "Each query receives the weighted sum of the values. This form never holds the weights as a table."
+UNSCALED = "The scores are not scaled, so their spread grows with the head size."
+SCALE_GIVEN = "The scores times a factor given in the settings."
+NEVER_HELD = "Each query receives the weighted sum of the values. This form never stores the full matrix of weights."
 PAIRED = {"additive": "S_ij = sum_n w_n tanh(Q_in + K_jn)"}
 
 
@@ -116,9 +116,9 @@ def explain(stage: str, comparison: Comparison, settled: Settled) -> Explained:
     stated, is_alone, scale = STAGES.get(stage, Explained(stage, "", "", "")), settled.head == 1, settled.scale
     is_mixed = settled.output_projection and "W_o" in problem.projections
     logit = "M" if "masked" in formed and stage != "masked" else "L′" if "capped" in formed else "L"
-    held = "" if "logits" in formed else ", of logits that this form never holds as a table"
+    held = "" if "logits" in formed else ", of logits that this form never stores as a full matrix"
     meanings = {
-        "W_o": "Makes the output of the context." if is_alone else stated.meaning,
+        "W_o": "Turns the context into the output." if is_alone else stated.meaning,
         "scores": stated.meaning if rules.pairing is None else stated.meaning.replace("product", "score"),
         "logits": stated.meaning if scale is True else UNSCALED if scale is False else SCALE_GIVEN,
         "lse": f"{stated.meaning}{held}: with it, partial results can be merged.",

@@ -93,7 +93,7 @@ def refuse_plots(names: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> Non
         least, most, need = NEEDS[name]
         if not least <= len(varying) <= most or (name == "against" and not numeric):
             keys = ", ".join(axis["key"] for axis in varying) or "none"
-            raise UserError(f"sweep.plot={name} needs {need}; here vary: {keys}")
+            raise UserError(f"sweep.plot={name} needs {need}; this sweep varies: {keys}")
 
 
 def refuse_unknown(names: Sequence[str]) -> None:
@@ -374,7 +374,7 @@ def bars(
 
 
 def choices(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw each metric at each choice of a key, a mark per variant."""
+    """Draw each metric for each value of a non-numeric setting, with one mark per variant."""
     (place,) = plotted.varying
     names, variants, panels = labels(plotted, place), plotted.variants[:LINES], list[Panel]()
     for metric in plotted.metrics:

@@ -134,7 +134,7 @@ def beside(step: Step) -> str:
 def step(stage: str, array: Array, comparison: Comparison, settled: Settled, *, wrong: bool = False) -> Step:
     """Return one stage of a computation with its tables, formula and explanation.
 
-    `wrong` means that it does not follow from the stages before by the definition.
+    `wrong` means that, by the definition, it does not follow from the earlier stages.
     """
     heads = array if array.ndim == 3 else np.atleast_2d(array.T if stage == "lse" else array)[None]
     shown = max(1, min(len(heads), CELLS // max(1, min(SIDE, heads.shape[1]) * min(SIDE, heads.shape[2]))))
@@ -259,7 +259,7 @@ def sum_of(row: Array, keys: Sequence[str]) -> str:
 def closed_by_mask(settled: Settled, weights: Array) -> Array | None:
     """Return which of the weights `[h t s]` are masked; None without masks.
 
-    A weight above 0, such as one leaked by a mistake, is not. If there are too many, or a mask's code is unavailable,
+    A weight above 0, as a mistake may leak, does not count. If there are too many, or a mask's code is unavailable,
     every weight of exactly 0 counts as masked.
     """
     masks, offset = settled.rules.masks, settled.rules.offset

@@ -74,7 +74,7 @@ def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override
         if override.is_interval_sweep():
             reason = "an interval has no list of values; use range() or write them out"
         elif override.is_hydra_override():
-            reason = "settings of hydra are not read here"
+            reason = "Hydra's own settings are not supported"
         elif override.is_sweep_override() and key_of(str(override.input_line)).split(".")[0] in OF_THE_WHOLE:
             reason = f"{override.key_or_group} belongs to the whole sweep and takes one value"
         elif isinstance(override._value, RangeSweep):
@@ -189,7 +189,7 @@ def check_size(axes: Sequence[Axis], together: Sequence[Shape]) -> None:
     """Refuse a sweep of too many points, or of too many compositions by Hydra.
 
     Raises:
-        UserError: how many there would be.
+        UserError: there would be too many; the message gives the count.
     """
     points = prod(len(axes[group[0]].values) for group in together)
     if points > MOST_POINTS:

@@ -15,10 +15,10 @@ from tests import ROOT
 SIDE_EFFECT = "_target_: shutil.copyfile\n    src: a_file\n    dst: copied\n"
 CALLBACK = f"hydra:\n  callbacks:\n   mine:\n    {SIDE_EFFECT}"
 SECTION = "a hydra: section is not allowed; remove it, or pass its settings on the command line"
-TARGET = "_target_ is not read here: files only name things, and never run code"
+TARGET = "_target_ is not allowed: settings files cannot run code"
 
 WHOLE = "# @package _global_\n"
-ENVIRONMENT = "the environment is read where you write so yourself"
+ENVIRONMENT = "only the command line may read the environment"
 LISTED = "notes:\n  - {_target_: shutil.copyfile, src: a_file, dst: copied}\n"
 
 FILES = [
@@ -123,7 +123,7 @@ def test_a_file_that_reads_the_environment_is_refused(
 
 
 ACTING = [
-    ("+hydra.callbacks.x._target_=os.getcwd", "settings of hydra are not read here"),
+    ("+hydra.callbacks.x._target_=os.getcwd", "Hydra's own settings are not supported"),
     ("+mask.causal={_target_:os.getcwd}", "_target_ is not read here: settings only name things, and never run code"),
     ("hydra.sweeper._target_=os.getcwd", "sweeps run on sweep.engine"),
 ]

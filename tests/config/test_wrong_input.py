@@ -133,7 +133,7 @@ MISTAKES = [
     ("hydra.job.chdir=true", "a run stays in the folder where it was started"),
     ("hydra.searchpath=[file://x]", "--config-dir FOLDER"),
     ("hydra.verbose=true", "there is no logging to configure"),
-    ("hydra.job.name=x", "settings of hydra are not read here"),
+    ("hydra.job.name=x", "Hydra's own settings are not supported"),
     ("+experiment=the_cat_sat", "experiment has a choice already; write experiment=... without the +"),
     ("-m published.strict=true,false seed=0", "published.strict belongs to the whole sweep and takes one value"),
     ("-m " + "a" * 300 + "=1,2", TOO_LONG),

@@ -91,7 +91,7 @@ def test_two_that_compute_the_same_agree_whatever_their_axes_and_names() -> None
             "mask=causal",
             "bottom_right is right under align=bottom_right without being told, top_left is not",
         ),
-        (grouped, tiled, "", "tiled gives keys to heads in turns"),
+        (grouped, tiled, "", "tiled assigns key/value heads to query heads in turn"),
         (
             with_nan,
             with_mean,
@@ -141,7 +141,7 @@ def test_two_with_the_same_mistake_agree_and_it_is_said() -> None:
 def test_a_difference_of_rounding_and_what_only_one_takes_part_nothing_and_are_said() -> None:
     verdict = attn_exp.check(attend, against=in_float32, quick=True)
     rounding = next(one for one in verdict.findings if one.rung == "rounding")
-    assert verdict.passed and rounding.state == REMARK and "units of float32" in rounding.said
+    assert verdict.passed and rounding.state == REMARK and "ulp of float32" in rounding.said
     verdict = attn_exp.check(attend, against=with_mean, quick=True)
     assert verdict.passed and "only with_mean takes a mask (attn_mask)" in [one.said for one in verdict.findings]
 

@@ -250,7 +250,7 @@ def drops(q: Any, k: Any, v: Any, dropout: float = 0.3) -> Any:
 def test_a_default_that_nobody_asked_for_is_turned_off_and_told() -> None:
     answer = attn_exp.check(drops, quick=True)
     assert answer.passed and answer.mistakes == ("dropout_on",)
-    assert "its own dropout=0.3 only where asked for" in str(answer)
+    assert "its default dropout=0.3 is kept only where a case asks for it" in str(answer)
 
 
 @pytest.mark.long

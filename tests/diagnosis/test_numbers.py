@@ -317,7 +317,9 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         "several.npz": "cannot be read",
         "objects.npy": "cannot be read",
         write(tmp_path, "empty.csv", ""): "is empty",
-        write(tmp_path, "tea.csv", "tea,0.1,0.2,0.7\ncat,0.1,0.2,0.7"): "row 'tea' is no token; expected The, cat, sat",
+        write(
+            tmp_path, "tea.csv", "tea,0.1,0.2,0.7\ncat,0.1,0.2,0.7"
+        ): "row 'tea' is not a token; expected The, cat, sat",
     }
     for name, message in names.items():
         with pytest.raises(UserError, match=message):

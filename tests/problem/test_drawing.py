@@ -190,7 +190,7 @@ def test_a_given_matrix_wins_over_one_that_a_generator_draws() -> None:
         ),
         ("generator=jax embeddings.distribution=integers embeddings.high=4294967296", "expected bounds of 32 bits"),
         ("projections.seed=3", "projections.seed=3 needs projections.generator, such as torch"),
-        ("projections=torch_linear projections.generator=jax", "torch_linear is drawn by torch alone"),
+        ("projections=torch_linear projections.generator=jax", "torch_linear can be drawn only by torch"),
         ("projections=torch_linear projections.order=[W_x]", "unknown array of projections 'W_x'"),
         ("generator=torch projections.order=[W_q,W_k]", "projections.order leaves out W_v; name every matrix"),
         ("projections=the_cat_sat projections.order=[W_v]", "projections.order leaves out W_q and W_k; name"),

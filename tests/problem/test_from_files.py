@@ -191,7 +191,7 @@ def test_q_of_several_heads_lies_side_by_side(tmp_path: Path) -> None:
     np.save(tmp_path / "q.npy", np.ones((2, 3, 4)))
     words = [f"embeddings.{name}={tmp_path}/q.npy" for name in "qkv"]
     with pytest.raises(
-        UserError, match=r"shape \[2, 3, 4\]; expected rows and columns, such as \[3,4\]; heads lie side"
+        UserError, match=r"shape \[2, 3, 4\]; expected rows and columns, such as \[3,4\]; put heads side"
     ):
         comparison("embeddings=inline", "projections=none", *words)
     np.save(tmp_path / "q.npy", np.ones((1, 3, 4)))

@@ -37,7 +37,7 @@ LONGEST, MIDDLE = 131, 11
 """Tokens of the longest case, and of the longest case in a quick check."""
 CROSS, SHARED = "keys of another input", "fewer key/value heads"
 PADDED = ("padding", "padding of each entry")
-ABOUT_MASKS = ("masks", *PADDED, "causal", "window", "hidden keys far ahead")
+ABOUT_MASKS = ("masks", *PADDED, "causal", "window", "large hidden logits")
 WIDTH = "another width"
 ANOTHER_BATCH = "another batch"
 """Replaces the case of another head size for an object built for one head size."""
@@ -181,7 +181,7 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
     instead = "choose fewer heads"
     if maker.entries > maker.heads:
         setting, instead = f"a batch of {maker.entries}", "choose fewer lengths"
-    long_runs.refuse_too_large([long_runs.Need(size, setting, f"for questions of {longest} tokens", instead)])
+    long_runs.refuse_too_large([long_runs.Need(size, setting, f"for test cases of {longest} tokens", instead)])
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:
@@ -197,7 +197,7 @@ def masks_of_entries(maker: Maker) -> Iterator[Case]:
 
 
 def ahead_cases(maker: Maker) -> Iterator[Case]:
-    request, offer, rung = maker.request, maker.offer, "hidden keys far ahead"
+    request, offer, rung = maker.request, maker.offer, "large hidden logits"
     if request.masks:
         yield put_hidden_ahead(maker.case(rung, 8, 8))
     elif offer.takes("causal"):
@@ -251,7 +251,7 @@ class Maker:
         raise NotImplementedError
 
     def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
-        """Return sizes that fit the masks and scores: documents and explicit arrays have fixed sizes."""
+        """Return row and key counts that fit the rules: document masks and explicit arrays have fixed sizes."""
         if self.request.few and 1 < max(rows, keys) <= MIDDLE:
             rows, keys = (9, 9) if rows == keys else (7, 11)
         for mask in masks:
@@ -269,7 +269,7 @@ class Maker:
 
         Use the fixed size of the requested masks, if they have one.
 
-        For a function of heads, every key is seen and missed too.
+        For a function of heads, each key is also visible to some query and hidden from another.
         """
         rows, keys = self.room_for(self.request.masks, rows, keys)
         seen = self.rng.random((rows, keys)) < 0.6
@@ -457,7 +457,7 @@ def pick_marks(arrays: Arrays) -> dict[str, Array]:
 def half_hidden(rng: np.random.Generator, rows: int, keys: int, first: bool = False) -> Allowed:
     """Return a mask that hides the second half of the keys from every query, and part of the first half.
 
-    `first`: every query sees the first key, which other masks allow too.
+    `first`: every query also sees the first key, so that combined with other masks it still sees one.
     """
     seen = rng.random((rows, keys)) < 0.6
     seen[:, keys // 2 :] = False

@@ -213,7 +213,7 @@ def token_names(config: Config) -> Sequence[str]:
 
 
 def of_any_length(mask: Mask) -> Mask:
-    """Return a mask that lists key positions as one that repeats them for any number of keys."""
+    """Turn a mask that lists key positions into one that repeats the list for any number of keys."""
     if isinstance(mask, AnyOf):
         return replace(mask, masks=tuple(map(of_any_length, mask.masks)))
     if not isinstance(mask, Holes) or not mask.kept:

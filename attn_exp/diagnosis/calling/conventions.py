@@ -136,12 +136,12 @@ def under(verdict: Verdict, request: Request, words: str) -> Verdict:
     why = (
         "which fits; the settings give no width: set it to have it checked"
         if words.startswith("mask.window")
-        else "though the settings do not say so; that is no mistake"
+        else "though your settings do not say so; this is not a mistake"
     )
     said = f"attention with {words}, {why}"
     if verdict.passed:
         return replace(verdict, asked=request.words, right_under=words, computes=said)
-    computes = f"with {words}, though the settings do not say so, {verdict.computes}"
+    computes = f"under {words}, which your settings do not include: {verdict.computes}"
     return replace(verdict, asked=request.words, computes=computes)
 
 
@@ -251,7 +251,7 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
 
 
 def search_formats(ways: Ways) -> tuple[Caller | None, Caller | None]:
-    """Return the first way that is right, perhaps if True hides, and the first answer, of the right shape if any is."""
+    """Return the first caller right in either polarity, and the first that answers, preferably in the right shape."""
     answered: list[Caller] = []
     odd: list[Caller] = []
     for caller, case in ways:

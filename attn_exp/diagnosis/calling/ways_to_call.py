@@ -318,9 +318,9 @@ def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
 
 
 def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
-    """Replace the output of padding queries by the expected one, if all other queries are right.
+    """Replace the outputs of padding queries with the expected ones, if all other queries are right.
 
-    In self-attention the output of padding is never used, and many functions hide all keys from it.
+    In self-attention these outputs are never used, and many functions hide all keys from padding queries.
     """
     padding = next((mask for mask in case.recipe.rules.masks if isinstance(mask, Padding)), None)
     if answer.output is None or padding is None or case.rung not in PADDED:  # not for requested padding

@@ -30,7 +30,7 @@ AS_GOOD_AS_MINUS_INFINITY = -1e4
 class Box:
     """The given numbers of one stage, in the shape of the full array, NaN where none is given.
 
-    `halves` is the rounding tolerance of each number, and `own` the one by its own digits. `names` are the row and
+    `halves` is the rounding tolerance of each number, and `own` that of its own digits. `names` are the row and
     column names, `note` says how an ambiguous input was read. `moves` is the rounding of each number that later boxes
     may have used: 0 where the number is exactly right.
     """
@@ -154,7 +154,7 @@ def placed(given: tuple[str, ...], names: tuple[str, ...], count: int, what: str
         return list(range(count))
     for name, is_known in zip(given, known, strict=True):
         if not is_known:
-            raise UserError(f"{what} {name!r} is no token; expected {', '.join(names)}")
+            raise UserError(f"{what} {name!r} is not a token; expected {', '.join(names)}")
     free = {name: [place for place, other in enumerate(lower) if other == name] for name in lower}
     for name, spots in free.items():
         if sum(other.lower() == name for other in given) > len(spots):

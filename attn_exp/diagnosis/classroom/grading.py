@@ -85,7 +85,7 @@ def grade(
     """Grade the numbers of some stages `[h r c]`, NaN where a cell is empty or `unreadable`.
 
     A number may differ by half a unit of the last required decimal from the right number, or from what follows from the
-    rounded numbers in the boxes before it. `notes` are remarks on the file besides its numbers. `decimals` holds the
+    rounded numbers in the boxes before it. `notes` are remarks on the file itself. `decimals` holds the
     number of decimals with which each number is written, where known.
     """
     boxes = boxes_of(paper, answers, decimals or {})

@@ -279,9 +279,7 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
 
 def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) -> Sheet:
     if settled.mistakes:
-        raise UserError(
-            f"mistake={settled.mistake}: the run says what is right; explain finds the mistake, leave it out"
-        )
+        raise UserError(f"leave out mistake={settled.mistake}: the run must be right, and explain finds the mistake")
     empty = Sheet(settled, problem, ())
     exact = stages(empty, empty.right)
     if settled.refused or exact is None or not follows_steps(settled, problem):

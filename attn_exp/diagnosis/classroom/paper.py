@@ -140,10 +140,10 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, transposed
 
 
 def check_length(count: int) -> None:
-    """Refuse more blanks than anyone would fill in; the number of tokens is a lower bound.
+    """Refuse more blanks than anyone would fill in; callers may pass a lower bound, such as the number of tokens.
 
     Raises:
-        UserError: how many there would be.
+        UserError: there would be too many; the message gives the count.
     """
     if count > MOST_NUMBERS:
         raise UserError(
@@ -152,7 +152,7 @@ def check_length(count: int) -> None:
 
 
 def no_steps(settled: Settled) -> UserError:
-    return UserError(f"variant={settled.name} is not computed in steps that a sheet can ask; try variant=[matrix]")
+    return UserError(f"variant={settled.name} is not computed in steps that a sheet can show; try variant=[matrix]")
 
 
 def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None) -> list[str]:
@@ -198,7 +198,7 @@ class Turned:
 
 
 def turned_sides(settled: Settled, problem: Problem) -> dict[str, Turned] | None:
-    """Return how the variant rotates `q` and `k`; empty if it does not, None if it does not rotate pairs."""
+    """Return how the variant rotates `q` and `k`: empty if it does not, None if it transforms them in another way."""
     turning = [position for position in settled.positions if not position.changes_x]
     if not turning or problem.q is None or problem.k is None:
         return {}

@@ -155,7 +155,7 @@ def reach(sheet: Sheet, recipe: Recipe, moving: Sequence[Box], stage: str, centr
 
 
 def nudge_cells(boxes: Sequence[Box]) -> list[Box]:
-    """Return copies of boxes `[n ...]`, each with one cell moved by its rounding, and a last one unchanged."""
+    """Stack copies of the boxes `[n ...]`: one per cell with that cell shifted by its rounding, and one unchanged."""
     cells = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
     count, start, copies = sum(map(len, cells)), 0, []
     for box, places in zip(boxes, cells, strict=True):

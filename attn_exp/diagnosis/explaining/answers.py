@@ -115,7 +115,7 @@ class Answers:
         return EXPLANATIONS
 
     def can_try(self, explanation: Explanation) -> bool:
-        """Skip dear explanations if no mistake gives this shape, or time is over."""
+        """Return whether to try an explanation: no costly one if no mistake gives this shape, or time is up."""
         if explanation.rare and self.bits == "float32":
             return False
         return not explanation.dear or (self.has_known_shape and has_time())
@@ -143,7 +143,7 @@ class Answers:
         )
 
     def gives(self, candidate: Candidate) -> bool:
-        """Return whether a candidate reproduces every answer, fresh ones included, and at least one wrong answer."""
+        """Return whether a candidate contradicts no answer, even a fresh one, and reproduces a wrong one."""
         if any(self.gives_of(candidate, seen) < 0 for seen in (self.wrong, self.right, self.fresh)):
             return False
         return any(self.gives_of(candidate, seen) > 0 for seen in (self.wrong, failing(self.fresh, self.digits)))
@@ -453,7 +453,7 @@ def locate_by_cases(lost: set[str], seen: Seen) -> Located:
     if lost <= {*ABOUT_MASKS, *MASKS_OF_MORE}:
         return Located("masked")
     if EQUAL in lost:
-        return Located("", f". With {EQUAL} it is wrong too: look at masks, softmax, and how heads are put combine")
+        return Located("", f". With {EQUAL} it is wrong too: look at masks, softmax, and how heads are combined")
     if any(case.rung == EQUAL and expected(case)["v"].any() for case, _ in seen):  # zero values would hide the weights
         return Located("logits", f". With {EQUAL} it is right, so look at the logits")
     return Located()

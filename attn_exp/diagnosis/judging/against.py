@@ -285,7 +285,7 @@ def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
     units = max((pair.gap for pair in answered if not pair.part(digits)), default=0.0) * 2.0 ** (digits - 1)
     if digits == own:
         return own, f"within {units:.2g} units in the last place" if answered else ""
-    return digits, f"apart by up to {units:.2g} units of float32, in which one of them computes"
+    return digits, f"differing by up to {units:.2g} ulp of float32, in which one of them computes"
 
 
 def differing_rules(both: Both) -> list[str]:
@@ -361,7 +361,7 @@ def conclude(
 ) -> Verdict:  # fmt: skip
     first, second = verdicts
     is_shared = not found and first.mistakes == second.mistakes and first.is_wrong
-    agree = "They agree on all questions that both answered"
+    agree = "They agree on all cases that both answered"
     agree += f"; both compute {first.computes}" if is_shared else ""
     said = ". ".join(one.rstrip(".") for one in found) or agree
     mistakes = dict.fromkeys(name for one in verdicts if one.is_wrong for name in one.mistakes) if found else ()

@@ -134,7 +134,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     has_memory = len(layer.inputs) > 1
 
     def call_in_order(rows: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-        """Call the layer with its inputs in their order, which JAX sorts by name."""
+        """Restore the order of the inputs before the call: JAX sorts the keys of a dictionary."""
         return layer.call({role: rows[role] for role in layer.inputs}, given)
 
     ask = trace_once(call_in_order) if layer.library == "jax" else layer.call

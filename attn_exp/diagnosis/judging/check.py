@@ -69,7 +69,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
             return unfinished(own.name, said, request.words, CHECKED)
         if fault is None:
             if clock.was_over and not verdict.passed:
-                left = f"several mistakes at once (it took {EXPLAINING:g} s until then)"
+                left = f"combinations of mistakes (the search was stopped after {EXPLAINING:g} s)"
                 verdict = replace(verdict, not_asked=(*verdict.not_asked, left))
             return replace(with_outcome(verdict, own, request), seconds=perf_counter() - start)
         if isinstance(fault, MemoryError | RecursionError) or is_raised_by_user_code(fault, own):
@@ -103,7 +103,7 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool) -> Verdic
 
 
 def names_neighbours(own: OwnFunction) -> bool:
-    """Return whether the tables in its file are called as in Llama's own code, whose weights pair neighbours."""
+    """Return whether a function's file names rotary tables as Llama's own code does, whose weights pair neighbours."""
     source = Path(own.file).read_text(encoding="utf-8", errors="replace") if own.file else ""
     return bool(re.search(r"\bfreqs_(cis|cos)\b", source)) and "rotate_half" not in source
 

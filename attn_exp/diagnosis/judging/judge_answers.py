@@ -343,7 +343,7 @@ def report_answer_axes(seen: Seen) -> Iterator[Finding]:
 def describe_overrides(caller: Caller) -> str:
     words = {role: caller.offer.defaults.get(role) for role in ("causal", "dropout")}
     said = [f"{caller.offer.parameters[role]}={value}" for role, value in words.items() if value]
-    return f"; its own {' and '.join(said)} only where asked for" if said else ""
+    return f"; its default {' and '.join(said)} is kept only where a case asks for it" if said else ""
 
 
 def findings_of_questions(seen: Seen, wrong: Seen) -> Iterator[Finding]:
@@ -423,9 +423,9 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
 
 
 def may_be_written_otherwise(verdict: Verdict) -> bool:
-    """Return whether the mask convention may be misdetected.
+    """Return whether the mask format may have been misdetected.
 
-    It may be if no mistake is named, or a mask mistake among others: booleans that are added look like a small fill.
+    So if no mistake was found, or a mask mistake among others: adding booleans looks like filling with a small number.
     """
     if not verdict.mistakes:
         return True

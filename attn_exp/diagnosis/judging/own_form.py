@@ -79,7 +79,7 @@ class OwnForm:
 
     @property
     def layer(self) -> bool:
-        """Whether it takes x and the matrices of a layer rather than q, k and v."""
+        """Whether the function takes x and the matrices of a layer rather than q, k and v."""
         return not self.caller.offer.core
 
     @property
@@ -131,7 +131,7 @@ class OwnForm:
             raise OwnCodeError(f"{self.own.name} takes x, which this problem does not have")
         if problem.memory is not None or problem.past:
             other = "a past" if problem.past else "a memory"
-            raise OwnCodeError(f"{self.own.name} takes x alone, and this run has {other}; give it q, k and v")
+            raise OwnCodeError(f"{self.own.name} takes only x, but this run has {other}; use a function of q, k and v")
         shares = question.heads
         recipe = Recipe(question.rules, shares.query, shares.shared, output_projection=question.output_projection)
         case = Case("run", recipe, Given(x=problem.x[None], arrays=problem.projections), not usual)
@@ -159,7 +159,7 @@ class OwnForm:
         return answer.output
 
 
-UNPROMISED = "the function is the user's own, and promises nothing"
+UNPROMISED = "the function is the user's own, and may let masked values through"
 
 
 def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
@@ -168,7 +168,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     `settings` are those of the variant, or of the run for settings that it does not pin.
 
     Raises:
-        UserError: it cannot be imported, or what it takes is not known.
+        UserError: the function cannot be imported, or its parameters are not known.
     """
     rules, means = settled.rules, convention(settings["convention"])
     request = Request(
@@ -303,7 +303,7 @@ def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
     except UnreadMatricesError as error:
         raise UserError(f"{own.name} cannot be a form: {error}") from error
     if inside.around is not None:
-        raise UserError(f"{own.name} cannot be a form: it has {inside.around}, and a run has nothing around attention")
+        raise UserError(f"{own.name} cannot be a form: it has {inside.around}, which a run does not support")
     if not hasattr(layer.target, "named_parameters"):
         raise UserError(f"{own.name} cannot be a form: matrices can be written only into PyTorch modules")
     return bound_layer(layer, inside), Inside(inside.arrays, inside.heads, inside.groups)

@@ -48,7 +48,7 @@ WHERE = {
     "shared heads": "where heads share keys and values", "one key/value head": "where heads share keys and values",
     "masks": "with a mask", "large inputs": "where logits are large", "equal inputs": "where all logits are equal",
     "tiny inputs": "where logits are tiny", EMPTY_ROWS: "for queries that see no key", "causal": "under a causal mask",
-    "window": "under a window", "padding": "with filler", "hidden keys far ahead": "where hidden logits are far ahead",
+    "window": "under a window", "padding": "with filler", "large hidden logits": "where hidden logits are large",
 }  # fmt: skip
 """Where two functions differ, as phrases for the user; other cases go by the name of their kind."""
 
@@ -181,11 +181,11 @@ CONVENTIONS: tuple[tuple[Callable[[Case], bool], str, Callable[[Case], Recipe]],
         lambda case: with_offset(case, at_of(case).keys - at_of(case).rows),
     ),
     (
-        has_shared_heads, "gives neighbouring heads the same keys",
+        has_shared_heads, "shares each key/value head among neighbouring query heads",
         everywhere(lambda recipe: replace(recipe, share=share)),
     ),
     (
-        has_shared_heads, "gives keys to heads in turns",
+        has_shared_heads, "assigns key/value heads to query heads in turn",
         everywhere(lambda recipe: replace(recipe, share=share_in_turns)),
     ),
 )  # fmt: skip
@@ -196,7 +196,7 @@ CONVENTIONS: tuple[tuple[Callable[[Case], bool], str, Callable[[Case], Recipe]],
 
 STAGES = {
     "q": "the queries", "k": "the keys", "v": "the values", "scores": "the scores q k^T", "logits": "the scaled logits",
-    "capped": "the logits with their scores", "masked": "the masked logits", "weights": "the weights",
+    "capped": "the capped logits", "masked": "the masked logits", "weights": "the weights",
     "context": "the weights times the values",
 }  # fmt: skip
 """The stages of attention in order, in words for the user."""
@@ -226,7 +226,7 @@ def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) 
         holders = [name for name, one in zip(names, computed, strict=True) if stage in one]
         if len(holders) == 1:
             other = names[names[0] == holders[0]]
-            return f"{said}; from there {holders[0]} computes {STAGES[stage]} of the definition, {other} does not"
+            return f"{said}; next, {holders[0]} computes {STAGES[stage]} as in the definition, {other} does not"
     return f"{said}, and differ after that"
 
 
@@ -242,7 +242,7 @@ def first_missing_stage(caller: Caller, case: Case) -> str:
 
 
 def distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
-    """Return the stages in order as sorted numbers, skipping those equal to the one before.
+    """Return the sorted numbers of each stage, in the order of the stages, skipping stages equal to the one before.
 
     Queries, keys and values are left out if they are inputs.
     """

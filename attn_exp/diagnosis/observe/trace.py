@@ -102,12 +102,12 @@ Call = Callable[[Mapping[str, Any]], Any]
 def record_with(
     library: str, call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None
 ) -> Trace:  # fmt: skip
-    """Record one call, and return the operations that depend on an input; what comes from constants is a constant.
+    """Record one call and return the operations that depend on an input; every other result counts as a constant.
 
     Args:
         library: torch, numpy or jax.
-        call: takes arrays of the library by name.
-        inputs: these arrays. The call gets copies, so it may write into them.
+        call: the function to record, which takes arrays of the library by name.
+        inputs: the arrays by name. The call gets copies, so it may overwrite them.
         cache: where JAX keeps the jaxpr of the call for each set of shapes and types. Use one for each call.
     """
     trace: Trace = import_module(f"attn_exp.diagnosis.observe.record_{library}").record(call, inputs, cache)

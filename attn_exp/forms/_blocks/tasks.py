@@ -156,6 +156,6 @@ def runs(span: Span, most: int) -> Iterator[Run]:
 
 
 def union(spans: Sequence[Span]) -> Span:
-    """Return bounds on the keys that several batch entries see together."""
+    """Combine the spans of several batch entries: no entry sees keys outside `some`, and all of them see `every`."""
     some_start, some_stop, every_start, every_stop = zip(*spans, strict=True)
     return Span(min(some_start), max(some_stop), max(every_start), min(every_stop))

@@ -5,7 +5,7 @@ the system's logarithm, sine and cosine, and 16 or more normal numbers differ by
 also rounds uniform numbers with other bounds than 0 and 1 twice, so that their last bit may differ. Everything else
 agrees.
 
-Its 32-bit floats are computed as processors do it: a product and a sum are rounded once, and the logarithm, sine and
+Float32 arithmetic follows the processor: a fused multiply-add is rounded once, and the logarithm, sine and
 cosine are Moshier's Cephes polynomials.
 
 Source: PyTorch, `aten/src/ATen/core/MT19937RNGEngine.h`, `core/DistributionsHelper.h`,

@@ -210,7 +210,7 @@ def encode_text(folder: Path, text: str, key: str) -> tuple[list[int], tuple[str
     """
     path, said = folder / TOKENIZER, f"{key}: {TOKENIZER}"
     if not path.exists():
-        raise UserError(f"{said} is not there; it reads model.text; or give model.tokens=[ids]")
+        raise UserError(f"{said} is missing, and model.text needs it; or give model.tokens=[ids]")
     seconds = LEAST_SECONDS + path.stat().st_size // BYTES_A_SECOND + len(text) // LETTERS_A_SECOND
     try:
         text.encode()
@@ -218,11 +218,11 @@ def encode_text(folder: Path, text: str, key: str) -> tuple[list[int], tuple[str
             answer = child.ask({"path": str(path), "text": text, "key": said}, seconds)
             child.kill()  # it has nothing left to do, and waiting for its exit takes time
     except OSError as error:
-        raise UserError(f"model.text: no process can be started that reads it ({reason(error)})") from error
+        raise UserError(f"model.text: cannot start a process to tokenize it ({reason(error)})") from error
     except UnicodeEncodeError as error:
         raise UserError("model.text holds bytes that are not text") from error
     except NoAnswerError as error:
         raise UserError(f"{said} cannot be used ({brief(error.how)})") from error
     if not answer["ids"]:
-        raise UserError(f"model.text={brief(text)!r}: no token; write some words")
+        raise UserError(f"model.text={brief(text)!r}: contains no tokens; write some words")
     return answer["ids"], tuple(answer["tokens"])

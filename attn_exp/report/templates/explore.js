@@ -140,7 +140,7 @@
     if (state.view !== "map") {
       both.append(lines(weights, title));
       const least = FAINTEST * data.top, left = weights.some((weight) => weight > 0 && weight < least);
-      if (left && data.keys.length > STRONGEST) both.append(element("p", { class: "note" }, `Lines show weights from ${least.toPrecision(1)}; a highlighted query shows its ${STRONGEST} strongest keys.`));
+      if (left && data.keys.length > STRONGEST) both.append(element("p", { class: "note" }, `Lines show weights of at least ${least.toPrecision(1)}; a highlighted query shows its ${STRONGEST} strongest keys.`));
     }
     made.append(both);
     return made;
@@ -166,7 +166,7 @@
       const largest = minus.reduce((most, value) => (Number.isNaN(value) ? most : Math.max(most, Math.abs(value))), 0), unlike = minus.some(Number.isNaN);
       const rounding = !unlike && largest <= 1e-12 * Math.max(1, mine.reduce((most, value) => Math.max(most, Math.abs(value)), 0));
       const size = largest ? largest.toPrecision(3) : "none";
-      differences.push(`${what}: ${unlike ? `NaN in one alone, elsewhere ${largest ? size : 0}` : size}${rounding && largest ? ", which is rounding" : ""}`);
+      differences.push(`${what}: ${unlike ? `NaN in only one of them, elsewhere ${largest ? size : 0}` : size}${rounding && largest ? ", which is rounding" : ""}`);
       if (rounding) return;
       made.push(element("figure", { class: "minus" }));
       made.at(-1).append(heat(`${one.name} minus ${other.name}: ${what}`, minus, rows, columns, largest, marks));

@@ -19,7 +19,7 @@
     const first = cells.slice(0, 3).map(numbers).join("; "), walks = sections.filter((_, place) => !moving[place]).map((section) => section.querySelector("h2").textContent);
     bar.hidden = !cells.length;
     const more = cells.length > 3 ? ` and ${cells.length - 3} more` : "", stays = [...live.still, ...walks].join(", ");
-    said.textContent = `Changed: ${first}${more}. Old numbers are struck out. Grey parts are still those of the run, from before the change: ${stays}.`;
+    said.textContent = `Changed: ${first}${more}. Old numbers are struck out. Grey parts still show the run's numbers from before the change: ${stays}.`;
   }
   live.after.push(report);
 
@@ -120,6 +120,6 @@
     const caption = moving[place] && section.querySelector(".flow figcaption");
     const given = Array.from(section.querySelectorAll(".step:has(.changing) h3 var"), (symbol) => symbol.textContent).join(", ");
     if (late && !given) { if (moving[place]) section.querySelector("h2").after(element("p", { class: "note" }, "Numbers cannot be changed here: the tables show the given queries, keys and values only after processing.")); return; }
-    caption?.append(element("span", { class: "touch" }, ` Type over a number of ${late ? given : "X or W"}, and everything after it is recomputed.`));
+    caption?.append(element("span", { class: "touch" }, ` Change any number in ${late ? given : "X or W"}, and everything after it is recomputed.`));
   });
 })();
