@@ -31,7 +31,8 @@ NAMES: dict[str, tuple[str, ...]] = {
           "modelsize", "units", "feats", "features", "numfeatures", "dimmodel", "demb", "dembed", "ndim", "numdims",
           "innerdim", "qkvfeatures", "dmod", "modeldimension", "embeddingdimension", "planes", "d", "m", "c", "e", "k",
           "attentiondim", "ninp", "insize", "outsize", "filters", "inchannel", "outchannel", "dimension", "dimensions",
-          "nfeat", "nfeats", "nhidden", "nunits", "nfilters", "nin", "nout", "nmodel"),
+          "nfeat", "nfeats", "nhidden", "ch", "inch", "outch", "dhid", "dhidn",
+          "dinput", "doutput", "dinner", "dx", "neurons", "nunits", "nfilters", "nin", "nout", "nmodel"),
     "r": ("qkropeheaddim", "ropeheaddim", "ropedim", "rotarydim", "dimrope", "drope", "roped"),
     "room": ("blocksize", "nctx", "maxlen", "maxseqlen", "seqlen", "contextlength", "maxpositionembeddings", "ctxlen",
              "maxseqlength", "npositions", "maxlength", "sequencelength", "seqlength", "numtokens", "contextsize",
@@ -104,13 +105,13 @@ PARTS = (
     ("rope|base|theta|scale|talk|maxhead|headtype|^headmask", ""),
     ("(idx|index|layerid|blockid)$", "index"),
     ("max\\w*(len|length|pos|dist|distance|positions|tokens)$|buckets$", "room"),
-    ("^(use|is|return|with|log|has|do|apply|output)", "flag"),
-    ("head.*(dim|size)|(dim|size).*head", "d"),
+    ("^(use|is|return|with|log|has|do|apply|output(?!.*(dim|size|channels|features)))", "flag"),
+    ("head.*(dim|size|channels)|(dim|size).*head", "d"),
     ("(kv|keyvalue|group).*head|head.*(kv|keyvalue|group)", "g"),
     ("head(?!.*norm)", "h"),
     ("^(?!max|n)\\w*(model|embd|embed|embdim|embeddim|hiddensize|hiddendim|features|channels|width)$", "m"),
     ("patch|kernel|window|chunk|block|vocab|batch|seq|ffn|mlp|rank|code|bucket|ima?ge?|stride|pool|cache|file", ""),
-    ("^(?!max|n)\\w*(dims?|size|feats?|units|planes)$", "m"),
+    ("^(?!max)\\w*(dims?|dimensions?|size|feats?|units|planes|embeddings)$", "m"),
 )
 """Patterns of names, and the kind of setting that each means; the first match wins."""
 
