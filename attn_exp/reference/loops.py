@@ -1,7 +1,7 @@
-"""The reference: attention with scalar loops, Python floats and `math` alone.
+"""The reference: attention in scalar loops, with sums that are rounded once.
 
-It was derived from the definition, independently of the forms, and shares only the rules with them. Every sum is a
-`fsum`, which rounds once, so the result is as close to the exact one as double precision can show.
+It was derived from the definition, independently of the forms, and shares only the rules with them. Every sum is that
+of `math.fsum`, which rounds once, so the result is as close to the exact one as double precision can show.
 """
 
 from __future__ import annotations
