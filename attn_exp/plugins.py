@@ -166,19 +166,18 @@ def add_file(file: str) -> list[str]:
 def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     """Add every member of a module, or none, and return notes on the rules without an example."""
     members, examples = members_of(module), getattr(module, "EXAMPLE", None)
-    checked, notes = list[tuple[Kind, list[str], Any]](), list[str]()
+    checked, notes = list[tuple[str, str, Any]](), list[str]()
     for kind, own, given in members:
-        names = names_of(kind, stem, own, given, alone=[other for other, _, _ in members].count(kind) == 1)
-        drawn_by_name = examples if isinstance(examples, Mapping) else dict.fromkeys(names, examples)
-        example = next(filter(None, map(drawn_by_name.get, (own, *names))), None)
-        value = held_to_contract(kind, names[0], given, example)
+        alone = [other for other, _, _ in members].count(kind) == 1
+        name = getattr(given, "name", own) if kind.name == "metric" else re.sub(r"\W", "_", stem)
+        if not (alone or kind.constant):
+            name = registry.to_snake_case(own)
+        example = examples.get(own, examples.get(name)) if isinstance(examples, Mapping) else examples
+        checked.append((kind.package, name, held_to_contract(kind, name, given, example)))
         if example is None and kind.drawn:
             notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference asks the same rule, so nothing checks it")
-        checked.append((kind, names, value))
-    for kind, names, value in checked:
-        for place, name in enumerate(names):
-            if place == 0 or not is_taken(kind, name, value):
-                registry.add(kind.package, name, value, origin, alias=place > 0)
+    for package, name, value in checked:
+        registry.add(package, name, value, origin)
     return notes
 
 
@@ -208,18 +207,6 @@ def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
     if not kept:
         raise UserError(f"it has no member; expected {EXPECTED}")
     return kept
-
-
-def names_of(kind: Kind, stem: str, own: str, value: Any, *, alone: bool) -> list[str]:
-    """Return the names of a member: its file's, if it is the only one of its kind there, and its own."""
-    if kind.name == "metric":
-        return [value.name]
-    names = [re.sub(r"\W", "_", stem)] if alone else []
-    if kind.name == "normalizer":
-        names.append(value.name)
-    elif not kind.constant:
-        names.append(registry.to_snake_case(own))
-    return list(dict.fromkeys(name for name in names if NAME.fullmatch(name))) or names[:1]
 
 
 def is_taken(kind: Kind, name: str, value: Any = None) -> bool:

@@ -28,14 +28,10 @@ class Origin(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One member from outside: a class or a value; `ABSENT` if a stored run names it but its code is not available.
-
-    `alias`: whether its name is a second one, which lists leave out.
-    """
+    """One member from outside: a class or a value; `ABSENT` if a stored run names it but its code is not available."""
 
     value: Any
     origin: Origin
-    alias: bool = False
 
 
 PACKAGES = {
@@ -56,11 +52,11 @@ OUTSIDE: dict[tuple[str, str], Member] = {}
 
 
 def outside(package: str) -> tuple[str, ...]:
-    return tuple(name for (home, name), member in OUTSIDE.items() if home == package and not member.alias)
+    return tuple(name for home, name in OUTSIDE if home == package)
 
 
 def at_hand(package: str) -> dict[str, Any]:
-    """Return the usable members from outside of a package, by name, without aliases."""
+    """Return the usable members from outside of a package, by name."""
     return {name: OUTSIDE[package, name].value for name in outside(package) if not is_absent(package, name)}
 
 
@@ -72,8 +68,8 @@ def is_absent(package: str, name: str) -> bool:
     return (package, name) in OUTSIDE and OUTSIDE[package, name].value is ABSENT
 
 
-def add(package: str, name: str, value: Any, origin: Origin, *, alias: bool = False) -> None:
-    OUTSIDE[package, name] = Member(value, origin, alias)
+def add(package: str, name: str, value: Any, origin: Origin) -> None:
+    OUTSIDE[package, name] = Member(value, origin)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Files of a project, which import what lies in their package, or at the top of the project."""
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +29,8 @@ def laid(folder: Path, files: dict[str, str]) -> None:
 
 def test_a_file_imports_what_lies_in_its_package(tmp_path: Path) -> None:
     laid(tmp_path, {
-        "net/__init__.py": "from nothing_of_this_name import all_of_it\n",  # is not needed, and not run
+        ".git/HEAD": "",
+        "net/__init__.py": "",
         "net/sizes.py": "VALUE = 3\n",
         "net/models/layers.py": "from ..sizes import VALUE\n",
         "net/models/mine.py": f"from .layers import VALUE\n{PLAIN}",
@@ -68,27 +68,3 @@ def test_a_module_is_looked_for_where_the_command_is_typed(tmp_path: Path, monke
     laid(tmp_path, {"here_alone/mine.py": f"VALUE = 7\n{PLAIN}"})
     monkeypatch.chdir(tmp_path)
     assert own_code.find_function("here_alone.mine:attention").function(0, 0, 0) == 7
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("first", "there", "chosen"),
-    [
-        ("", ("jax", "torch"), "torch"),
-        ("import jax", ("jax", "torch"), "jax"),
-        ("", ("torch",), "torch"),
-        ("import os; os.environ.setdefault('KERAS_BACKEND', 'mine')", ("jax",), "mine"),
-    ],
-)
-def test_keras_computes_with_what_is_installed(
-    first: str, there: tuple[str, ...], chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "keras.py").write_text("import os\nlibrary = os.environ['KERAS_BACKEND']\n", encoding="utf-8")
-    (tmp_path / "file_of_keras.py").write_text(f"{first}\nimport keras\n", encoding="utf-8")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in there or None)
-    monkeypatch.setenv("KERAS_BACKEND", "so that it is put back")
-    monkeypatch.delenv("KERAS_BACKEND")
-    for name in ("keras", "torch", "jax"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    (tmp_path / "jax.py").write_text("", encoding="utf-8")
-    assert own_code.module_of_functions(str(tmp_path / "file_of_keras.py")).keras.library == chosen
