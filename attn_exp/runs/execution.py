@@ -81,8 +81,6 @@ def blas_asleep(config: Config) -> AbstractContextManager[object]:
     """
     tokens = config.embeddings.tokens if config.model.tokens is None else config.model.tokens
     rows = tokens if isinstance(tokens, int) else len(tokens or ())
-    if config.model.text is not None:
-        rows = len(config.model.text) // 3  # about three letters to a token
     if not FEWEST_ROWS <= rows <= MOST_ROWS:
         return nullcontext()
     from attn_exp.forms._blocks.threads import one_blas_thread  # noqa: PLC0415 - small runs need no threads at all

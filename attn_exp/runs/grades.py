@@ -137,11 +137,10 @@ def by_box(handed: Sequence[Handed]) -> Iterator[tuple[str, str, str, str]]:
     """Yield for each box its mean points, its maximum, and how many students have a bad cell in it."""
     pairs = [pair for one in handed if one.grade for pair in zip(one.scored, one.grade.boxes, strict=True)]
     for stage in dict.fromkeys(score.stage for score, _ in pairs):
-        points, most, bad = zip(
-            *((score.points, score.most, box.wrong + box.unreadable + box.empty > 0)
-              for score, box in pairs if score.stage == stage), strict=True,
-        )  # fmt: skip
-        yield stage, worksheet.count(fmean(points)), worksheet.count(max(most)), f"{sum(bad)}"
+        scored, boxes = zip(*(pair for pair in pairs if pair[0].stage == stage), strict=True)
+        bad = sum(box.wrong + box.unreadable + box.empty > 0 for box in boxes)
+        mean, most = fmean(score.points for score in scored), max(score.most for score in scored)
+        yield stage, worksheet.count(mean), worksheet.count(most), f"{bad}"
 
 
 def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
@@ -168,7 +167,7 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
         else:
             name = path.stem if path.stem in keys or only is None else only
             handed.append(grade_lines(path.stem, name, lines, keys, paper_of))
-    return [void_copied(one, handed, keys, paper_of) if len(keys) > 1 else one for one in handed]
+    return [void_copied(one, keys, paper_of) if len(keys) > 1 else one for one in handed]
 
 
 def grade_lines(
@@ -187,17 +186,11 @@ def grade_lines(
     return Handed(known, student if len(keys) == 1 else name, "", paper, filled.numbers, filled.grade(paper))
 
 
-def void_copied(
-    one: Handed, handed: Sequence[Handed], keys: Mapping[str, Key], paper_of: Callable[[str], Paper]
-) -> Handed:
-    """Take the points from a poor file that matches another student's sheet, or better answers of another student."""
+def void_copied(one: Handed, keys: Mapping[str, Key], paper_of: Callable[[str], Paper]) -> Handed:
+    """Take the points from a poor file that matches another student's sheet."""
     given, count = one.grade, sum(np.count_nonzero(~np.isnan(array)) for array in one.numbers.values())
     if given is None or count < ENOUGH or given.points >= OWN_SHARE * count:
         return one
-    for other in handed:
-        is_better = other is not one and other.grade and other.grade.points > given.points
-        if is_better and share_alike(one.numbers, other.numbers, 1e-9) >= ALIKE:
-            return replace(one, grade=not_their_own(given, other.student))
     for name, key in keys.items():
         right = {blank.stage: blank.right for blank in paper_of(name).blanks} if name != one.file else {}
         if share_alike(one.numbers, right, 0.5 * 10.0**-key.digits) >= ALIKE:
@@ -218,9 +211,9 @@ def count_mistakes(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
     """Return each mistake or other setting, how many students made it, and its description, most frequent first."""
     grades = [one.grade for one in handed if one.grade]
     counts = Counter(name for grade in grades for name in grade.mistakes)
-    remarks = [remark for grade in grades for remark in grade.remarks]
-    says = {name: [remark.says for remark in remarks if remark.name == name] for name in counts}
-    return [(name, f"{count}", min(says[name], key=len)) for name, count in counts.most_common()]
+    remarks = sorted((remark for grade in grades for remark in grade.remarks), key=lambda remark: -len(remark.says))
+    shortest = {remark.name: remark.says for remark in remarks}
+    return [(name, f"{count}", shortest[name]) for name, count in counts.most_common()]
 
 
 def answer_files(place: Path) -> list[Path]:

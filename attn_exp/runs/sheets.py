@@ -325,18 +325,14 @@ class Exercise:
     def shaped(self, stage: str, values: Any) -> Array:
         """Return the numbers of a stage as `[h r c]`."""
         right = self.asked(stage).right
-        heads, rows, columns = right.shape
-        shown = (columns, rows) if self.paper.transposed else (rows, columns)
-        try:
+        shown = right.swapaxes(1, 2) if self.paper.transposed else right
+        heads, rows, columns = shown.shape
+        each = f" for each of {heads} heads" if heads > 1 else ""
+        with refuse(f"{stage}: expected {rows} rows of {columns} numbers{each}", TypeError, ValueError):
             array = np.asarray(values, float)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{stage}: expected numbers, {shown[0]} rows of {shown[1]}") from error
-        if array.shape not in ((heads, *shown), (heads * shown[0], shown[1])):
-            raise UserError(
-                f"{stage}: expected {shown[0]} rows of {shown[1]} numbers"
-                f"{f' for each of {heads} heads' * (heads > 1)}; got shape {array.shape}"
-            )
-        array = array.reshape(heads, *shown)
+            if array.shape not in (shown.shape, (heads * rows, columns)):
+                raise ValueError(f"got shape {array.shape}")
+        array = array.reshape(shown.shape)
         return array.swapaxes(1, 2) if self.paper.transposed else array
 
     def asked(self, stage: str) -> Blank:
@@ -407,10 +403,9 @@ def exercise(asked_words: Sequence[str]) -> Exercise:
     Raises:
         UserError: the settings are invalid, or make no sheet or several.
     """
-    for name in ("names", "to"):
-        if any(word.startswith(f"{name}=") for word in asked_words):
-            raise UserError(f"{name}=: writes files; `attn-exp sheet` does that")
     options, settings = read_options(asked_words)
+    if options.names or options.to != Options.to:
+        raise UserError("names= and to= are for `attn-exp sheet`, which writes files")
     if (count := len(students_of(options))) > 1:
         raise UserError(f"{count} seeds make as many sheets; name one, such as seed=0")
     key, paper = next(every_sheet(options, settings))
