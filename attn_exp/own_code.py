@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from attn_exp import machine
-from attn_exp.errors import FaultError, OwnCodeError, UserError, fault_line, is_fault, unknown, words_of_error
+from attn_exp.errors import FaultError, OwnCodeError, UserError, fault_line, is_fault, unknown
 
 FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
 BETWEEN = re.compile(r"""[\[\]{},'"=]""")
@@ -372,7 +372,7 @@ def add_to_path(folder: Path, first: bool = False) -> None:
 
 def error_line(error: BaseException) -> str:
     """Return the type of an error and the first line of its message; for our own errors, the line alone."""
-    lines = words_of_error(error).splitlines()
+    lines = str(error).splitlines()
     if isinstance(error, UserError | LeftError):
         return lines[0]
     if lines and lines[0].startswith("Exception encountered when calling"):  # Keras gives the reason on the next lines

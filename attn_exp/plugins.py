@@ -20,11 +20,11 @@ from typing import Any, TypeVar, get_type_hints
 from attn_exp import machine, registry
 from attn_exp.config import kinds as reader
 from attn_exp.config.choices import yaml_choices
-from attn_exp.errors import OwnCodeError, UserError, fault_line, first_line, is_fault, printable
+from attn_exp.errors import OwnCodeError, UserError, fault_line, is_fault, printable, refuse
 from attn_exp.experiment import metrics
 from attn_exp.experiment.metrics.metric import NotFormedError
 from attn_exp.forms.trace import Trace
-from attn_exp.own_code import error_line, fingerprint, held, module_of_members
+from attn_exp.own_code import error_line, fingerprint, module_of_members, unreadable
 from attn_exp.registry import Origin
 from attn_exp.rules.example import Example
 from attn_exp.rules.from_outside import difference, guarded, hold_methods, values_misfit
@@ -259,12 +259,10 @@ def check_class(kind: Kind, value: Any) -> None:
     if not any(getattr(value, method) is not getattr(kind.contract, method) for method in kind.one_of):
         methods = " or ".join(f"{method}()" for method in kind.one_of)
         raise UserError(f"{name}({kind.name.capitalize()}) must define {methods}")
-    try:
+    with refuse(f"{name}: its settings cannot be read", Exception):
         hints = get_type_hints(value, include_extras=True)
         for field in fields(value):
             reader.kind_of(hints[field.name])
-    except Exception as error:
-        raise UserError(f"{name}: its settings cannot be read: {first_line(error)}") from error
 
 
 def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:
@@ -272,13 +270,8 @@ def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:
         raise UserError(f"{kind.name}={name}: its EXAMPLE is a {type(example).__name__}; expected Example")
     outside = [example.outside] if isinstance(example.outside, Example) else []
     for wanted in (example, *outside):
-        try:
-            with held():
-                rule = value if kind.constant else reader.make(value, wanted.settings, f"{kind.name}.{name}")
-                said = difference(kind.name, rule, wanted)
-        except UserError:
-            raise
-        except Exception as error:
-            said = f"{type(error).__name__}: {first_line(error)}"
+        with unreadable(f"{kind.name}={name}: its EXAMPLE", "computed"):
+            rule = value if kind.constant else reader.make(value, wanted.settings, f"{kind.name}.{name}")
+            said = difference(kind.name, rule, wanted)
         if said:
             raise UserError(f"{kind.name}={name} does not reproduce its EXAMPLE: {said}")

@@ -19,7 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from types import FrameType
@@ -149,7 +149,7 @@ class NoAnswerError(Exception):
         self.how, self.late = how, late
 
 
-class Child:
+class Child(AbstractContextManager["Child"]):
     """A subprocess that serves one function of this package: `with Child("attn_exp.room.file:function") as child`.
 
     It starts at once, so that its start-up and imports overlap with other work, and is closed at the end of the
@@ -221,9 +221,6 @@ class Child:
             self.process.wait(LAST_WORDS)
         self.kill()
         self.process.wait()
-
-    def __enter__(self) -> Child:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

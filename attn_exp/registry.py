@@ -60,10 +60,6 @@ def at_hand(package: str) -> dict[str, Any]:
     return {name: OUTSIDE[package, name].value for name in outside(package) if not is_absent(package, name)}
 
 
-def is_known(package: str, name: str) -> bool:
-    return (package, name) in OUTSIDE
-
-
 def is_absent(package: str, name: str) -> bool:
     return (package, name) in OUTSIDE and OUTSIDE[package, name].value is ABSENT
 

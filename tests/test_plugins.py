@@ -159,7 +159,7 @@ def test_options_are_found_wherever_they_stand() -> None:
         (HEAD + EVEN.replace(": int", ": 'Nothing'"), "wrong.py cannot be imported: NameError: name 'Nothing'"),
         (
             HEAD + EVEN.replace("self.step", "self.st") + DRAWN,
-            "wrong.py: mask=wrong does not reproduce its EXAMPLE: At",
+            "wrong.py: mask=wrong: its EXAMPLE cannot be computed: AttributeError: ",
         ),
         (
             HEAD + EVEN.replace("return ", "return [[True]] or ") + 'EXAMPLE = Example({}, ("██", "██"))\n',

@@ -207,13 +207,13 @@ def is_within(known: Container[str], rows: Container[str]) -> Callable[[Sequence
 
 def places(given: Sequence[str], names: Sequence[str]) -> list[int]:
     """Return the positions of these names; in the order given, if a name is unknown or occurs too often."""
-    known = {one: place for place, one in enumerate(with_occurrence([name.strip() for name in names]))}
-    found = [known.get(one) for one in with_occurrence(given)]
-    return list(range(len(given))) if None in found else [place for place in found if place is not None]
-
-
-def with_occurrence(names: Sequence[str]) -> list[tuple[str, int]]:
-    return [(name, names[:place].count(name)) for place, name in enumerate(names)]
+    free, found = [name.strip() for name in names], list[int]()
+    for name in given:
+        if name not in free:
+            return [*range(len(given))]
+        found.append(free.index(name))
+        free[found[-1]] = "\0"  # no cell is called so
+    return found
 
 
 def read_number(cell: str) -> tuple[float, int]:

@@ -196,7 +196,7 @@ def members_without_code(about: About) -> Iterator[None]:
             for member in record["members"]:
                 package, _, name = member.partition(":")
                 kind = next((kind for kind in KINDS if kind.package == package), None)
-                if kind is not None and not (registry.is_known(package, name) or is_taken(kind, name)):
+                if kind is not None and not ((package, name) in registry.OUTSIDE or is_taken(kind, name)):
                     registry.add(package, name, ABSENT, Origin(record["name"], record["file"], record["sha256"]))
         yield
 
