@@ -206,7 +206,7 @@ class Child(AbstractContextManager["Child"]):
             else:
                 self.process.kill()
 
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         """Wait for the subprocess to exit by itself, then kill it if it has not."""
         with suppress(OSError):
             self.process.stdin.close()
@@ -214,6 +214,9 @@ class Child(AbstractContextManager["Child"]):
             self.process.wait(LAST_WORDS)
         self.kill()
         self.process.wait()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def receive(lines: BinaryIO, messages: queue.SimpleQueue[Any]) -> None:

@@ -212,7 +212,7 @@ def count_mistakes(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
 
 
 def answer_files(place: Path) -> list[Path]:
-    """Return the CSV files in a folder, or the one file itself; seed-2 comes before seed-10.
+    """Return the CSV files in a folder, or the one file itself.
 
     Raises:
         UserError: there is none, or far too many.
@@ -223,5 +223,4 @@ def answer_files(place: Path) -> list[Path]:
         there = [path for path in place.iterdir() if path.suffix.lower() == ".csv" and not path.name.startswith(".")]
     if not 0 < len(there) <= MOST_FILES:
         raise UserError(f"{place}: {len(there):,} files that end in .csv; expected 1 to {MOST_FILES:,}")
-    return sorted(there, key=lambda path: [int(part) if part.isdecimal() else part
-                                           for part in re.split(r"([0-9]+)", path.stem)])  # fmt: skip
+    return sorted(there)

@@ -204,13 +204,12 @@ def members_without_code(about: About) -> Iterator[None]:
 def members_left_out() -> str:
     """Say which members a report omits because their code is not available; empty if none."""
     lacking = {
-        f"{kind}={brief(plain(name))}": brief(plain(member.origin.name))
-        for (package, name), member in registry.OUTSIDE.items()
-        for kind in ("check", "figure")
-        if member.value is ABSENT and package == registry.PACKAGES[kind]
+        name: member.origin.name
+        for (home, name), member in registry.OUTSIDE.items()
+        if member.value is ABSENT and home in (registry.PACKAGES["check"], registry.PACKAGES["figure"])
     }
-    files = " ".join(f"--with {file}" for file in dict.fromkeys(lacking.values()))
-    return f"omitted because no file provides it: {', '.join(lacking)}; add {files}" if lacking else ""
+    files = format_names(dict.fromkeys(lacking.values()))
+    return f"omitted because no file provides it: {format_names(lacking)}; add --with {files}" if lacking else ""
 
 
 # Input files

@@ -236,10 +236,7 @@ def class_names(path: Path) -> tuple[str, ...]:
     Raises:
         UserError: no such file, or no name in it.
     """
-    with refuse(f"names={path}: cannot be read", OSError, ValueError):
-        lines = machine.read_text(path).lstrip("\ufeff").splitlines()
-        cells = [((machine.parse_csv(re.sub("[;\t]", ",", line)) or [[]])[0] or [""])[0] for line in lines]
-    names = [name for name in (" ".join(cell.split()) for cell in cells) if name]
+    names = [" ".join(line[0].split()) for line in answers.read_lines(path) if line and line[0]]
     if names and names[0].lower() in ("name", "names", "student", "students"):
         names = names[1:]
     if not 0 < len(names) <= MOST_STUDENTS:

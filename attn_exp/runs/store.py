@@ -159,12 +159,14 @@ def load_arrays(folder: Path) -> dict[str, Array]:
 
 
 def problem_from(results: Mapping[str, Array]) -> Problem:
-    names = {field.name for field in fields(Problem)} - {"tokens", "key_tokens", "projections", "past", "marks"}
     projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
     tokens, key_tokens = (tuple(map(str, results[name])) for name in ("tokens", "key_tokens"))
-    stages: dict[str, Any] = {name: results.get(name) for name in names}
-    past = int(results.get("past", 0))
-    return Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=past, **stages)
+    stages = values_of(Problem, results) | {"past": int(results.get("past", 0)), "marks": ()}
+    return Problem(**stages | {"tokens": tokens, "key_tokens": key_tokens, "projections": projections})
+
+
+def values_of(schema: type, results: Mapping[str, Array], place: str = "") -> dict[str, Any]:
+    return {field.name: results.get(place + field.name) for field in fields(schema)}
 
 
 def place_of_step(variant: str, step: int) -> str:
@@ -173,8 +175,8 @@ def place_of_step(variant: str, step: int) -> str:
 
 
 def trace_from(results: Mapping[str, Array], place: str) -> Trace:
-    stages: dict[str, Any] = {field.name: results.get(f"{place}/{field.name}") for field in fields(Trace)}
-    parts: dict[str, Any] = {field.name: results.get(f"{place}/summary/{field.name}") for field in fields(Summary)}
+    stages = values_of(Trace, results, f"{place}/")
+    parts = values_of(Summary, results, f"{place}/summary/")
     whole = all(part is not None for part in parts.values())
     return Trace(**stages | {"summary": Summary(**parts) if whole else None})
 
