@@ -44,8 +44,6 @@ MEMBERS = "_with_"
 class Named(str):
     """The name of code that the user wrote on the current command line or in Python; a plain text is never imported."""
 
-    __slots__ = ()
-
 
 class LeftError(Exception):
     """User code tried to end the process: it called `sys.exit`, or raised another `BaseException`."""

@@ -10,7 +10,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -110,8 +109,7 @@ def folder(package: str) -> Sequence[str]:
 
 
 def module(package: str, name: str) -> ModuleType:
-    full = f"{package}.{name}"
-    return sys.modules[full] if full in sys.modules else importlib.import_module(full)
+    return importlib.import_module(f"{package}.{name}")
 
 
 def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:

@@ -136,9 +136,8 @@ def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, 
             f"{folder}: it used {format_names(lost)}, registered in Python; register it there and call attn_exp.run"
         )
     files = files_of_members(about)
-    refuse_code(files, folder, own)
     recorded = {record["name"]: record["sha256"] for record in members}
-    report_changes(recorded, {name: fingerprint(name) for name in files})
+    allow_code({name: fingerprint(name) for name in files}, recorded, folder, own)
     if not files:
         yield files
         return
@@ -146,11 +145,6 @@ def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, 
 
     with members_known(files):
         yield files
-
-
-def refuse_code(names: Iterable[str], folder: Path, own: bool) -> None:
-    if not own and (code := format_names(names)):
-        raise UserError(f"{folder}: it runs code, {code}; look at it, then add {OPTION} to run it")
 
 
 def allow_functions(config: Config, about: About, folder: Path, own: bool) -> Config:
@@ -161,10 +155,8 @@ def allow_functions(config: Config, about: About, folder: Path, own: bool) -> Co
     Raises:
         UserError: there are some, and `own` is not set.
     """
-    forms = functions_in(config)
-    refuse_code(forms, folder, own)
     recorded = {record["form"]: record["sha256"] for record in about.get("code", ())}
-    report_changes(recorded, {form: fingerprint_of_function(form) for form in forms})
+    allow_code({form: fingerprint_of_function(form) for form in functions_in(config)}, recorded, folder, own)
     variants = {
         name: replace(variant, form=Named(variant.form)) if is_code(variant.form) else variant
         for name, variant in config.variant.items()
@@ -176,8 +168,14 @@ def format_names(names: Iterable[str]) -> str:
     return ", ".join(plain(brief(name)) for name in names)
 
 
-def report_changes(recorded: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Say on stderr whether each file or function in `now` has the hash that was recorded."""
+def allow_code(now: Mapping[str, str], recorded: Mapping[str, str], folder: Path, own: bool) -> None:
+    """Say on stderr whether each file or function in `now` has the hash that was recorded.
+
+    Raises:
+        UserError: there are some, and the user did not ask for them with `own`.
+    """
+    if now and not own:
+        raise UserError(f"{folder}: it runs code, {format_names(now)}; look at it, then add {OPTION} to run it")
     for name, sha256 in now.items():
         before = recorded.get(name, "")
         state = f", whose file has changed since: sha256 {sha256[:12] or 'none'}, recorded {before[:12] or 'none'}"

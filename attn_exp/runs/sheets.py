@@ -159,12 +159,11 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
 
 def choose_boxes(paper: Paper) -> tuple[str, ...]:
     """Return the boxes of a short sheet, in order; all of them if it has none of the usual ones."""
-    chosen, count = list[str](), 0
+    chosen = list[str]()
     sizes = {blank.stage: blank.right.size for blank in paper.blanks}
-    for stage in (stage for stage in SHORT if stage in sizes):
-        if not chosen or count + sizes[stage] <= MOST_CELLS:
+    for stage in SHORT:
+        if stage in sizes and (not chosen or sum(sizes[one] for one in (*chosen, stage)) <= MOST_CELLS):
             chosen.append(stage)
-            count += sizes[stage]
     return tuple(stage for stage in sizes if stage in chosen or not chosen)
 
 
