@@ -51,8 +51,8 @@ class FaultError(UserError):
 
 def fault_line(error: BaseException) -> str:
     """Describe an internal error in one line: its kind, its message, and the innermost line of this package."""
-    places = [(path.relative_to(HERE).as_posix(), line) for path, line in way_of(error) if path.is_relative_to(HERE)]
-    place = "".join(f", attn_exp/{name} line {line}" for name, line in places[-1:])
+    ours = [(path.relative_to(HERE), line) for path, line in way_of(error) if path.is_relative_to(HERE)]
+    place = "".join(f", attn_exp/{path.as_posix()} line {line}" for path, line in ours[-1:])
     said = str(error).strip() and f": {brief(first_line(error), 120)}"
     return f"internal error of attn_exp: {type(error).__name__}{said}{place}"
 

@@ -370,10 +370,9 @@ def add_to_path(folder: Path, first: bool = False) -> None:
 
 def error_line(error: BaseException) -> str:
     """Return the type of an error and the first line of its message; for our own errors, the line alone."""
-    lines = str(error).splitlines()
+    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines() if line.strip()]
     if isinstance(error, UserError | LeftError):
         return lines[0]
     if lines and lines[0].startswith("Exception encountered when calling"):  # Keras gives the reason on the next lines
-        lines = [re.sub(r"\x1b\[\d*m", "", line).strip() for line in lines[1:]]
-        lines = [line for line in lines if line]
+        del lines[0]
     return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__

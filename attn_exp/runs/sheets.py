@@ -177,8 +177,8 @@ def read_options(asked_words: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
     for word in asked_words:
         if "=" not in word:
             raise UserError(unknown(word, [f"{name}=..." for name in names], "word of attn-exp sheet"))
-    pairs = {key: value for key, _, value in (word.partition("=") for word in asked_words) if key in names}
-    typed = {key: value if key in TEXTS else typed_value(value) for key, value in pairs.items()}
+    pairs = dict(word.split("=", 1) for word in asked_words)
+    typed = {key: value if key in TEXTS else typed_value(value) for key, value in pairs.items() if key in names}
     words = tuple(word for word in asked_words if word.partition("=")[0] not in names)
     return Options(**read_fields(Options, typed, "")), words
 

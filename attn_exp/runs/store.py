@@ -199,7 +199,6 @@ def save(run: Run, output_dir: Path) -> Path:
             render(run, draft)
             about = trust.sealed(run.about, draft, files)
             machine.fill(draft, {"run.json": json.dumps(about, indent=1, ensure_ascii=False) + "\n"})
-        machine.remove_drafts(output_dir)
         machine.point(output_dir / "latest", folder)
     return folder
 
@@ -216,7 +215,6 @@ def render(run: Run, folder: Path) -> None:
 def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Return the contents of `run.json`: how to repeat the run, its provenance, and its input files."""
     config = comparison.config
-    plain = plain_settings(config, {})
     return {
         "status": folders.COMPLETE,
         "command": command.line,
@@ -226,7 +224,7 @@ def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) ->
         "seed": config.seed,
         **origin,
         **provenance.record_files(config, provenance.functions_in(config)),
-        "config": plain,
+        "config": plain_settings(config, {}),
     }
 
 
@@ -255,8 +253,7 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
 def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparison:
     problem, rows = problem_from(stored), read_table(folder, "comparison.csv", Row)
     steps = read_table(folder, STEPS, Step)
-    places = {(step.variant, step.step): place_of_step(step.variant, step.step) for step in steps}
-    rungs = {step: trace_from(stored, place) for step, place in places.items()}
+    rungs = {(one.variant, one.step): trace_from(stored, place_of_step(one.variant, one.step)) for one in steps}
     return Comparison(
         config=config,
         problem=problem,
