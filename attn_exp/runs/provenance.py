@@ -10,7 +10,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -137,7 +137,7 @@ def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, 
         )
     files = files_of_members(about)
     recorded = {record["name"]: record["sha256"] for record in members}
-    allow_code({name: fingerprint(name) for name in files}, recorded, folder, own)
+    allow_code(files, fingerprint, recorded, folder, own)
     if not files:
         yield files
         return
@@ -156,7 +156,7 @@ def allow_functions(config: Config, about: About, folder: Path, own: bool) -> Co
         UserError: there are some, and `own` is not set.
     """
     recorded = {record["form"]: record["sha256"] for record in about.get("code", ())}
-    allow_code({form: fingerprint_of_function(form) for form in functions_in(config)}, recorded, folder, own)
+    allow_code(functions_in(config), fingerprint_of_function, recorded, folder, own)
     variants = {
         name: replace(variant, form=Named(variant.form)) if is_code(variant.form) else variant
         for name, variant in config.variant.items()
@@ -168,16 +168,18 @@ def format_names(names: Iterable[str]) -> str:
     return ", ".join(plain(brief(name)) for name in names)
 
 
-def allow_code(now: Mapping[str, str], recorded: Mapping[str, str], folder: Path, own: bool) -> None:
-    """Say on stderr whether each file or function in `now` has the hash that was recorded.
+def allow_code(
+    names: Sequence[str], hash_of: Callable[[str], str], recorded: Mapping[str, str], folder: Path, own: bool
+) -> None:
+    """Say on stderr whether each file or function has the hash that was recorded.
 
     Raises:
-        UserError: there are some, and the user did not ask for them with `own`.
+        UserError: there are some, and the user did not ask for them with `own`; no file was read then.
     """
-    if now and not own:
-        raise UserError(f"{folder}: it runs code, {format_names(now)}; look at it, then add {OPTION} to run it")
-    for name, sha256 in now.items():
-        before = recorded.get(name, "")
+    if names and not own:
+        raise UserError(f"{folder}: it runs code, {format_names(names)}; look at it, then add {OPTION} to run it")
+    for name in names:
+        before, sha256 = recorded.get(name, ""), hash_of(name)
         state = f", whose file has changed since: sha256 {sha256[:12] or 'none'}, recorded {before[:12] or 'none'}"
         if sha256 == before:
             state = ", unchanged" if before else "; no hash of it was recorded"
