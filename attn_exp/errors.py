@@ -51,9 +51,9 @@ class FaultError(UserError):
 
 def fault_line(error: BaseException) -> str:
     """Describe an internal error in one line: its kind, its message, and the innermost line of this package."""
-    places = [(path.relative_to(HERE).as_posix(), line) for path, line in way_of(error) if path.is_relative_to(HERE)]
-    place = "".join(f", attn_exp/{name} line {line}" for name, line in places[-1:])
-    said = words_of_error(error).strip() and f": {brief(first_line(error), 120)}"
+    ours = [(path.relative_to(HERE), line) for path, line in way_of(error) if path.is_relative_to(HERE)]
+    place = "".join(f", attn_exp/{path.as_posix()} line {line}" for path, line in ours[-1:])
+    said = str(error).strip() and f": {brief(first_line(error), 120)}"
     return f"internal error of attn_exp: {type(error).__name__}{said}{place}"
 
 
@@ -171,15 +171,7 @@ def reason(error: Exception) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its type if it has none."""
-    return next((line.strip() for line in words_of_error(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def words_of_error(error: BaseException) -> str:
-    """Return an error's message; empty if `__str__` itself raises, as a user's class may."""
-    try:
-        return str.__str__(str(error))
-    except Exception:
-        return ""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def printable(text: str) -> str:

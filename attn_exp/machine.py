@@ -29,8 +29,6 @@ from attn_exp.errors import first_line
 
 MOST_BYTES = 64 * 2**20
 """Default size limit: settings and descriptions are far smaller; arrays and tables have limits of their own."""
-MOST_POINTER = 300
-"""Size limit of a text file that stands in for a link."""
 
 
 def opened(path: Path) -> BufferedReader:
@@ -149,17 +147,10 @@ def own_folder(path: Path) -> Path:
 def folder(named: str | Path) -> Path:
     """Return a folder that a user names, which may not exist; a link such as `latest` is followed once.
 
-    Moving the link later does not change the path. Where links are not allowed, `latest` is a text file that names a
-    folder.
+    Moving the link later does not change the path.
     """
     path = Path(named)
-    try:
-        if path.is_symlink():
-            return path.parent / os.readlink(path)
-        target = read_text(path, MOST_POINTER).strip()
-        return path.parent / target if target and (path.parent / target).is_dir() else path
-    except (OSError, ValueError):  # such as a text that is too long for a name
-        return path
+    return path.parent / os.readlink(path) if os.path.islink(path) else path
 
 
 # Writing
@@ -201,19 +192,9 @@ def fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def point(link: Path, folder: Path) -> None:
-    """Make `link` point to a folder: a symbolic link, or a text file where links are not allowed.
-
-    An existing link is replaced, and its target is left alone.
-
-    Raises:
-        OSError: the folder cannot be written to.
-    """
-    target = os.path.relpath(folder, link.parent)
-    with draft_of(link) as draft:
-        try:
-            draft.symlink_to(target, target_is_directory=True)
-        except (OSError, NotImplementedError):
-            draft.write_bytes(f"{Path(target).as_posix()}\n".encode())
+    """Make `link` a symbolic link to a folder, replacing an old one; do nothing where links are not allowed."""
+    with suppress(OSError, NotImplementedError), draft_of(link) as draft:
+        draft.symlink_to(os.path.relpath(folder, link.parent), target_is_directory=True)
         os.replace(draft, link)
 
 

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from attn_exp import machine
-from attn_exp.errors import FaultError, OwnCodeError, UserError, fault_line, is_fault, unknown, words_of_error
+from attn_exp.errors import FaultError, OwnCodeError, UserError, fault_line, is_fault, unknown
 
 FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
 BETWEEN = re.compile(r"""[\[\]{},'"=]""")
@@ -31,9 +31,9 @@ THIS_PACKAGE = __name__.partition(".")[0]
 MOST_CODE = 4 * 2**20
 """Size limit of a file that is searched for imports."""
 MOST_ABOVE = 6
-"""Number of parent folders that are searched for what a file imports."""
+"""Number of parent folders that are searched for the top of a project."""
 TOPS = (".git", "pyproject.toml", "setup.py")
-"""Files that mark the top of a project; folders above do not belong to it."""
+"""Files that mark the top of a project."""
 OPTION = "--with"
 AGAINST = "--against"
 """The option before the name of another implementation to compare the function with."""
@@ -43,8 +43,6 @@ MEMBERS = "_with_"
 
 class Named(str):
     """The name of code that the user wrote on the current command line or in Python; a plain text is never imported."""
-
-    __slots__ = ()
 
 
 class LeftError(Exception):
@@ -204,6 +202,17 @@ def names_imported(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
+def choose_keras_backend(path: Path) -> None:
+    """Let a file use Keras without TensorFlow, its default: with JAX if the file imports it, else with PyTorch.
+
+    JAX traces anew for each size. What the user or the file chooses comes first.
+    """
+    is_chosen = any(isinstance(one, ast.Constant) and one.value == "KERAS_BACKEND" for one in nodes_of(path))
+    if not is_chosen and importlib.util.find_spec("tensorflow") is None:
+        has_torch = importlib.util.find_spec("torch") is not None
+        os.environ.setdefault("KERAS_BACKEND", "torch" if has_torch and "jax" not in names_imported(path) else "jax")
+
+
 def nodes_of(path: Path) -> list[ast.AST]:
     """Return the syntax nodes of a Python file; empty if it cannot be parsed."""
     try:
@@ -309,13 +318,14 @@ def module_of_functions(place: str) -> ModuleType:
     """
     path = Path(place)
     if place.endswith(".py"):
-        names = (*package_of(path), re.sub(r"^(?=\d)", "_", path.stem))  # no name begins with a digit
-        return module_of_file(path, ".".join(names), names[:-1])
+        packages = path.resolve().parent.relative_to(import_roots(path)[-1]).parts
+        stem = re.sub(r"^(?=\d)", "_", path.stem)  # no name begins with a digit
+        return module_of_file(path, ".".join([*packages, stem]))
     if os.path.isfile(place) or not all(part.isidentifier() for part in place.split(".")):
         raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
     add_to_path(Path.cwd())
     with unreadable(place, "imported"):
-        choose_keras_backend(place)
+        choose_keras_backend(Path(place))
         return importlib.import_module(place)
 
 
@@ -330,7 +340,7 @@ def module_of_members(path: Path) -> ModuleType:
         return module_of_file(path, f"{MEMBERS}{path.stem}_{digest}")
 
 
-def module_of_file(path: Path, name: str, packages: tuple[str, ...] = ()) -> ModuleType:
+def module_of_file(path: Path, name: str) -> ModuleType:
     """Import a file of the user's project, which may import what lies in its folder, package and project.
 
     Raises:
@@ -339,95 +349,43 @@ def module_of_file(path: Path, name: str, packages: tuple[str, ...] = ()) -> Mod
     """
     if path.suffix != ".py" or not os.path.isfile(path):  # False for an invalid path
         raise UserError(f"{path}: no such file that ends in .py")
-    place = path.absolute()
-    module = new_module(name, place)
+    spec: Any = importlib.util.spec_from_file_location(name, path.absolute())
+    module = importlib.util.module_from_spec(spec)
     vars(module)[OWN] = True
-    before = sys.modules.get(name)
-    add_to_path(place.resolve().parents[len(packages)] if packages else place.resolve().parent, first=not packages)
+    home, package, top = import_roots(path)
+    add_to_path(home, first=home == package)
+    add_to_path(package)
+    add_to_path(top)
     with unreadable(str(path), "imported"):
-        choose_keras_backend(str(path))
-        run_packages(place, packages)
-        if packages or before is None or hasattr(before, OWN):
+        choose_keras_backend(path)
+        if hasattr(sys.modules.get(name, module), OWN):
             sys.modules[name] = module  # `inspect` and annotations are resolved through it
-        run_file(module, place)
+        spec.loader.exec_module(module)
     return module
 
 
-def new_module(name: str, path: Path, folders: list[str] | None = None) -> ModuleType:
-    """Return an empty module for a Python file, or for a package whose members are in these folders."""
-    spec: Any = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
-    return importlib.util.module_from_spec(spec)
+def import_roots(path: Path) -> tuple[Path, Path, Path]:
+    """Return the folders that a file may import from: its own, the one above its packages, and the top of its project.
+
+    The second and the third are its own folder if it is in no package and in no project.
+    """
+    folders = path.resolve().parents
+    package = next(folder for folder in folders if not (folder / "__init__.py").is_file())
+    above = [package, *package.parents][:MOST_ABOVE]
+    top = next((folder for folder in above if any((folder / name).exists() for name in TOPS)), package)
+    return folders[0], package, top
+
+
+def add_to_path(folder: Path, first: bool = False) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0 if first else len(sys.path), str(folder))
 
 
 def error_line(error: BaseException) -> str:
     """Return the type of an error and the first line of its message; for our own errors, the line alone."""
-    lines = words_of_error(error).splitlines()
+    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines() if line.strip()]
     if isinstance(error, UserError | LeftError):
         return lines[0]
     if lines and lines[0].startswith("Exception encountered when calling"):  # Keras gives the reason on the next lines
-        lines = [re.sub(r"\x1b\[\d*m", "", line).strip() for line in lines[1:]]
-        lines = [line for line in lines if line]
+        del lines[0]
     return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__
-
-
-def package_of(path: Path) -> tuple[str, ...]:
-    """Return the names of the packages that contain a file, outermost first; empty if it needs none."""
-    levels = max((node.level for node in nodes_of(path) if isinstance(node, ast.ImportFrom)), default=0)
-    names, folder = list[str](), path.resolve().parent
-    while levels and folder.name and (len(names) < levels or (folder / "__init__.py").is_file()):
-        names.insert(0, folder.name.replace(".", "_"))
-        folder = folder.parent
-    return tuple(names)
-
-
-def run_packages(path: Path, names: tuple[str, ...]) -> None:
-    """Import the packages that contain a file; what their `__init__` lacks may not be needed."""
-    for depth in range(1, len(names) + 1):
-        folder, package = path.resolve().parents[len(names) - depth], ".".join(names[:depth])
-        if str(folder) not in getattr(sys.modules.get(package), "__path__", ()):
-            init = folder / "__init__.py"
-            sys.modules[package] = new_module(package, init, [str(folder)])
-            with suppress(Exception):
-                run_file(sys.modules[package], init)
-
-
-def run_file(module: Any, path: Path) -> None:
-    """Run a module's file, and again after each missing import that is found in its project."""
-    try:
-        module.__spec__.loader.exec_module(module)
-    except ModuleNotFoundError as error:
-        if not find_above(path, str(error.name).partition(".")[0]):
-            raise
-        run_file(module, path)
-
-
-def find_above(path: Path, root: str) -> bool:
-    """Make a module importable from the nearest folder above a file that contains it; return whether one does."""
-    for folder in path.resolve().parents[:MOST_ABOVE]:
-        if any(any(folder.glob(f"{root}{end}")) for end in (".py", "/*.py", "/*/*.py")):
-            return add_to_path(folder)
-        if any((folder / top).exists() for top in TOPS):
-            break
-    return False
-
-
-def add_to_path(folder: Path, first: bool = False) -> bool:
-    if str(folder) in sys.path:
-        return False
-    sys.path.insert(0 if first else len(sys.path), str(folder))
-    return True
-
-
-def choose_keras_backend(place: str) -> None:
-    """Let a file use Keras without TensorFlow, its default, unless the user or the file chooses a backend.
-
-    PyTorch comes first, since JAX traces anew for each size, unless the file itself imports JAX.
-    """
-    nodes = nodes_of(Path(place))
-    is_chosen = any(isinstance(node, ast.Constant) and node.value == "KERAS_BACKEND" for node in nodes)
-    if is_chosen or "KERAS_BACKEND" in os.environ or importlib.util.find_spec("tensorflow") is not None:
-        return
-    imports_jax = "jax" in names_imported(Path(place))
-    others = [name for name in ("torch", "jax") if importlib.util.find_spec(name) is not None]
-    if others:
-        os.environ["KERAS_BACKEND"] = "jax" if imports_jax and "jax" in others else others[0]

@@ -20,11 +20,11 @@ from typing import Any, TypeVar, get_type_hints
 from attn_exp import machine, registry
 from attn_exp.config import kinds as reader
 from attn_exp.config.choices import yaml_choices
-from attn_exp.errors import OwnCodeError, UserError, fault_line, first_line, is_fault, printable
+from attn_exp.errors import OwnCodeError, UserError, fault_line, is_fault, printable, refuse
 from attn_exp.experiment import metrics
 from attn_exp.experiment.metrics.metric import NotFormedError
 from attn_exp.forms.trace import Trace
-from attn_exp.own_code import error_line, fingerprint, held, module_of_members
+from attn_exp.own_code import error_line, fingerprint, module_of_members, unreadable
 from attn_exp.registry import Origin
 from attn_exp.rules.example import Example
 from attn_exp.rules.from_outside import difference, guarded, hold_methods, values_misfit
@@ -166,19 +166,18 @@ def add_file(file: str) -> list[str]:
 def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     """Add every member of a module, or none, and return notes on the rules without an example."""
     members, examples = members_of(module), getattr(module, "EXAMPLE", None)
-    checked, notes = list[tuple[Kind, list[str], Any]](), list[str]()
+    checked, notes = list[tuple[str, str, Any]](), list[str]()
     for kind, own, given in members:
-        names = names_of(kind, stem, own, given, alone=[other for other, _, _ in members].count(kind) == 1)
-        drawn_by_name = examples if isinstance(examples, Mapping) else dict.fromkeys(names, examples)
-        example = next(filter(None, map(drawn_by_name.get, (own, *names))), None)
-        value = held_to_contract(kind, names[0], given, example)
+        alone = [other for other, _, _ in members].count(kind) == 1
+        name = getattr(given, "name", own) if kind.name == "metric" else re.sub(r"\W", "_", stem)
+        if not (alone or kind.constant):
+            name = registry.to_snake_case(own)
+        example = examples.get(own, examples.get(name)) if isinstance(examples, Mapping) else examples
+        checked.append((kind.package, name, held_to_contract(kind, name, given, example)))
         if example is None and kind.drawn:
             notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference asks the same rule, so nothing checks it")
-        checked.append((kind, names, value))
-    for kind, names, value in checked:
-        for place, name in enumerate(names):
-            if place == 0 or not is_taken(kind, name, value):
-                registry.add(kind.package, name, value, origin, alias=place > 0)
+    for package, name, value in checked:
+        registry.add(package, name, value, origin)
     return notes
 
 
@@ -208,18 +207,6 @@ def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
     if not kept:
         raise UserError(f"it has no member; expected {EXPECTED}")
     return kept
-
-
-def names_of(kind: Kind, stem: str, own: str, value: Any, *, alone: bool) -> list[str]:
-    """Return the names of a member: its file's, if it is the only one of its kind there, and its own."""
-    if kind.name == "metric":
-        return [value.name]
-    names = [re.sub(r"\W", "_", stem)] if alone else []
-    if kind.name == "normalizer":
-        names.append(value.name)
-    elif not kind.constant:
-        names.append(registry.to_snake_case(own))
-    return list(dict.fromkeys(name for name in names if NAME.fullmatch(name))) or names[:1]
 
 
 def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
@@ -272,12 +259,10 @@ def check_class(kind: Kind, value: Any) -> None:
     if not any(getattr(value, method) is not getattr(kind.contract, method) for method in kind.one_of):
         methods = " or ".join(f"{method}()" for method in kind.one_of)
         raise UserError(f"{name}({kind.name.capitalize()}) must define {methods}")
-    try:
+    with refuse(f"{name}: its settings cannot be read", Exception):
         hints = get_type_hints(value, include_extras=True)
         for field in fields(value):
             reader.kind_of(hints[field.name])
-    except Exception as error:
-        raise UserError(f"{name}: its settings cannot be read: {first_line(error)}") from error
 
 
 def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:
@@ -285,13 +270,8 @@ def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:
         raise UserError(f"{kind.name}={name}: its EXAMPLE is a {type(example).__name__}; expected Example")
     outside = [example.outside] if isinstance(example.outside, Example) else []
     for wanted in (example, *outside):
-        try:
-            with held():
-                rule = value if kind.constant else reader.make(value, wanted.settings, f"{kind.name}.{name}")
-                said = difference(kind.name, rule, wanted)
-        except UserError:
-            raise
-        except Exception as error:
-            said = f"{type(error).__name__}: {first_line(error)}"
+        with unreadable(f"{kind.name}={name}: its EXAMPLE", "computed"):
+            rule = value if kind.constant else reader.make(value, wanted.settings, f"{kind.name}.{name}")
+            said = difference(kind.name, rule, wanted)
         if said:
             raise UserError(f"{kind.name}={name} does not reproduce its EXAMPLE: {said}")

@@ -19,8 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pkgutil import resolve_name
 from types import FrameType
 from typing import Any, BinaryIO
@@ -103,12 +102,6 @@ def keep_off(processor: int, thread: int) -> bool:
     return False
 
 
-def at_fork(*, before: Callable[[], object] | None = None, after: Callable[[], object]) -> None:
-    """Register callbacks for before this process forks, and for each child after it; a no-op where there is no fork."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(**({"before": before} if before else {}), after_in_child=after)
-
-
 def describe_exit(code: int) -> str:
     """Describe how a process ended: `exit code 3`, or the name of the signal that ended it."""
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
@@ -149,7 +142,7 @@ class NoAnswerError(Exception):
         self.how, self.late = how, late
 
 
-class Child:
+class Child(AbstractContextManager["Child"]):
     """A subprocess that serves one function of this package: `with Child("attn_exp.room.file:function") as child`.
 
     It starts at once, so that its start-up and imports overlap with other work, and is closed at the end of the
@@ -222,9 +215,6 @@ class Child:
         self.kill()
         self.process.wait()
 
-    def __enter__(self) -> Child:
-        return self
-
     def __exit__(self, *error: object) -> None:
         self.close()
 
@@ -281,23 +271,15 @@ def receive_and_exit(lines: BinaryIO, questions: queue.SimpleQueue[Any]) -> None
 # A pool of workers
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A finished job: its answer, or the `reason` why its worker gave none."""
-
-    job: Any
-    answer: Any = None
-    reason: str = ""
-
-
 class Pool:
-    """A few processes that run one task; one that dies is replaced, and its job is returned as ended.
+    """A few processes that run one task; one that dies is replaced, and `died(job, reason)` stands for its answer.
 
-    `processes` are the workers by their pipes, and `running` the job of each that has one.
+    `capacity` is how many jobs to submit at once, `processes` are the workers by their pipes, and `running` is the job
+    of each that has one.
     """
 
-    def __init__(self, task: Callable[[Any], Any], count: int) -> None:
-        self.task, self.waiting = task, deque[Any]()
+    def __init__(self, task: Callable[[Any], Any], count: int, died: Callable[[Any, str], Any]) -> None:
+        self.task, self.died, self.waiting, self.capacity = task, died, deque[Any](), count + 2
         self.processes, self.running = dict[Any, Any](), dict[Any, Any]()
         for _ in range(count):
             self.start_worker()
@@ -322,24 +304,24 @@ class Pool:
                 with suppress(OSError):  # it just died; `finished` handles that
                     pipe.send(self.running[pipe])
 
-    def finished(self, seconds: float | None) -> list[Ended]:
-        """Return the jobs that ended, waiting up to `seconds` for the first, or without limit for None."""
+    def finished(self, seconds: float | None) -> list[Any]:
+        """Return the answers to jobs, waiting up to `seconds` for the first, or without limit for None."""
         from multiprocessing import connection  # noqa: PLC0415 - a run has no workers
 
-        ended = list[Ended]()
+        answers = list[Any]()
         ready: list[Any] = connection.wait([*self.running], seconds)
         for pipe in ready:
             job = self.running.pop(pipe)
             try:
-                ended.append(Ended(job, pipe.recv()))
+                answers.append(pipe.recv())
             except (EOFError, OSError):
                 process = self.processes.pop(pipe)
                 process.join()
                 how = "was killed by" if process.exitcode < 0 else "ended with"
-                ended.append(Ended(job, reason=f"its worker {how} {describe_exit(process.exitcode)}"))
+                answers.append(self.died(job, f"its worker {how} {describe_exit(process.exitcode)}"))
                 self.start_worker()
         self.hand_out()
-        return ended
+        return answers
 
     def close(self) -> None:
         for process in self.processes.values():

@@ -10,7 +10,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -28,14 +27,10 @@ class Origin(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One member from outside: a class or a value; `ABSENT` if a stored run names it but its code is not available.
-
-    `alias`: whether its name is a second one, which lists leave out.
-    """
+    """One member from outside: a class or a value; `ABSENT` if a stored run names it but its code is not available."""
 
     value: Any
     origin: Origin
-    alias: bool = False
 
 
 PACKAGES = {
@@ -56,24 +51,20 @@ OUTSIDE: dict[tuple[str, str], Member] = {}
 
 
 def outside(package: str) -> tuple[str, ...]:
-    return tuple(name for (home, name), member in OUTSIDE.items() if home == package and not member.alias)
+    return tuple(name for home, name in OUTSIDE if home == package)
 
 
 def at_hand(package: str) -> dict[str, Any]:
-    """Return the usable members from outside of a package, by name, without aliases."""
+    """Return the usable members from outside of a package, by name."""
     return {name: OUTSIDE[package, name].value for name in outside(package) if not is_absent(package, name)}
-
-
-def is_known(package: str, name: str) -> bool:
-    return (package, name) in OUTSIDE
 
 
 def is_absent(package: str, name: str) -> bool:
     return (package, name) in OUTSIDE and OUTSIDE[package, name].value is ABSENT
 
 
-def add(package: str, name: str, value: Any, origin: Origin, *, alias: bool = False) -> None:
-    OUTSIDE[package, name] = Member(value, origin, alias)
+def add(package: str, name: str, value: Any, origin: Origin) -> None:
+    OUTSIDE[package, name] = Member(value, origin)
 
 
 @contextmanager
@@ -118,8 +109,7 @@ def folder(package: str) -> Sequence[str]:
 
 
 def module(package: str, name: str) -> ModuleType:
-    full = f"{package}.{name}"
-    return sys.modules[full] if full in sys.modules else importlib.import_module(full)
+    return importlib.import_module(f"{package}.{name}")
 
 
 def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:

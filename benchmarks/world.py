@@ -109,7 +109,7 @@ def chosen(file: str, only: str) -> bool:
 def import_libraries(spoken_of: str) -> None:
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
     sys.dont_write_bytecode = True
-    choose_keras_backend("")
+    choose_keras_backend(Path())
     for name in LIBRARIES:
         if find_spec(name) is not None and name in spoken_of:
             importlib.import_module(name)

@@ -28,30 +28,30 @@ def laid(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def test_a_file_imports_what_lies_in_its_package(tmp_path: Path) -> None:
-    laid(tmp_path, {
-        "net/__init__.py": "from nothing_of_this_name import all_of_it\n",  # is not needed, and not run
-        "net/sizes.py": "VALUE = 3\n",
+PROJECTS = {
+    "its package": ("net/models/mine.py", "from .layers import VALUE", {
+        ".git/HEAD": "", "net/__init__.py": "", "net/sizes.py": "VALUE = 3\n",
         "net/models/layers.py": "from ..sizes import VALUE\n",
-        "net/models/mine.py": f"from .layers import VALUE\n{PLAIN}",
-    })  # fmt: skip
-    found = own_code.find_function(f"{tmp_path}/net/models/mine.py:attention")
-    assert found.function(0, 0, 0) == 3
-
-
-def test_what_a_package_holds_itself_is_there_where_a_file_wants_it(tmp_path: Path) -> None:
-    laid(tmp_path, {"net/__init__.py": "VALUE = 4\n", "net/mine.py": f"from . import VALUE\n{PLAIN}"})
-    assert own_code.find_function(f"{tmp_path}/net/mine.py:attention").function(0, 0, 0) == 4
-
-
-def test_a_file_imports_from_the_top_of_its_project(tmp_path: Path) -> None:
-    laid(tmp_path, {
-        "pyproject.toml": "",
-        "sizes_of_all.py": "VALUE = 5\n",
+    }),
+    "its package itself": ("net/mine.py", "from . import VALUE", {"net/__init__.py": "VALUE = 3\n"}),
+    "a package that is a project": ("net/mine.py", "from . import VALUE", {
+        "net/.git/HEAD": "", "net/__init__.py": "VALUE = 3\n",
+    }),
+    "the folder of all sources": ("src/net/mine.py", "from net.sizes import VALUE", {
+        "setup.py": "", "src/net/__init__.py": "", "src/net/sizes.py": "VALUE = 3\n",
+    }),
+    "the top of its project": ("models_here/deep/mine.py", "from models_here.parts.one import VALUE", {
+        "pyproject.toml": "", "sizes_of_all.py": "VALUE = 3\n",
         "models_here/parts/one.py": "from sizes_of_all import VALUE\n",
-        "models_here/deep/mine.py": f"from models_here.parts.one import VALUE\n{PLAIN}",
-    })  # fmt: skip
-    assert own_code.find_function(f"{tmp_path}/models_here/deep/mine.py:attention").function(0, 0, 0) == 5
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PROJECTS)
+def test_a_file_imports_from_its_package_and_project(place: str, tmp_path: Path) -> None:
+    file, line, files = PROJECTS[place]
+    laid(tmp_path, {**files, file: f"{line}\n{PLAIN}"})
+    assert own_code.find_function(f"{tmp_path}/{file}:attention").function(0, 0, 0) == 3
 
 
 def test_nothing_above_a_project_is_imported(tmp_path: Path) -> None:
@@ -70,7 +70,6 @@ def test_a_module_is_looked_for_where_the_command_is_typed(tmp_path: Path, monke
     assert own_code.find_function("here_alone.mine:attention").function(0, 0, 0) == 7
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "there", "chosen"),
     [

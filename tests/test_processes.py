@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,26 +135,20 @@ def runs(process: int) -> bool:
     return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
-def doubled(number: int) -> int:
+def doubled(number: int) -> tuple[int, int]:
     if number < 0:
         os.kill(os.getpid(), signal.SIGKILL)
-    return 2 * number
-
-
-def done(jobs: list[int], count: int = 2) -> dict[int, processes.Ended]:
-    ended = dict[int, processes.Ended]()
-    with closing(processes.Pool(doubled, count)) as pool:
-        for job in jobs:
-            pool.submit(job)
-        while len(ended) < len(jobs):
-            ended |= {one.job: one for one in pool.finished(None)}
-    return ended
+    return number, 2 * number
 
 
 def test_every_job_comes_back_and_a_death_costs_its_own_alone() -> None:
-    ended = done([3, -1, 0, 5])
-    assert {job: one.answer for job, one in ended.items()} == {3: 6, -1: None, 0: 0, 5: 10}
-    assert {job: one.reason for job, one in ended.items() if one.reason} == {-1: "its worker was killed by SIGKILL"}
+    ended = dict[int, Any]()
+    with closing(processes.Pool(doubled, 2, lambda job, reason: (job, reason))) as pool:
+        for job in (3, -1, 0, 5):
+            pool.submit(job)
+        while len(ended) < 4:
+            ended |= pool.finished(None)
+    assert ended == {3: 6, -1: "its worker was killed by SIGKILL", 0: 0, 5: 10}
 
 
 OWNER = """
@@ -163,7 +158,7 @@ def wait(name):
     open(name, "w").close()
     time.sleep(60)
 if __name__ == "__main__":
-    pool = Pool(wait, 2)
+    pool = Pool(wait, 2, None)
     for name in ("1", "2"):
         pool.submit(name)
     while not (os.path.exists("1") and os.path.exists("2")):

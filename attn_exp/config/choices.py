@@ -54,14 +54,13 @@ def outside_choices(group: str) -> dict[str, dict[str, Any]]:
     kind = {"variant": "form", "embeddings": "source"}.get(group, group)
     package = registry.PACKAGES[kind] if group in OUTSIDE_GROUPS else ""
     choices = dict[str, dict[str, Any]]()
-    for (home, name), member in registry.OUTSIDE.items():
-        if home == package and not registry.is_absent(home, name):
-            if kind == "form":
-                choices[name] = {name: {"form": name}}
-            elif kind == "source":
-                choices[name] = {"source": {name: default_settings(member.value.settings)}}
-            else:
-                choices[name] = {name: default_settings(member.value)}
+    for name, value in registry.at_hand(package).items():
+        if kind == "form":
+            choices[name] = {name: {"form": name}}
+        elif kind == "source":
+            choices[name] = {"source": {name: default_settings(value.settings)}}
+        else:
+            choices[name] = {name: default_settings(value)}
     return choices
 
 

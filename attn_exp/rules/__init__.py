@@ -31,7 +31,7 @@ def names(group: str) -> tuple[str, ...]:
 
 def has(group: str, name: str) -> bool:
     home = package(group)
-    return registry.is_known(home, name) or name in registry.names(registry.folder(home), without=(group,))
+    return (home, name) in registry.OUTSIDE or name in registry.names(registry.folder(home), without=(group,))
 
 
 def package(group: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -40,18 +39,17 @@ STUDENT = "student"
 class Filled:
     """A student's file: the numbers by stage `[h r c]`, NaN where a cell is empty or `unreadable`.
 
-    `texts` are the unreadable cells, each with its position. `transposed`: its tables are transposed compared with the
-    sheet. `decimals` is the number of decimals with which each number is written.
+    `texts` are the unreadable cells, each with its position. `decimals` is the number of decimals with which each
+    number is written.
     """
 
     numbers: Numbers
     unreadable: Numbers
     texts: tuple[str, ...] = ()
-    transposed: bool = False
     decimals: Numbers = field(default_factory=dict)
 
     def grade(self, paper: Paper) -> Grade:
-        return grade(paper, self.numbers, self.unreadable, noted(self.texts, self.transposed), self.decimals)
+        return grade(paper, self.numbers, self.unreadable, noted(self.texts), self.decimals)
 
 
 def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
@@ -144,7 +142,7 @@ def read_lines(path: Path) -> Lines:
 
 
 def read_blocks(lines: Lines, paper: Paper) -> Filled:
-    cells, is_turned = cells_of_blocks(lines, paper)
+    cells = cells_of_blocks(lines, paper)
     numbers, crosses, texts = dict[str, Array](), worksheet.crossed(paper), list[str]()
     unreadable, decimals = dict[str, Array](), dict[str, Array]()
     for blank in paper.blanks:
@@ -165,28 +163,26 @@ def read_blocks(lines: Lines, paper: Paper) -> Filled:
     if not given and texts:
         raise UserError(f"no cell holds a number; the first is {texts[0]}")
     bad_cells = {stage: mask for stage, mask in unreadable.items() if mask.any()}
-    return Filled(given, bad_cells, tuple(texts), is_turned, decimals)
+    return Filled(given, bad_cells, tuple(texts), decimals)
 
 
-def cells_of_blocks(lines: Lines, paper: Paper) -> tuple[dict[str, Array], bool]:
-    """Return the texts of each box `[h r c]`, empty where there is none, and whether some tables are transposed.
+def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
+    """Return the texts of each box `[h r c]`, empty where there is none.
 
     Rows and columns are matched by name, so that an omitted or moved one shifts no other.
     """
     known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
     cells = {blank.stage: np.full(blank.right.shape, "", object) for blank in paper.blanks}
-    transposed, start, count = turned_blocks(lines, known), 0, 0
+    start, count = 0, 0
     while start < len(lines):
         first, start = lines[start], start + 1
         corner = first[0].lower() if first else ""
         if corner not in known:
             continue
         blank, head, rows, columns = known[corner]
-        is_turned = corner in transposed or (bool(transposed) and tuple(rows) == tuple(columns))
-        rows, columns = (columns, rows) if is_turned else (rows, columns)
         body = [*itertools.takewhile(is_within(known, rows), lines[start : start + len(rows)])]
         start, count = start + len(body), count + 1
-        box = cells[blank.stage][head].T if is_turned != paper.transposed else cells[blank.stage][head]
+        box = cells[blank.stage][head].T if paper.transposed else cells[blank.stage][head]
         across = places(first[1 : len(columns) + 1], columns)
         for row, line in zip(places([line[0] for line in body], rows), body, strict=True):
             if any(line[len(columns) + 1 :]):
@@ -201,14 +197,7 @@ def cells_of_blocks(lines: Lines, paper: Paper) -> tuple[dict[str, Array], bool]
             f"another table; expected blocks that begin with {', '.join(list(known)[:3])}, ..., or a row for each "
             f"student under {STUDENT!r}"
         )
-    return cells, bool(transposed)
-
-
-def turned_blocks(lines: Lines, known: Mapping[str, Any]) -> frozenset[str]:
-    """Return the blocks that are transposed: their columns have the names of the expected rows, which differ."""
-    found = {(line[0].lower(), tuple(filter(None, line[1:]))) for line in lines if line}
-    shown = {corner: (tuple(rows), tuple(columns)) for corner, (_, _, rows, columns) in known.items()}
-    return frozenset(corner for corner, (rows, columns) in shown.items() if rows != columns and (corner, rows) in found)
+    return cells
 
 
 def is_within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[str]], bool]:
@@ -218,13 +207,13 @@ def is_within(known: Container[str], rows: Container[str]) -> Callable[[Sequence
 
 def places(given: Sequence[str], names: Sequence[str]) -> list[int]:
     """Return the positions of these names; in the order given, if a name is unknown or occurs too often."""
-    known = {one: place for place, one in enumerate(with_occurrence([name.strip() for name in names]))}
-    found = [known.get(one) for one in with_occurrence(given)]
-    return list(range(len(given))) if None in found else [place for place in found if place is not None]
-
-
-def with_occurrence(names: Sequence[str]) -> list[tuple[str, int]]:
-    return [(name, names[:place].count(name)) for place, name in enumerate(names)]
+    free, found = [name.strip() for name in names], list[int]()
+    for name in given:
+        if name not in free:
+            return [*range(len(given))]
+        found.append(free.index(name))
+        free[found[-1]] = "\0"  # no cell is called so
+    return found
 
 
 def read_number(cell: str) -> tuple[float, int]:

@@ -81,8 +81,6 @@ def blas_asleep(config: Config) -> AbstractContextManager[object]:
     """
     tokens = config.embeddings.tokens if config.model.tokens is None else config.model.tokens
     rows = tokens if isinstance(tokens, int) else len(tokens or ())
-    if config.model.text is not None:
-        rows = len(config.model.text) // 3  # about three letters to a token
     if not FEWEST_ROWS <= rows <= MOST_ROWS:
         return nullcontext()
     from attn_exp.forms._blocks.threads import one_blas_thread  # noqa: PLC0415 - small runs need no threads at all
@@ -217,12 +215,12 @@ def shown_as(run: Run, changes: Anew) -> Run:
     if alone and changes.depth:
         raise UserError(f"{DEPTH}: figures.only draws figures alone; leave one of the two out")
     old = config.report
-    is_none = not (old.tables or old.figures or old.pages)
-    has_texts = is_none or (bool(changes.depth) and not (old.tables or old.pages))
+    is_bare = not (old.tables or old.pages)
+    has_texts = is_bare and bool(changes.depth or not old.figures)
     wanted = Report(
         tables=not alone and (old.tables or has_texts),
         pages=not alone and (old.pages or has_texts),
-        figures=bool(alone or old.figures or is_none or changes.figures),
+        figures=bool(changes.figures or old.figures or is_bare),
         depth=changes.depth or old.depth,
     )
     figures = replace(config.figures, **changes.figures)

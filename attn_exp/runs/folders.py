@@ -106,7 +106,6 @@ def rebuild_index(output_dir: Path) -> Path:
         UserError: no such folder, one that cannot be written to, or an `index.html` that is not ours.
     """
     page = output_dir / "index.html"
-    machine.remove_drafts(output_dir)
     with refuse(f"{output_dir}: no index can be written there", OSError):
         trust.check_page(page, "index")
         machine.write(page, index_page(read_entries(output_dir)))

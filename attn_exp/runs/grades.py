@@ -15,7 +15,6 @@ from textwrap import TextWrapper
 import numpy as np
 
 from attn_exp import machine
-from attn_exp.arrays import Arrays
 from attn_exp.diagnosis.classroom.grading import Grade, Score, not_their_own, scores
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.errors import UserError, chosen, count_of, refuse
@@ -137,11 +136,10 @@ def by_box(handed: Sequence[Handed]) -> Iterator[tuple[str, str, str, str]]:
     """Yield for each box its mean points, its maximum, and how many students have a bad cell in it."""
     pairs = [pair for one in handed if one.grade for pair in zip(one.scored, one.grade.boxes, strict=True)]
     for stage in dict.fromkeys(score.stage for score, _ in pairs):
-        points, most, bad = zip(
-            *((score.points, score.most, box.wrong + box.unreadable + box.empty > 0)
-              for score, box in pairs if score.stage == stage), strict=True,
-        )  # fmt: skip
-        yield stage, worksheet.count(fmean(points)), worksheet.count(max(most)), f"{sum(bad)}"
+        scored, boxes = zip(*(pair for pair in pairs if pair[0].stage == stage), strict=True)
+        bad = sum(box.wrong + box.unreadable + box.empty > 0 for box in boxes)
+        mean, most = fmean(score.points for score in scored), max(score.most for score in scored)
+        yield stage, worksheet.count(mean), worksheet.count(most), f"{bad}"
 
 
 def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
@@ -168,7 +166,7 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
         else:
             name = path.stem if path.stem in keys or only is None else only
             handed.append(grade_lines(path.stem, name, lines, keys, paper_of))
-    return [void_copied(one, handed, keys, paper_of) if len(keys) > 1 else one for one in handed]
+    return [void_copied(one, keys, paper_of) if len(keys) > 1 else one for one in handed]
 
 
 def grade_lines(
@@ -187,44 +185,34 @@ def grade_lines(
     return Handed(known, student if len(keys) == 1 else name, "", paper, filled.numbers, filled.grade(paper))
 
 
-def void_copied(
-    one: Handed, handed: Sequence[Handed], keys: Mapping[str, Key], paper_of: Callable[[str], Paper]
-) -> Handed:
-    """Take the points from a poor file that matches another student's sheet, or better answers of another student."""
+def void_copied(one: Handed, keys: Mapping[str, Key], paper_of: Callable[[str], Paper]) -> Handed:
+    """Take the points from a poor file that matches another student's sheet."""
     given, count = one.grade, sum(np.count_nonzero(~np.isnan(array)) for array in one.numbers.values())
     if given is None or count < ENOUGH or given.points >= OWN_SHARE * count:
         return one
-    for other in handed:
-        is_better = other is not one and other.grade and other.grade.points > given.points
-        if is_better and share_alike(one.numbers, other.numbers, 1e-9) >= ALIKE:
-            return replace(one, grade=not_their_own(given, other.student))
     for name, key in keys.items():
-        right = {blank.stage: blank.right for blank in paper_of(name).blanks} if name != one.file else {}
-        if share_alike(one.numbers, right, 0.5 * 10.0**-key.digits) >= ALIKE:
+        half = 0.5 * 10.0**-key.digits * (1 + 1e-9)
+        same = 0
+        for blank in paper_of(name).blanks if name != one.file else ():
+            typed = one.numbers.get(blank.stage)
+            if typed is not None and typed.shape == blank.right.shape:
+                same += int(np.isclose(typed, blank.right, rtol=0, atol=half).sum())
+        if same >= ALIKE * count:
             return replace(one, grade=not_their_own(given, key.student))
     return one
-
-
-def share_alike(numbers: Arrays, others: Arrays, half: float) -> float:
-    """Return the share of the given numbers that equal the others within `half`."""
-    if not numbers or any(stage not in others or others[stage].shape != numbers[stage].shape for stage in numbers):
-        return 0.0
-    mine, theirs = (np.concatenate([side[stage].ravel() for stage in numbers]) for side in (numbers, others))
-    there = ~np.isnan(mine)
-    return float(np.isclose(mine, theirs, rtol=0, atol=half * (1 + 1e-9))[there].mean()) if there.any() else 0.0
 
 
 def count_mistakes(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
     """Return each mistake or other setting, how many students made it, and its description, most frequent first."""
     grades = [one.grade for one in handed if one.grade]
     counts = Counter(name for grade in grades for name in grade.mistakes)
-    remarks = [remark for grade in grades for remark in grade.remarks]
-    says = {name: [remark.says for remark in remarks if remark.name == name] for name in counts}
-    return [(name, f"{count}", min(says[name], key=len)) for name, count in counts.most_common()]
+    remarks = sorted((remark for grade in grades for remark in grade.remarks), key=lambda remark: -len(remark.says))
+    shortest = {remark.name: remark.says for remark in remarks}
+    return [(name, f"{count}", shortest[name]) for name, count in counts.most_common()]
 
 
 def answer_files(place: Path) -> list[Path]:
-    """Return the CSV files in a folder, or the one file itself; seed-2 comes before seed-10.
+    """Return the CSV files in a folder, or the one file itself.
 
     Raises:
         UserError: there is none, or far too many.
@@ -235,5 +223,4 @@ def answer_files(place: Path) -> list[Path]:
         there = [path for path in place.iterdir() if path.suffix.lower() == ".csv" and not path.name.startswith(".")]
     if not 0 < len(there) <= MOST_FILES:
         raise UserError(f"{place}: {len(there):,} files that end in .csv; expected 1 to {MOST_FILES:,}")
-    return sorted(there, key=lambda path: [int(part) if part.isdecimal() else part
-                                           for part in re.split(r"([0-9]+)", path.stem)])  # fmt: skip
+    return sorted(there)

@@ -10,7 +10,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -136,9 +136,8 @@ def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, 
             f"{folder}: it used {format_names(lost)}, registered in Python; register it there and call attn_exp.run"
         )
     files = files_of_members(about)
-    refuse_code(files, folder, own)
     recorded = {record["name"]: record["sha256"] for record in members}
-    report_changes(recorded, {name: fingerprint(name) for name in files})
+    allow_code(files, fingerprint, recorded, folder, own)
     if not files:
         yield files
         return
@@ -146,11 +145,6 @@ def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, 
 
     with members_known(files):
         yield files
-
-
-def refuse_code(names: Iterable[str], folder: Path, own: bool) -> None:
-    if not own and (code := format_names(names)):
-        raise UserError(f"{folder}: it runs code, {code}; look at it, then add {OPTION} to run it")
 
 
 def allow_functions(config: Config, about: About, folder: Path, own: bool) -> Config:
@@ -161,10 +155,8 @@ def allow_functions(config: Config, about: About, folder: Path, own: bool) -> Co
     Raises:
         UserError: there are some, and `own` is not set.
     """
-    forms = functions_in(config)
-    refuse_code(forms, folder, own)
     recorded = {record["form"]: record["sha256"] for record in about.get("code", ())}
-    report_changes(recorded, {form: fingerprint_of_function(form) for form in forms})
+    allow_code(functions_in(config), fingerprint_of_function, recorded, folder, own)
     variants = {
         name: replace(variant, form=Named(variant.form)) if is_code(variant.form) else variant
         for name, variant in config.variant.items()
@@ -176,10 +168,18 @@ def format_names(names: Iterable[str]) -> str:
     return ", ".join(plain(brief(name)) for name in names)
 
 
-def report_changes(recorded: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Say on stderr whether each file or function in `now` has the hash that was recorded."""
-    for name, sha256 in now.items():
-        before = recorded.get(name, "")
+def allow_code(
+    names: Sequence[str], hash_of: Callable[[str], str], recorded: Mapping[str, str], folder: Path, own: bool
+) -> None:
+    """Say on stderr whether each file or function has the hash that was recorded.
+
+    Raises:
+        UserError: there are some, and the user did not ask for them with `own`; no file was read then.
+    """
+    if names and not own:
+        raise UserError(f"{folder}: it runs code, {format_names(names)}; look at it, then add {OPTION} to run it")
+    for name in names:
+        before, sha256 = recorded.get(name, ""), hash_of(name)
         state = f", whose file has changed since: sha256 {sha256[:12] or 'none'}, recorded {before[:12] or 'none'}"
         if sha256 == before:
             state = ", unchanged" if before else "; no hash of it was recorded"
@@ -196,7 +196,7 @@ def members_without_code(about: About) -> Iterator[None]:
             for member in record["members"]:
                 package, _, name = member.partition(":")
                 kind = next((kind for kind in KINDS if kind.package == package), None)
-                if kind is not None and not (registry.is_known(package, name) or is_taken(kind, name)):
+                if kind is not None and not ((package, name) in registry.OUTSIDE or is_taken(kind, name)):
                     registry.add(package, name, ABSENT, Origin(record["name"], record["file"], record["sha256"]))
         yield
 
@@ -204,13 +204,12 @@ def members_without_code(about: About) -> Iterator[None]:
 def members_left_out() -> str:
     """Say which members a report omits because their code is not available; empty if none."""
     lacking = {
-        f"{kind}={brief(plain(name))}": brief(plain(member.origin.name))
-        for (package, name), member in registry.OUTSIDE.items()
-        for kind in ("check", "figure")
-        if member.value is ABSENT and package == registry.PACKAGES[kind]
+        name: member.origin.name
+        for (home, name), member in registry.OUTSIDE.items()
+        if member.value is ABSENT and home in (registry.PACKAGES["check"], registry.PACKAGES["figure"])
     }
-    files = " ".join(f"--with {file}" for file in dict.fromkeys(lacking.values()))
-    return f"omitted because no file provides it: {', '.join(lacking)}; add {files}" if lacking else ""
+    files = format_names(dict.fromkeys(lacking.values()))
+    return f"omitted because no file provides it: {format_names(lacking)}; add --with {files}" if lacking else ""
 
 
 # Input files

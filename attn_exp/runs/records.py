@@ -79,7 +79,7 @@ def parsed(schema: type, text: str) -> tuple[Any, ...]:
     head, *lines = machine.parse_csv(text) or [[]]
     kinds = get_type_hints(schema)
     needed = {field.name for field in fields(schema) if field.default is MISSING}
-    if len(set(head)) < len(head) or not needed <= set(head) <= {field.name for field in fields(schema)}:
+    if len(set(head)) < len(head) or not needed <= set(head) <= set(kinds):
         raise ValueError(f"expected the columns {', '.join(kinds)}; found {', '.join(head) or 'none'}")
     return tuple(
         schema(**{name: value(cell, kinds[name]) for name, cell in zip(head, line, strict=True)}) for line in lines

@@ -159,12 +159,11 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
 
 def choose_boxes(paper: Paper) -> tuple[str, ...]:
     """Return the boxes of a short sheet, in order; all of them if it has none of the usual ones."""
-    chosen, count = list[str](), 0
+    chosen = list[str]()
     sizes = {blank.stage: blank.right.size for blank in paper.blanks}
-    for stage in (stage for stage in SHORT if stage in sizes):
-        if not chosen or count + sizes[stage] <= MOST_CELLS:
+    for stage in SHORT:
+        if stage in sizes and (not chosen or sum(sizes[one] for one in (*chosen, stage)) <= MOST_CELLS):
             chosen.append(stage)
-            count += sizes[stage]
     return tuple(stage for stage in sizes if stage in chosen or not chosen)
 
 
@@ -178,8 +177,8 @@ def read_options(asked_words: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
     for word in asked_words:
         if "=" not in word:
             raise UserError(unknown(word, [f"{name}=..." for name in names], "word of attn-exp sheet"))
-    pairs = {key: value for key, _, value in (word.partition("=") for word in asked_words) if key in names}
-    typed = {key: value if key in TEXTS else typed_value(value) for key, value in pairs.items()}
+    pairs = dict(word.split("=", 1) for word in asked_words)
+    typed = {key: value if key in TEXTS else typed_value(value) for key, value in pairs.items() if key in names}
     words = tuple(word for word in asked_words if word.partition("=")[0] not in names)
     return Options(**read_fields(Options, typed, "")), words
 
@@ -236,10 +235,7 @@ def class_names(path: Path) -> tuple[str, ...]:
     Raises:
         UserError: no such file, or no name in it.
     """
-    with refuse(f"names={path}: cannot be read", OSError, ValueError):
-        lines = machine.read_text(path).lstrip("\ufeff").splitlines()
-        cells = [((machine.parse_csv(re.sub("[;\t]", ",", line)) or [[]])[0] or [""])[0] for line in lines]
-    names = [name for name in (" ".join(cell.split()) for cell in cells) if name]
+    names = [" ".join(line[0].split()) for line in answers.read_lines(path) if line and line[0]]
     if names and names[0].lower() in ("name", "names", "student", "students"):
         names = names[1:]
     if not 0 < len(names) <= MOST_STUDENTS:
@@ -325,18 +321,14 @@ class Exercise:
     def shaped(self, stage: str, values: Any) -> Array:
         """Return the numbers of a stage as `[h r c]`."""
         right = self.asked(stage).right
-        heads, rows, columns = right.shape
-        shown = (columns, rows) if self.paper.transposed else (rows, columns)
-        try:
+        shown = right.swapaxes(1, 2) if self.paper.transposed else right
+        heads, rows, columns = shown.shape
+        each = f" for each of {heads} heads" if heads > 1 else ""
+        with refuse(f"{stage}: expected {rows} rows of {columns} numbers{each}", TypeError, ValueError):
             array = np.asarray(values, float)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{stage}: expected numbers, {shown[0]} rows of {shown[1]}") from error
-        if array.shape not in ((heads, *shown), (heads * shown[0], shown[1])):
-            raise UserError(
-                f"{stage}: expected {shown[0]} rows of {shown[1]} numbers"
-                f"{f' for each of {heads} heads' * (heads > 1)}; got shape {array.shape}"
-            )
-        array = array.reshape(heads, *shown)
+            if array.shape not in (shown.shape, (heads * rows, columns)):
+                raise ValueError(f"got shape {array.shape}")
+        array = array.reshape(shown.shape)
         return array.swapaxes(1, 2) if self.paper.transposed else array
 
     def asked(self, stage: str) -> Blank:
@@ -407,10 +399,9 @@ def exercise(asked_words: Sequence[str]) -> Exercise:
     Raises:
         UserError: the settings are invalid, or make no sheet or several.
     """
-    for name in ("names", "to"):
-        if any(word.startswith(f"{name}=") for word in asked_words):
-            raise UserError(f"{name}=: writes files; `attn-exp sheet` does that")
     options, settings = read_options(asked_words)
+    if options.names or options.to != Options.to:
+        raise UserError("names= and to= are for `attn-exp sheet`, which writes files")
     if (count := len(students_of(options))) > 1:
         raise UserError(f"{count} seeds make as many sheets; name one, such as seed=0")
     key, paper = next(every_sheet(options, settings))

@@ -159,12 +159,14 @@ def load_arrays(folder: Path) -> dict[str, Array]:
 
 
 def problem_from(results: Mapping[str, Array]) -> Problem:
-    names = {field.name for field in fields(Problem)} - {"tokens", "key_tokens", "projections", "past", "marks"}
     projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
     tokens, key_tokens = (tuple(map(str, results[name])) for name in ("tokens", "key_tokens"))
-    stages: dict[str, Any] = {name: results.get(name) for name in names}
-    past = int(results.get("past", 0))
-    return Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=past, **stages)
+    stages = values_of(Problem, results) | {"past": int(results.get("past", 0)), "marks": ()}
+    return Problem(**stages | {"tokens": tokens, "key_tokens": key_tokens, "projections": projections})
+
+
+def values_of(schema: type, results: Mapping[str, Array], place: str = "") -> dict[str, Any]:
+    return {field.name: results.get(place + field.name) for field in fields(schema)}
 
 
 def place_of_step(variant: str, step: int) -> str:
@@ -173,8 +175,8 @@ def place_of_step(variant: str, step: int) -> str:
 
 
 def trace_from(results: Mapping[str, Array], place: str) -> Trace:
-    stages: dict[str, Any] = {field.name: results.get(f"{place}/{field.name}") for field in fields(Trace)}
-    parts: dict[str, Any] = {field.name: results.get(f"{place}/summary/{field.name}") for field in fields(Summary)}
+    stages = values_of(Trace, results, f"{place}/")
+    parts = values_of(Summary, results, f"{place}/summary/")
     whole = all(part is not None for part in parts.values())
     return Trace(**stages | {"summary": Summary(**parts) if whole else None})
 
@@ -197,7 +199,6 @@ def save(run: Run, output_dir: Path) -> Path:
             render(run, draft)
             about = trust.sealed(run.about, draft, files)
             machine.fill(draft, {"run.json": json.dumps(about, indent=1, ensure_ascii=False) + "\n"})
-        machine.remove_drafts(output_dir)
         machine.point(output_dir / "latest", folder)
     return folder
 
@@ -214,7 +215,6 @@ def render(run: Run, folder: Path) -> None:
 def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Return the contents of `run.json`: how to repeat the run, its provenance, and its input files."""
     config = comparison.config
-    plain = plain_settings(config, {})
     return {
         "status": folders.COMPLETE,
         "command": command.line,
@@ -224,7 +224,7 @@ def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) ->
         "seed": config.seed,
         **origin,
         **provenance.record_files(config, provenance.functions_in(config)),
-        "config": plain,
+        "config": plain_settings(config, {}),
     }
 
 
@@ -253,8 +253,7 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
 def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparison:
     problem, rows = problem_from(stored), read_table(folder, "comparison.csv", Row)
     steps = read_table(folder, STEPS, Step)
-    places = {(step.variant, step.step): place_of_step(step.variant, step.step) for step in steps}
-    rungs = {step: trace_from(stored, place) for step, place in places.items()}
+    rungs = {(one.variant, one.step): trace_from(stored, place_of_step(one.variant, one.step)) for one in steps}
     return Comparison(
         config=config,
         problem=problem,

@@ -44,8 +44,8 @@ SOURCE = Source(read=lambda asked: None, settings=Slow)
         (["--help"], ["mask=mine Query i sees keys in steps.", "mask.mine.first must be given",
                       "mask.mine.step a setting of it (2)", "variant=mine from mine.py",
                       "embeddings=mine from mine.py"]),
-        (["--cfg", "job", "mask=dilated", "mask.dilated.first=1", "variant=mine"],
-         ["dilated:", "first: 1", "step: 2", "mine:", "form: mine"]),
+        (["--cfg", "job", "mask=mine", "mask.mine.first=1", "variant=mine"],
+         ["mine:", "first: 1", "step: 2", "form: mine"]),
         (["--cfg", "job", "embeddings=mine"], ["mine:", "speed: 0.5"]),
     ],
 )  # fmt: skip

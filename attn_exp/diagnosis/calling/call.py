@@ -33,7 +33,7 @@ from attn_exp.diagnosis.asking.offer import (
 from attn_exp.diagnosis.asking.questions import Inside
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.sizes import letter_of
-from attn_exp.errors import UserError, words_of_error
+from attn_exp.errors import UserError
 from attn_exp.own_code import LeftError, error_line, held
 
 
@@ -168,7 +168,7 @@ class Caller:
         if not words or not is_own:
             return False
         spoken = "|".join(re.escape(word).replace("_", "[_ ]") for word in words)
-        if re.search(rf"(?<![^\W_])({spoken})(?![^\W_])", words_of_error(error)):
+        if re.search(rf"(?<![^\W_])({spoken})(?![^\W_])", str(error)):
             return True
         with suppress(Exception), held():
             return isinstance(error, ValueError | AssertionError) and bool(parts_of(self.call(needed)))

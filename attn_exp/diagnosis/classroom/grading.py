@@ -163,9 +163,8 @@ def boxes_of(paper: Paper, answers: Arrays, decimals: Arrays) -> Iterator[Box]:
             yield sharpened(box, paper.exact)
 
 
-def noted(texts: Sequence[str], turned_file: bool) -> tuple[Remark, ...]:
-    found = [Remark("", CANNOT_BE_READ, text) for text in texts]
-    return (*found, *([Remark("", LAYOUT, TURNED_TEXT)] if turned_file else []))
+def noted(texts: Sequence[str]) -> tuple[Remark, ...]:
+    return tuple(Remark("", CANNOT_BE_READ, text) for text in texts)
 
 
 def not_their_own(grade: Grade, whose: str) -> Grade:

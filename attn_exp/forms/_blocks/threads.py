@@ -6,6 +6,7 @@ The BLAS is limited to one thread per call while several of our threads call it 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -77,8 +78,6 @@ HOLDER = Holder()
 """One per process, because it mirrors a setting that the BLAS keeps per process."""
 one_blas_thread = HOLDER.one_thread
 
-processes.at_fork(after=HOLDER.forked)
-
 
 class Pool:
     """The worker threads of this process, which sleep between calls."""
@@ -115,7 +114,9 @@ class Pool:
 POOL = Pool()
 """One per process, because threads belong to the process."""
 
-processes.at_fork(before=POOL.end, after=POOL.renew)
+if hasattr(os, "register_at_fork"):  # Windows has none
+    os.register_at_fork(before=POOL.end, after_in_child=POOL.renew)
+    os.register_at_fork(after_in_child=HOLDER.forked)
 
 
 def run_together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], threads: int) -> None:

@@ -78,23 +78,6 @@ class Futures:
             return Died(job, f"its worker was lost ({type(error).__name__})")
 
 
-class Processes:
-    """A few processes on this machine; if one dies, its job is returned as `Died`."""
-
-    def __init__(self, plan: Plan, workers: int) -> None:
-        self.pool = Pool(partial(compute, plan), workers)
-        self.capacity = workers + 2
-
-    def submit(self, job: Job) -> None:
-        self.pool.submit(job)
-
-    def finished(self, seconds: float) -> list[Done | Died]:
-        return [Died(one.job, one.reason) if one.reason else one.answer for one in self.pool.finished(seconds)]
-
-    def close(self) -> None:
-        self.pool.close()
-
-
 class Serial:
     """The driver itself, which computes one job after another."""
 
@@ -128,7 +111,7 @@ class Engine:
 
 
 BUILT_IN = {
-    "process": Engine(lambda plan, workers, address: Processes(plan, workers)),
+    "process": Engine(lambda plan, workers, address: Pool(partial(compute, plan), workers, Died)),
     "serial": Engine(lambda plan, workers, address: Serial(plan), workers=1),
 }
 
