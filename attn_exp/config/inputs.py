@@ -45,6 +45,8 @@ MEMORY = "embeddings.memory"
 FILES = (".csv", ".json", ".npy", ".npz", ".safetensors", ".tsv", ".txt")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 """Suffixes of file names; pickles are never read, but are not taken for words either."""
+INDEX = ".safetensors.index.json"
+"""The suffix of the index that maps each array to one of several safetensors files."""
 EXPECTED = "how many tokens, words, vectors such as [[1,0],[0,1]], a file, or settings such as {tokens: 3}"
 
 

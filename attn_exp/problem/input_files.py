@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import machine
-from attn_exp.config.inputs import spell_out_memory
+from attn_exp.config.inputs import INDEX, spell_out_memory
 from attn_exp.problem.drawing import PRINTED
-from attn_exp.problem.files import INDEX
-from attn_exp.problem.left_to_model import item, left_to_model
+from attn_exp.problem.problem import item, left_to_model
 
 MODEL = ("model.path", "model.patches")
 """Settings of a model that name its checkpoint and its input."""

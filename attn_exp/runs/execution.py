@@ -26,7 +26,7 @@ from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.executing import measure
 from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.row import Timing
-from attn_exp.problem.left_to_model import Pass
+from attn_exp.problem.problem import Pass
 from attn_exp.report import terminal
 from attn_exp.runs import folders, provenance, store, trust
 from attn_exp.runs.provenance import origin

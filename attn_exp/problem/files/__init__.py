@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array, Shape
-from attn_exp.config.inputs import PICKLES
+from attn_exp.config.inputs import INDEX, PICKLES
 from attn_exp.errors import UserError, brief, reason
 from attn_exp.problem.drawing import finite
 
@@ -30,9 +30,6 @@ FORMATS = {
     "txt": "tables",
 }
 """The module of this folder that reads a file, by its suffix."""
-
-INDEX = ".safetensors.index.json"
-"""The suffix of the index that maps each array to one of several safetensors files."""
 
 LONGEST = 150
 """The most characters of a path in an error."""
