@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.kinds import above
+from attn_exp.config.kinds import PositiveFloat
 from attn_exp.rules.example import Example
 from attn_exp.rules.positions.rope import Rope
 
@@ -24,10 +23,10 @@ class RopeLlama3(Rope):
     Source: the Llama 3 Herd of Models, section 3.4.3 on long contexts, with the numbers of Meta's own code for 3.1.
     """
 
-    stretch: Annotated[float, above(0)] = 8.0
-    low: Annotated[float, above(0)] = 1.0
-    high: Annotated[float, above(0)] = 4.0
-    context: Annotated[float, above(0)] = 8192.0
+    stretch: PositiveFloat = 8.0
+    low: PositiveFloat = 1.0
+    high: PositiveFloat = 4.0
+    context: PositiveFloat = 8192.0
 
     def misfit(self, size: int) -> str | None:
         if self.low >= self.high:
