@@ -29,7 +29,7 @@ def source(side: str, x: Array, memory: Array) -> Array:
 def project(side: str, x: Array, arrays: Arrays) -> Array:
     """Return `x W + b` of `q`, `k`, `v` or `o`, `[... t n]`, or `x W` if there is no b."""
     flat = (x @ arrays[f"W_{side}"]).astype(x.dtype, copy=False)
-    return np.asarray(flat + arrays[f"b_{side}"][..., None, :] if f"b_{side}" in arrays else flat)
+    return flat + arrays[f"b_{side}"][..., None, :] if f"b_{side}" in arrays else flat
 
 
 def split(flat: Array, count: int) -> Array:
@@ -188,4 +188,4 @@ def join_heads(apart: Array) -> Array:
 def finish(at: Any, merged: Array, weight: Array | None, bias: Array | None) -> Array:
     """Return `merged W_o + b_o`, without the parts that are None."""
     answer = merged if weight is None else merged @ weight
-    return np.asarray(answer if bias is None else answer + bias)
+    return answer if bias is None else answer + bias

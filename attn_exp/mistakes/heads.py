@@ -149,7 +149,7 @@ def use_one_head_keep_scale(recipe: Recipe) -> Recipe:
 
     def add_up(score: Step, at: At, q: Array, k: Array) -> Array:
         scores = score(at, q, k)
-        return np.asarray(np.broadcast_to(scores.sum(axis=1, keepdims=True), scores.shape))
+        return np.broadcast_to(scores.sum(axis=1, keepdims=True), scores.shape)
 
     return around("score", add_up)(replace(recipe, heads=1, groups=1))
 
@@ -272,7 +272,7 @@ def split_fused_per_head(recipe: Recipe) -> Recipe:
     def project(side: str, x: Array, arrays: Arrays) -> Array:
         every = project_fused(x, arrays)
         heads = every.reshape(*x.shape[:-1], recipe.heads, 3, every.shape[-1] // (3 * recipe.heads))
-        return np.asarray(heads[..., "qkv".index(side), :].reshape(*x.shape[:-1], -1))
+        return heads[..., "qkv".index(side), :].reshape(*x.shape[:-1], -1)
 
     return instead(project=project)(recipe)
 

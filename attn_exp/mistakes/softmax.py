@@ -23,7 +23,7 @@ def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
         powers = np.exp(masked - row_maximum(masked, axis))
         total = powers.sum(axis=axis, keepdims=True)
         alone = total.size / max(powers.size, 1) if empty is None else empty
-        return np.asarray(np.where(total == 0, alone, powers / np.where(total == 0, 1.0, total)))
+        return np.where(total == 0, alone, powers / np.where(total == 0, 1.0, total))
 
     return instead(normalize=normalize)
 
@@ -57,7 +57,7 @@ def use_other_rows(largest: bool | None, sums: bool) -> Change:
 
     def normalize(at: At, masked: Array) -> Array:
         powers = np.exp(masked if largest is None else masked - laid(masked.max(axis=-1), largest))
-        return np.asarray(powers / laid(powers.sum(axis=-1), sums))
+        return powers / laid(powers.sum(axis=-1), sums)
 
     return instead(normalize=normalize)
 

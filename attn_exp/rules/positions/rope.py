@@ -52,7 +52,7 @@ class Rope(Position):
 
     def angles(self, positions: Array, size: int) -> Array:
         """Return the angle of each pair at each position `[t pairs]`."""
-        return np.asarray(positions[:, None] / self.stretch / self.base ** (np.arange(0, size, 2) / size))
+        return positions[:, None] / self.stretch / self.base ** (np.arange(0, size, 2) / size)
 
     def twin(self) -> Twin:
         return Twin(turn=self.turned, turn_key=self.turned)

@@ -36,7 +36,7 @@ class RopeLlama3(Rope):
     def angles(self, positions: Array, size: int) -> Array:
         speeds = self.base ** -(np.arange(0, size, 2) / size)
         share = np.clip((self.context * speeds / (2 * np.pi) - self.low) / (self.high - self.low), 0, 1)
-        return np.asarray(positions[:, None] * (speeds * (share + (1 - share) / self.stretch)))
+        return positions[:, None] * (speeds * (share + (1 - share) / self.stretch))
 
     def angle(self, position: int, pair: int, size: int) -> float:
         """Return the angle of one pair from its wavelength, the tokens per turn."""
