@@ -51,18 +51,22 @@ class RopeLlama3(Rope):
         return 2 * math.pi * position * (share / wavelength + (1 - share) / slow)
 
 
-FAST, BETWEEN, SLOW = (
-    (0.540302305868140, 0.841470984807897),  # the cosine and sine of 1: 100 / 2 pi turns, more than 4
-    (0.999557396526493, 0.029749135267749),  # of 0.0297535250685: 1.59 turns, so a share of 0.197
-    (0.999999218750102, 0.001249999674479),  # of 0.01 / 8: fewer turns than 1
+START = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)
+TURNED = (
+    0.540302305868140,  # the cosine of 1: 100 / 2 pi turns, more than 4
+    0.999557396526493,  # of 0.0297535250685: 1.59 turns, so a share of 0.197
+    0.999999218750102,  # of 0.01 / 8: fewer turns than 1
+    0.841470984807897,  # and their sines
+    0.029749135267749,
+    0.001249999674479,
 )
 
 EXAMPLE = Example(
     settings={"base": 1000.0, "context": 100.0},
-    given=((1.0, 1.0, 1.0, 0.0, 0.0, 0.0),) * 2,
-    outcome=((1.0, 1.0, 1.0, 0.0, 0.0, 0.0), tuple(pair[side] for side in (0, 1) for pair in (FAST, BETWEEN, SLOW))),
-    keys=((1.0, 1.0, 1.0, 0.0, 0.0, 0.0),) * 2,
-    keys_after=((1.0, 1.0, 1.0, 0.0, 0.0, 0.0), tuple(pair[side] for side in (0, 1) for pair in (FAST, BETWEEN, SLOW))),
+    given=(START, START),
+    outcome=(START, TURNED),
+    keys=(START, START),
+    keys_after=(START, TURNED),
     outside=Example(
         settings={"base": 1000.0, "context": 100.0},
         given=((0.0, 0.0, 0.0, 1.0, 1.0, 1.0),) * 2,
