@@ -45,7 +45,7 @@ def swap_heads_and_tokens(recipe: Recipe) -> Recipe:
         return recipe.place(at, side, heads, positions).swapaxes(1, 2)
 
     def allowed(at: At) -> Any:
-        return np.asarray(recipe.allowed(replace(at, rows=at.heads, keys=at.heads)))
+        return recipe.allowed(replace(at, rows=at.heads, keys=at.heads))
 
     def gather(at: At, context: Array) -> Any:
         return recipe.gather(at, context.swapaxes(1, 2))
