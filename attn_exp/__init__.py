@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # nothing is imported here, so that `python -m attn_exp` handles Ctrl-C from its first line
+from importlib import import_module
+
+TYPE_CHECKING = False  # nothing slow is imported here, so that `python -m attn_exp` handles Ctrl-C from its first line
 if TYPE_CHECKING:
     from typing import Any
 
@@ -65,8 +67,6 @@ HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name, or read the installed version, on first access; the command line needs none of them."""
-    from importlib import import_module  # noqa: PLC0415 - see above
-
     if name == "__version__":
         metadata = import_module("importlib.metadata")
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from attn_exp.errors import NotVerifiedError, UncalledError, UserError, WrongAtt
 from attn_exp.errors import folder as path_of
 from attn_exp.errors import given as value_given
 from attn_exp.experiment.executing import STAGES
-from attn_exp.own_code import find_function, function_at_hand
 from attn_exp.runs import execution, provenance, store
 from attn_exp.runs.execution import Result
 from attn_exp.runs.store import (
@@ -116,16 +114,10 @@ def check(function: Any, *words: str, quick: bool = False, against: Any = None, 
         UserError: the signature is not recognised, or the settings do not apply to the function.
     """
     from attn_exp.diagnosis import command  # noqa: PLC0415 - most imports need none
-    from attn_exp.diagnosis.asking import request  # noqa: PLC0415 - most imports need none
 
     if not isinstance(quick, bool):
         raise UserError(f"quick is {value_given(quick)}; expected True or False")
-    question = request.understood(as_words(words, settings))
-    found = [
-        replace(find_function(one), target=one) if isinstance(one, str) else function_at_hand(one)
-        for one in (function, against) if one is not None
-    ]  # fmt: skip
-    return command.check_or_compare(found, question, quick)
+    return command.check_objects(function, against, as_words(words, settings), quick)
 
 
 def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> Verdict:

@@ -15,6 +15,13 @@ Arrays = Mapping[str, Array]
 Shape = tuple[int, ...]
 
 
+def bfloat16() -> Any:
+    """Return the dtype bfloat16, which NumPy lacks; few runs need the package that has it."""
+    import ml_dtypes  # noqa: PLC0415
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
 def draw(
     seed: int, name: str, distribution: str, shape: tuple[int, ...], bounds: tuple[float, float] = (-1.0, 1.0)
 ) -> Array:

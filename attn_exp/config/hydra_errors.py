@@ -187,7 +187,6 @@ INSTEAD = {
     "hydra.verbose": "there is no logging to configure; progress goes to stderr",
 }
 """What to use instead of Hydra's own settings."""
-NOTHING = "Hydra's own settings are not supported"
 
 
 def check_hydra_words(words: Sequence[str]) -> None:
@@ -199,5 +198,5 @@ def check_hydra_words(words: Sequence[str]) -> None:
     for word in words:
         key = word.lstrip("+~")
         if key.startswith(("hydra.", "hydra/")):
-            instead = next((said for start, said in INSTEAD.items() if key.startswith(start)), NOTHING)
-            raise UserError(f"{word}: {instead}")
+            instead = (said for start, said in INSTEAD.items() if key.startswith(start))
+            raise UserError(f"{word}: {next(instead, "Hydra's own settings are not supported")}")

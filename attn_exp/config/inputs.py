@@ -15,6 +15,7 @@ from attn_exp.config.kinds import (
     TEXT_OR_WORDS,
     TOKEN_NAMES,
     Kind,
+    PositiveInt,
     array_or,
     at_least,
     by_name,
@@ -28,9 +29,10 @@ from attn_exp.config.kinds import (
     section,
 )
 
-LARGEST_LEGACY_SEED = 2**32 - 1
+LegacySeed = Annotated[int, at_least(0, most=2**32 - 1)]
 PROJECTIONS = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
 DISTRIBUTIONS = ("normal", "uniform", "integers")
+DistributionName = Annotated[str, choice(*DISTRIBUTIONS)]
 STREAMS = "streams"
 """The default generator: each array has its own stream."""
 
@@ -45,6 +47,8 @@ MEMORY = "embeddings.memory"
 FILES = (".csv", ".json", ".npy", ".npz", ".safetensors", ".tsv", ".txt")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 """Suffixes of file names; pickles are never read, but are not taken for words either."""
+INDEX = ".safetensors.index.json"
+"""The suffix of the index that maps each array to one of several safetensors files."""
 EXPECTED = "how many tokens, words, vectors such as [[1,0],[0,1]], a file, or settings such as {tokens: 3}"
 
 
@@ -58,11 +62,11 @@ class Draw:
     seed=0`.
     """
 
-    distribution: Annotated[str, choice(*DISTRIBUTIONS)]
+    distribution: DistributionName
     shape: Annotated[tuple[int, ...], SHAPE]
     generator: str | None = None
     seed: int | None = None
-    legacy_seed: Annotated[int, at_least(0, most=LARGEST_LEGACY_SEED)] | None = None
+    legacy_seed: LegacySeed | None = None
     low: float | None = None
     high: float | None = None
     spread: float = 1.0
@@ -105,8 +109,8 @@ class Embeddings:
 
     tokens: Annotated[tuple[str, ...] | int | str, TOKEN_NAMES] | None = None
     vectors: Array = None
-    d_model: Annotated[int, at_least(1)] | None = None
-    distribution: Annotated[str, choice(*DISTRIBUTIONS)] | None = None
+    d_model: PositiveInt | None = None
+    distribution: DistributionName | None = None
     low: float | None = None
     high: float | None = None
     generator: str | None = None
@@ -146,18 +150,18 @@ class Projections:
     columns: bool = False
     given: Annotated[Mapping[str, Any], ARRAYS] = field(default_factory=dict)
     printed: Annotated[Mapping[str, Any], ARRAYS] = field(default_factory=dict)
-    distribution: Annotated[str, choice(*DISTRIBUTIONS)] | None = None
+    distribution: DistributionName | None = None
     low: float | None = None
     high: float | None = None
     generator: str | None = None
     seed: int | None = None
-    legacy_seed: Annotated[int, at_least(0, most=LARGEST_LEGACY_SEED)] | None = None
+    legacy_seed: LegacySeed | None = None
     order_per_head: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
-    width: Annotated[int, at_least(1)] | None = None
-    key_width: Annotated[int, at_least(1)] | None = None
-    value_width: Annotated[int, at_least(1)] | None = None
-    output_width: Annotated[int, at_least(1)] | None = None
+    width: PositiveInt | None = None
+    key_width: PositiveInt | None = None
+    value_width: PositiveInt | None = None
+    output_width: PositiveInt | None = None
 
 
 def or_left(kind: Kind) -> Kind:

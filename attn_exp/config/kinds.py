@@ -96,6 +96,8 @@ def above(bound: float) -> Kind:
     return accepting(lambda value: is_finite(value) and value > bound, f"a number above {bound:g}", float)
 
 
+PositiveInt = Annotated[int, at_least(1)]
+PositiveFloat = Annotated[float, above(0)]
 FROM_ZERO = accepting(lambda value: is_finite(value) and value >= 0, "a number of at least 0", float)
 
 

@@ -12,7 +12,6 @@ from attn_exp import machine
 from attn_exp.config.choices import choices
 from attn_exp.errors import UserError, brief, refuse
 
-USAGE = "new [DIR/]NAME [--config-dir DIR]"
 OPTION, FOLDER = "--config-dir", "mine"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 NO_NAMES = ("null", "true", "false", "none", "nan", "inf")
@@ -97,7 +96,7 @@ def read_place(words: Sequence[str]) -> tuple[Path, str]:
         del plain[place]
     before, slash, name = "".join(plain).replace(os.sep, "/").removesuffix(".yaml").rpartition("/")
     if len(plain) != 1 or plain[0].startswith("-") or (slash and folder):
-        raise UserError(f"attn-exp new {brief(' '.join(words))}: expected attn-exp {USAGE}")
+        raise UserError(f"attn-exp new {brief(' '.join(words))}: expected attn-exp new [DIR/]NAME [{OPTION} DIR]")
     check_name(name)
     return Path(before or "/" if slash else folder or FOLDER), name
 

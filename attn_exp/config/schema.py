@@ -17,6 +17,7 @@ from attn_exp.config.kinds import (
     MULTIPLIER,
     NUMBER,
     WORDS,
+    PositiveInt,
     Says,
     array_or,
     at_least,
@@ -39,11 +40,11 @@ class Variant:
     """A named form with the settings that it pins; None follows the run."""
 
     form: str
-    head: Annotated[int, at_least(1)] | None = None
+    head: PositiveInt | None = None
     scale: Annotated[bool | float, MULTIPLIER] | None = None
     output_projection: bool = False
     mistake: Annotated[tuple[str, ...], WORDS] | None = None
-    kv_head: Annotated[int, at_least(1)] | None = None
+    kv_head: PositiveInt | None = None
     align: Annotated[str, choice(*ALIGN)] | None = None
     mask: Mapping[str, Any] | None = None
     mask_join: Annotated[str, choice(*JOIN)] | None = None
@@ -69,10 +70,10 @@ class Published:
     printed: str
     stage: str
     variant: str | None = None
-    head: Annotated[int, at_least(1)] = 1
+    head: PositiveInt = 1
     columns: bool = False
-    row: Annotated[int, at_least(1)] | None = None
-    first: Annotated[int, at_least(1)] | None = None
+    row: PositiveInt | None = None
+    first: PositiveInt | None = None
     decimals: Annotated[int, at_least(0)] | None = None
     product: Annotated[str, choice("@", "matmul", "dot", "sum")] | None = None
     inputs: Annotated[Mapping[str, Any], mapping_of(array_or(Draw), "q", "k", "v", "weights")] = field(

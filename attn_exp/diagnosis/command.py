@@ -24,7 +24,15 @@ from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.unasked import arguments_of
 from attn_exp.errors import EXIT_CODES, NOT_VERIFIED, UNSHOWN, OwnCodeError, UncalledError, UserError, unknown
 from attn_exp.experiment.verdict import Verdict, summary_of, text_of, unfinished
-from attn_exp.own_code import AGAINST, OwnFunction, find_function, module_of_functions, other_of, unreadable
+from attn_exp.own_code import (
+    AGAINST,
+    OwnFunction,
+    find_function,
+    function_at_hand,
+    module_of_functions,
+    other_of,
+    unreadable,
+)
 
 FLAGS = ("--json", "--quick", "--verbose")
 FILES: dict[str, ModuleType] = {}
@@ -92,12 +100,27 @@ def reply_to(verdict: Verdict, words: Sequence[str], target: str, found: Sequenc
     return {"text": text, "code": EXIT_CODES[verdict.outcome], "uncalled": why, "verdict": verdict.plain()}
 
 
+def reply_without_verdict(words: Sequence[str], target: str, reason: str, asked: str) -> dict[str, Any]:
+    """Return the reply to a check whose process ended without one."""
+    return reply_to(unfinished(target.rpartition(":")[2], reason, asked), words, target)
+
+
 def reply_uncalled(own: OwnFunction, why: str, words: Sequence[str]) -> dict[str, Any]:
     text = "" if why.startswith("device=") or is_factory(own.function) else describe_factory(own, why)
     if "--json" in words:
         said = {"name": own.name, "outcome": NOT_VERIFIED, "reason": why, "uncalled": why, "wrapper": text}
         text = json.dumps(said, ensure_ascii=False, indent=1)
     return {"text": text, "uncalled": why, "verdict": None}
+
+
+def check_objects(function: Any, other: Any, words: Sequence[str], quick: bool) -> Verdict:
+    """Check a function at hand or named in a text, or compare it with another one."""
+    question = understood(words)
+    found = [
+        replace(find_function(one), target=one) if isinstance(one, str) else function_at_hand(one)
+        for one in (function, other) if one is not None
+    ]  # fmt: skip
+    return check_or_compare(found, question, quick)
 
 
 def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: bool) -> Verdict:

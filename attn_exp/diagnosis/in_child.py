@@ -115,13 +115,12 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
 
 
 def reply_without_answer(words: Sequence[str], reason: str, heard: Mapping[str, Any]) -> Reply:
-    from attn_exp.diagnosis.command import reply_to  # noqa: PLC0415 - few checks end so
-    from attn_exp.experiment.verdict import unfinished  # noqa: PLC0415
+    from attn_exp.diagnosis.command import reply_without_verdict  # noqa: PLC0415 - few checks end so
 
     target = target_of(words)
     settings = [word for word in words if word != target and not word.startswith("-")]
-    verdict = unfinished(target.rpartition(":")[2], reason, heard.get("asked", " ".join(settings)))
-    return {**reply_to(verdict, words, target), "is_over": True}
+    reply = reply_without_verdict(words, target, reason, heard.get("asked", " ".join(settings)))
+    return {**reply, "is_over": True}
 
 
 # Every attention of a file

@@ -23,8 +23,7 @@ from attn_exp.experiment.published import hold
 from attn_exp.experiment.row import Distance, Row
 from attn_exp.experiment.variant import Bind, Settled, baseline, check_range, settle
 from attn_exp.forms.trace import ApartError, Trace, pile_traces
-from attn_exp.problem.left_to_model import Pass, ask_model
-from attn_exp.problem.problem import Problem, build, stacked
+from attn_exp.problem.problem import Pass, Problem, ask_model, build, stacked
 from attn_exp.reference import oracle
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp import mistakes
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, bfloat16
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.library_conventions import empty_rows, filled
 from attn_exp.experiment.row import Timing
@@ -137,19 +138,14 @@ def find_type(name: str) -> Any:
     if name != "bfloat16":
         return np.dtype(name)
     try:
-        import ml_dtypes  # noqa: PLC0415 - needed for bfloat16 alone
+        return bfloat16()
     except ImportError as error:
         raise UserError("dtype=bfloat16 needs the package ml_dtypes: pip install ml_dtypes") from error
-    return np.dtype(ml_dtypes.bfloat16)
 
 
 def limits(dtype: Any) -> Any:
-    """Return `numpy.finfo`, also for bfloat16, which NumPy does not know."""
-    if np.dtype(dtype).name != "bfloat16":
-        return np.finfo(dtype)
-    import ml_dtypes  # noqa: PLC0415 - as above
-
-    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call] # the package has no annotations there
+    """Return `numpy.finfo`, or that of the package that defines a dtype which NumPy does not know, such as bfloat16."""
+    return sys.modules[np.dtype(dtype).type.__module__].finfo(dtype)
 
 
 def rounded(problem: Problem, to: Any) -> Problem:

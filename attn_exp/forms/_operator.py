@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attn_exp import forms
-from attn_exp.arrays import Array, Shape
+from attn_exp.arrays import Array, Shape, bfloat16
 from attn_exp.errors import chosen
 from attn_exp.errors import given as quote
 from attn_exp.forms._blocks.plain import FEW, at_once
@@ -465,9 +465,7 @@ def read_precision(asked: Any) -> Any:
     """Return the NumPy dtype for a name, a type or an ONNX number."""
     name: Any = ONNX_TYPES.get(asked, asked) if isinstance(asked, int) else asked
     if isinstance(name, str) and name == "bfloat16":
-        import ml_dtypes  # noqa: PLC0415 - needed for bfloat16 alone
-
-        return np.dtype(ml_dtypes.bfloat16)
+        return bfloat16()
     try:
         kind: np.dtype[Any] = np.dtype(name if isinstance(name, str | type | np.dtype) else object)
     except (TypeError, ValueError, SyntaxError):

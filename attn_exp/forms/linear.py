@@ -60,7 +60,7 @@ def above_zero(x: Array) -> Array:
 
 def divide(sums: Array, totals: Array) -> Array:
     """Divide, with 0 where a query sees nothing."""
-    return np.asarray(sums / np.where(totals == 0, totals.dtype.type(1), totals))
+    return sums / np.where(totals == 0, totals.dtype.type(1), totals)
 
 
 FORM = Form(attend, refuses, mix=None, reference="kernel", plainest="linear")

@@ -41,7 +41,7 @@ class Norm:
     joined: bool = False
 
     def __call__(self, z: Array) -> Array:
-        return np.asarray(normed(self.kind, z, self.eps, self.groups) * self.gain + self.shift)
+        return normed(self.kind, z, self.eps, self.groups) * self.gain + self.shift
 
     def of_heads(self, heads: Array) -> Array:
         """Return normed heads `[b h t d]`."""
@@ -295,7 +295,7 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
 
 
 def recut_heads(recipe: Recipe, heads: Array) -> Array:
-    return np.asarray(recipe.split(steps.join_heads(heads), heads.shape[1]) if recipe.wide else heads)
+    return recipe.split(steps.join_heads(heads), heads.shape[1]) if recipe.wide else heads
 
 
 def embed_positions(recipe: Recipe, x: Array) -> Array:

@@ -6,12 +6,12 @@ their type. Arrays have the axes `[... h t s]`, with any leading axes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_exp.arrays import Array, add_up, widen
+from attn_exp.arrays import Array, Arrays, add_up, widen
 
 if TYPE_CHECKING:
     from attn_exp.forms.trace import Trace
@@ -26,10 +26,10 @@ def source(side: str, x: Array, memory: Array) -> Array:
     return x if side == "q" else memory
 
 
-def project(side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
+def project(side: str, x: Array, arrays: Arrays) -> Array:
     """Return `x W + b` of `q`, `k`, `v` or `o`, `[... t n]`, or `x W` if there is no b."""
     flat = (x @ arrays[f"W_{side}"]).astype(x.dtype, copy=False)
-    return np.asarray(flat + arrays[f"b_{side}"][..., None, :] if f"b_{side}" in arrays else flat)
+    return flat + arrays[f"b_{side}"][..., None, :] if f"b_{side}" in arrays else flat
 
 
 def split(flat: Array, count: int) -> Array:
@@ -188,4 +188,4 @@ def join_heads(apart: Array) -> Array:
 def finish(at: Any, merged: Array, weight: Array | None, bias: Array | None) -> Array:
     """Return `merged W_o + b_o`, without the parts that are None."""
     answer = merged if weight is None else merged @ weight
-    return np.asarray(answer if bias is None else answer + bias)
+    return answer if bias is None else answer + bias

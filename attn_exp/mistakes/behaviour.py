@@ -118,7 +118,7 @@ MISTAKES = {
         fix="put zeros where no value may be seen, before the product",
         seen="PyTorch issue 101967; its own scaled_dot_product_attention does it",
         stage="context",
-        changes=(instead(mix=lambda at, weights, v, k: np.asarray(weights @ v)),),
+        changes=(instead(mix=lambda at, weights, v, k: weights @ v),),
         needs=("mask",),
         remark=True,
     ),

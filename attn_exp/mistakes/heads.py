@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.forms import steps
-from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.forms.pipeline import At, Recipe, Step, normed
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
 # Cut into heads, and put together again
@@ -45,7 +45,7 @@ def swap_heads_and_tokens(recipe: Recipe) -> Recipe:
         return recipe.place(at, side, heads, positions).swapaxes(1, 2)
 
     def allowed(at: At) -> Any:
-        return np.asarray(recipe.allowed(replace(at, rows=at.heads, keys=at.heads)))
+        return recipe.allowed(replace(at, rows=at.heads, keys=at.heads))
 
     def gather(at: At, context: Array) -> Any:
         return recipe.gather(at, context.swapaxes(1, 2))
@@ -106,7 +106,7 @@ def add_residual(recipe: Recipe) -> Recipe:
     """Add the queries to the context, or x to the output of a layer."""
     asked: dict[str, Array] = {}
 
-    def project(side: str, x: Array, arrays: Mapping[str, Array]) -> Any:
+    def project(side: str, x: Array, arrays: Arrays) -> Any:
         asked.setdefault("x", x) if side == "q" else None
         return recipe.project(side, x, arrays)
 
@@ -124,21 +124,9 @@ def add_residual(recipe: Recipe) -> Recipe:
     return instead(project=project, score=score, mix=mix, finish=finish)(recipe)
 
 
-def normalize_length(array: Array) -> Array:
-    return np.asarray(array / np.maximum(np.sqrt((array * array).sum(axis=-1, keepdims=True)), 1e-300))
-
-
-def rms_norm(array: Array, epsilon: float) -> Array:
-    return np.asarray(array / np.sqrt((array * array).mean(axis=-1, keepdims=True) + epsilon))
-
-
-def layer_norm(array: Array, epsilon: float) -> Array:
-    return rms_norm(array - array.mean(axis=-1, keepdims=True), epsilon)
-
-
-NORMS: tuple[Callable[[Array], Array], ...] = (
-    normalize_length,
-    *(partial(norm, epsilon=epsilon) for norm in (layer_norm, rms_norm) for epsilon in (1e-5, 1e-6, 1e-8, 0.0)),
+NORMS = (
+    partial(normed, "L2", eps=1e-300),
+    *(partial(normed, kind, eps=eps) for kind in ("LayerNorm", "RMSNorm") for eps in (1e-5, 1e-6, 1e-8, 0.0)),
 )
 
 PLACES_OF_A_NORM: tuple[Callable[[Any], Change], ...] = (
@@ -161,7 +149,7 @@ def use_one_head_keep_scale(recipe: Recipe) -> Recipe:
 
     def add_up(score: Step, at: At, q: Array, k: Array) -> Array:
         scores = score(at, q, k)
-        return np.asarray(np.broadcast_to(scores.sum(axis=1, keepdims=True), scores.shape))
+        return np.broadcast_to(scores.sum(axis=1, keepdims=True), scores.shape)
 
     return around("score", add_up)(replace(recipe, heads=1, groups=1))
 
@@ -182,8 +170,6 @@ def tile_tokens(at: At, heads: Array) -> Array:
 
 
 # The projections of a layer
-
-Arrays = Mapping[str, Array]
 
 
 def without_bias(sides: str) -> Change:
@@ -243,7 +229,7 @@ def project_output_by(side: str) -> Change:
 def view_tokens(view: Callable[[Array], Array], back: Callable[[Array], Array] | None) -> Change:
     """Read x through `view`, and undo it in the output with `back`, if given."""
 
-    def project(step: Step, side: str, x: Array, arrays: Mapping[str, Array]) -> Any:
+    def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
         return step(side, view(x), arrays)
 
     def put_back(step: Step, at: At, *given: Any) -> Any:
@@ -286,7 +272,7 @@ def split_fused_per_head(recipe: Recipe) -> Recipe:
     def project(side: str, x: Array, arrays: Arrays) -> Array:
         every = project_fused(x, arrays)
         heads = every.reshape(*x.shape[:-1], recipe.heads, 3, every.shape[-1] // (3 * recipe.heads))
-        return np.asarray(heads[..., "qkv".index(side), :].reshape(*x.shape[:-1], -1))
+        return heads[..., "qkv".index(side), :].reshape(*x.shape[:-1], -1)
 
     return instead(project=project)(recipe)
 

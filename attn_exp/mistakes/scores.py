@@ -54,12 +54,12 @@ def change_sign(direction: Callable[[Grid], Any]) -> Change:
 
 def powers_of_half(heads: int, first: int = 1) -> Array:
     """Return `2^-i` for each head, i from `first` on."""
-    return np.asarray(2.0 ** -np.arange(float(first), heads + first))
+    return 2.0 ** -np.arange(float(first), heads + first)
 
 
 def up_to_8(heads: int, first: int = 1) -> Array:
     """Return `2^(-8 i / h)`, i from `first` on; right where h is a power of two."""
-    return np.asarray(2.0 ** (-8.0 * np.arange(first, heads + first) / heads))
+    return 2.0 ** (-8.0 * np.arange(first, heads + first) / heads)
 
 
 def next_power(heads: int) -> int:

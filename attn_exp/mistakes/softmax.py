@@ -23,7 +23,7 @@ def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
         powers = np.exp(masked - row_maximum(masked, axis))
         total = powers.sum(axis=axis, keepdims=True)
         alone = total.size / max(powers.size, 1) if empty is None else empty
-        return np.asarray(np.where(total == 0, alone, powers / np.where(total == 0, 1.0, total)))
+        return np.where(total == 0, alone, powers / np.where(total == 0, 1.0, total))
 
     return instead(normalize=normalize)
 
@@ -57,7 +57,7 @@ def use_other_rows(largest: bool | None, sums: bool) -> Change:
 
     def normalize(at: At, masked: Array) -> Array:
         powers = np.exp(masked if largest is None else masked - laid(masked.max(axis=-1), largest))
-        return np.asarray(powers / laid(powers.sum(axis=-1), sums))
+        return powers / laid(powers.sum(axis=-1), sums)
 
     return instead(normalize=normalize)
 
@@ -75,9 +75,12 @@ def with_epsilon(epsilon: float, largest: bool = True) -> Change:
 EPSILONS = tuple(10.0**-place for place in range(1, 13))
 
 
-def divide_by_sum(at: At, masked: Array) -> Array:
-    kept = np.where(np.isneginf(masked), 0.0, masked)
-    return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
+def divide_by_sum(rows: Array) -> Array:
+    return np.asarray(rows / rows.sum(axis=-1, keepdims=True))
+
+
+def skip_exponentials(at: At, masked: Array) -> Array:
+    return divide_by_sum(np.where(np.isneginf(masked), 0.0, masked))
 
 
 def repeat_masked_softmax(normalize: Step, at: At, masked: Array) -> Array:
@@ -96,8 +99,7 @@ def log_softmax(lowest: float) -> Change:
 
 
 def skip_maximum(at: At, masked: Array) -> Array:
-    powers = np.exp(masked)
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+    return divide_by_sum(np.exp(masked))
 
 
 def skip_maximum_in_float32(least: float) -> Change:
@@ -105,8 +107,7 @@ def skip_maximum_in_float32(least: float) -> Change:
 
     def normalize(at: At, masked: Array) -> Array:
         powers = np.exp(np.asarray(masked, np.float32))
-        powers = np.where(powers < least, np.float32(0.0), powers)
-        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+        return divide_by_sum(np.where(powers < least, np.float32(0.0), powers))
 
     return instead(normalize=normalize)
 
@@ -115,8 +116,7 @@ def multiply_powers_by_mask(recipe: Recipe) -> Recipe:
     """Multiply the exponentials by the mask: 0 times an overflow is NaN."""
 
     def normalize(at: At, logits: Array) -> Array:
-        powers = np.exp(logits) * recipe.allowed(at)
-        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+        return divide_by_sum(np.exp(logits) * recipe.allowed(at))
 
     return instead(forbid=lambda at, logits, allowed: logits, normalize=normalize)(recipe)
 
@@ -222,7 +222,7 @@ MISTAKES = {
         fix="weights = softmax(logits)",
         seen="exercise sheets that first divide by the sum",
         stage="weights",
-        changes=(instead(normalize=divide_by_sum),),
+        changes=(instead(normalize=skip_exponentials),),
     ),
     "softmax_twice": Mistake(
         says="The softmax is applied twice.",

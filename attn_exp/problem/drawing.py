@@ -94,7 +94,7 @@ def next_array(stream: Stream, distribution: Distribution, shape: Shape) -> Arra
     else:
         numbers = stream.uniform(shape, low, high)
     kind = numbers.dtype.type if numbers.dtype.kind == "f" else float
-    return np.asarray(numbers * kind(distribution.spread) + kind(distribution.mean))
+    return numbers * kind(distribution.spread) + kind(distribution.mean)
 
 
 def array_or_drawn(given: Any, key: str, source: Numbers) -> Array:

@@ -9,11 +9,10 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from attn_exp import machine
-from attn_exp.config.inputs import spell_out_memory
+from attn_exp import machine, registry
+from attn_exp.config.inputs import INDEX, spell_out_memory
 from attn_exp.problem.drawing import PRINTED
-from attn_exp.problem.files import INDEX
-from attn_exp.problem.left_to_model import item, left_to_model
+from attn_exp.problem.problem import item, left_to_model
 
 MODEL = ("model.path", "model.patches")
 """Settings of a model that name its checkpoint and its input."""
@@ -95,6 +94,5 @@ def list_checkpoint(path: Path) -> list[Path]:
 def find_parts(path: Path) -> list[Path]:
     if not path.name.endswith(INDEX):
         return [path]
-    from attn_exp.problem.files.safetensors import read_index  # noqa: PLC0415 - most runs read no files
-
+    read_index = registry.module("attn_exp.problem.files", "safetensors").read_index  # most runs read no files
     return [path, *sorted({path.with_name(name) for name in read_index(path).values()})]

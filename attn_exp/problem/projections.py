@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.config.inputs import DISTRIBUTIONS, STREAMS, Projections
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.drawing import (
@@ -52,7 +52,7 @@ class Inputs(NamedTuple):
 
 
 def project(
-    settings: Projections, inputs: Inputs, head: int, bias: bool, source: Numbers, drawn: Mapping[str, Array]
+    settings: Projections, inputs: Inputs, head: int, bias: bool, source: Numbers, drawn: Arrays
 ) -> dict[str, Array]:
     """Return W_q, W_k, W_v, W_o, and with `bias` b_q, b_k, b_v, b_o, from where the settings say.
 
@@ -111,9 +111,7 @@ def check_rows(name: str, matrix: Array, meaning: str, size: int, transposed: bo
         raise UserError(f"projections.{name} has the shape {list(matrix.shape)}; expected {meaning}={size} rows{fits}")
 
 
-def shape_of(
-    name: str, arrays: Mapping[str, Array], settings: Projections, inputs: Inputs, head: int
-) -> tuple[int, int]:
+def shape_of(name: str, arrays: Arrays, settings: Projections, inputs: Inputs, head: int) -> tuple[int, int]:
     """Return the shape of a matrix, or of the one that a bias belongs to: as in `arrays`, or as the settings say."""
     columns = widths(settings, inputs.width())
     columns |= {key[-1]: array.shape[1] for key, array in arrays.items() if key in MATRICES}
@@ -172,7 +170,7 @@ def rows(given: Any) -> Any:
 
 
 def ordered(
-    settings: Projections, known: Mapping[str, Array], inputs: Inputs, head: int, bias: bool, source: Numbers
+    settings: Projections, known: Arrays, inputs: Inputs, head: int, bias: bool, source: Numbers
 ) -> dict[str, Array]:
     """Return the arrays that a generator draws one after another: first each head's, then the shared ones.
 
@@ -217,7 +215,7 @@ def find_stream(settings: Projections, source: Numbers) -> Stream | None:
     return None
 
 
-def calls(settings: Projections, known: Mapping[str, Array], bias: bool, head: int) -> Iterator[tuple[str, int]]:
+def calls(settings: Projections, known: Arrays, bias: bool, head: int) -> Iterator[tuple[str, int]]:
     """Yield the arrays in the order of their calls, and the number of heads that each is split into.
 
     Raises:

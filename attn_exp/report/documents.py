@@ -26,9 +26,8 @@ from attn_exp.report.sections import contents, templates_of
 from attn_exp.report.sections.section import Material
 from attn_exp.report.sections.walks import walks
 from attn_exp.report.sentences import spoken
-from attn_exp.report.sweep_plots import CAPTIONS
 from attn_exp.report.templating import pipe_cells, render_markdown, render_page
-from attn_exp.report.views import MOST_COARSE, Colours, Shown, colours, seen
+from attn_exp.report.views import MOST_COARSE, SWEEP_CAPTIONS, Colours, Shown, colours, seen
 from attn_exp.report.walk import axes_of
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
@@ -222,4 +221,4 @@ def sweep_markdown(both: Mapping[str, Any], drawn: Sequence[str]) -> str:
 
 
 def with_captions(sources: Mapping[str, str]) -> list[Shown]:
-    return [Shown(source, CAPTIONS[name.split(".")[0]]) for name, source in sources.items()]
+    return [Shown(source, SWEEP_CAPTIONS[name.split(".")[0]]) for name, source in sources.items()]

@@ -39,7 +39,7 @@ from attn_exp.report.charts.layout import BAR, Named, colour_scale, legend_shape
 from attn_exp.report.escapes import label as short
 from attn_exp.report.figures.figure import planned
 from attn_exp.report.pixels import palette
-from attn_exp.report.views import Head
+from attn_exp.report.views import SWEEP_CAPTIONS, Head
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,23 +50,6 @@ FEW = 5
 
 ALL = "all"
 """The label of a value that means no limit, such as the -1 of a window: it sorts after all numbers."""
-
-CAPTIONS = {
-    "effects": (
-        "The effect of each setting, compared seed by seed: mean difference and 95% interval, sorted by explained "
-        "variance."
-    ),
-    "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a bar.",
-    "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
-    "heat": "Means over two swept keys, one panel for each variant.",
-    "parallel": "Parallel coordinates: combinations of all swept keys, coloured by their mean.",
-    "heads": "Every head of every layer, a map for each pattern: what share of its weight a head gives to it.",
-    "spread": (
-        "How the numbers of each variant spread over the seeds: quartiles are estimated as "
-        "the mean ± 0.674 standard deviations."
-    ),
-}
-"""The caption of each kind of plot."""
 
 NEEDS = {
     "effects": (1, 99, "a setting that varies"),
@@ -103,8 +86,8 @@ def refuse_unknown(names: Sequence[str]) -> None:
         UserError: the first of them.
     """
     for name in names:
-        if name not in CAPTIONS:
-            raise UserError(unknown(name, list(CAPTIONS), "plot of a sweep in figures.only"))
+        if name not in SWEEP_CAPTIONS:
+            raise UserError(unknown(name, list(SWEEP_CAPTIONS), "plot of a sweep in figures.only"))
 
 
 @dataclass(frozen=True)

@@ -183,3 +183,21 @@ class Shown(NamedTuple):
 
     source: str
     caption: str
+
+
+SWEEP_CAPTIONS = {
+    "effects": (
+        "The effect of each setting, compared seed by seed: mean difference and 95% interval, sorted by explained "
+        "variance."
+    ),
+    "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a bar.",
+    "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
+    "heat": "Means over two swept keys, one panel for each variant.",
+    "parallel": "Parallel coordinates: combinations of all swept keys, coloured by their mean.",
+    "heads": "Every head of every layer, a map for each pattern: what share of its weight a head gives to it.",
+    "spread": (
+        "How the numbers of each variant spread over the seeds: quartiles are estimated as "
+        "the mean ± 0.674 standard deviations."
+    ),
+}
+"""The caption of each kind of plot of a sweep."""

@@ -26,7 +26,7 @@ from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.executing import measure
 from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.row import Timing
-from attn_exp.problem.left_to_model import Pass
+from attn_exp.problem.problem import Pass
 from attn_exp.report import sentences
 from attn_exp.runs import folders, provenance, store, trust
 from attn_exp.runs.provenance import origin
@@ -106,9 +106,7 @@ def check_figures(figures: Figures) -> None:
         UserError: the name, and some known ones.
     """
     if figures.only or figures.font is not None:
-        from attn_exp.report.figures import check as refuse_unknown  # noqa: PLC0415 - Matplotlib is slow to import
-
-        refuse_unknown(figures)
+        import_module("attn_exp.report.figures").check(figures)
 
 
 def not_drawn(folder: Path, config: Config) -> str:
@@ -121,9 +119,7 @@ def load_renderers(config: Config) -> None:
     """Import the renderers that a run needs, and no others, so that its recorded versions are complete."""
     wanted = config.report
     if wanted.figures:
-        from attn_exp.report import figures  # noqa: PLC0415 - `report=none` needs none
-
-        figures.load(config.figures)
+        import_module("attn_exp.report.figures").load(config.figures)
     if wanted.tables or wanted.pages:
         import_module("attn_exp.report.documents")
 

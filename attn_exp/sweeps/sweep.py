@@ -24,8 +24,7 @@ from attn_exp.experiment.checks.heads import PATTERNS
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.executing import find_type
 from attn_exp.experiment.long_runs import PointProgress
-from attn_exp.problem.left_to_model import ask_model
-from attn_exp.problem.problem import build
+from attn_exp.problem.problem import ask_model, build
 from attn_exp.processes import format_duration
 from attn_exp.report.sweep_plots import refuse_plots
 from attn_exp.runs import provenance, trust

@@ -21,7 +21,7 @@ from attn_exp.experiment.checks.heads import measure_patterns
 from attn_exp.experiment.compare import Rows, tabulate, tabulate_seeds
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
-from attn_exp.problem.left_to_model import Pass
+from attn_exp.problem.problem import Pass
 from attn_exp.runs import provenance, records
 from attn_exp.runs.records import cell
 from attn_exp.sweeps.plan import Job, Plan, row_columns, task_version

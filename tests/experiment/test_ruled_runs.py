@@ -10,7 +10,7 @@ import yaml
 
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.problem.left_to_model import left_to_model
+from attn_exp.problem.problem import left_to_model
 from tests import ROOT
 from tests.checkpoints import write_tiny_model
 from tests.compose import comparison, config

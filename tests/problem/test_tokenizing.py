@@ -14,8 +14,8 @@ import pytest
 
 from attn_exp.config.inputs import Model
 from attn_exp.problem import models
-from attn_exp.problem.left_to_model import Pass
 from attn_exp.problem.models import _checkpoint
+from attn_exp.problem.problem import Pass
 from tests.checkpoints import write_bert
 from tests.refusal import refusal
 

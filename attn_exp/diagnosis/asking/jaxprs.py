@@ -166,7 +166,7 @@ def trace_for_numpy(function: Callable[..., Any], arrays: Sequence[Any]) -> Call
     Raises:
         Exception: whatever the function raises while it is traced.
     """
-    import jax  # noqa: PLC0415 - the function is one of JAX
+    jax = sys.modules["jax"]
 
     def evaluate(*now: Any) -> Any:
         with jax.ensure_compile_time_eval():
@@ -307,8 +307,7 @@ def is_about_values(error: Exception) -> bool:
 
 def of_arrays(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Callable[..., Any], list[Any], Any]:
     """Return the function of the arrays alone, those arrays, and a cache key for the other arguments."""
-    import jax  # noqa: PLC0415 - the layer imported it
-
+    jax = sys.modules["jax"]
     values, tree = jax.tree_util.tree_flatten(given)
     arrays = {place: value for place, value in enumerate(values) if hasattr(value, "dtype")}
     others = {place: value for place, value in enumerate(values) if place not in arrays}

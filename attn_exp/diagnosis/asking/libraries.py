@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
 from types import GeneratorType
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, bfloat16
 from attn_exp.errors import UncalledError, UserError, first_line, unknown
 from attn_exp.own_code import error_line, held
 
@@ -72,11 +73,7 @@ def of_numpy() -> Library:
 
 
 def np_type(kind: str) -> Any:
-    if kind != "bfloat16":
-        return np.dtype(kind)
-    import ml_dtypes  # noqa: PLC0415 - few functions take it
-
-    return np.dtype(ml_dtypes.bfloat16)
+    return bfloat16() if kind == "bfloat16" else np.dtype(kind)
 
 
 def wide(array: Any) -> Array:
@@ -97,8 +94,7 @@ def of_torch(device: str) -> Library:
         UserError: there is no such device.
         UncalledError: PyTorch cannot use it here.
     """
-    import torch  # noqa: PLC0415 - only if a function wants it
-
+    torch = module_of("torch")
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -129,8 +125,7 @@ def of_torch(device: str) -> Library:
 
 
 def of_jax() -> Library:
-    import jax.numpy as jnp  # noqa: PLC0415
-
+    jnp = module_of("jax")
     widest = "float64" if jnp.asarray(1.0).dtype == jnp.float64 else "float32"
     return Library(
         "jax",
@@ -143,9 +138,7 @@ def of_jax() -> Library:
 
 def in_jax(array: Array, kind: Any = None) -> Any:
     """Copy an array to JAX; `jnp.asarray` would compile for each shape."""
-    import jax  # noqa: PLC0415
-
-    return jax.device_put(np.array(array, kind))
+    return sys.modules["jax"].device_put(np.array(array, kind))
 
 
 def wanted(function: Any) -> tuple[str, ...]:
@@ -226,15 +219,8 @@ def library_of(array: Any) -> str:
 
 
 def module_of(name: str) -> Any:
-    if name == "torch":
-        import torch  # noqa: PLC0415 - only if arrays are its own
-
-        return torch
-    if name == "jax":
-        import jax.numpy as jnp  # noqa: PLC0415
-
-        return jnp
-    return np
+    """Import a library on first use, for JAX its `jax.numpy`."""
+    return import_module("jax.numpy" if name == "jax" else name)
 
 
 # What a call returned, as plain arrays or as an error that says what it is instead

@@ -23,7 +23,7 @@ from attn_exp.diagnosis.asking.case import (
     same_answer,
     same_numbers,
 )
-from attn_exp.diagnosis.asking.libraries import DIGITS, parts_of
+from attn_exp.diagnosis.asking.libraries import DIGITS, module_of, parts_of
 from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.errors import first_line
@@ -79,15 +79,14 @@ def operations_of(caller: Caller, case: Case) -> set[str]:
     """Return the names of the PyTorch operations of a call, with `WITHOUT_GRADIENTS` if it runs any without."""
     if caller.library.name != "torch":
         return set()
-    from torch import is_grad_enabled  # noqa: PLC0415 - the function brought it
-    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the function brought it
 
     names = set[str]()
 
     class Watching(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             names.add(function.__name__.partition(".")[0].rstrip("_"))
-            if not is_grad_enabled():
+            if not module_of("torch").is_grad_enabled():
                 names.add(WITHOUT_GRADIENTS)
             return function(*args, **(kwargs or {}))
 
@@ -305,8 +304,7 @@ def gradients(caller: Caller, case: Case, digits: int) -> Found:
     rung = "gradients"
     if caller.library.name != "torch" or digits < DIGITS["float64"]:
         return Finding(rung, ABSENT), ""
-    import torch  # noqa: PLC0415 - the function brought it
-
+    torch = module_of("torch")
     sides = ("q", "k", "v") if case.given.x is None else ("x",)
     arguments = caller.arguments(case)
     leaves = [arguments[side].clone().requires_grad_() for side in sides]

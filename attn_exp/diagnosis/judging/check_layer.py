@@ -37,6 +37,7 @@ from attn_exp.diagnosis.judging.layer_passes import (
     leave_learned_scale_open,
     leave_unplaced_parameters,
 )
+from attn_exp.diagnosis.judging.unasked import with_state
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, answer_rows, are_close
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
 from attn_exp.errors import UncalledError
@@ -90,11 +91,10 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
 
 def leave_heads_open(verdict: Verdict) -> Verdict:
     """Leave the head layout open if head i takes every h-th dimension: right for weights trained that way."""
-    findings = tuple(replace(one, state=REMARK) if one.state == BROKEN else one for one in verdict.findings)
-    left = [*verdict.not_verified, HEADS, *([f"{MASKS} ({BLOCKS})"] if BLOCKS in verdict.computes else [])]
+    left = [HEADS, f"{MASKS} ({BLOCKS})"] if BLOCKS in verdict.computes else [HEADS]
     computes = "attention in which each head takes every h-th number"
-    verdict = replace(verdict, passed=True, mistakes=(), alike=((STRIDED,),), findings=findings, smallest=None)
-    return replace(verdict, computes=computes, not_verified=tuple(left))
+    verdict = with_state(verdict, REMARK, *left)
+    return replace(verdict, computes=computes, passed=True, mistakes=(), alike=((STRIDED,),), smallest=None)
 
 
 HEADS = "which numbers make `heads` (every h-th: right if the weights were trained so, wrong if neighbours were)"

@@ -184,15 +184,19 @@ def token_rows(recording: Recording, projection: Projection) -> Array:
     return made
 
 
+def chosen_points(rows: Rows, chosen: Array, inputs: Array) -> tuple[Array, Array]:
+    """Return the inputs of the tokens of the chosen numbers in every run, and these numbers."""
+    x = np.concatenate([inputs[:, number] for number in rows.tokens[chosen].tolist()])
+    y = [np.array([one[place] for one in rows.values]) for place in zip(*np.nonzero(chosen), strict=True)]
+    return x, np.concatenate(y)
+
+
 def match_columns(rows: Rows, chosen: Array, inputs: Array, weight: Array, exact: float) -> tuple[Array, Array] | None:
     """Return which column of a weight `[m c]` produces each number of the rows, and the factors.
 
     None unless each number is one column applied to the row's token in every run, up to a factor and a constant.
     """
-    x = np.concatenate([inputs[:, number] for number in rows.tokens[chosen].tolist()])
-    y = np.concatenate(
-        [np.array([one[place] for one in rows.values]) for place in zip(*np.nonzero(chosen), strict=True)]
-    )
+    x, y = chosen_points(rows, chosen, inputs)
     made = x @ weight
     made, y = made - made.mean(axis=0), np.asarray(y - y.mean(axis=0), float)
     lengths = np.maximum(np.linalg.norm(made, axis=0), 1e-300)
@@ -257,10 +261,7 @@ def fit_affine(rows: Rows, chosen: Array, given: Array, exact: float) -> tuple[A
     Raises:
         UnreadMatricesError: no affine function does.
     """
-    x = np.concatenate([given[:, number] for number in rows.tokens[chosen].tolist()])
-    y = np.concatenate(
-        [np.array([one[place] for one in rows.values]) for place in zip(*np.nonzero(chosen), strict=True)]
-    )
+    x, y = chosen_points(rows, chosen, given)
     lines = np.concatenate([x, np.ones((len(x), 1))], axis=1)
     if len(lines) < 2 * lines.shape[1] or not np.isfinite(y).all():
         raise UnreadMatricesError("too few tokens to fit a matrix")

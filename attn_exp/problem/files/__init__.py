@@ -7,16 +7,15 @@ run foreign code, are never opened.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from attn_exp import machine
+from attn_exp import machine, registry
 from attn_exp.arrays import Array, Shape
-from attn_exp.config.inputs import PICKLES
+from attn_exp.config.inputs import INDEX, PICKLES
 from attn_exp.errors import UserError, brief, reason
 from attn_exp.problem.drawing import finite
 
@@ -30,9 +29,6 @@ FORMATS = {
     "txt": "tables",
 }
 """The module of this folder that reads a file, by its suffix."""
-
-INDEX = ".safetensors.index.json"
-"""The suffix of the index that maps each array to one of several safetensors files."""
 
 LONGEST = 150
 """The most characters of a path in an error."""
@@ -117,7 +113,7 @@ def look_at(path: Path, said: str) -> Held:
         suffix = "safetensors" if path.name.endswith(INDEX) else path.suffix.lower().removeprefix(".")
         if suffix not in FORMATS:
             raise UserError(f"{said}: expected a file of {', '.join(f'.{name}' for name in FORMATS)}")
-        held: Held = importlib.import_module(f"{__name__}.{FORMATS[suffix]}").look(path, said)
+        held: Held = registry.module(__name__, FORMATS[suffix]).look(path, said)
     except UserError:
         raise
     except Exception as error:  # whatever a file holds, the error is one line

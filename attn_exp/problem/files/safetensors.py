@@ -15,8 +15,9 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array, Shape
+from attn_exp.config.inputs import INDEX
 from attn_exp.errors import UserError, brief, reason, some
-from attn_exp.problem.files import INDEX, Entry, Held, size_of
+from attn_exp.problem.files import Entry, Held, size_of
 
 MOST_HEADER = 2**25
 """The largest header or index that is read, in bytes; those of large models have some hundred thousand."""

@@ -99,7 +99,7 @@ class Jax:
     def normal(self, shape: Shape, mean: float = 0.0, spread: float = 1.0) -> Array:
         """`mean + spread * jax.random.normal(key, shape)`."""
         numbers = normal(next(self.keys), shape)
-        return np.asarray(np.float32(mean) + np.float32(spread) * numbers)
+        return np.float32(mean) + np.float32(spread) * numbers
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
         """`jax.random.randint(key, shape, low, high)`: 64 bits for each number, to reduce the bias of the modulo.
@@ -127,14 +127,14 @@ def uniform(key: Array, shape: Shape, low: np.float32, high: np.float32) -> Arra
 def normal(key: Array, shape: Shape) -> Array:
     """Return `sqrt(2) erfinv(u)` for u in (-1, 1)."""
     lowest = np.nextafter(np.float32(-1), np.float32(0))
-    return np.asarray(np.float32(math.sqrt(2)) * inverse_error_function(uniform(key, shape, lowest, np.float32(1))))
+    return np.float32(math.sqrt(2)) * inverse_error_function(uniform(key, shape, lowest, np.float32(1)))
 
 
 def inverse_error_function(x: Array) -> Array:
     w = -np.log1p(-x * x)
     centre = polynomial(w - np.float32(2.5), CENTRE)
     tail = polynomial(np.sqrt(w) - np.float32(3), TAIL)
-    return np.asarray(np.where(w < 5, centre, tail) * x)
+    return np.where(w < 5, centre, tail) * x
 
 
 GENERATORS = {

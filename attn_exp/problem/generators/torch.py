@@ -121,7 +121,7 @@ def fused(left: Any, right: Any, added: Any) -> Array:
     error = (product - (total - swapped)) + (added - swapped)
     even = (total.view(np.uint64) & np.uint64(1)) == 0
     odd = np.nextafter(total, np.copysign(np.inf, error))
-    return np.asarray(np.where((error != 0) & even, odd, total).astype(np.float32))
+    return np.where((error != 0) & even, odd, total).astype(np.float32)
 
 
 def polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:

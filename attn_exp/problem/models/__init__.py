@@ -21,12 +21,12 @@ from attn_exp.config.inputs import LEFT, PLAIN, Embeddings, Model, Projections
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief, first_line, reason, unknown
 from attn_exp.problem.files.numpy_files import read_npy
-from attn_exp.problem.left_to_model import Pass
 from attn_exp.problem.models import _checkpoint as checkpoints
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models._checkpoint import Checkpoint
 from attn_exp.problem.models._parts import forward, shapes
 from attn_exp.problem.models.model import Layer, settled
+from attn_exp.problem.problem import Pass
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("model",))
 WORDS = {"text": "'model.text=the cat sat'", "tokens": "model.tokens=[ids]", "patches": "model.patches=FILE.npy"}

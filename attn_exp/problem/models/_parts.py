@@ -134,7 +134,7 @@ def attend(layer: Layer) -> Array:
 
 def linear(x: Array, weight: Array, bias: Array | None) -> Array:
     """Return `x W + b`."""
-    return np.asarray(x @ weight if bias is None else x @ weight + bias)
+    return x @ weight if bias is None else x @ weight + bias
 
 
 def layer_norm(x: Array, part: Checkpoint, name: str, epsilon: float) -> Array:
@@ -163,7 +163,7 @@ def erf(x: Array) -> Array:
     Source: the coefficients of Eigen's `erf` for float32; NumPy has none.
     """
     z = np.clip(x, -4, 4)
-    return np.asarray(z * polynomial(ODD, z * z) / polynomial(EVEN, z * z))
+    return z * polynomial(ODD, z * z) / polynomial(EVEN, z * z)
 
 
 def polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
@@ -176,7 +176,7 @@ def polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 
 def gelu(x: Array) -> Array:
     """Return `x (1 + erf(x / sqrt 2)) / 2`. Source: Hendrycks and Gimpel 2016."""
-    return np.asarray((erf(x * x.dtype.type(0.5**0.5)) + 1) * x * 0.5)
+    return (erf(x * x.dtype.type(0.5**0.5)) + 1) * x * 0.5
 
 
 def gelu_tanh(x: Array) -> Array:

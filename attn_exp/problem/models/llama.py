@@ -26,6 +26,7 @@ from attn_exp.problem.models.model import (
     Kind,
     Model,
     Shapes,
+    Supported,
     check_kind,
     check_same,
     or_null,
@@ -141,12 +142,12 @@ LAYERS = Kind(
     f"a list of {FULL} and {SLIDING}, or null",
     lambda value: value is None or (isinstance(value, list) and all(item in (SLIDING, FULL) for item in value)),
 )
-ROPE: dict[str, tuple[Any, ...]] = {"partial_rotary_factor": (1.0, 1, None)}
+ROPE: Supported = {"partial_rotary_factor": (1.0, 1, None)}
 """Other fields of the stretching that are supported only with these values."""
 
 
 def llama_fields(
-    words: int, inner: int, places: int, *, read: dict[str, Field], same: dict[str, tuple[Any, ...]] | None = None
+    words: int, inner: int, places: int, *, read: dict[str, Field], same: Supported | None = None
 ) -> Fields:
     fields = {
         "vocab_size": Field(words, SIZE),
@@ -167,14 +168,14 @@ def llama_fields(
         "original_max_position_embeddings": Field(None, SIZE),
         **read,
     }
-    fixed: dict[str, tuple[Any, ...]] = {"rope_interleaved": (False, None), "use_mrope": (False, None), **ROPE}
+    fixed = {"rope_interleaved": (False, None), "use_mrope": (False, None), **ROPE}
     fixed |= {"use_sliding_window": (False, None), "sliding_window": (None,)}
     harmless = "attention_dropout is_decoder is_llama_config pretraining_tp"
     return Fields(fields, check, {**fixed, **(same or {})}, harmless)
 
 
 BIASES = {"attention_bias": Field(False, SWITCH), "mlp_bias": Field(False, SWITCH)}
-NO_BIASES: dict[str, tuple[Any, ...]] = {"attention_bias": (False,), "mlp_bias": (False,)}
+NO_BIASES: Supported = {"attention_bias": (False,), "mlp_bias": (False,)}
 LLAMA = llama_fields(32000, 11008, 2048, read=BIASES)
 MISTRAL = llama_fields(
     32000,

@@ -17,6 +17,8 @@ from attn_exp.problem.models._checkpoint import CONFIG, Checkpoint
 
 Config = Mapping[str, Any]
 Shapes = Iterator[tuple[str, Shape | None]]
+Supported = Mapping[str, tuple[Any, ...]]
+"""The values of fields that are supported, the usual one first."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ HARMLESS = (
 )
 """Fields of any family that affect no number of an attention, separated by blanks."""
 
-SAME: dict[str, tuple[Any, ...]] = {
+SAME: Supported = {
     "add_cross_attention": (False,),
     "chunk_size_feed_forward": (0,),
     "is_encoder_decoder": (False,),
@@ -171,7 +173,7 @@ class Fields:
 
     read: Mapping[str, Field]
     check: Callable[[Config], None] = lambda config: None
-    same: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    same: Supported = field(default_factory=dict)
     harmless: str = ""
 
 
@@ -182,7 +184,7 @@ def settled(said: Config, fields: Fields) -> dict[str, Any]:
         UserError: a field of another kind, two names of one that differ, inconsistent sizes, or a field that is neither
             read nor known to have no effect.
     """
-    same, harmless = SAME | {**fields.same}, (HARMLESS + fields.harmless).split()
+    same, harmless = {**SAME, **fields.same}, (HARMLESS + fields.harmless).split()
     found: dict[str, Any] = {name: values[0] for name, values in same.items()} | {"model_type": said["model_type"]}
     known: set[str] = set()
     for name, one in fields.read.items():

@@ -17,7 +17,6 @@ from attn_exp.config.kinds import make
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.drawing import Numbers, array_or_drawn
-from attn_exp.problem.sources import words
 from attn_exp.problem.sources.source import INPUT, Asked, Source, Vectors
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("source",))
@@ -231,7 +230,7 @@ def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
         UserError: it sets anything else, or not as many names as there are keys.
     """
     if memory.text is not None:
-        memory = replace(memory, tokens=words.listed(memory.text), text=None)
+        memory = replace(memory, tokens=registry.module(__name__, "words").listed(memory.text), text=None)
     if said(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
         raise UserError(f"{MEMORY}: the keys are given; {MEMORY}.tokens names them, and there is nothing to project")
     return token_names(choose_names(with_tokens(memory, MEMORY), None), count, MEMORY, "m")

@@ -11,7 +11,7 @@ from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask, Span, bounds
 
-SIDE = "a whole number of keys, or -1 for an open side"
+Side = Annotated[int, at_least(-1, "a whole number of keys, or -1 for an open side", endless=-1)]
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Window(Mask):
 
     relative = True
 
-    left: Annotated[int, at_least(-1, SIDE, endless=-1)] = -1
-    right: Annotated[int, at_least(-1, SIDE, endless=-1)] = -1
+    left: Side = -1
+    right: Side = -1
 
     def allows(self, grid: Grid) -> Array | bool:
         ahead = grid.key - grid.query

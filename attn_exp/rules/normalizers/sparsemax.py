@@ -31,7 +31,7 @@ def sparsemax(masked: Array, extra: Array | None = None) -> Array:
     sums = np.cumsum(sorted_down, axis=-1)
     kept = (1 + count * sorted_down > sums).sum(axis=-1, keepdims=True)
     tau = (np.take_along_axis(sums, np.maximum(kept - 1, 0), axis=-1) - 1) / np.maximum(kept, 1)
-    return np.asarray(np.where(np.isneginf(largest), 0, np.maximum(finite - tau, 0)).astype(masked.dtype))
+    return np.where(np.isneginf(largest), 0, np.maximum(finite - tau, 0)).astype(masked.dtype)
 
 
 def twin(logits: Vector, extras: Vector = ()) -> list[float]:

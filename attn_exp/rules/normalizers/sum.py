@@ -23,7 +23,7 @@ def sum(masked: Array, extra: Array | None = None) -> Array:  # noqa: A001 - a n
     total = add_up(scores)
     if extra is not None:
         total = total + add_up(extra)
-    return np.asarray(np.where(total == 0, masked.dtype.type(0), scores / np.where(total == 0, 1, total)))
+    return np.where(total == 0, masked.dtype.type(0), scores / np.where(total == 0, 1, total))
 
 
 def twin(logits: Vector, extras: Vector = ()) -> list[float]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.kinds import above
+from attn_exp.config.kinds import PositiveFloat
 from attn_exp.errors import UserError, brief
 from attn_exp.rules.example import Example
 from attn_exp.rules.positions.position import Position, Twin, Vector
@@ -29,10 +28,10 @@ class Rope(Position):
 
     relative = True
 
-    base: Annotated[float, above(0)] = 10000.0
+    base: PositiveFloat = 10000.0
     interleaved: bool = False
     size: int | None = None
-    stretch: Annotated[float, above(0)] = 1.0
+    stretch: PositiveFloat = 1.0
 
     def misfit(self, size: int) -> str | None:
         turned = size if self.size is None else self.size
@@ -53,7 +52,7 @@ class Rope(Position):
 
     def angles(self, positions: Array, size: int) -> Array:
         """Return the angle of each pair at each position `[t pairs]`."""
-        return np.asarray(positions[:, None] / self.stretch / self.base ** (np.arange(0, size, 2) / size))
+        return positions[:, None] / self.stretch / self.base ** (np.arange(0, size, 2) / size)
 
     def twin(self) -> Twin:
         return Twin(turn=self.turned, turn_key=self.turned)

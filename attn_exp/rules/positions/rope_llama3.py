@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.kinds import above
+from attn_exp.config.kinds import PositiveFloat
 from attn_exp.rules.example import Example
 from attn_exp.rules.positions.rope import Rope
 
@@ -24,10 +23,10 @@ class RopeLlama3(Rope):
     Source: the Llama 3 Herd of Models, section 3.4.3 on long contexts, with the numbers of Meta's own code for 3.1.
     """
 
-    stretch: Annotated[float, above(0)] = 8.0
-    low: Annotated[float, above(0)] = 1.0
-    high: Annotated[float, above(0)] = 4.0
-    context: Annotated[float, above(0)] = 8192.0
+    stretch: PositiveFloat = 8.0
+    low: PositiveFloat = 1.0
+    high: PositiveFloat = 4.0
+    context: PositiveFloat = 8192.0
 
     def misfit(self, size: int) -> str | None:
         if self.low >= self.high:
@@ -37,7 +36,7 @@ class RopeLlama3(Rope):
     def angles(self, positions: Array, size: int) -> Array:
         speeds = self.base ** -(np.arange(0, size, 2) / size)
         share = np.clip((self.context * speeds / (2 * np.pi) - self.low) / (self.high - self.low), 0, 1)
-        return np.asarray(positions[:, None] * (speeds * (share + (1 - share) / self.stretch)))
+        return positions[:, None] * (speeds * (share + (1 - share) / self.stretch))
 
     def angle(self, position: int, pair: int, size: int) -> float:
         """Return the angle of one pair from its wavelength, the tokens per turn."""
@@ -52,18 +51,22 @@ class RopeLlama3(Rope):
         return 2 * math.pi * position * (share / wavelength + (1 - share) / slow)
 
 
-FAST, BETWEEN, SLOW = (
-    (0.540302305868140, 0.841470984807897),  # the cosine and sine of 1: 100 / 2 pi turns, more than 4
-    (0.999557396526493, 0.029749135267749),  # of 0.0297535250685: 1.59 turns, so a share of 0.197
-    (0.999999218750102, 0.001249999674479),  # of 0.01 / 8: fewer turns than 1
+START = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)
+TURNED = (
+    0.540302305868140,  # the cosine of 1: 100 / 2 pi turns, more than 4
+    0.999557396526493,  # of 0.0297535250685: 1.59 turns, so a share of 0.197
+    0.999999218750102,  # of 0.01 / 8: fewer turns than 1
+    0.841470984807897,  # and their sines
+    0.029749135267749,
+    0.001249999674479,
 )
 
 EXAMPLE = Example(
     settings={"base": 1000.0, "context": 100.0},
-    given=((1.0, 1.0, 1.0, 0.0, 0.0, 0.0),) * 2,
-    outcome=((1.0, 1.0, 1.0, 0.0, 0.0, 0.0), tuple(pair[side] for side in (0, 1) for pair in (FAST, BETWEEN, SLOW))),
-    keys=((1.0, 1.0, 1.0, 0.0, 0.0, 0.0),) * 2,
-    keys_after=((1.0, 1.0, 1.0, 0.0, 0.0, 0.0), tuple(pair[side] for side in (0, 1) for pair in (FAST, BETWEEN, SLOW))),
+    given=(START, START),
+    outcome=(START, TURNED),
+    keys=(START, START),
+    keys_after=(START, TURNED),
     outside=Example(
         settings={"base": 1000.0, "context": 100.0},
         given=((0.0, 0.0, 0.0, 1.0, 1.0, 1.0),) * 2,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.kinds import above
+from attn_exp.config.kinds import PositiveFloat
 from attn_exp.rules.example import Example
 from attn_exp.rules.positions.position import Position, Twin, Vector
 
@@ -23,7 +22,7 @@ class Sinusoidal(Position):
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
     """
 
-    base: Annotated[float, above(0)] = 10000.0
+    base: PositiveFloat = 10000.0
 
     changes_x = True
 

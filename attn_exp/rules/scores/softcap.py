@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from attn_exp.config.kinds import above
+from attn_exp.config.kinds import PositiveFloat
 from attn_exp.rules.example import Example
 from attn_exp.rules.scores.score import Score
 
@@ -21,7 +21,7 @@ class Softcap(Score):
     Source: Gemma Team 2024, "Gemma 2", section 2, "Logit soft-capping".
     """
 
-    cap: Annotated[float, above(0)] = 30.0
+    cap: PositiveFloat = 30.0
 
     def bend(self, logits: Any) -> Any:
         kind = getattr(logits, "dtype", np.dtype(np.float64)).type
