@@ -40,7 +40,7 @@ import numpy as np
 from attn_exp.arrays import Array, widen
 from attn_exp.errors import UserError, unknown
 from attn_exp.forms.pipeline import At, Recipe, attend
-from attn_exp.forms.steps import add_context
+from attn_exp.forms.steps import add_context, repeat_heads
 from attn_exp.forms.trace import Trace
 from attn_exp.reference.oracle import TAKEN
 from attn_exp.rules.rules import Rules, places
@@ -118,11 +118,10 @@ def convention(name: str) -> Convention:
     Raises:
         UserError: there is no such convention; it is a ValueError.
     """
-    if name == "none":
-        return OWN
-    if name not in CONVENTIONS:
-        raise UserError(unknown(name, ("none", *CONVENTIONS), "convention"))
-    return CONVENTIONS[name]
+    known = {"none": OWN, **CONVENTIONS}
+    if name not in known:
+        raise UserError(unknown(name, tuple(known), "convention"))
+    return known[name]
 
 
 def leaks(rules: Rules) -> bool:
@@ -151,9 +150,9 @@ def filled(recipe: Recipe, empty: str) -> Recipe:
     rules = recipe.rules
     if empty not in TAKEN:
         return recipe.changed(normalize=normalize)
-    if not rules.normalizer.exponential or any(rule.extra(0) is not None for rule in rules.scores):
-        return recipe.changed(forbid=subtract)
-    return recipe.changed(forbid=subtract, normalize=normalize)  # if even the lower scores are -inf, the row is NaN
+    is_softmax = rules.normalizer.exponential and all(rule.extra(0) is None for rule in rules.scores)
+    # if even the lower scores are -inf, the row of a softmax is NaN
+    return recipe.changed(forbid=subtract, normalize=normalize if is_softmax else recipe.normalize)
 
 
 def blind(masked: Array) -> Array:
@@ -175,10 +174,8 @@ def empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
         weights = np.asarray(whole.weights, q.dtype)
         context = add_context(whole.replace(weights=weights)).context
     elif empty == "mean":
-        weights = 1 / keys if keys else 0.0
-        context = (
-            v if v is None else np.repeat(widen(v).mean(axis=1, keepdims=True), heads // len(v), 0).astype(v.dtype)
-        )
+        weights = 1 / max(keys, 1)
+        context = v if v is None else repeat_heads(widen(v).mean(axis=1, keepdims=True), heads).astype(v.dtype)
     return stages.replace(
         context=None if stages.context is None else np.where(unseen, context, stages.context),
         weights=None if stages.weights is None else np.where(unseen, weights, stages.weights),

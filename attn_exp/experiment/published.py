@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -29,29 +29,27 @@ from attn_exp.problem.projections import BIASES, MATRICES
 
 # Reading and writing numbers as documents print them
 
-NUMBER = re.compile(r"[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+\u2212]?\d+)?")
+NUMBER = re.compile(r"(?>[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+\u2212]?\d+)?)")
 """A decimal number, its minus a hyphen or the typographer's."""
 
-SETTINGS = re.compile(
+SETTINGS = (
     r"\b(?:grad_fn|requires_grad|dtype|device|shape|size|layout|weak_type|sharding|name|path)\s*=\s*"
-    r"(?:<[^<>]*>|\([^()]*\)|torch\.Size\([^()]*\)|'[^']*'|\"[^\"]*\"|[\w.:/]+)"
+    r"(?:<[^<>]*>|\([^()]*\)|torch\.Size\([^()]*\)|'[^']*'|\"[^\"]*\"|[\w.:/+-]+)"
 )
 """Attributes that PyTorch, JAX and TensorFlow print, such as `grad_fn=<SelectBackward0>` or `shape=(2, 3)`."""
 
+PRINTED = re.compile(rf"{SETTINGS}|[^\W\d]{NUMBER.pattern}|{NUMBER.pattern}(?=[^\W\d_])|({NUMBER.pattern})")
+"""Attributes and the digits in words, or a number, which is group 1."""
 
-def matches(text: str) -> Iterator[re.Match[str]]:
-    """Yield the numbers of a printed text, without digits in words and in the attributes that libraries print."""
-    beside = [found.span() for found in SETTINGS.finditer(text)]
-    for found in NUMBER.finditer(text):
-        start, stop = found.span()
-        in_word = text[start - 1 : start].isalpha() or text[start - 1 : start] == "_" or text[stop : stop + 1].isalpha()
-        if not in_word and not any(first <= start < last for first, last in beside):
-            yield found
+
+def matches(text: str) -> list[re.Match[str]]:
+    """Return the numbers of a printed text, without digits in words and in the attributes that libraries print."""
+    return [found for found in PRINTED.finditer(text) if found[1]]
 
 
 def bare(text: str) -> str:
     """Return the brackets of a print such as `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)`; other text unchanged."""
-    whole = SETTINGS.sub("", text)
+    whole = re.sub(SETTINGS, "", text)
     first, last = whole.find("["), whole.rfind("]")
     wrapped = re.match(r"\s*(?:<|[A-Za-z_][\w. ]*[(:])", text) is not None
     return whole[first : last + 1] if wrapped and 0 <= first < last else text
@@ -73,7 +71,7 @@ def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
 
 def rewritten(text: str, values: Array, digits: int | None = None) -> str:
     """Write other numbers into a printed text, with as many decimals, and at least `digits`."""
-    found = list(matches(text))
+    found = matches(text)
     counted = [count_digits(match.group()) for match in found]
     places, end, parts = max(most_decimals(counted), digits or 0), 0, list[str]()
     for match, (decimals, power), number in zip(found, counted, values.tolist(), strict=True):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -98,8 +100,8 @@ def find_coincidences(settled: Settled, problem: Problem) -> Iterator[str]:
 
 def sentence(records: Sequence[Record]) -> str:
     groups: dict[str, list[str]] = {}
-    for name in dict.fromkeys(record.variant for record in records):
-        groups.setdefault(summarize([record for record in records if record.variant == name]), []).append(name)
+    for name, own in itertools.groupby(records, attrgetter("variant")):
+        groups.setdefault(summarize(list(own)), []).append(name)
     return " ".join(f"{', '.join(names)}: {words}." for words, names in groups.items())
 
 
@@ -113,8 +115,7 @@ def summarize(records: Sequence[Record]) -> str:
 
 
 def compute_answer(recipe: Recipe, settled: Settled, problem: Problem) -> Array | None:
-    stages = stages_of(recipe, settled, problem)
-    return None if stages is None else stages["output"]
+    return (stages_of(recipe, settled, problem) or {}).get("output")
 
 
 def differ(one: Array | None, other: Array | None) -> bool:

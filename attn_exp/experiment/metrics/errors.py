@@ -12,11 +12,11 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.executing import limits
 from attn_exp.experiment.metrics.metric import (
     Metric,
-    NotFormedError,
     Subject,
     ends,
     ends_seen,
     mean,
+    need,
     outputs,
     sees,
     weights,
@@ -165,9 +165,8 @@ def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subjec
     Both need rows that sum to 1 and the same number of heads; a query that sees no key in one of them is left out.
     """
     first = weights(subject._replace(trace=subject.first))
-    if first.shape != weights(subject).shape or not sum_to_one(first).all():
-        raise NotFormedError
     mine = shares(subject)
+    need(first.shape == mine.shape and bool(sum_to_one(first).all()))
     return mean(divergence(first, mine)[sees(first) & sees(mine)])
 
 

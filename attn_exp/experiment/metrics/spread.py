@@ -9,11 +9,11 @@ import numpy as np
 from attn_exp.arrays import Array, widen
 from attn_exp.experiment.metrics.metric import (
     Metric,
-    NotFormedError,
     Subject,
     finite_weights,
     mean,
     mean_seen,
+    need,
     seeing_queries,
     sees,
     stage,
@@ -56,8 +56,7 @@ def shares(subject: Subject) -> Array:
     Raises:
         NotFormedError: rows do not sum to 1, as with a sigmoid or a sink.
     """
-    if not share_out(subject.trace, subject.settled.rules):
-        raise NotFormedError
+    need(share_out(subject.trace, subject.settled.rules))
     return weights(subject)
 
 
@@ -134,8 +133,7 @@ def nonnegative_weights(subject: Subject) -> Array:
         NotFormedError: some are, as with `normalizer=sum`: sparsity is undefined for them.
     """
     made = weights(subject)
-    if (made < 0).any():
-        raise NotFormedError
+    need(not (made < 0).any())
     return made
 
 
