@@ -253,8 +253,10 @@ def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: i
         return mix_given_weights(recipe, settled, problem, copies)
     given = given_to(settled, problem)
     if copies > 1:
-        sides: dict[str, Any] = {name: side for name in "xqkv" if (side := getattr(given, name)) is not None}
-        given = replace(given, apart=True, **{name: np.repeat(side, copies, axis=0) for name, side in sides.items()})
+        copied: dict[str, Any] = {
+            name: np.repeat(side, copies, axis=0) for name in "xqkv" if (side := getattr(given, name)) is not None
+        }
+        given = replace(given, apart=True, **copied)
     stages = compute(recipe, given)
     if given.x is None:
         stages["output"] = project_output(recipe, stages, problem)

@@ -79,9 +79,9 @@ def ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[str, i
     for name, end in rows.items():
         for step, rung in climb(config, problem, list(rows.values()), rows[start], end) if name != start else ():
             steps.append(step)
-            weights, output = rung.trace.weights, rung.trace.output
-            if not rung.row and max(array.size for array in (weights, output) if array is not None) <= SMALL:
-                rungs[name, step.step] = Trace(weights=weights, output=output)
+            kept = Trace(weights=rung.trace.weights, output=rung.trace.output)
+            if not rung.row and all(array.size <= SMALL for _, array in kept.stages()):
+                rungs[name, step.step] = kept
     return tuple(steps), rungs
 
 

@@ -262,12 +262,11 @@ def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, 
 
     Each problem of the traces `[n ...]` has its own letters.
     """
-    first = answer(next(iter(traces.values())))
     places: dict[str, Array] = {}  # the letter of each
     leads: dict[str, Array] = {}  # whether it is the first with its letter
-    leaders = np.zeros(len(first), int)
+    leaders: Any = 0
     for name, trace in traces.items():
-        place = np.full(len(first), -1)
+        place = np.full(len(answer(trace)), -1)
         for other, leading in leads.items():
             if (open_places := leading & (place < 0)).any():
                 near = nearness(answer(trace), answer(traces[other]), coarser(kinds[name], kinds[other]))

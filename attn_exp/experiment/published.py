@@ -179,8 +179,9 @@ def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None
 def select_printed(array: Array, entry: Published) -> Array:
     if array.ndim == 3:
         if entry.head > len(array):
-            heads = f"{len(array)} heads" if len(array) > 1 else "one head"
-            raise UserError(f"published {entry.quantity}: head={entry.head}, but there is {heads}, counted from 1")
+            raise UserError(
+                f"published {entry.quantity}: head={entry.head}, but there are {len(array)}, counted from 1"
+            )
         array = array[entry.head - 1]
     array = np.atleast_2d(array)
     array = array.T if entry.columns else array
@@ -199,13 +200,13 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
     input is rounded, or for more than one plain head: rules, W_o, a mistake.
     """
     rules, given = settled.rules, {name: array[0] for name, array in trace.stages() if array.ndim == 3}
-    is_plain = not (rules.masks or rules.scores or settled.output_projection or settled.mistakes)
-    is_plain &= rules.normalizer.exponential and settled.head == 1
+    is_ruled = rules.masks or rules.scores or settled.output_projection or settled.mistakes
+    is_plain = settled.head == 1 and rules.normalizer.exponential and not is_ruled
     if not entry.rounded or not is_plain or entry.stage in "qkv" or not {"q", "k", "weights"} <= given.keys():
         return entry.rounded.get(entry.stage)
-    radii = {name: np.full(given[name].shape, entry.rounded.get(name, 0.0)) for name in "qkv" if name in given}
     q, k, weights = (np.abs(given[name]) for name in ("q", "k", "weights"))
-    scores = q @ radii["k"].T + radii["q"] @ k.T + radii["q"] @ radii["k"].T
+    of_q, of_k = (np.full_like(side, entry.rounded.get(name, 0.0)) for name, side in (("q", q), ("k", k)))
+    scores = q @ of_k.T + of_q @ k.T + of_q @ of_k.T
     logits = abs(settled.multiplier) * scores
     up, down = weights * np.exp(logits), weights * np.exp(-logits)
     most = up / (up + down.sum(axis=-1, keepdims=True) - down)
@@ -215,7 +216,8 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
     if entry.stage in known or "v" not in given:
         return known.get(entry.stage)
     v = given["v"]
-    return np.asarray(moved @ np.abs(v - v.mean(axis=0)) + (weights + moved) @ radii["v"])
+    of_v = np.full_like(v, entry.rounded.get("v", 0.0))
+    return np.asarray(moved @ np.abs(v - v.mean(axis=0)) + (weights + moved) @ of_v)
 
 
 def describe_rounding(entry: Published, widening: float) -> str:

@@ -70,8 +70,11 @@ def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
         if not telling:
             yield Record(variant, name, HIDDEN, "", sizes)
             continue
-        others = [other for other in made if other != name and telling[0] is not None]
-        alike = [other for other in others if not all(differ(answer, telling[0]) for answer in made[other])]
+        alike = [
+            other
+            for other, theirs in made.items()
+            if other != name and telling[0] is not None and not all(differ(answer, telling[0]) for answer in theirs)
+        ]
         if alike:
             yield Record(variant, name, ALIKE, ", ".join(alike), sizes)
         else:
