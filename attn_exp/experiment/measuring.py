@@ -56,7 +56,8 @@ def describe(settled: Settled, config: Config, problem: Problem, trace: Trace, n
     `flops` counts one multiplication and one addition for each term of `q k^T` and of `weights v`; scaling, softmax and
     projections are not counted. Source: FlashAttention, `benchmarks/benchmark_flash_attention.py`.
     """
-    unmeasured: dict[str, Any] = dict.fromkeys((name for name, column in COLUMNS.items() if column.summed), math.nan)
+    measured: dict[str, Any] = {name: math.nan for name, column in COLUMNS.items() if column.summed}
+    measured |= {"checked": 0, "same_as": "", **settled.words, **numbers}
     widths = (side.shape[-1] for side in (trace.q, trace.v) if side is not None)
     return Row(
         variant=settled.name,
@@ -67,11 +68,10 @@ def describe(settled: Settled, config: Config, problem: Problem, trace: Trace, n
         bias=config.bias,
         output_projection=settled.output_projection,
         mistake=settled.mistake,
-        **({"checked": 0, "same_as": ""} | unmeasured | dict(numbers)),
+        **measured,
         flops=2 * settled.head * len(problem.tokens) * problem.keys * sum(widths),
         kv_head=settled.heads.shared,
         normalizer=settled.rules.normalizer.name,
-        **settled.words,
         queries=queries(trace, problem.past, settled.rules),
         note=settled.refused or oracle.silent(settled.question) or "",
         computed_in=settled.computed_in.name,
@@ -137,21 +137,22 @@ def spread(trace: Trace, rules: Rules) -> Columns:
     Rows that do not sum to 1 have no entropy.
     """
     columns, summary = dict[str, Array](), trace.summary
+    even: Array | bool = not rules.normalizer.signed
     if trace.weights is not None:
         weights = widen(trace.weights)
         largest, even = largest_weight(weights), rows_that_share(weights)
         columns["row_sum_error"] = row_sum_errors(weights)
     elif summary is not None:
-        largest, even = summary.largest_weight, np.asarray(not rules.normalizer.signed)
+        largest = summary.largest_weight
     else:
         return {}
     seen = find_seeing(largest, trace, rules)
     columns["largest_weight"] = mean_over_seeing(largest, seen)
-    even = (even | ~seen).reshape(len(seen), -1).all(axis=-1)
-    if shares_by_rule(rules) and even.any():
+    shared = (even | ~seen).reshape(len(seen), -1).all(axis=-1)
+    if shares_by_rule(rules) and shared.any():
         entropies = entropy(weights) if summary is None else summary.entropy
-        columns["entropy"] = np.where(even, mean_over_seeing(entropies, seen), np.nan)
-        columns["effective_keys"] = np.where(even, mean_over_seeing(np.exp(entropies), seen), np.nan)
+        columns["entropy"] = np.where(shared, mean_over_seeing(entropies, seen), np.nan)
+        columns["effective_keys"] = np.where(shared, mean_over_seeing(np.exp(entropies), seen), np.nan)
     return {name: column.tolist() for name, column in columns.items()}
 
 

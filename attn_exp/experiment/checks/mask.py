@@ -62,7 +62,7 @@ def picture(allowed: Array, size: int) -> list[str]:
 
 def block_size(allowed: Array) -> int:
     """Return the smallest power of two for which at most `WIDEST` blocks span the mask."""
-    return 1 << ((max(allowed.shape) - 1) // WIDEST).bit_length()
+    return 1 << int((max(allowed.shape) - 1) // WIDEST).bit_length()
 
 
 def describe_keys(seen: Array, names: Sequence[str]) -> str:
