@@ -86,9 +86,7 @@ def sentence(records: Sequence[Record]) -> str:
             first.setdefault((record.variant, record.dtype), record)
     if not first:
         return "every stage of every variant shows ordinary rounding."
-    parts = [
-        f"{record.variant} in {record.dtype} from {record.stage} on: {record.verdict}" for record in first.values()
-    ]
+    parts = (f"{each.variant} in {each.dtype} from {each.stage} on: {each.verdict}" for each in first.values())
     return f"{'; '.join(parts)}."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -72,8 +73,7 @@ CLOSE = {"float16": (1e-3, 1e-3), "bfloat16": (1.6e-2, 1e-3), "float32": (1.3e-6
 
 def close(answer: Array, expected: Array, dtype: str = "float64") -> bool:
     """Say whether `|x - ref| <= atol + rtol |ref|` everywhere. Source: `torch.testing.assert_close`, its defaults."""
-    relative, absolute = CLOSE[dtype]
-    return bool((np.abs(answer - expected) <= absolute + relative * np.abs(expected)).all())
+    return np.allclose(answer, expected, *CLOSE[dtype])
 
 
 def ulp_distances(answers: Array, expected: Array) -> Array:
@@ -175,8 +175,7 @@ def head_divergence(weights: Array) -> float:
 
     Source: Clark et al. 2019, "What Does BERT Look At?", section 6.
     """
-    pairs = [(one, other) for place, one in enumerate(weights) for other in weights[place + 1 :]]
-    rows = [js(one, other)[sees(one) & sees(other)] for one, other in pairs]
+    rows = [js(one, other)[sees(one) & sees(other)] for one, other in itertools.combinations(weights, 2)]
     return mean(np.concatenate(rows)) if rows else float("nan")
 
 
