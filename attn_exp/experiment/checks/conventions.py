@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from attn_exp.config.schema import Config
@@ -73,9 +73,4 @@ def sentence(records: Sequence[Record]) -> str:
     return ". ".join(f"{', '.join(variants)}: {agree}" for agree, variants in said.items()) + "."
 
 
-CHECK = Check(
-    record=Record,
-    columns=tuple(field.name for field in fields(Record)),
-    examine=examine,
-    sentence=sentence,
-)
+CHECK = Check(record=Record, examine=examine, sentence=sentence)

@@ -127,9 +127,4 @@ def differ(one: Array | None, other: Array | None) -> bool:
     return one.shape != other.shape or not np.allclose(one, other, rtol=1e-9, atol=1e-9, equal_nan=True)
 
 
-CHECK = Check(
-    record=Record,
-    columns=("variant", "mistake", "shows", "like", "reason"),
-    examine=examine,
-    sentence=sentence,
-)
+CHECK = Check(record=Record, examine=examine, sentence=sentence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -90,9 +90,4 @@ def sentence(records: Sequence[Record]) -> str:
     return f"{'; '.join(parts)}."
 
 
-CHECK = Check(
-    record=Record,
-    columns=tuple(field.name for field in fields(Record)),
-    examine=examine,
-    sentence=sentence,
-)
+CHECK = Check(record=Record, examine=examine, sentence=sentence)
