@@ -167,16 +167,13 @@ def empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
         return stages
     heads, rows, keys = len(q), q.shape[1], k.shape[1]
     unseen = ~places(rules.masks, rows, keys, int(rules.offset), heads).any(axis=-1, keepdims=True)
-    context: Any = np.nan
-    weights: Any = np.nan
+    made: dict[str, Any] = {"weights": np.nan, "context": np.nan}
     if empty in TAKEN:
         whole = attend(filled(Recipe(rules), empty), q, k, v)
         weights = np.asarray(whole.weights, q.dtype)
-        context = add_context(whole.replace(weights=weights)).context
+        made = {"weights": weights, "context": add_context(whole.replace(weights=weights)).context}
     elif empty == "mean":
-        weights = 1 / max(keys, 1)
-        context = v if v is None else repeat_heads(widen(v).mean(axis=1, keepdims=True), heads).astype(v.dtype)
-    return stages.replace(
-        context=None if stages.context is None else np.where(unseen, context, stages.context),
-        weights=None if stages.weights is None else np.where(unseen, weights, stages.weights),
-    )
+        made["weights"] = 1 / max(keys, 1)
+        made["context"] = v if v is None else repeat_heads(widen(v).mean(axis=1, keepdims=True), heads).astype(v.dtype)
+    held = ((name, array) for name, array in stages.stages() if name in made)
+    return stages.replace(**{name: np.where(unseen, made[name], array) for name, array in held})

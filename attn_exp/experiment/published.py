@@ -62,7 +62,7 @@ def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
     numbers share their decimals: 0.16 beside 0.309 means 0.160. A number with an exponent has its own: 1.24e-13 is
     exact to 0.005e-13. `digits` is the number of decimals if every number lost zeros.
     """
-    words = [found.group().replace("\u2212", "-") for found in matches(text)]
+    words = [found[1].replace("\u2212", "-") for found in matches(text)]
     counted = [count_digits(word) for word in words]
     plain = most_decimals(counted) if digits is None else digits
     lasts = [plain if power is None else decimals - power for decimals, power in counted]
@@ -71,13 +71,11 @@ def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
 
 def rewritten(text: str, values: Array, digits: int | None = None) -> str:
     """Write other numbers into a printed text, with as many decimals, and at least `digits`."""
-    found = matches(text)
-    counted = [count_digits(match.group()) for match in found]
-    places, end, parts = max(most_decimals(counted), digits or 0), 0, list[str]()
-    for match, (decimals, power), number in zip(found, counted, values.tolist(), strict=True):
-        parts += [text[end : match.start()], format(number, f".{places}f" if power is None else f".{decimals}e")]
-        end = match.end()
-    return "".join([*parts, text[end:]])
+    counted = [count_digits(found[1]) for found in matches(text)]
+    places = max(most_decimals(counted), digits or 0)
+    formats = (f".{places}f" if power is None else f".{decimals}e" for decimals, power in counted)
+    numbers = map(format, values.tolist(), formats)
+    return PRINTED.sub(lambda found: next(numbers) if found[1] else found[0], text)
 
 
 def count_digits(word: str) -> tuple[int, int | None]:
