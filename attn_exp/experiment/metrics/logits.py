@@ -216,7 +216,7 @@ def gradient_norm(which: int, subject: Subject) -> float:
 
 def mean_jacobian_norm(subject: Subject) -> float:
     need(subject.settled.rules.normalizer.name == "softmax")
-    return mean_seen(jacobian_norm, finite_weights(subject))
+    return mean_seen(jacobian_norm, finite_weights, subject)
 
 
 metric, slope, summed = (partial(Metric, place=place) for place in (9, 11, 12))

@@ -122,13 +122,14 @@ def sees(weights: Array) -> Array:
     return np.asarray(weights.any(axis=-1))
 
 
-def mean_seen(measure: Callable[[Array], Array], weights: Array) -> float:
-    """Return the mean of a measure of rows `[... s] -> [...]`, over the queries that see a key.
+def mean_seen(measure: Callable[[Array], Array], formed: Callable[[Subject], Array], subject: Subject) -> float:
+    """Return the mean of a measure of rows `[... s] -> [...]` of these weights, over the queries that see a key.
 
     Raises:
         NotFormedError: no query sees one.
     """
-    return mean(measure(weights)[sees(weights)])
+    made = formed(subject)
+    return mean(measure(made)[sees(made)])
 
 
 def head_means(numbers: Array, weights: Array) -> Array:

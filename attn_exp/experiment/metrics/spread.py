@@ -181,7 +181,7 @@ metric, ranked, scarce, masked = (partial(Metric, place=place) for place in (2, 
 METRICS = (
     metric(
         "entropy",
-        lambda subject: mean_seen(entropy, shares(subject)),
+        partial(mean_seen, entropy, shares),
         meaning="0 if one key has all the weight",
         unit="nats",
         source="Shannon 1948; of attention: Clark et al. 2019, section 3.3",
@@ -195,7 +195,7 @@ METRICS = (
     ),
     metric(
         "effective_keys",
-        lambda subject: mean_seen(effective_keys, shares(subject)),
+        partial(mean_seen, effective_keys, shares),
         meaning="how many equally weighted keys have the same entropy",
         unit="keys",
     ),
@@ -207,7 +207,7 @@ METRICS = (
     ),
     metric(
         "largest_weight",
-        lambda subject: mean_seen(largest_weight, weights(subject)),
+        partial(mean_seen, largest_weight, weights),
         meaning="the largest weight of a row",
         source="Voita et al. 2019, section 4",
     ),
@@ -233,19 +233,19 @@ METRICS = (
     ),
     scarce(
         "gini",
-        lambda subject: mean_seen(gini, nonnegative_weights(subject)),
+        partial(mean_seen, gini, nonnegative_weights),
         meaning="0 if all weights are equal, near 1 if one key has all",
         source="Hurley and Rickard 2009",
     ),
     scarce(
         "hoyer",
-        lambda subject: mean_seen(hoyer, nonnegative_weights(subject)),
+        partial(mean_seen, hoyer, nonnegative_weights),
         meaning="0 if all weights are equal, 1 if one key has all",
         source="Hoyer 2004, section 3.1",
     ),
     scarce(
         "keys_for_90",
-        lambda subject: mean_seen(keys_for, nonnegative_weights(subject)),
+        partial(mean_seen, keys_for, nonnegative_weights),
         meaning="how many keys have nine tenths of a row",
         unit="keys",
     ),

@@ -112,14 +112,14 @@ METRICS = (
     ),
     metric(
         "distance",
-        lambda subject: mean_seen(lambda rows: distance(rows, subject.offset), shares_of_one_sequence(subject)),
+        lambda subject: mean_seen(lambda rows: distance(rows, subject.offset), shares_of_one_sequence, subject),
         meaning="the mean distance of the keys that a query attends to",
         unit="tokens",
         source="Vig and Belinkov 2019, section 4.2",
     ),
     metric(
         "looks_back",
-        lambda subject: mean_seen(lambda rows: looks_back(rows, subject.offset), shares_of_one_sequence(subject)),
+        lambda subject: mean_seen(lambda rows: looks_back(rows, subject.offset), shares_of_one_sequence, subject),
         meaning="the weight on earlier keys",
     ),
     metric(
