@@ -141,7 +141,7 @@ def filled(recipe: Recipe, empty: str) -> Recipe:
         with np.errstate(over="ignore"):
             lower = logits.astype(kind) - kind.type(TAKEN[empty])
         rest = masked if masked.dtype == kind else widen(masked)  # float16 and bfloat16 have no common type
-        return np.asarray(np.where(blind(masked), lower, rest))
+        return np.where(blind(masked), lower, rest)
 
     def normalize(at: At, masked: Array) -> Array:
         weights = recipe.normalize(at, masked)

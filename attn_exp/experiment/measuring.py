@@ -159,8 +159,8 @@ def spread(trace: Trace, rules: Rules) -> Columns:
 def find_seeing(largest: Array, trace: Trace, rules: Rules) -> Array:
     """Return which queries `[n h t]` see a key: masks allow one, and its largest weight is not 0."""
     if trace.q is None or trace.k is None:
-        return np.asarray(largest > 0)
-    return np.asarray((largest > 0) & visible(rules, largest.shape[-2], largest.shape[-1], trace.k.shape[-2]))
+        return largest > 0
+    return (largest > 0) & visible(rules, largest.shape[-2], largest.shape[-1], trace.k.shape[-2])
 
 
 def mean_over_seeing(numbers: Array, seen: Array) -> Array:

@@ -129,7 +129,7 @@ def cosines(left: Array, right: Array) -> Array:
         one, other = (np.asarray(np.sqrt(np.vecdot(side, side)), np.float64) for side in numbers)
         products = np.vecdot(*(side.reshape(len(side), -1) for side in (left, right)))
         angles = products.astype(np.float64) / (one * other)
-        return np.asarray(np.where(one * other == 0, one == other, angles))
+        return np.where(one * other == 0, one == other, angles)
 
 
 def kl(p: Array, q: Array) -> Array:

@@ -139,7 +139,7 @@ def head_means(numbers: Array, weights: Array) -> Array:
     """
     seen = sees(weights)
     sums, counts = np.where(seen, numbers, 0).sum(axis=-1), seen.sum(axis=-1)
-    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def seeing_queries(subject: Subject) -> Array:

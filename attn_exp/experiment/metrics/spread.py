@@ -41,7 +41,7 @@ def shares_by_rule(rules: Rules) -> bool:
 
 def rows_that_share(weights: Array) -> Array:
     """Return for each row `[... s] -> [...]` whether it is a distribution: nonnegative, with sum 1."""
-    return np.asarray((weights >= 0).all(axis=-1) & sum_to_one(weights))
+    return (weights >= 0).all(axis=-1) & sum_to_one(weights)
 
 
 def sum_to_one(weights: Array) -> Array:
@@ -106,7 +106,7 @@ def gini(weights: Array) -> Array:
     count = weights.shape[-1]
     total = ranked.sum(axis=-1)
     lesser = (ranked * (count - np.arange(count) - 0.5)).sum(axis=-1)
-    return np.asarray(np.where(total == 0, 0, 1 - 2 * lesser / np.where(total == 0, 1, total) / count))
+    return np.where(total == 0, 0, 1 - 2 * lesser / np.where(total == 0, 1, total) / count)
 
 
 def hoyer(weights: Array) -> Array:

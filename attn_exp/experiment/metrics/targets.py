@@ -58,7 +58,7 @@ def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
 
 def ahead(weights: Array, offset: int) -> Array:
     """Return `key - query` `[t s]`, in positions."""
-    return np.asarray(np.arange(weights.shape[-1]) - np.arange(weights.shape[-2])[:, None] - offset)
+    return np.arange(weights.shape[-1]) - np.arange(weights.shape[-2])[:, None] - offset
 
 
 def induction(weights: Array, tokens: Sequence[str]) -> Array:
