@@ -198,5 +198,6 @@ def check_hydra_words(words: Sequence[str]) -> None:
     for word in words:
         key = word.lstrip("+~")
         if key.startswith(("hydra.", "hydra/")):
-            instead = (said for start, said in INSTEAD.items() if key.startswith(start))
-            raise UserError(f"{word}: {next(instead, "Hydra's own settings are not supported")}")
+            instead = (other for start, other in INSTEAD.items() if key.startswith(start))
+            said = next(instead, "Hydra's own settings are not supported")
+            raise UserError(f"{word}: {said}")

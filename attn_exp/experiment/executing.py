@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -18,8 +19,7 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.library_conventions import empty_rows, filled
 from attn_exp.experiment.row import Timing
 from attn_exp.experiment.variant import Settled
-from attn_exp.forms.pipeline import At, Given, Recipe, compute
-from attn_exp.forms.pipeline import sides as recipe_sides
+from attn_exp.forms.pipeline import At, Given, Recipe, Step, compute
 from attn_exp.forms.steps import join_heads, project, share, share_in_turns, split
 from attn_exp.forms.trace import CELLS, Trace, summarize_weights
 from attn_exp.problem.problem import Problem, pool_heads, sides, with_sides
@@ -74,11 +74,8 @@ def answer(trace: Trace) -> Array:
 
 def follows_steps(settled: Settled, problem: Problem) -> bool:
     """Say whether a variant computes the same as its recipe; kernels and library conventions may not."""
-    exact, trace = stages_of(right(settled), settled, problem), execute(settled, problem)
-    if exact is None:
-        return False
-    last = answer(trace)
-    mine = exact["output" if trace.output is not None else "weights"]
+    made, trace = stages_of(right(settled), settled, problem) or {}, execute(settled, problem)
+    mine, last = made.get("weights" if trace.output is None else "output", np.empty(0)), answer(trace)
     return mine.shape == last.shape and np.allclose(mine, last, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
@@ -135,10 +132,8 @@ TYPES = ("float16", "bfloat16", "float32", "float64")
 def find_type(name: str) -> Any:
     if name not in TYPES:
         raise UserError(unknown(name, TYPES, "dtype"))
-    if name != "bfloat16":
-        return np.dtype(name)
     try:
-        return bfloat16()
+        return bfloat16() if name == "bfloat16" else np.dtype(name)
     except ImportError as error:
         raise UserError("dtype=bfloat16 needs the package ml_dtypes: pip install ml_dtypes") from error
 
@@ -153,12 +148,11 @@ def rounded(problem: Problem, to: Any) -> Problem:
 
     Projecting again keeps the rounding of the projection, which rounding q itself would hide.
     """
-    given = {name: cast(array, to) for name, array in problem.projections.items()}
-    weights = cast(problem.weights, to)
+    arrays = {name: cast(getattr(problem, name), to) for name in ("x", "memory", "q", "k", "v", "weights")}
     if problem.x is None:
-        return replace(problem, q=cast(problem.q, to), k=cast(problem.k, to), v=cast(problem.v, to), weights=weights)
-    x, memory = cast(problem.x, to), cast(problem.memory, to)
-    return with_sides(replace(problem, x=x, memory=memory, weights=weights, projections=given))
+        return replace(problem, **arrays)
+    projections = {name: cast(array, to) for name, array in problem.projections.items()}
+    return with_sides(replace(problem, projections=projections, **arrays))
 
 
 def cast(array: Array | None, to: Any) -> Any:
@@ -251,8 +245,9 @@ def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: i
         return mix_given_weights(recipe, settled, problem, copies)
     given = given_to(settled, problem)
     if copies > 1:
-        sides = {name: side for name in "xqkv" if (side := getattr(given, name)) is not None}
-        copied: dict[str, Any] = {name: np.repeat(side, copies, axis=0) for name, side in sides.items()}
+        copied: dict[str, Any] = {
+            name: np.repeat(side, copies, axis=0) for name in "xqkv" if (side := getattr(given, name)) is not None
+        }
         given = replace(given, apart=True, **copied)
     stages = compute(recipe, given)
     if given.x is None:
@@ -309,56 +304,44 @@ def stages_of(recipe: Recipe, settled: Settled, problem: Problem) -> Stages | No
     return arrays
 
 
+FED_WITH = {
+    "score": ("q", "k"), "scaled": ("scores",), "bent": ("logits",), "biased": ("capped",), "normalize": ("masked",),
+    "mix": ("weights", "v", "k"), "merge": ("context",),
+}  # fmt: skip
+"""The stages that a step of a recipe takes."""
+
+
 def departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, ...]:
-    """Return the stages of a variant with mistakes that do not follow from the stages before by the definition.
+    """Return the stages of a variant that do not follow from the stages before by the definition.
 
-    Each stage is compared with the right step applied to the trace's earlier stages, so that a mistake shows where it
-    is made and not in everything after it. A step that does not fit the shapes counts as a departure.
+    The right steps are applied to the trace's earlier stages, so that a mistake shows where it is made and not in
+    everything after it. A stage whose shape does not fit is a departure.
     """
-    steps = bind_right_steps(filled(right(settled), settled.empty), settled, problem, trace)
+    recipe, fed_with, unknown = filled(right(settled), settled.empty), dict(FED_WITH), set[str]()
     if any(isinstance(mask, AbsentMask) for mask in settled.rules.masks):
-        steps = {stage: step for stage, step in steps.items() if stage not in ("masked", "weights")}
-    return tuple(stage for stage, array in trace.stages() if stage in steps and not follows(steps[stage], array))
+        recipe, unknown = recipe.with_rules(masks=()), {"masked", "weights"}
+    if settled.rules.bend_last:  # then nothing is capped before the mask
+        fed_with.pop("bent")
+        unknown.add("capped")
+    held = {name: array[None] for name, array in trace.stages()}
+    fed = {step: partial(apply_to, held, getattr(recipe, step), stages) for step, stages in fed_with.items()}
+    made = compute_stages(recipe.changed(**fed), settled, problem)
+    return tuple(name for name in held if name in made and name not in unknown and not is_close(held[name], made[name]))
 
 
-def bind_right_steps(
-    recipe: Recipe, settled: Settled, problem: Problem, trace: Trace
-) -> dict[str, Callable[[], Array]]:
-    if problem.weights is not None:
-        return {"context": lambda: mix_given_weights(recipe, settled, problem)["context"]}
-    given, held = given_to(settled, problem), {name: array[None] for name, array in trace.stages()}
-    q, k, v = recipe_sides(recipe, given)
-    at = replace(At.of_heads(recipe.rules, q, k), past=given.past)
-
-    def masked() -> Array:
-        forbidden = recipe.forbid(at, recipe.biased(at, held["capped"]), recipe.allowed(at))
-        return np.asarray(recipe.bent(at, forbidden) if at.rules.bend_last else forbidden)
-
-    return {
-        "q": lambda: recipe.place(at, "q", q, recipe.positions),
-        "k": lambda: recipe.share(at, recipe.place(at, "k", k, recipe.positions)),
-        "v": lambda: recipe.share(at, recipe.place(at, "v", v, recipe.positions)),
-        "scores": lambda: recipe.score(at, held["q"], held["k"]),
-        "logits": lambda: recipe.scaled(at, held["scores"]),
-        "capped": lambda: held["logits"] if at.rules.bend_last else recipe.bent(at, held["logits"]),
-        "masked": masked,
-        "weights": lambda: recipe.after(at, recipe.normalize(at, held["masked"]), recipe.allowed(at)),
-        "context": lambda: recipe.gather(at, recipe.mix(at, held["weights"], held["v"], held["k"])),
-        "output": lambda: project_output(recipe, held, problem)[0],
-    }
-
-
-def follows(step: Callable[[], Array], array: Array) -> bool:
-    """Say whether a stage equals the result of the right step, up to rounding."""
+def apply_to(held: Stages, step: Step, stages: Sequence[str], at: At, *given: Any) -> Array:
+    """Apply a step to these stages of a trace, or to what it is given if there are none or they do not fit."""
+    known = [held.get(name, array) for name, array in zip(stages, given, strict=False)]
     try:
-        with np.errstate(all="ignore"):
-            made = step()
-    except (ValueError, KeyError):
-        return False
-    mine = array if made.ndim == array.ndim else array[None]
-    close = 1000 * float(np.finfo(array.dtype).eps)
-    large = float(np.abs(made[np.isfinite(made)]).max(initial=0.0))
-    return made.shape == mine.shape and np.allclose(mine, made, rtol=close, atol=close * large, equal_nan=True)
+        return np.asarray(step(at, *known, *given[len(known) :]))
+    except ValueError:
+        return np.asarray(step(at, *given))
+
+
+def is_close(mine: Array, expected: Array) -> bool:
+    close = 1000 * float(np.finfo(mine.dtype).eps)
+    large = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
+    return expected.shape == mine.shape and np.allclose(mine, expected, rtol=close, atol=close * large, equal_nan=True)
 
 
 def features(asked: Iterable[tuple[Recipe, Given]]) -> set[str]:

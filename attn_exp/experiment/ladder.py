@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,12 +76,12 @@ def ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[str, i
         rows[settled.name] = Rung(str(settled.form), chosen, trace, settled.computed_in, settled.name)
     start = baseline(config, comparison.variants).name
     steps, rungs = list[Step](), dict[tuple[str, int], Trace]()
-    for name in rows:
-        for step, rung in climb(config, problem, rows, (start, name)) if name != start else ():
+    for name, end in rows.items():
+        for step, rung in climb(config, problem, list(rows.values()), rows[start], end) if name != start else ():
             steps.append(step)
-            weights, output = rung.trace.weights, rung.trace.output
-            if not rung.row and max(array.size for array in (weights, output) if array is not None) <= SMALL:
-                rungs[name, step.step] = Trace(weights=weights, output=output)
+            kept = Trace(weights=rung.trace.weights, output=rung.trace.output)
+            if not rung.row and all(array.size <= SMALL for _, array in kept.stages()):
+                rungs[name, step.step] = kept
     return tuple(steps), rungs
 
 
@@ -103,9 +103,8 @@ def differing(one: Choices, other: Choices) -> list[str]:
 
 
 def climb(
-    config: Config, problem: Problem, rows: Mapping[str, Rung], ends: tuple[str, str]
+    config: Config, problem: Problem, rows: Sequence[Rung], start: Rung, end: Rung
 ) -> Iterator[tuple[Step, Rung]]:
-    start, end = rows[ends[0]], rows[ends[1]]
     if len(start.chosen["mask"]) < 2:
         start = start._replace(chosen={**start.chosen, "mask_join": end.chosen["mask_join"]})
     size = max(rung.chosen["head"] for rung in (start, end)) * len(problem.tokens) * problem.keys
@@ -115,7 +114,7 @@ def climb(
     @functools.cache
     def at(changed: frozenset[str]) -> Rung | None:
         chosen = {**start.chosen, **{name: end.chosen[name] for name in changed}}
-        return computed(config, problem, rows.values(), form, chosen) if size <= LARGE else None
+        return computed(config, problem, rows, form, chosen) if size <= LARGE else None
 
     climbed = list(walk_steps(start, end, form, at))
     units = [unit for _, unit, _, _ in climbed if unit]
@@ -125,11 +124,11 @@ def climb(
         others = (
             measure_all_orders(unit, [other for other in units if other != unit], at) if unit and has_orders else ()
         )
-        numbers = [number for number in (moved, *others) if others and not math.isnan(number)]
+        numbers = [number for number in others if not math.isnan(number)]
         before, after = ([format_setting(name, rung, problem) for name in settings] for rung in (here, there))
         step = Step(
-            variant=ends[1],
-            against=ends[0],
+            variant=end.row,
+            against=start.row,
             step=place,
             setting=" + ".join(settings),
             before=" + ".join(before),
@@ -165,7 +164,7 @@ def walk_steps(start: Rung, end: Rung, form: str, at: At) -> Iterator[tuple[list
             here, before, settings = there, changed, []
 
 
-def computed(config: Config, problem: Problem, rows: Iterable[Rung], form: str, chosen: Choices) -> Rung | None:
+def computed(config: Config, problem: Problem, rows: Sequence[Rung], form: str, chosen: Choices) -> Rung | None:
     for row in rows:
         if row.form == form and not differing(row.chosen, chosen):
             return row._replace(chosen=chosen)

@@ -40,7 +40,7 @@ import numpy as np
 from attn_exp.arrays import Array, widen
 from attn_exp.errors import UserError, unknown
 from attn_exp.forms.pipeline import At, Recipe, attend
-from attn_exp.forms.steps import add_context
+from attn_exp.forms.steps import add_context, repeat_heads
 from attn_exp.forms.trace import Trace
 from attn_exp.reference.oracle import TAKEN
 from attn_exp.rules.rules import Rules, places
@@ -118,11 +118,10 @@ def convention(name: str) -> Convention:
     Raises:
         UserError: there is no such convention; it is a ValueError.
     """
-    if name == "none":
-        return OWN
-    if name not in CONVENTIONS:
-        raise UserError(unknown(name, ("none", *CONVENTIONS), "convention"))
-    return CONVENTIONS[name]
+    known = {"none": OWN, **CONVENTIONS}
+    if name not in known:
+        raise UserError(unknown(name, tuple(known), "convention"))
+    return known[name]
 
 
 def leaks(rules: Rules) -> bool:
@@ -142,7 +141,7 @@ def filled(recipe: Recipe, empty: str) -> Recipe:
         with np.errstate(over="ignore"):
             lower = logits.astype(kind) - kind.type(TAKEN[empty])
         rest = masked if masked.dtype == kind else widen(masked)  # float16 and bfloat16 have no common type
-        return np.asarray(np.where(blind(masked), lower, rest))
+        return np.where(blind(masked), lower, rest)
 
     def normalize(at: At, masked: Array) -> Array:
         weights = recipe.normalize(at, masked)
@@ -151,9 +150,9 @@ def filled(recipe: Recipe, empty: str) -> Recipe:
     rules = recipe.rules
     if empty not in TAKEN:
         return recipe.changed(normalize=normalize)
-    if not rules.normalizer.exponential or any(rule.extra(0) is not None for rule in rules.scores):
-        return recipe.changed(forbid=subtract)
-    return recipe.changed(forbid=subtract, normalize=normalize)  # if even the lower scores are -inf, the row is NaN
+    is_softmax = rules.normalizer.exponential and all(rule.extra(0) is None for rule in rules.scores)
+    # if even the lower scores are -inf, the row of a softmax is NaN
+    return recipe.changed(forbid=subtract, normalize=normalize if is_softmax else recipe.normalize)
 
 
 def blind(masked: Array) -> Array:
@@ -168,18 +167,13 @@ def empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
         return stages
     heads, rows, keys = len(q), q.shape[1], k.shape[1]
     unseen = ~places(rules.masks, rows, keys, int(rules.offset), heads).any(axis=-1, keepdims=True)
-    context: Any = np.nan
-    weights: Any = np.nan
+    made: dict[str, Any] = {"weights": np.nan, "context": np.nan}
     if empty in TAKEN:
         whole = attend(filled(Recipe(rules), empty), q, k, v)
         weights = np.asarray(whole.weights, q.dtype)
-        context = add_context(whole.replace(weights=weights)).context
+        made = {"weights": weights, "context": add_context(whole.replace(weights=weights)).context}
     elif empty == "mean":
-        weights = 1 / keys if keys else 0.0
-        context = (
-            v if v is None else np.repeat(widen(v).mean(axis=1, keepdims=True), heads // len(v), 0).astype(v.dtype)
-        )
-    return stages.replace(
-        context=None if stages.context is None else np.where(unseen, context, stages.context),
-        weights=None if stages.weights is None else np.where(unseen, weights, stages.weights),
-    )
+        made["weights"] = 1 / max(keys, 1)
+        made["context"] = v if v is None else repeat_heads(widen(v).mean(axis=1, keepdims=True), heads).astype(v.dtype)
+    held = ((name, array) for name, array in stages.stages() if name in made)
+    return stages.replace(**{name: np.where(unseen, made[name], array) for name, array in held})

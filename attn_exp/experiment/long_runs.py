@@ -92,9 +92,8 @@ def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
 def count_matrix_bytes(variant: Variant, config: Config, rows: int, keys: int) -> int:
     if variant.form not in forms.names() and not forms.is_own(variant.form):
         return 0  # an unknown form is refused later
-    count = max(forms.form(variant.form).matrices, 1 if config.weights == "full" else 0)
-    if any(getattr(config, name) for name in ASKING):
-        count = 10  # they are compared with the matrix form in `longdouble`
+    is_compared = any(getattr(config, name) for name in ASKING)  # with the matrix form in `longdouble`
+    count = 10 if is_compared else max(forms.form(variant.form).matrices, int(config.weights == "full"))
     return count * NUMBER * rows * keys * (config.head if variant.head is None else variant.head)
 
 

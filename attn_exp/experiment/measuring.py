@@ -18,7 +18,7 @@ from attn_exp.arrays import Array, widen
 from attn_exp.config.schema import Config
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.metrics.errors import cosines, errors_in_ulp, largest_errors, row_sum_errors, ulp_distances
-from attn_exp.experiment.metrics.spread import largest_weight, rows_that_share, share_out, shares_by_rule
+from attn_exp.experiment.metrics.spread import largest_weight, rows_that_share, shares_by_rule
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.forms import coarser
@@ -41,9 +41,9 @@ def make_rows(
     """Return the row of each variant; `expected` holds the answers for a stack of one problem."""
     chosen = [variant for variant in variants if not variant.refused]
     stacks = {variant.name: traces[variant.name].as_stack() for variant in chosen}
-    columns = measure(chosen, stacks, expected, baseline(config, chosen).name)
     numbers = {
-        name: {column: values[0] for column, values in of_variant.items()} for name, of_variant in columns.items()
+        name: {column: values[0] for column, values in columns.items()}
+        for name, columns in measure(chosen, stacks, expected, baseline(config, chosen).name).items()
     }
     return tuple(
         describe(variant, config, problem, traces[variant.name], numbers.get(variant.name, {})) for variant in variants
@@ -56,9 +56,9 @@ def describe(settled: Settled, config: Config, problem: Problem, trace: Trace, n
     `flops` counts one multiplication and one addition for each term of `q k^T` and of `weights v`; scaling, softmax and
     projections are not counted. Source: FlashAttention, `benchmarks/benchmark_flash_attention.py`.
     """
-    unmeasured = dict.fromkeys((name for name, column in COLUMNS.items() if column.summed), math.nan)
+    measured: dict[str, Any] = {name: math.nan for name, column in COLUMNS.items() if column.summed}
+    measured |= {"checked": 0, "same_as": "", **settled.words, **numbers}
     widths = (side.shape[-1] for side in (trace.q, trace.v) if side is not None)
-    unknown: dict[str, Any] = {"checked": 0, "same_as": "", "sameness": "", "differs_at": ""}
     return Row(
         variant=settled.name,
         form=settled.form,
@@ -68,14 +68,10 @@ def describe(settled: Settled, config: Config, problem: Problem, trace: Trace, n
         bias=config.bias,
         output_projection=settled.output_projection,
         mistake=settled.mistake,
-        **(unknown | unmeasured | dict(numbers)),
+        **measured,
         flops=2 * settled.head * len(problem.tokens) * problem.keys * sum(widths),
         kv_head=settled.heads.shared,
-        mask=settled.words["mask"],
-        score=settled.words["score"],
-        position=settled.words["position"],
         normalizer=settled.rules.normalizer.name,
-        convention=settled.words["convention"],
         queries=queries(trace, problem.past, settled.rules),
         note=settled.refused or oracle.silent(settled.question) or "",
         computed_in=settled.computed_in.name,
@@ -124,10 +120,12 @@ def distance(one: Trace, other: Trace, kind: Any = None) -> Columns:
     Difference and cosine are NaN if the shapes differ. `kind` is the coarser of the dtypes they computed in.
     """
     left, right = answer(one), answer(other)
-    near, nothing = nearness(left, right, kind), [math.nan] * len(left)
+    near, difference, cosine = nearness(left, right, kind), [math.nan] * len(left), [math.nan] * len(left)
+    if left.shape == right.shape:
+        difference, cosine = largest_errors(left, right).tolist(), cosines(left, right).tolist()
     return {
-        "difference": largest_errors(left, right).tolist() if left.shape == right.shape else nothing,
-        "cosine": cosines(left, right).tolist() if left.shape == right.shape else nothing,
+        "difference": difference,
+        "cosine": cosine,
         "sameness": words(near, left.dtype, kind),
         "differs_at": find_partings(one, other, near, kind),
     }
@@ -138,50 +136,39 @@ def spread(trace: Trace, rules: Rules) -> Columns:
 
     Rows that do not sum to 1 have no entropy.
     """
-    weights, summary = trace.weights, trace.summary
-    if weights is None:
-        if summary is None:
-            return {}
-        seen = find_seeing(summary.largest_weight, trace, rules)
-        if not share_out(trace, rules):
-            return {"largest_weight": mean_over_seeing(summary.largest_weight, seen).tolist()}
-        names = ("entropy", "effective_keys", "largest_weight")
-        return {name: mean_over_seeing(getattr(summary, name), seen).tolist() for name in names}
-    weights = widen(weights)
-    largest, sharing = largest_weight(weights), shares_by_rule(rules)
+    columns, summary = dict[str, Array](), trace.summary
+    even: Array | bool = not rules.normalizer.signed
+    if trace.weights is not None:
+        weights = widen(trace.weights)
+        largest, even = largest_weight(weights), rows_that_share(weights)
+        columns["row_sum_error"] = row_sum_errors(weights)
+    elif summary is not None:
+        largest = summary.largest_weight
+    else:
+        return {}
     seen = find_seeing(largest, trace, rules)
-    columns = {
-        "largest_weight": mean_over_seeing(largest, seen),
-        "row_sum_error": row_sum_errors(weights),
-    }
-    even = (rows_that_share(weights) | ~seen).reshape(len(weights), -1).all(axis=-1)
-    if sharing and even.any():
-        entropies = entropy(weights)
-        columns["entropy"] = np.where(even, mean_over_seeing(entropies, seen), np.nan)
-        columns["effective_keys"] = np.where(even, mean_over_seeing(np.exp(entropies), seen), np.nan)
+    columns["largest_weight"] = mean_over_seeing(largest, seen)
+    shared = (even | ~seen).reshape(len(seen), -1).all(axis=-1)
+    if shares_by_rule(rules) and shared.any():
+        entropies = entropy(weights) if summary is None else summary.entropy
+        columns["entropy"] = np.where(shared, mean_over_seeing(entropies, seen), np.nan)
+        columns["effective_keys"] = np.where(shared, mean_over_seeing(np.exp(entropies), seen), np.nan)
     return {name: column.tolist() for name, column in columns.items()}
-
-
-def means(numbers: Array) -> Array:
-    """Return the mean of each problem `[n ...] -> [n]`."""
-    return np.asarray(as_they_lie(numbers).mean(axis=-1))
 
 
 def find_seeing(largest: Array, trace: Trace, rules: Rules) -> Array:
     """Return which queries `[n h t]` see a key: masks allow one, and its largest weight is not 0."""
     if trace.q is None or trace.k is None:
-        return np.asarray(largest > 0)
-    return np.asarray((largest > 0) & visible(rules, largest.shape[-2], largest.shape[-1], trace.k.shape[-2]))
+        return largest > 0
+    return (largest > 0) & visible(rules, largest.shape[-2], largest.shape[-1], trace.k.shape[-2])
 
 
 def mean_over_seeing(numbers: Array, seen: Array) -> Array:
     """Return the mean over the queries of each problem `[n ...] -> [n]` that see a key; NaN if none does."""
     if seen.all():
-        return means(numbers)
-    each = zip(numbers, seen, strict=True)
-    return np.array(
-        [means((one if there.all() else one[there])[None])[0] if there.any() else math.nan for one, there in each]
-    )
+        return np.asarray(as_they_lie(numbers).mean(axis=-1))
+    each = [as_they_lie(one[None]) if there.all() else one[there] for one, there in zip(numbers, seen, strict=True)]
+    return np.array([rows.mean() if rows.size else math.nan for rows in each])
 
 
 def queries(trace: Trace, past: int, rules: Rules) -> str:
@@ -276,12 +263,11 @@ def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, 
 
     Each problem of the traces `[n ...]` has its own letters.
     """
-    first = answer(next(iter(traces.values())))
     places: dict[str, Array] = {}  # the letter of each
     leads: dict[str, Array] = {}  # whether it is the first with its letter
-    leaders = np.zeros(len(first), int)
+    leaders: Any = 0
     for name, trace in traces.items():
-        place = np.full(len(first), -1)
+        place = np.full(len(answer(trace)), -1)
         for other, leading in leads.items():
             if (open_places := leading & (place < 0)).any():
                 near = nearness(answer(trace), answer(traces[other]), coarser(kinds[name], kinds[other]))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -29,29 +29,27 @@ from attn_exp.problem.projections import BIASES, MATRICES
 
 # Reading and writing numbers as documents print them
 
-NUMBER = re.compile(r"[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+\u2212]?\d+)?")
+NUMBER = re.compile(r"(?>[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+\u2212]?\d+)?)")
 """A decimal number, its minus a hyphen or the typographer's."""
 
-SETTINGS = re.compile(
+SETTINGS = (
     r"\b(?:grad_fn|requires_grad|dtype|device|shape|size|layout|weak_type|sharding|name|path)\s*=\s*"
-    r"(?:<[^<>]*>|\([^()]*\)|torch\.Size\([^()]*\)|'[^']*'|\"[^\"]*\"|[\w.:/]+)"
+    r"(?:<[^<>]*>|\([^()]*\)|torch\.Size\([^()]*\)|'[^']*'|\"[^\"]*\"|[\w.:/+-]+)"
 )
 """Attributes that PyTorch, JAX and TensorFlow print, such as `grad_fn=<SelectBackward0>` or `shape=(2, 3)`."""
 
+PRINTED = re.compile(rf"{SETTINGS}|[^\W\d]{NUMBER.pattern}|{NUMBER.pattern}(?=[^\W\d_])|({NUMBER.pattern})")
+"""Attributes and the digits in words, or a number, which is group 1."""
 
-def matches(text: str) -> Iterator[re.Match[str]]:
-    """Yield the numbers of a printed text, without digits in words and in the attributes that libraries print."""
-    beside = [found.span() for found in SETTINGS.finditer(text)]
-    for found in NUMBER.finditer(text):
-        start, stop = found.span()
-        in_word = text[start - 1 : start].isalpha() or text[start - 1 : start] == "_" or text[stop : stop + 1].isalpha()
-        if not in_word and not any(first <= start < last for first, last in beside):
-            yield found
+
+def matches(text: str) -> list[re.Match[str]]:
+    """Return the numbers of a printed text, without digits in words and in the attributes that libraries print."""
+    return [found for found in PRINTED.finditer(text) if found[1]]
 
 
 def bare(text: str) -> str:
     """Return the brackets of a print such as `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)`; other text unchanged."""
-    whole = SETTINGS.sub("", text)
+    whole = re.sub(SETTINGS, "", text)
     first, last = whole.find("["), whole.rfind("]")
     wrapped = re.match(r"\s*(?:<|[A-Za-z_][\w. ]*[(:])", text) is not None
     return whole[first : last + 1] if wrapped and 0 <= first < last else text
@@ -64,7 +62,7 @@ def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
     numbers share their decimals: 0.16 beside 0.309 means 0.160. A number with an exponent has its own: 1.24e-13 is
     exact to 0.005e-13. `digits` is the number of decimals if every number lost zeros.
     """
-    words = [found.group().replace("\u2212", "-") for found in matches(text)]
+    words = [found[1].replace("\u2212", "-") for found in matches(text)]
     counted = [count_digits(word) for word in words]
     plain = most_decimals(counted) if digits is None else digits
     lasts = [plain if power is None else decimals - power for decimals, power in counted]
@@ -73,13 +71,11 @@ def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
 
 def rewritten(text: str, values: Array, digits: int | None = None) -> str:
     """Write other numbers into a printed text, with as many decimals, and at least `digits`."""
-    found = list(matches(text))
-    counted = [count_digits(match.group()) for match in found]
-    places, end, parts = max(most_decimals(counted), digits or 0), 0, list[str]()
-    for match, (decimals, power), number in zip(found, counted, values.tolist(), strict=True):
-        parts += [text[end : match.start()], format(number, f".{places}f" if power is None else f".{decimals}e")]
-        end = match.end()
-    return "".join([*parts, text[end:]])
+    counted = [count_digits(found[1]) for found in matches(text)]
+    places = max(most_decimals(counted), digits or 0)
+    formats = (f".{places}f" if power is None else f".{decimals}e" for decimals, power in counted)
+    numbers = map(format, values.tolist(), formats)
+    return PRINTED.sub(lambda found: next(numbers) if found[1] else found[0], text)
 
 
 def count_digits(word: str) -> tuple[int, int | None]:
@@ -181,8 +177,9 @@ def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None
 def select_printed(array: Array, entry: Published) -> Array:
     if array.ndim == 3:
         if entry.head > len(array):
-            heads = f"{len(array)} heads" if len(array) > 1 else "one head"
-            raise UserError(f"published {entry.quantity}: head={entry.head}, but there is {heads}, counted from 1")
+            raise UserError(
+                f"published {entry.quantity}: head={entry.head}, but there are {len(array)}, counted from 1"
+            )
         array = array[entry.head - 1]
     array = np.atleast_2d(array)
     array = array.T if entry.columns else array
@@ -201,13 +198,13 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
     input is rounded, or for more than one plain head: rules, W_o, a mistake.
     """
     rules, given = settled.rules, {name: array[0] for name, array in trace.stages() if array.ndim == 3}
-    is_plain = not (rules.masks or rules.scores or settled.output_projection or settled.mistakes)
-    is_plain &= rules.normalizer.exponential and settled.head == 1
+    is_ruled = rules.masks or rules.scores or settled.output_projection or settled.mistakes
+    is_plain = settled.head == 1 and rules.normalizer.exponential and not is_ruled
     if not entry.rounded or not is_plain or entry.stage in "qkv" or not {"q", "k", "weights"} <= given.keys():
         return entry.rounded.get(entry.stage)
-    radii = {name: np.full(given[name].shape, entry.rounded.get(name, 0.0)) for name in "qkv" if name in given}
     q, k, weights = (np.abs(given[name]) for name in ("q", "k", "weights"))
-    scores = q @ radii["k"].T + radii["q"] @ k.T + radii["q"] @ radii["k"].T
+    of_q, of_k = (np.full_like(side, entry.rounded.get(name, 0.0)) for name, side in (("q", q), ("k", k)))
+    scores = q @ of_k.T + of_q @ k.T + of_q @ of_k.T
     logits = abs(settled.multiplier) * scores
     up, down = weights * np.exp(logits), weights * np.exp(-logits)
     most = up / (up + down.sum(axis=-1, keepdims=True) - down)
@@ -217,7 +214,8 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
     if entry.stage in known or "v" not in given:
         return known.get(entry.stage)
     v = given["v"]
-    return np.asarray(moved @ np.abs(v - v.mean(axis=0)) + (weights + moved) @ radii["v"])
+    of_v = np.full_like(v, entry.rounded.get("v", 0.0))
+    return np.asarray(moved @ np.abs(v - v.mean(axis=0)) + (weights + moved) @ of_v)
 
 
 def describe_rounding(entry: Published, widening: float) -> str:

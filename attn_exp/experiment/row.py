@@ -5,6 +5,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, NamedTuple, Self, get_type_hints
 
 
@@ -102,6 +103,8 @@ def at_depth(names: Mapping[str, Column], depth: str) -> dict[str, Column]:
 
 EVERYWHERE = ("page", "terminal", "paper")
 
+fixed = partial(Column, fixed=True)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -111,24 +114,21 @@ class Row:
     `same_as` is empty and the numbers are NaN; so are those of stages that the form does not compute.
     """
 
-    variant: Annotated[str, Column(10, shown=EVERYWHERE, fixed=True)]
-    form: Annotated[str, Column(30, meaning="how it is computed", fixed=True)]
-    head: Annotated[int, Column(40, meaning="query heads", shown=("terminal", "paper"), fixed=True)]
+    variant: Annotated[str, fixed(10, shown=EVERYWHERE)]
+    form: Annotated[str, fixed(30, meaning="how it is computed")]
+    head: Annotated[int, fixed(40, meaning="query heads", shown=("terminal", "paper"))]
     scale: Annotated[
         bool | float,
-        Column(
+        fixed(
             60,
             meaning="whether the scores are divided by sqrt(d), or the number they are multiplied by",
             shown=("terminal", "paper"),
-            fixed=True,
         ),
     ]
-    multiplier: Annotated[float, Column(70, meaning="what the scores are multiplied by", fixed=True)]
-    bias: Annotated[bool, Column(80, meaning="whether the projections add biases", fixed=True)]
-    output_projection: Annotated[
-        bool, Column(90, meaning="whether the heads are mixed by the output projection W_o", fixed=True)
-    ]
-    mistake: Annotated[str, Column(95, fixed=True)]
+    multiplier: Annotated[float, fixed(70, meaning="what the scores are multiplied by")]
+    bias: Annotated[bool, fixed(80, meaning="whether the projections add biases")]
+    output_projection: Annotated[bool, fixed(90, meaning="whether the heads are mixed by the output projection W_o")]
+    mistake: Annotated[str, fixed(95)]
     same_as: Annotated[
         str,
         Column(
@@ -159,7 +159,7 @@ class Row:
             drawn=6,
         ),
     ]
-    checked: Annotated[int, Column(230, meaning="how many queries the reference checked", fixed=True)]
+    checked: Annotated[int, fixed(230, meaning="how many queries the reference checked")]
     max_diff: Annotated[
         float,
         Column(
@@ -223,22 +223,17 @@ class Row:
     ]
     flops: Annotated[
         int,
-        Column(250, meaning="multiplications and additions of both matrix products", deep=True, fixed=True),
+        fixed(250, meaning="multiplications and additions of both matrix products", deep=True),
     ]
-    kv_head: Annotated[int, Column(50, meaning="key/value heads, which the query heads share", fixed=True)] = 0
-    mask: Annotated[str, Column(101, fixed=True)] = "none"
-    score: Annotated[str, Column(102, fixed=True)] = "none"
-    position: Annotated[str, Column(103, fixed=True)] = "none"
-    normalizer: Annotated[str, Column(104, fixed=True)] = "softmax"
-    convention: Annotated[str, Column(105, fixed=True)] = "none"
+    kv_head: Annotated[int, fixed(50, meaning="key/value heads, which the query heads share")] = 0
+    mask: Annotated[str, fixed(101)] = "none"
+    score: Annotated[str, fixed(102)] = "none"
+    position: Annotated[str, fixed(103)] = "none"
+    normalizer: Annotated[str, fixed(104)] = "softmax"
+    convention: Annotated[str, fixed(105)] = "none"
     queries: Annotated[
         str,
-        Column(
-            200,
-            meaning="which queries the means of weights are of: those that see a key",
-            deep=True,
-            fixed=True,
-        ),
+        fixed(200, meaning="which queries the means of weights are of: those that see a key", deep=True),
     ] = "all"
     sameness: Annotated[
         str,
@@ -249,15 +244,14 @@ class Row:
     differs_at: Annotated[
         str, Column(140, meaning="the first stage that is not that of the row compared with", deep=True)
     ] = ""
-    note: Annotated[str, Column(260, fixed=True)] = ""
+    note: Annotated[str, fixed(260)] = ""
     computed_in: Annotated[
         str,
-        Column(
+        fixed(
             120,
             meaning="the type of numbers that the form works in: its ulp are this type's",
             shown=("terminal",),
             deep=True,
-            fixed=True,
         ),
     ] = "float64"
 

@@ -314,7 +314,7 @@ def summary(comparison: Comparison) -> str:
     if comparison.published:
         parts += [published(comparison.published)]
     for finding in comparison.checks:
-        heads = list(finding.check.columns)
+        heads = list(finding.columns)
         cells = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
         parts += [*([table(heads, cells)] if cells else []), visible(finding.sentence)]
     return "\n\n".join(parts)

@@ -99,7 +99,7 @@ def test_unknown_words_are_told() -> None:
     found = run("experiment=the_cat_sat")
     for entry, message in (
         (Published("Q", "1", "wieghts"), "unknown stage of published Q 'wieghts'; did you mean weights"),
-        (Published("it", "1", "q", head=3), "published it: head=3, but there is one head, counted from 1"),
+        (Published("it", "1", "q", head=3), "published it: head=3, but there are 1, counted from 1"),
         (Published("it", "1", "q", row=9), "published it: row=9, but there are 3, counted from 1"),
         (Published("it", "see above", "q"), "published it: printed='see above' holds no number"),
     ):

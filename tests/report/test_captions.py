@@ -83,12 +83,14 @@ def test_a_function_of_ones_own_is_not_said_to_follow_the_definition(tmp_path: P
     path = tmp_path / "mine.py"
     path.write_text(
         "import numpy as np\n\n\ndef attention(q, k, v):\n    powers = np.exp(q @ np.swapaxes(k, -1, -2))\n"
-        "    weights = powers / powers.sum(axis=-1, keepdims=True)\n    return weights @ v, weights / 2\n",
+        "    weights = powers / powers.sum(axis=-1, keepdims=True)\n    return weights @ v, weights / 2\n\n\n"
+        "def right(q, k, v):\n    a = 2 * attention(q / np.sqrt(q.shape[-1]), k, v)[1]\n    return a @ v, a\n",
         encoding="utf-8",
     )
-    comparison = attn_exp.run("variant=[matrix,mine]", f"variant.mine.form={path}:attention", "head=1").comparison
+    forms = (f"variant.mine.form={path}:attention", f"variant.right.form={path}:right")
+    comparison = attn_exp.run("variant=[matrix,mine,right]", *forms, "head=1").comparison
     walked = {step.stage: step for step in steps(comparison, "mine")}
-    assert "weights" in walked
+    assert walked["weights"].wrong and not any(step.wrong for step in steps(comparison, "right"))
     assert caption(walked["context"]) == "This function departs from the definition here. right: C = A V ()"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from attn_exp.config.schema import Config
@@ -17,13 +17,13 @@ class Check:
 
     `examine(config, problem, variants)`: yields its results, records of one frozen dataclass, `record`.
     `sentence(records)`: sums them up for a reader.
-    `columns`: the fields of a record that tables show; a page replaces `_` in their names by spaces.
+    `columns`: the fields of a record that tables show, if not all; a page replaces `_` in their names by spaces.
     """
 
     record: type
-    columns: Collection[str]
     examine: Callable[[Config, Problem, Sequence[Settled]], Iterable[Any]]
     sentence: Callable[[Sequence[Any]], str]
+    columns: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class Finding:
     name: str
     check: Check
     records: tuple[Any, ...]
+
+    @property
+    def columns(self) -> Collection[str]:
+        return self.check.columns or [field.name for field in fields(self.check.record)]
 
     @property
     def sentence(self) -> str:

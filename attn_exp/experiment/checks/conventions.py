@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.library_conventions import CONVENTIONS, convention
-from attn_exp.experiment.measuring import distance, letters
+from attn_exp.experiment.measuring import measure
 from attn_exp.experiment.variant import Settled, alignment, settle
-from attn_exp.forms import coarser
 from attn_exp.problem.problem import Problem
 
 
@@ -38,18 +39,16 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         bind = None if variant.own is None else variant.own.bind
         chosen = config.variant[variant.name]
         under = {
-            name: settle(variant.name, chosen, replace(config, convention=name), problem, bind) for name in CONVENTIONS
+            name: replace(settle(variant.name, chosen, replace(config, convention=name), problem, bind), name=name)
+            for name in CONVENTIONS
         }
-        traces = {name: execute(settled, problem).as_stack() for name, settled in under.items() if not settled.refused}
-        kinds = {name: settled.computed_in for name, settled in under.items()}
-        classes = letters(traces, kinds)
-        first = next(iter(traces), "")
+        computed = [settled for settled in under.values() if not settled.refused]
+        traces = {settled.name: execute(settled, problem).as_stack() for settled in computed}
+        measured = measure(computed, traces, {}, computed[0].name)
         asked = config.align if chosen.align is None else chosen.align
         for name, settled in under.items():
-            means, word, differs_at = convention(settled.words["convention"]), settled.refused or "", ""
-            if name in traces:
-                apart = distance(traces[first], traces[name], coarser(kinds[first], kinds[name]))
-                word, differs_at = apart["sameness"][0], apart["differs_at"][0]
+            means = convention(settled.words["convention"])
+            columns = measured.get(name, {"same_as": [""], "sameness": [settled.refused], "differs_at": [""]})
             yield Record(
                 convention=name,
                 variant=variant.name,
@@ -59,28 +58,19 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
                 softmax=means.softmax_dtype or "input's type",
                 caps="after mask" if means.caps_last else "before mask",
                 groups="i mod g" if means.tiled else "i // (h/g)",
-                same_as=classes.get(name, [""])[0],
-                sameness=word,
-                differs_at=differs_at,
+                **{column: columns[column][0] for column in ("same_as", "sameness", "differs_at")},
             )
 
 
 def sentence(records: Sequence[Record]) -> str:
     said: dict[str, list[str]] = {}
-    for variant in dict.fromkeys(record.variant for record in records):
+    for variant, own in itertools.groupby(records, attrgetter("variant")):
         classes: dict[str, list[str]] = {}
-        for record in records:
-            if record.variant == variant and record.same_as:
-                classes.setdefault(record.same_as, []).append(record.convention)
-        agree = "; ".join(" = ".join(alike) for alike in classes.values()) or "no convention can be computed"
-        all_agree = [*map(len, classes.values())] == [len(CONVENTIONS)]
-        said.setdefault("every convention gives the same numbers" if all_agree else agree, []).append(variant)
+        for record in own:
+            classes.setdefault(record.same_as, []).append(record.convention)
+        agree = "; ".join(" = ".join(alike) for same_as, alike in classes.items() if same_as)
+        said.setdefault(agree if len(classes) > 1 else "every convention gives the same numbers", []).append(variant)
     return ". ".join(f"{', '.join(variants)}: {agree}" for agree, variants in said.items()) + "."
 
 
-CHECK = Check(
-    record=Record,
-    columns=tuple(field.name for field in fields(Record)),
-    examine=examine,
-    sentence=sentence,
-)
+CHECK = Check(record=Record, examine=examine, sentence=sentence)

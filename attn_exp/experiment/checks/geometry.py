@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -68,8 +70,11 @@ def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
         if not telling:
             yield Record(variant, name, HIDDEN, "", sizes)
             continue
-        others = [other for other in made if other != name and telling[0] is not None]
-        alike = [other for other in others if not all(differ(answer, telling[0]) for answer in made[other])]
+        alike = [
+            other
+            for other, theirs in made.items()
+            if other != name and telling[0] is not None and not all(differ(answer, telling[0]) for answer in theirs)
+        ]
         if alike:
             yield Record(variant, name, ALIKE, ", ".join(alike), sizes)
         else:
@@ -98,8 +103,8 @@ def find_coincidences(settled: Settled, problem: Problem) -> Iterator[str]:
 
 def sentence(records: Sequence[Record]) -> str:
     groups: dict[str, list[str]] = {}
-    for name in dict.fromkeys(record.variant for record in records):
-        groups.setdefault(summarize([record for record in records if record.variant == name]), []).append(name)
+    for name, own in itertools.groupby(records, attrgetter("variant")):
+        groups.setdefault(summarize(list(own)), []).append(name)
     return " ".join(f"{', '.join(names)}: {words}." for words, names in groups.items())
 
 
@@ -113,8 +118,7 @@ def summarize(records: Sequence[Record]) -> str:
 
 
 def compute_answer(recipe: Recipe, settled: Settled, problem: Problem) -> Array | None:
-    stages = stages_of(recipe, settled, problem)
-    return None if stages is None else stages["output"]
+    return (stages_of(recipe, settled, problem) or {}).get("output")
 
 
 def differ(one: Array | None, other: Array | None) -> bool:
@@ -123,9 +127,4 @@ def differ(one: Array | None, other: Array | None) -> bool:
     return one.shape != other.shape or not np.allclose(one, other, rtol=1e-9, atol=1e-9, equal_nan=True)
 
 
-CHECK = Check(
-    record=Record,
-    columns=("variant", "mistake", "shows", "like", "reason"),
-    examine=examine,
-    sentence=sentence,
-)
+CHECK = Check(record=Record, examine=examine, sentence=sentence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -67,9 +67,8 @@ def broad(weights: Array) -> Array:
 
 def find_strongest(numbers: Arrays, head: int) -> tuple[str, float]:
     """Return the pattern with the largest weight in a head, and that weight; `broad`, an entropy, is left out."""
-    own = {name: float(values[head]) for name, values in numbers.items() if name != "broad"}
-    known = {name: value for name, value in own.items() if np.isfinite(value)}
-    name = max(known, key=lambda name: known[name], default="")
+    known = {name: float(of[head]) for name, of in numbers.items() if name != "broad" and np.isfinite(of[head])}
+    name = max(known, key=known.__getitem__, default="")
     return name, known.get(name, float("nan"))
 
 
@@ -105,9 +104,4 @@ def sentence(records: Sequence[Record]) -> str:
     return f"{count_of(len(records), 'head')}; {meanings}."
 
 
-CHECK = Check(
-    record=Record,
-    columns=tuple(field.name for field in fields(Record)),
-    examine=examine,
-    sentence=sentence,
-)
+CHECK = Check(record=Record, examine=examine, sentence=sentence)

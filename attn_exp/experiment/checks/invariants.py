@@ -24,7 +24,7 @@ from attn_exp.rules.rules import Rules, places, whole_grid
 from attn_exp.rules.scores.added import Added
 
 Answer = tuple[Array, Array]
-"""Two arrays that should be equal."""
+"""Two arrays that should be equal; the first may hold several, which should all equal the second."""
 
 
 class NotApplicableError(Exception):
@@ -101,7 +101,7 @@ def block_size(case: Case) -> Answer:
     """The output does not depend on the number of queries per block."""
     refuse_if((not case.settled.member.takes_rows, "the form has no blocks"))
     sizes = [size for size in (1, 2, 3, case.q.shape[1]) if size <= case.q.shape[1]]
-    return np.stack([case.compute(rows=size) for size in sizes]), np.stack([case.compute()] * len(sizes))
+    return np.stack([case.compute(rows=size) for size in sizes]), case.compute()
 
 
 MOST_POISONED = 16
@@ -177,7 +177,7 @@ def logit_shift(case: Case) -> Answer:
     refusal = forms.refuses(case.settled.form, shifted[0]) or ""
     bent = case.rules.bend_last and bool(case.rules.scores)
     refuse_if((moved, sums), (bent, "logits are bent after the shift"), (bool(refusal), refusal))
-    return np.stack([replace(case, rules=rules).compute() for rules in shifted]), np.stack([case.compute()] * 2)
+    return np.stack([replace(case, rules=rules).compute() for rules in shifted]), case.compute()
 
 
 PAIRED = "scores are not dot products"
@@ -272,9 +272,4 @@ def sentence(records: Sequence[Record]) -> str:
     return f"{count}; broken: {', '.join(broken)}." if broken else f"{count}."
 
 
-CHECK = Check(
-    record=Record,
-    columns=("variant", "invariant", "holds", "largest", "note"),
-    examine=examine,
-    sentence=sentence,
-)
+CHECK = Check(record=Record, examine=examine, sentence=sentence)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -60,10 +62,7 @@ def picture(allowed: Array, size: int) -> list[str]:
 
 def block_size(allowed: Array) -> int:
     """Return the smallest power of two for which at most `WIDEST` blocks span the mask."""
-    size = 1
-    while max(allowed.shape) > WIDEST * size:
-        size *= 2
-    return size
+    return 1 << int((max(allowed.shape) - 1) // WIDEST).bit_length()
 
 
 def describe_keys(seen: Array, names: Sequence[str]) -> str:
@@ -83,8 +82,8 @@ def describe_keys(seen: Array, names: Sequence[str]) -> str:
 
 def sentence(records: Sequence[Record]) -> str:
     lines = []
-    for name in dict.fromkeys(record.variant for record in records):
-        rows = [record for record in records if record.variant == name]
+    for name, own in itertools.groupby(records, attrgetter("variant")):
+        rows = list(own)
         kinds = "".join(record.blocks for record in rows)
         counts = f"{kinds.count(FULL)} full, {kinds.count(PARTIAL)} partial and {kinds.count(EMPTY)} empty blocks"
         size = f" of {rows[0].size} x {rows[0].size}" if rows[0].size > 1 else ""

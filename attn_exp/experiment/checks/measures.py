@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attn_exp.config.schema import Config
+from attn_exp.errors import count_of
 from attn_exp.experiment import metrics
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import execute, rounded
@@ -43,13 +44,13 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 
 def sentence(records: Sequence[Record]) -> str:
-    count = len({record.metric for record in records})
+    count = count_of(len({record.metric for record in records}), "metric")
     absent = [
         f"no {', '.join(dict.fromkeys(record.metric for record in records if record.note == note))}: {note}"
         for note in dict.fromkeys(record.note for record in records if record.note)
     ]
     means = "what each means: attn_exp/experiment/metrics/"
-    return f"{count} metric{'s' if count != 1 else ''}; {'; '.join([*absent, means])}."
+    return f"{count}; {'; '.join([*absent, means])}."
 
 
 CHECK = Check(

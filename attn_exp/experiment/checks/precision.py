@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -86,15 +86,8 @@ def sentence(records: Sequence[Record]) -> str:
             first.setdefault((record.variant, record.dtype), record)
     if not first:
         return "every stage of every variant shows ordinary rounding."
-    parts = [
-        f"{record.variant} in {record.dtype} from {record.stage} on: {record.verdict}" for record in first.values()
-    ]
+    parts = (f"{each.variant} in {each.dtype} from {each.stage} on: {each.verdict}" for each in first.values())
     return f"{'; '.join(parts)}."
 
 
-CHECK = Check(
-    record=Record,
-    columns=tuple(field.name for field in fields(Record)),
-    examine=examine,
-    sentence=sentence,
-)
+CHECK = Check(record=Record, examine=examine, sentence=sentence)

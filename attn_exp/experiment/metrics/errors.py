@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,11 +13,11 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.executing import limits
 from attn_exp.experiment.metrics.metric import (
     Metric,
-    NotFormedError,
     Subject,
     ends,
     ends_seen,
     mean,
+    need,
     outputs,
     sees,
     weights,
@@ -72,8 +73,7 @@ CLOSE = {"float16": (1e-3, 1e-3), "bfloat16": (1.6e-2, 1e-3), "float32": (1.3e-6
 
 def close(answer: Array, expected: Array, dtype: str = "float64") -> bool:
     """Say whether `|x - ref| <= atol + rtol |ref|` everywhere. Source: `torch.testing.assert_close`, its defaults."""
-    relative, absolute = CLOSE[dtype]
-    return bool((np.abs(answer - expected) <= absolute + relative * np.abs(expected)).all())
+    return np.allclose(answer, expected, *CLOSE[dtype])
 
 
 def ulp_distances(answers: Array, expected: Array) -> Array:
@@ -129,7 +129,7 @@ def cosines(left: Array, right: Array) -> Array:
         one, other = (np.asarray(np.sqrt(np.vecdot(side, side)), np.float64) for side in numbers)
         products = np.vecdot(*(side.reshape(len(side), -1) for side in (left, right)))
         angles = products.astype(np.float64) / (one * other)
-        return np.asarray(np.where(one * other == 0, one == other, angles))
+        return np.where(one * other == 0, one == other, angles)
 
 
 def kl(p: Array, q: Array) -> Array:
@@ -165,9 +165,8 @@ def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subjec
     Both need rows that sum to 1 and the same number of heads; a query that sees no key in one of them is left out.
     """
     first = weights(subject._replace(trace=subject.first))
-    if first.shape != weights(subject).shape or not sum_to_one(first).all():
-        raise NotFormedError
     mine = shares(subject)
+    need(first.shape == mine.shape and bool(sum_to_one(first).all()))
     return mean(divergence(first, mine)[sees(first) & sees(mine)])
 
 
@@ -176,8 +175,7 @@ def head_divergence(weights: Array) -> float:
 
     Source: Clark et al. 2019, "What Does BERT Look At?", section 6.
     """
-    pairs = [(one, other) for place, one in enumerate(weights) for other in weights[place + 1 :]]
-    rows = [js(one, other)[sees(one) & sees(other)] for one, other in pairs]
+    rows = [js(one, other)[sees(one) & sees(other)] for one, other in itertools.combinations(weights, 2)]
     return mean(np.concatenate(rows)) if rows else float("nan")
 
 

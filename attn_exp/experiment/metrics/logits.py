@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.metrics.errors import largest_finite_error
-from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, finite_weights, mean, mean_seen, stage
+from attn_exp.experiment.metrics.metric import Metric, Subject, finite_weights, mean, mean_seen, need, stage
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At
 from attn_exp.forms.steps import repeat_heads
@@ -25,8 +25,7 @@ from attn_exp.rules.rules import Rules
 def finite_logits(subject: Subject) -> Array:
     masked = stage(subject.trace, "masked")
     finite = masked[np.isfinite(masked)]
-    if not finite.size:
-        raise NotFormedError
+    need(finite.size > 0)
     return finite
 
 
@@ -205,25 +204,19 @@ def jacobian_norm(weights: Array) -> Array:
     return np.array(norms).reshape(weights.shape[:-1])
 
 
-def gradient_norm(which: int) -> Callable[[Subject], float]:
-    """Return a measure of the gradient of `|context|^2 / 2` with respect to q, k or v: its norm."""
-
-    def norm(subject: Subject) -> float:
-        rules = subject.settled.rules
-        if subject.settled.member.reference != "logits" or rules.normalizer.slope is None or rules.pairing:
-            raise NotFormedError
-        if subject.settled.empty != "zeros" and not subject.allowed().any(axis=-1).all():
-            raise NotFormedError  # the formula assumes zeros in rows without keys
-        q, k, v, context = (stage(subject.trace, name) for name in ("q", "k", "v", "context"))
-        return float(np.linalg.norm(gradient(q, k, v, rules, context)[which]))
-
-    return norm
+def gradient_norm(which: int, subject: Subject) -> float:
+    """Return the norm of the gradient of `|context|^2 / 2` with respect to q, k or v."""
+    rules = subject.settled.rules
+    need(subject.settled.member.reference == "logits" and rules.normalizer.slope is not None and not rules.pairing)
+    # the formula assumes zeros in rows without keys
+    need(subject.settled.empty == "zeros" or bool(subject.allowed().any(axis=-1).all()))
+    q, k, v, context = (stage(subject.trace, name) for name in ("q", "k", "v", "context"))
+    return float(np.linalg.norm(gradient(q, k, v, rules, context)[which]))
 
 
 def mean_jacobian_norm(subject: Subject) -> float:
-    if subject.settled.rules.normalizer.name != "softmax":
-        raise NotFormedError
-    return mean_seen(jacobian_norm, finite_weights(subject))
+    need(subject.settled.rules.normalizer.name == "softmax")
+    return mean_seen(jacobian_norm, finite_weights, subject)
 
 
 metric, slope, summed = (partial(Metric, place=place) for place in (9, 11, 12))
@@ -274,19 +267,19 @@ METRICS = (
     ),
     slope(
         "gradient_q",
-        gradient_norm(0),
+        partial(gradient_norm, 0),
         meaning="the gradient of half the squared context with respect to the queries",
         unit="norm",
     ),
     slope(
         "gradient_k",
-        gradient_norm(1),
+        partial(gradient_norm, 1),
         meaning="the gradient of half the squared context with respect to the keys",
         unit="norm",
     ),
     slope(
         "gradient_v",
-        gradient_norm(2),
+        partial(gradient_norm, 2),
         meaning="the gradient of half the squared context with respect to the values",
         unit="norm",
     ),

@@ -67,14 +67,19 @@ class NotFormedError(Exception):
     """The variant lacks what a metric measures; the message says what, if a reader should know."""
 
 
+def need(is_formed: bool, *reason: str) -> None:
+    """Raise NotFormedError unless the variant has what a metric measures."""
+    if not is_formed:
+        raise NotFormedError(*reason)
+
+
 def one_sequence(subject: Subject) -> Array:
     """Return the weights `[h t s]` of a variant whose queries and keys are tokens of one sequence.
 
     Raises:
         NotFormedError: the keys come from a memory, so they have no position relative to the queries.
     """
-    if subject.apart:
-        raise NotFormedError("queries and keys are tokens of different inputs")
+    need(not subject.apart, "queries and keys are tokens of different inputs")
     return weights(subject)
 
 
@@ -103,14 +108,12 @@ def finite_weights(subject: Subject) -> Array:
         NotFormedError: some are NaN, as under conventions that give NaN to a query without keys.
     """
     made = weights(subject)
-    if not np.isfinite(made).all():
-        raise NotFormedError
+    need(bool(np.isfinite(made).all()))
     return made
 
 
 def mean(numbers: Array) -> float:
-    if not numbers.size:
-        raise NotFormedError
+    need(numbers.size > 0)
     return float(numbers.mean())
 
 
@@ -119,13 +122,14 @@ def sees(weights: Array) -> Array:
     return np.asarray(weights.any(axis=-1))
 
 
-def mean_seen(measure: Callable[[Array], Array], weights: Array) -> float:
-    """Return the mean of a measure of rows `[... s] -> [...]`, over the queries that see a key.
+def mean_seen(measure: Callable[[Array], Array], formed: Callable[[Subject], Array], subject: Subject) -> float:
+    """Return the mean of a measure of rows `[... s] -> [...]` of these weights, over the queries that see a key.
 
     Raises:
         NotFormedError: no query sees one.
     """
-    return mean(measure(weights)[sees(weights)])
+    made = formed(subject)
+    return mean(measure(made)[sees(made)])
 
 
 def head_means(numbers: Array, weights: Array) -> Array:
@@ -135,7 +139,7 @@ def head_means(numbers: Array, weights: Array) -> Array:
     """
     seen = sees(weights)
     sums, counts = np.where(seen, numbers, 0).sum(axis=-1), seen.sum(axis=-1)
-    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def seeing_queries(subject: Subject) -> Array:
@@ -147,8 +151,7 @@ def seeing_queries(subject: Subject) -> Array:
     seen = subject.visible().any(axis=0)
     if subject.trace.weights is not None:
         seen = seen & sees(weights(subject)).any(axis=0)
-    if not seen.any():
-        raise NotFormedError
+    need(bool(seen.any()))
     return np.asarray(seen)
 
 
@@ -166,9 +169,7 @@ def ends_seen(subject: Subject) -> tuple[Array, Array]:
 def outputs(subject: Subject) -> tuple[Array, Array]:
     """Return the output of this row and of the baseline, for queries that see a key in both."""
     mine, first = answer(subject.trace), answer(subject.first)
-    if mine.shape != first.shape or mine.ndim != 2:
-        raise NotFormedError
+    need(mine.shape == first.shape and mine.ndim == 2)
     seen = seeing_queries(subject) & seeing_queries(subject._replace(trace=subject.first))
-    if not seen.any():
-        raise NotFormedError
+    need(bool(seen.any()))
     return mine[seen], first[seen]

@@ -9,11 +9,11 @@ import numpy as np
 from attn_exp.arrays import Array, widen
 from attn_exp.experiment.metrics.metric import (
     Metric,
-    NotFormedError,
     Subject,
     finite_weights,
     mean,
     mean_seen,
+    need,
     seeing_queries,
     sees,
     stage,
@@ -41,7 +41,7 @@ def shares_by_rule(rules: Rules) -> bool:
 
 def rows_that_share(weights: Array) -> Array:
     """Return for each row `[... s] -> [...]` whether it is a distribution: nonnegative, with sum 1."""
-    return np.asarray((weights >= 0).all(axis=-1) & sum_to_one(weights))
+    return (weights >= 0).all(axis=-1) & sum_to_one(weights)
 
 
 def sum_to_one(weights: Array) -> Array:
@@ -56,8 +56,7 @@ def shares(subject: Subject) -> Array:
     Raises:
         NotFormedError: rows do not sum to 1, as with a sigmoid or a sink.
     """
-    if not share_out(subject.trace, subject.settled.rules):
-        raise NotFormedError
+    need(share_out(subject.trace, subject.settled.rules))
     return weights(subject)
 
 
@@ -107,7 +106,7 @@ def gini(weights: Array) -> Array:
     count = weights.shape[-1]
     total = ranked.sum(axis=-1)
     lesser = (ranked * (count - np.arange(count) - 0.5)).sum(axis=-1)
-    return np.asarray(np.where(total == 0, 0, 1 - 2 * lesser / np.where(total == 0, 1, total) / count))
+    return np.where(total == 0, 0, 1 - 2 * lesser / np.where(total == 0, 1, total) / count)
 
 
 def hoyer(weights: Array) -> Array:
@@ -134,8 +133,7 @@ def nonnegative_weights(subject: Subject) -> Array:
         NotFormedError: some are, as with `normalizer=sum`: sparsity is undefined for them.
     """
     made = weights(subject)
-    if (made < 0).any():
-        raise NotFormedError
+    need(not (made < 0).any())
     return made
 
 
@@ -183,7 +181,7 @@ metric, ranked, scarce, masked = (partial(Metric, place=place) for place in (2, 
 METRICS = (
     metric(
         "entropy",
-        lambda subject: mean_seen(entropy, shares(subject)),
+        partial(mean_seen, entropy, shares),
         meaning="0 if one key has all the weight",
         unit="nats",
         source="Shannon 1948; of attention: Clark et al. 2019, section 3.3",
@@ -197,7 +195,7 @@ METRICS = (
     ),
     metric(
         "effective_keys",
-        lambda subject: mean_seen(effective_keys, shares(subject)),
+        partial(mean_seen, effective_keys, shares),
         meaning="how many equally weighted keys have the same entropy",
         unit="keys",
     ),
@@ -209,7 +207,7 @@ METRICS = (
     ),
     metric(
         "largest_weight",
-        lambda subject: mean_seen(largest_weight, weights(subject)),
+        partial(mean_seen, largest_weight, weights),
         meaning="the largest weight of a row",
         source="Voita et al. 2019, section 4",
     ),
@@ -235,19 +233,19 @@ METRICS = (
     ),
     scarce(
         "gini",
-        lambda subject: mean_seen(gini, nonnegative_weights(subject)),
+        partial(mean_seen, gini, nonnegative_weights),
         meaning="0 if all weights are equal, near 1 if one key has all",
         source="Hurley and Rickard 2009",
     ),
     scarce(
         "hoyer",
-        lambda subject: mean_seen(hoyer, nonnegative_weights(subject)),
+        partial(mean_seen, hoyer, nonnegative_weights),
         meaning="0 if all weights are equal, 1 if one key has all",
         source="Hoyer 2004, section 3.1",
     ),
     scarce(
         "keys_for_90",
-        lambda subject: mean_seen(keys_for, nonnegative_weights(subject)),
+        partial(mean_seen, keys_for, nonnegative_weights),
         meaning="how many keys have nine tenths of a row",
         unit="keys",
     ),

@@ -58,7 +58,7 @@ def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
 
 def ahead(weights: Array, offset: int) -> Array:
     """Return `key - query` `[t s]`, in positions."""
-    return np.asarray(np.arange(weights.shape[-1]) - np.arange(weights.shape[-2])[:, None] - offset)
+    return np.arange(weights.shape[-1]) - np.arange(weights.shape[-2])[:, None] - offset
 
 
 def induction(weights: Array, tokens: Sequence[str]) -> Array:
@@ -112,14 +112,14 @@ METRICS = (
     ),
     metric(
         "distance",
-        lambda subject: mean_seen(lambda rows: distance(rows, subject.offset), shares_of_one_sequence(subject)),
+        lambda subject: mean_seen(lambda rows: distance(rows, subject.offset), shares_of_one_sequence, subject),
         meaning="the mean distance of the keys that a query attends to",
         unit="tokens",
         source="Vig and Belinkov 2019, section 4.2",
     ),
     metric(
         "looks_back",
-        lambda subject: mean_seen(lambda rows: looks_back(rows, subject.offset), shares_of_one_sequence(subject)),
+        lambda subject: mean_seen(lambda rows: looks_back(rows, subject.offset), shares_of_one_sequence, subject),
         meaning="the weight on earlier keys",
     ),
     metric(

@@ -14,8 +14,8 @@ def parts(material: Material) -> list[dict[str, Any]]:
         {
             "anchor": f"check-{finding.name}",
             "title": f"Check: {finding.name}",
-            "head": [spoken(name) for name in finding.check.columns],
-            "lines": [[brief(getattr(record, name)) for name in finding.check.columns] for record in finding.records],
+            "head": [spoken(name) for name in finding.columns],
+            "lines": [[brief(getattr(record, name)) for name in finding.columns] for record in finding.records],
             "sentence": finding.sentence,
         }
         for finding in material.run.comparison.checks
