@@ -11,7 +11,6 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array
-from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, count_of
 from attn_exp.errors import folder as path_of
 from attn_exp.experiment.comparison import Run
@@ -36,7 +35,7 @@ NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that no number depends on."""
 FROM_A_MODEL = ("embeddings.", "projections.")
 """Settings whose arrays come from a model, if one is configured."""
-LONGEST, SHORT = 60, 30
+LONGEST = 60
 ROUNDING = ("error", "error_ulp", "row_sum_error")
 """Columns of rounding error; a change in them is no fault."""
 NEAR = 256 * np.finfo(np.float64).eps
@@ -141,19 +140,15 @@ def is_array(pair: tuple[Any, Any]) -> bool:
     return any(isinstance(value, list | tuple) for value in pair)
 
 
-def with_settings(versus: Versus, apart: Apart, abouts: Sequence[About], depths: set[str]) -> Versus:
+def with_settings(versus: Versus, apart: Apart, depths: set[str]) -> Versus:
     lines = tuple((name, *map(show_setting, pair)) for name, pair in apart.items())
     table = Table("settings", "Settings that differ.", ("setting", "first", "second"), lines)
     names = [*[*apart][:3], *([f"{len(apart) - 3:,} more"] if len(apart) > 3 else [])]
     count = count_of(len(apart), "setting differs", "settings differ")
     settings = f"{count}: {listed(names)}." if apart else "All settings are the same."
-    one, other = map(find_origin, abouts)
-    changed = [name for name in one | other if one.get(name) != other.get(name)]
-    made = [f"{name} {one.get(name, '-')} and {other.get(name, '-')}" for name in changed]
-    origins = [f"Made by different programs or machines: {'; '.join(made)}."] if made else []
     return replace(
         versus,
-        sentences=(*versus.sentences, settings, *origins),
+        sentences=(*versus.sentences, settings),
         tables=tuple(each for each in (*versus.tables, table) if each.lines),
         depth=depths.pop() if len(depths) == 1 else "all",
     )
@@ -163,12 +158,6 @@ def show_setting(value: Any) -> str:
     if isinstance(value, list | tuple) and value:
         return plain(f"[{', '.join(map(show_setting, value))}]", LONGEST)
     return "-" if value in (None, [], ()) else plain(brief(value), LONGEST)
-
-
-def find_origin(about: Mapping[str, Any]) -> dict[str, str]:
-    program = {"this program": about.get("version"), "commit": (about.get("git") or {}).get("commit")}
-    made = {**(about.get("versions") or {}), "processor": about.get("cpu")}
-    return {name: str(value)[: 10 if name in program else LONGEST] for name, value in (made | program).items() if value}
 
 
 def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
@@ -185,24 +174,14 @@ def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
         verdict = f"No number moved: {count} are the same to the bit."
     else:
         verdict = f"No number moved beyond rounding, in {count}."
-    sides = dict(zip(short_names(apart), (a, b), strict=True))
+    sides = {"first": a, "second": b}
     why = why_not(sides) if is_moved else ""
     sentences = (verdict, *(sentence for _, sentence in partings.values()), *alone, *filter(None, [why]))
     rows = rows_table(a.rows, b.rows, {name: kind for name, (kind, _) in partings.items()})
     explored = explorer(sides) if is_moved and not why else None
     versus = Versus(*names, is_moved, sentences, (rows,), explorer=explored)
     depths = {comparison.config.report.depth for comparison in (a, b)}
-    return with_settings(versus, apart, (one.about, other.about), depths)
-
-
-def short_names(apart: Apart) -> tuple[str, str]:
-    """Name each side by the only setting that differs, such as `model.layer=5`, or else as first and second."""
-    names = [name for name, pair in apart.items() if not is_array(pair)]
-    if len(names) == 1 and None not in apart[names[0]]:
-        one, other = (plain(f"{names[0]}={spelled(value)}", SHORT) for value in apart[names[0]])
-        if one != other:
-            return one, other
-    return "first", "second"
+    return with_settings(versus, apart, depths)
 
 
 def find_parting(name: str, one: Run, other: Run) -> tuple[str, str]:
@@ -314,7 +293,7 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
     is_moved = bool(moved) or any(alone.values()) or not both
     versus = Versus(one.name, other.name, is_moved, tuple(sentences), (table,))
     apart, sides = settings_apart(one.settings, other.settings), (one, other)
-    return with_settings(versus, apart, [side.about for side in sides], {depth_of(side.about) for side in sides})
+    return with_settings(versus, apart, {depth_of(side.about) for side in sides})
 
 
 def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) -> tuple[tuple[str, ...], int]:

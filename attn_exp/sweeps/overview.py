@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import TextWrapper
 from typing import Any
@@ -20,7 +19,7 @@ from attn_exp.report.sweep_explorer import explored
 from attn_exp.report.sweep_plots import ALL, Plotted, in_order
 from attn_exp.report.terminal import table as drawn
 from attn_exp.sweeps.effects import FLOOR
-from attn_exp.sweeps.plan import About, point_command, read_figures
+from attn_exp.sweeps.plan import About, list_words, point_command, read_figures
 from attn_exp.sweeps.rows import endless_text
 from attn_exp.sweeps.summary import (
     LAYER,
@@ -134,12 +133,10 @@ def disagreements(about: About, summary: Summary) -> Iterator[tuple[str, str, st
         yield swept_words(about, point), tally, point_command(about, point).line
 
 
-def failures(about: About, summary: Summary) -> Iterator[tuple[str, int, str, str]]:
-    """Yield each error, the most frequent first: its points, their shared settings, and the command for the first."""
+def failures(about: About, summary: Summary) -> Iterator[tuple[str, int, str]]:
+    """Yield each error, the most frequent first: its number of points, and the command for the first of them."""
     for message, failure in sorted(summary.failures.items(), key=lambda pair: -pair[1].count)[:20]:
-        varied = [axis for axis in about["axes"] if axis["count"] > 1 and axis["column"] in failure.shared]
-        shared = " ".join(f"{axis['key']}={failure.shared[axis['column']]}" for axis in varied * (failure.count > 1))
-        yield message, failure.count, shared, point_command(about, failure.first).line
+        yield message, failure.count, point_command(about, failure.first).line
 
 
 def terminal(about: About, summary: Summary) -> str:
@@ -153,10 +150,7 @@ def terminal(about: About, summary: Summary) -> str:
         parts.append(drawn(shown.head, shown.lines))
     if len(summary.cells) > len(shown.lines):
         parts.append(f"{len(shown.lines)} of {len(summary.cells):,} rows; the report has more, the results have all.")
-    struck = [
-        f"{count:,} x {plain(message, 100)}{f' (all with {shared})' if shared else ''}\n    {again}"
-        for message, count, shared, again in failures(about, summary)
-    ]
+    struck = [f"{count:,} x {plain(message, 100)}\n    {again}" for message, count, again in failures(about, summary)]
     odd = [
         f"{plain(settings, 100)}: {tally} published results agree\n    {again}"
         for settings, tally, again in disagreements(about, summary)
@@ -208,7 +202,8 @@ def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
 
 def axis_told(axis: Mapping[str, Any]) -> str:
     if "range" in axis:
-        return f"{axis['key']}: {axis['count']:,} values from {axis['low']} to {axis['high']}"
+        ends = list_words(axis)
+        return f"{axis['key']}: {axis['count']:,} values from {ends[0]} to {ends[-1]}"
     values = [f"{word} ({ALL})" if word == endless_text(axis) else word for word in axis["words"]]
     shown = ", ".join(values if len(values) <= 8 else [*values[:7], "...", values[-1]])
     return f"{axis['key']}: {shown}"
@@ -241,22 +236,17 @@ def explorable(about: About, summary: Summary) -> dict[str, Any] | None:
 def head_maps(summary: Summary) -> tuple[list[str], dict[str, Array]]:
     """Return the layers of a sweep in order, and a map `[layer head]` of each head pattern of its first variant.
 
-    Points of the same layer are averaged; NaN where nothing was measured.
+    Of points of the same layer, the first counts; NaN where nothing was measured.
     """
-    columns = {place: name for name in summary.most if (place := head_and_pattern(name))}
+    columns = {name: place for name in summary.most if (place := head_and_pattern(name))}
     if not columns or LAYER not in summary.axes:
         return [], {}
-    axis, means = summary.axes.index(LAYER), defaultdict[tuple[str, str], list[float]](list)
+    axis = summary.axes.index(LAYER)
     layers = in_order(list(dict.fromkeys(key[axis] for key in summary.cells)))
-    for key, cell in summary.cells.items():
-        for name in cell if key[-1] == summary.variants[0] else ():
-            means[key[axis], name].append(cell[name].mean)
-    heads = range(1, 1 + max(head for head, _ in columns))
-
-    def mean_of(layer: str, head: int, pattern: str) -> float:
-        return float(np.mean(means.get((layer, columns.get((head, pattern), "")), np.nan)))
-
-    return layers, {
-        pattern: np.array([[mean_of(layer, head, pattern) for head in heads] for layer in layers])
-        for pattern in dict.fromkeys(pattern for _, pattern in columns)
-    }
+    shape = len(layers), max(head for head, _ in columns.values())
+    maps = {pattern: np.full(shape, np.nan) for _, pattern in columns.values()}
+    for key in [key for key in summary.cells if key[-1] == summary.variants[0]][::-1]:
+        for name in columns.keys() & summary.cells[key].keys():
+            head, pattern = columns[name]
+            maps[pattern][layers.index(key[axis]), head - 1] = summary.cells[key][name].mean
+    return layers, maps

@@ -35,7 +35,7 @@ MOST_DIGITS = 20
 MOST_BYTES = 2**30
 """Size limit of a part."""
 MOST_POINTS = 1_000_000
-"""The most missing points that are looked for in other parts, first those of chunks in which points failed."""
+"""The most missing points that are looked for in other parts."""
 
 Lines = list[list[str]]
 
@@ -58,17 +58,14 @@ class Shelf:
     def find(self, wanted: Collection[str]) -> tuple[dict[str, Part], list[str]]:
         """Return the intact parts of these chunks in their order, and the names of the damaged ones."""
         found: dict[str, Part] = {}
-        damaged: dict[str, str] = {}
-        names = set(wanted)
+        damaged, names = list[str](), set(wanted)
         for path, match in find_parts(self.folder):
-            chunk, failed = match[1], int(match[2] or 0)
-            if chunk in names:
-                if not is_whole(path, match):
-                    damaged[path.name] = chunk
-                elif chunk not in found or failed < found[chunk].failed:  # a kill may leave two parts of one chunk
-                    found[chunk] = Part(path, chunk, failed)
-        whole = {name: found[name] for name in wanted if name in found}
-        return whole, [name for name, chunk in damaged.items() if chunk not in whole]
+            part = Part(path, match[1], int(match[2] or 0))
+            if part.chunk in names and not is_whole(path, match):
+                damaged.append(path.name)
+            elif part.chunk in names and part.failed <= found.get(part.chunk, part).failed:  # a kill may leave two
+                found[part.chunk] = part
+        return {name: found[name] for name in wanted if name in found}, damaged
 
     def write(self, chunk: str, lines: bytes, failed: int) -> Part:
         """Write the part of a chunk, so that it survives a loss of power, and remove older ones."""
@@ -119,9 +116,7 @@ class Shelf:
         """
         complete = {part.chunk: part.path for part in whole.values() if not part.failed}
         others = [(path, match) for path, match in find_parts(self.folder) if path not in complete.values()]
-        failed = {part.chunk for part in whole.values() if part.failed}
         open_chunks = [chunk for chunk, name in enumerate(plan.names) if name not in complete] if others else []
-        open_chunks.sort(key=lambda chunk: plan.names[chunk] not in failed)
         shared, names = dict[int, Lines](), self.head[1 + len(plan.space.axes) :]
         missing = islice((number for chunk in open_chunks for number in plan.numbers(chunk)), MOST_POINTS)
         numbers = {plan.key(number): number for number in missing}

@@ -53,14 +53,13 @@ SHAPE = {
     **folders.DESCRIPTION,
     "words": [str], "clock": float, "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int,
     "fixed": [str], "axes": [{
-        "key": str, "sign": str, "column": str, "count": int, "kind": str, "low?": float, "high?": float,
+        "key": str, "sign": str, "column": str, "count": int, "kind": str,
         "range?": [int], "words?": [str],
     }],
     "dimensions": [[int]], "skipped": int, "columns": [str], "metrics": [str], "format": str,
     "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]], "parts": [str],
     "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict],
-    "told?": str, "disagreeing?": int, "exact?": bool, "sweep": dict,
-    "figures": dict, "results?": {"bytes?": int, "sha256?": str}, **provenance.SHAPES,
+    "exact?": bool, "sweep": dict, "figures": dict, **provenance.SHAPES,
 }  # fmt: skip
 """The fields of a manifest that are read."""
 KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
@@ -68,10 +67,11 @@ KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, floa
 
 @dataclass(frozen=True)
 class Job:
-    """Points for one worker: their numbers in the sweep, all of one chunk."""
+    """Points for one worker: their numbers in the sweep, all of one chunk; a retry follows the death of a worker."""
 
     chunk: int
     numbers: Sequence[int]
+    is_retry: bool = False
 
 
 @dataclass(frozen=True)
@@ -259,14 +259,13 @@ def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any
 
 
 def describe_axis(axis: Axis) -> dict[str, Any]:
-    values, count = axis.values, len(axis.values)
-    steps = values if isinstance(values, range) else None
-    kinds = {int} if steps else {type(value) for value in values}
+    values = axis.values
+    described = {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": len(values)}
+    if isinstance(values, range):
+        return described | {"kind": "int", "range": [values.start, values.step]}
+    kinds = set(map(type, values))
     kind = next((name for name, types in KINDS.items() if kinds <= types), "text")
-    ends = {"low": min(values), "high": max(values)} if kind in ("int", "float") else {}
-    words = [axis.value_word(place) for place in range(0 if steps else count)]
-    chosen = {"range": [steps.start, steps.step]} if steps else {"words": words}
-    return {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": count, "kind": kind, **ends, **chosen}
+    return described | {"kind": kind, "words": list(map(axis.value_word, range(len(values))))}
 
 
 def find_runs(numbers: Sequence[int]) -> list[list[int]]:
@@ -293,8 +292,6 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: no sweep there, or a manifest that cannot be read.
     """
-    if not os.path.lexists(folder / FILE) and (folder / "run.json").is_file():
-        raise UserError(f"{folder} is a run; for a sweep name a folder with a {FILE}")
     try:
         about = trust.read_json(folder / FILE, SHAPE)
         check_manifest(about)
@@ -317,25 +314,21 @@ def read_figures(about: About) -> Figures:
 
 
 def check_manifest(about: About) -> None:
-    """Check that the counts in a manifest are consistent.
+    """Check that the axes and the counts in a manifest are consistent.
 
     Raises:
-        DamagedError: what does not fit.
+        DamagedError: they are not.
     """
-    counts = [stop - start if start <= stop else -1 for start, stop in about["kept"]]
-    places = [place for together in about["dimensions"] for place in together]
-    fits = {
-        "points": about["points"] == sum(counts) and min(counts, default=0) >= 0,
-        "parts": about["chunk"] > 0 and len(about["parts"]) == -(-about["points"] // about["chunk"]),
-        "dimensions": sorted(places) == list(range(len(about["axes"]))) and all(about["dimensions"]),
-        "columns": {"point", "status", "message", "variant", *(axis["column"] for axis in about["axes"])}
-        <= set(about["columns"]),
-        "axes": all(len(list_words(axis)) == axis["count"] > 0 for axis in about["axes"]),
-        "format": about["format"] in ("csv", "parquet"),
-    }
-    for name, is_fine in fits.items():
-        if not is_fine:
-            raise DamagedError(f"{name} does not fit the rest")
+    places = sorted(place for together in about["dimensions"] for place in together)
+    fits = (
+        about["points"] == sum(stop - start for start, stop in about["kept"])
+        and places == list(range(len(about["axes"])))
+        and all(about["dimensions"])
+        and all(len(list_words(axis)) == axis["count"] > 0 for axis in about["axes"])
+        and about["format"] in ("csv", "parquet")
+    )
+    if not fits:
+        raise DamagedError("its axes, points and format do not fit each other")
 
 
 def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:

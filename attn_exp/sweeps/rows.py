@@ -46,8 +46,8 @@ class Column(NamedTuple):
     codes: Array
 
 
-Failed = tuple[int, str, Mapping[str, str]]
-"""A point that failed: its number, its error, and its swept settings."""
+Failed = tuple[int, str]
+"""A point that failed: its number, and its error."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,7 @@ def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, m
     failed: list[Failed] = []
     for line in lines:
         if line[places["status"]] != OK:
-            message = f"{line[places['status']]}: {line[places['message']]}"
-            failed.append((int(line[0]), message, {name: line[places[name]] for name in swept}))
+            failed.append((int(line[0]), f"{line[places['status']]}: {line[places['message']]}"))
             continue
         points.append(int(line[0]))
         for place, labels, column in columns:

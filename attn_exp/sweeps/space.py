@@ -21,11 +21,10 @@ from attn_exp.errors import UserError, brief, unknown
 
 MOST_DECIDED = 1_000_000
 """Maximum number of combinations for which `sweep.skip` is evaluated, some microseconds each."""
-ALLOWED = (
-    *(ast.List, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.And, ast.Or, ast.Not, ast.Load),
-    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.USub, ast.UAdd),
-    *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
-)
+ALLOWED = {
+    "List", "Tuple", "UnaryOp", "BinOp", "BoolOp", "Compare", "And", "Or", "Not", "Load", "Add", "Sub", "Mult", "Div",
+    "FloorDiv", "Mod", "USub", "UAdd", "Eq", "NotEq", "Lt", "LtE", "Gt", "GtE", "In", "NotIn",
+}  # fmt: skip
 """The syntax of an expression, beside names and constants: nothing that calls, looks into an object or loops."""
 DOTTED = re.compile(r"\w+(\.\w+)*")
 WORDS = {"true": True, "false": False, "null": None}
@@ -184,8 +183,7 @@ class NamesAsKeys(ast.NodeTransformer):
             return ast.Subscript(ast.Name("values", ast.Load()), ast.Constant(name), ast.Load())
         if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None):
             return node
-        if not isinstance(node, ALLOWED):
-            what = type(node).__name__
+        if (what := type(node).__name__) not in ALLOWED:
             raise UserError(f"sweep.skip={brief(self.text)}: {what} is not allowed in an expression")
         node = self.generic_visit(node)
         if isinstance(node, ast.BinOp):

@@ -62,11 +62,10 @@ def head_and_pattern(name: str) -> tuple[int, str] | None:
 
 @dataclass(frozen=True)
 class Failure:
-    """The points that failed with one error: their number, the first of them, and the settings they all share."""
+    """The points that failed with one error: their number, and the first of them."""
 
     count: int
     first: int
-    shared: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -189,10 +188,9 @@ def format_tally(pair: Array) -> str:
 
 def group_failures(failed: Sequence[Failed]) -> dict[str, Failure]:
     found: dict[str, Failure] = {}
-    for point, message, settings in failed:
-        last = found.get(message, Failure(0, point, settings))
-        shared = {name: value for name, value in last.shared.items() if settings[name] == value}
-        found[message] = Failure(last.count + 1, last.first, shared)
+    for point, message in failed:
+        last = found.get(message, Failure(0, point))
+        found[message] = Failure(last.count + 1, last.first)
     return found
 
 

@@ -76,7 +76,7 @@ def test_cells_extremes_and_failures() -> None:
     assert found.least["entropy"] == (0.5, 0, "a")
     assert found.most["entropy"] == (55.0, 5, "b")
     assert list(found.most) == ["entropy"]  # NaN is no number
-    assert found.failures == {"failed: no": Failure(1, 4, {"head": "2", "seed": "1"})}
+    assert found.failures == {"failed: no": Failure(1, 4)}
 
 
 def test_long_axes_are_left_out_so_that_a_report_stays_small() -> None:
