@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array
-from attn_exp.errors import UserError, count_of
+from attn_exp.errors import UserError, count_of, refuse
 from attn_exp.errors import folder as path_of
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
@@ -107,13 +107,11 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
     home = places[0].parent
     outputs = home.parent if home.name in folders.KINDS else Path(trust.OUTPUTS)
     target = outputs / PAGES / f"{'-'.join(place.absolute().name for place in places)}.html"
-    try:
+    with refuse(f"{target}: cannot be written to", OSError):
         trust.check_page(target, "comparison")
         outputs.mkdir(parents=True, exist_ok=True)
         machine.own_folder(target.parent)
         machine.write(target, versus_page(versus))
-    except OSError as error:
-        raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     return target
 
 
@@ -167,13 +165,8 @@ def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
     alone = [f"{name} is in the first alone." for name in a.traces if name not in b.traces]
     alone += [f"{name} is in the second alone." for name in b.traces if name not in a.traces]
     kinds = [kind for kind, _ in partings.values()]
-    is_moved, count = bool(alone) or DIFFERENT in kinds, count_of(len(partings), "variant")
-    if is_moved:
-        verdict = f"Numbers differ in {kinds.count(DIFFERENT)} of {count} that both have."
-    elif set(kinds) <= {IDENTICAL}:
-        verdict = f"No number moved: {count} are the same to the bit."
-    else:
-        verdict = f"No number moved beyond rounding, in {count}."
+    is_moved = bool(alone) or DIFFERENT in kinds
+    verdict = give_verdict(kinds.count(DIFFERENT), set(kinds) <= {IDENTICAL}, count_of(len(kinds), "variant"))
     sides = {"first": a, "second": b}
     why = why_not(sides) if is_moved else ""
     sentences = (verdict, *(sentence for _, sentence in partings.values()), *alone, *filter(None, [why]))
@@ -182,6 +175,13 @@ def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
     versus = Versus(*names, is_moved, sentences, (rows,), explorer=explored)
     depths = {comparison.config.report.depth for comparison in (a, b)}
     return with_settings(versus, apart, depths)
+
+
+def give_verdict(moved: int, is_identical: bool, count: str, names: Sequence[str] = ()) -> str:
+    if moved:
+        return f"Numbers differ in {moved:,} of {count} that both have{': ' * bool(names)}{', '.join(names)}."
+    within = "are the same to the bit" if is_identical else "are the same to rounding"
+    return f"No number moved: {count} {within}."
 
 
 def find_parting(name: str, one: Run, other: Run) -> tuple[str, str]:
@@ -272,21 +272,13 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
             line, far = measure_move(name, keys, numbers, others)
             lines.append(line)
             moved |= {name: far} if far and name not in ROUNDING else {}
-    count = count_of(len(both), "row")
     alone = {"first": len(first) - len(both), "second": len(second) - len(both)}
-    if not both:
-        verdict = "No row is in both: they share no combination of settings, seed and variant."
-    elif moved:
-        verdict = f"Numbers moved in {max(moved.values()):,} of {count} that both have: {', '.join(moved)}."
-    elif lines:
-        verdict = f"No number moved beyond rounding, in {count} that both have."
-    else:
-        verdict = f"No number moved: {count} in both are the same to the bit."
+    verdict = give_verdict(max(moved.values(), default=0), not lines, count_of(len(both), "row"), [*moved])
     sentences = [verdict, *(f"{rows:,} rows are in the {which} alone." for which, rows in alone.items() if rows)]
     if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
         of_several = "of points that differ in nothing else, the first is compared"
         sentences.append(f"Only one side sweeps {unshared}; {of_several}.")
-    head = ("metric", "rows", "same bits", "moved", "largest", "at", "first", "second")
+    head = ("metric", "rows", "moved", "largest", "at", "first", "second")
     caption = "How each metric moved; the mean difference is the second minus the first."
     deep = deep_places(name for name, *_ in lines)
     table = Table("numbers", caption, (*head, "mean difference"), tuple(lines), deep)
@@ -299,12 +291,11 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
 def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) -> tuple[tuple[str, ...], int]:
     """Return the line of the table for one metric, and how many rows differ beyond rounding."""
     places = np.isfinite(first) | np.isfinite(second)
-    identical = (first == second) | (np.isnan(first) & np.isnan(second))
     far = ~np.isclose(first, second, rtol=NEAR, atol=NEAR, equal_nan=True)
     with np.errstate(invalid="ignore"):  # infinite where only one side has a number
-        apart = np.where(identical, 0.0, np.nan_to_num(np.abs(second - first), nan=np.inf, posinf=np.inf))
-    place = int(np.argmax(np.where(far, apart, 0.0) if far.any() else apart))
-    rows, same, moved = int(places.sum()), int((identical & places).sum()), int(far.sum())
+        apart = np.where(first == second, 0.0, np.abs(second - first))
+    apart[np.isnan(apart) & places] = np.inf
+    place, moved = int(np.nanargmax(apart)), int(far.sum())
     numbers = [brief(float(number)) for number in (apart[place], first[place], second[place])]
     mean = brief(float((second - first)[places].mean()))
-    return (name, f"{rows}", f"{same}", f"{moved}", numbers[0], keys[place], *numbers[1:], mean), moved
+    return (name, f"{places.sum()}", f"{moved}", numbers[0], keys[place], *numbers[1:], mean), moved

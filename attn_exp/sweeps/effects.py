@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from itertools import combinations
 
@@ -202,8 +202,9 @@ def measure_effects(
         note = "; ".join((*asides, *find_cautions(cube, contrast)))
         for at, each in rows.items():
             sign = int(np.sign(each.mean)) if each.chance * contrast.tries <= level else 0
-            interval = each.mean, each.low, each.high, each.chance, each.seeds
-            effects.append(Effect(name, start, end, metric, at, *interval, min(explains, 1.0), verdict, note, sign))
+            effects.append(
+                Effect(name, start, end, metric, at, *astuple(each), min(explains, 1.0), verdict, note, sign)
+            )
     return sorted(effects, key=lambda effect: -np.nan_to_num(effect.explains)), len(chances)
 
 
@@ -223,12 +224,11 @@ def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[C
 
     A setting that changes none yields its first contrast.
     """
-    known = metrics.known() if any(name not in METRICS for name in cube.numbers) else {}
     rounded = float(np.nanmax(cube.numbers.get("error", np.zeros(1)), initial=0.0)) <= FLOOR
     asked = [metric for metric in cube.numbers if metric not in METRICS]
     is_wrong = find_wrong_rows(cube).any()
     wanted = [metric for metric in SPOKEN if metric in cube.numbers] + asked + ["error"] * (not rounded)
-    relative = {"max_diff", *(metric for metric in asked if metric in known and known[metric].relative)}
+    relative = {"max_diff", *(name for name in asked if name in metrics.known() and metrics.known()[name].relative)}
     for axis, name in enumerate(cube.names):
         # relative metrics compare each variant with one of them anyway
         chosen = [metric for metric in wanted if name != VARIANT or metric not in relative]

@@ -135,8 +135,8 @@ def disagreements(about: About, summary: Summary) -> Iterator[tuple[str, str, st
 
 def failures(about: About, summary: Summary) -> Iterator[tuple[str, int, str]]:
     """Yield each error, the most frequent first: its number of points, and the command for the first of them."""
-    for message, failure in sorted(summary.failures.items(), key=lambda pair: -pair[1].count)[:20]:
-        yield message, failure.count, point_command(about, failure.first).line
+    for message, points in sorted(summary.failures.items(), key=lambda pair: -len(pair[1]))[:20]:
+        yield message, len(points), point_command(about, points[0]).line
 
 
 def terminal(about: About, summary: Summary) -> str:
@@ -174,27 +174,23 @@ def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
         "title": about["title"] or (f"Sweep over {swept}" if about["axes"] else "A sweep of one point"),
         "sentence": closing(about, summary),
         "partial": summary.points < about["points"],
-        "command": about["command"],
+        "about": about,
+        "summary": summary,
         "axes": [axis_told(axis) for axis in about["axes"]],
         "fixed": [word for word in about["fixed"] if not word.startswith("sweep.")],
-        "skipped": about["skipped"],
         "answers": answers.sentences[:MOST_SAID],
-        "warnings": answers.warnings,
-        "notes": answers.notes,
         "effects": effects_table(answers).at_depth(depth),
         "shares": shares_table(answers).at_depth(depth),
+        "caption": shown.caption,
         "heads": list(shown.head),
         "deep": [False] * (len(shown.head) - len(deep)) + deep,
         "lines": [
             (line, point_command(about, summary.first[key]).line)
             for line, key in zip(shown.lines, summary.cells, strict=False)
         ],
-        "cells": len(summary.cells),
-        "seeds": summary.seeds,
         "extremes": list(extremes(about, summary, depth)),
         "failures": list(failures(about, summary)),
         "disagreements": list(disagreements(about, summary)),
-        "disagreeing": len(summary.disagreements),
         "results": f"results.{about['format']}",
         "origin": [pair for pair in origin(about) if pair[1]],
     }
@@ -210,7 +206,7 @@ def axis_told(axis: Mapping[str, Any]) -> str:
 
 
 def plotted(about: About, summary: Summary, depth: str) -> Plotted:
-    metrics = worth_plotting(summary, depth)
+    metrics, figures = worth_plotting(summary, depth), read_figures(about)
     layers, heads = head_maps(summary)
     return Plotted(
         axes=summary.axes,
@@ -220,9 +216,9 @@ def plotted(about: About, summary: Summary, depth: str) -> Plotted:
         changes=drawn_changes(summary.answers, metrics[:2]),
         layers=layers,
         heads=heads,
-        further=(*about.get("sweep", {}).get("plot", ()), *read_figures(about).only),
-        size=size(read_figures(about)),
-        only=read_figures(about).only,
+        further=(*about.get("sweep", {}).get("plot", ()), *figures.only),
+        size=size(figures),
+        only=figures.only,
     )
 
 

@@ -114,13 +114,13 @@ class Shelf:
         Raises:
             ValueError: a part cannot be read.
         """
-        complete = {part.chunk: part.path for part in whole.values() if not part.failed}
-        others = [(path, match) for path, match in find_parts(self.folder) if path not in complete.values()]
-        open_chunks = [chunk for chunk, name in enumerate(plan.names) if name not in complete] if others else []
-        shared, names = dict[int, Lines](), self.head[1 + len(plan.space.axes) :]
-        missing = islice((number for chunk in open_chunks for number in plan.numbers(chunk)), MOST_POINTS)
+        complete = {name for name, part in whole.items() if not part.failed}
+        others = [(path, match) for path, match in find_parts(self.folder) if match[1] not in complete]
+        chunks = [chunk for chunk, name in enumerate(plan.names) if name not in complete] if others else []
+        missing = islice((number for chunk in chunks for number in plan.numbers(chunk)), MOST_POINTS)
         numbers = {plan.key(number): number for number in missing}
-        for path, match in others if numbers else []:
+        shared, names = dict[int, Lines](), self.head[1 + len(plan.space.axes) :]
+        for path, match in others:
             head, *lines = machine.csv_lines(path) if is_whole(path, match) else [[]]
             found: dict[int, Lines] = {}
             for line in lines if set(names) <= set(head) else []:

@@ -26,7 +26,7 @@ from attn_exp.config.choices import as_yaml_value
 from attn_exp.config.kinds import read_fields
 from attn_exp.config.schema import Config, Figures, Sweep
 from attn_exp.config.spelling import Repeat, key_of, spelled
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, refuse
 from attn_exp.experiment.row import Row
 from attn_exp.own_code import Named, fingerprint_of_function, is_code
 from attn_exp.problem import input_files
@@ -51,7 +51,7 @@ About = Mapping[str, Any]
 """The contents of a manifest."""
 SHAPE = {
     **folders.DESCRIPTION,
-    "words": [str], "clock": float, "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int,
+    "words": [str], "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int,
     "fixed": [str], "axes": [{
         "key": str, "sign": str, "column": str, "count": int, "kind": str,
         "range?": [int], "words?": [str],
@@ -218,14 +218,14 @@ def columns(plan: Plan) -> list[str]:
     The lines of a part also end with the key of the point, which the results leave out.
     """
     swept = [axis.column for axis in plan.space.axes]
-    return ["point", *swept, "status", "message", "agree", *row_columns(), *plan.metrics]
+    return ["point", *swept, "status", "message", "agree", *row_columns().values(), *plan.metrics]
 
 
 @cache
-def row_columns() -> tuple[str, ...]:
-    """Return the columns of a variant's row; those named like a setting get the prefix `variant_`."""
+def row_columns() -> dict[str, str]:
+    """Return the column of each field of a row; one named like a setting gets the prefix `variant_`."""
     settings = {field.name for field in fields(Config)} - {"variant"}
-    return tuple(f"variant_{field.name}" if field.name in settings else field.name for field in fields(Row))
+    return {field.name: "variant_" * (field.name in settings) + field.name for field in fields(Row)}
 
 
 def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
@@ -236,7 +236,6 @@ def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any
         "command": command.line,
         "words": list(command.words),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "clock": time.time(),
         "folders": [str(Path(folder).resolve()) for folder in command.folders],
         "title": titles.pop() if len(titles) == 1 else "",
         "points": plan.points,
@@ -292,14 +291,11 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: no sweep there, or a manifest that cannot be read.
     """
-    try:
+    if not os.path.lexists(folder / FILE):
+        raise UserError(f"{folder}: no sweep there (it has no {FILE})")
+    with refuse(f"{folder}: its {FILE} cannot be read", OSError, ValueError, LookupError):
         about = trust.read_json(folder / FILE, SHAPE)
         check_manifest(about)
-    except FileNotFoundError as error:
-        raise UserError(f"{folder}: no sweep there ({FILE}: {error.strerror})") from error
-    except (OSError, ValueError, LookupError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{folder}: its {FILE} cannot be read ({reason})") from error
     return about
 
 

@@ -12,8 +12,6 @@ from math import prod
 from types import CodeType
 from typing import Any
 
-import numpy as np
-
 from attn_exp.arrays import Shape
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import spelled
@@ -245,31 +243,15 @@ def find_d_model(embeddings: Settings) -> int | None:
 def points_left(space: Space, text: str) -> array[int]:
     """Return the points for which the expression is false.
 
-    It is evaluated once for each combination of the values that it reads, which decides all points that share them.
-
     Raises:
-        UserError: an expression that cannot be parsed or evaluated, or one that reads too many values.
+        UserError: an expression that cannot be parsed or evaluated, or too many points.
     """
     condition = parse_condition(text)
-    read = [any(reads_axis(condition.names, space.axes[place]) for place in together) for together in space.dimensions]
-    lengths = [length if is_read else 1 for length, is_read in zip(space.lengths, read, strict=True)]
-    if prod(lengths) > MOST_DECIDED:
-        raise UserError(
-            f"sweep.skip reads {prod(lengths):,} combinations of values; at most {MOST_DECIDED:,} can be evaluated"
-        )
-    held = np.zeros(lengths, dtype=bool)
-    for places in np.ndindex(*lengths):
-        index = int(np.ravel_multi_index(places, space.lengths)) if places else 0
+    if space.size > MOST_DECIDED:
+        raise UserError(f"sweep.skip is evaluated for at most {MOST_DECIDED:,} combinations; these are {space.size:,}")
+    left = array("Q")
+    for index in range(space.size):
         settings, choices = space.settings(index), space.choices[space.base_key(space.places(index))]
-        held[places] = condition.holds({name: look_up(name, settings, choices) for name in condition.names})
-    points = np.flatnonzero(~np.broadcast_to(held, space.lengths).ravel())
-    return array("Q", points.astype(np.uint64).tobytes())
-
-
-def reads_axis(names: frozenset[str], axis: Axis) -> bool:
-    top = axis.key.split(".")[0]
-    return (
-        axis.composed
-        or (top == "embeddings" and "d_model" in names)
-        or any(f"{name}.".startswith(f"{axis.key}.") or axis.key.startswith(f"{name}.") for name in names)
-    )
+        if not condition.holds({name: look_up(name, settings, choices) for name in condition.names}):
+            left.append(index)
+    return left

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
@@ -35,7 +36,7 @@ from attn_exp.sweeps.effects import (
     shorten,
     t_quantile,
 )
-from attn_exp.sweeps.rows import METRICS, Axes, Column, Cube, Failed, Rows, combine, make_cube, read_rows
+from attn_exp.sweeps.rows import METRICS, Axes, Column, Cube, Rows, combine, make_cube, read_rows
 
 LAYER = "model.layer"
 HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
@@ -61,14 +62,6 @@ def head_and_pattern(name: str) -> tuple[int, str] | None:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """The points that failed with one error: their number, and the first of them."""
-
-    count: int
-    first: int
-
-
-@dataclass(frozen=True)
 class Summary:
     """The data for a sweep's report.
 
@@ -87,7 +80,7 @@ class Summary:
     first: Mapping[Key, int]
     least: Mapping[str, Extreme]
     most: Mapping[str, Extreme]
-    failures: Mapping[str, Failure]
+    failures: Mapping[str, Sequence[int]]
     tally: str
     disagreements: Mapping[int, str]
     answers: Answers
@@ -125,6 +118,9 @@ def summarized(
         place = int(np.argmin(np.where(finite[name], sign * rows.numbers[name], np.inf)))
         return float(rows.numbers[name][place]), int(rows.points[place]), variants.labels[variants.codes[place]]
 
+    failures = defaultdict[str, list[int]](list)
+    for point, message in rows.failed:
+        failures[message].append(point)
     tallies = count_agreement(rows)
     each_once = np.diff(rows.points, prepend=-1) != 0
     apart = np.flatnonzero(each_once & (tallies[:, 0] < tallies[:, 1]))
@@ -141,7 +137,7 @@ def summarized(
         first=dict(zip(cells.labels, firsts, strict=True)),
         least={name: find_extreme(name, 1) for name in finite if finite[name].any()},
         most={name: find_extreme(name, -1) for name in finite if finite[name].any()},
-        failures=group_failures(rows.failed),
+        failures=failures,
         tally=format_tally(tallies[each_once].sum(axis=0)),
         disagreements={int(rows.points[place]): format_tally(tallies[place]) for place in apart},
         answers=answer(cube, matters or {}, exact),
@@ -184,14 +180,6 @@ def count_agreement(rows: Rows) -> Array:
 
 def format_tally(pair: Array) -> str:
     return f"{int(pair[0]):,} of {int(pair[1]):,}" if pair[1] else ""
-
-
-def group_failures(failed: Sequence[Failed]) -> dict[str, Failure]:
-    found: dict[str, Failure] = {}
-    for point, message in failed:
-        last = found.get(message, Failure(0, point))
-        found[message] = Failure(last.count + 1, last.first)
-    return found
 
 
 def mean_and_interval(moments: Numbers | None) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from attn_exp import processes, registry
 from attn_exp.config.schema import Config, read_config
-from attn_exp.config.spelling import Repeat, key_of, quoted, spelled
+from attn_exp.config.spelling import Repeat, quoted, spelled
 from attn_exp.errors import UserError, printable, refuse
 from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.checks.heads import PATTERNS
@@ -95,27 +95,24 @@ def added_metrics(space: Space) -> tuple[str, ...]:
             raise UserError("a sweep runs no check; run them one at a time")
         find_type(dtype_of(config))
         asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
-    typed = [word.partition("=")[2] for word in space.fixed if key_of(word) == "dtype" and "$" not in word]
-    for value in next((axis.values for axis in space.axes if axis.key == "dtype"), typed):
+    for value in next((axis.values for axis in space.axes if axis.key == "dtype"), ()):
         find_type(value if isinstance(value, str) else spelled(value))
     if len(asked) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
         raise UserError("metrics and check belong to the whole sweep and take one value")
-    return (*(name for name in asked.pop() if name not in row_columns()), *head_columns(space))
+    return (*(name for name in asked.pop() if name not in row_columns().values()), *head_columns(space))
 
 
 def head_columns(space: Space) -> tuple[str, ...]:
     """Return a column for each pattern of each head if a sweep covers the layers of a model; else none.
 
-    A model that cannot be read has none: its points report why.
+    Raises:
+        UserError: the model cannot be read.
     """
     keys = [axis.key for axis in space.axes]
     config = read_config(space.settings(0))
     if LAYER not in keys or "head" in keys or config.model.family is None:
         return ()
-    try:
-        heads = ask_model(config).head
-    except UserError:
-        return ()
+    heads = ask_model(config).head
     return tuple(head_column(head, name) for head in range(1, heads + 1) for name in PATTERNS)
 
 
@@ -250,7 +247,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
     about |= origin()
     write_manifest(folder, about)
     spent = float(last.get("seconds", 0.0)) if last is not None and is_same else 0.0
-    status, code = swept.PARTIAL, None
+    status, code, started = swept.PARTIAL, None, time.monotonic()
     try:
         if workers is None or driver.run(workers, deque(jobs)):
             status = COMPLETE
@@ -258,7 +255,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
         status, code = "interrupted", processes.exit_code(stopped)
     finally:
         driver.progress.show(last=True)
-        seconds = spent if workers is None and spent else spent + time.time() - about["clock"]
+        seconds = spent if workers is None and spent else spent + time.monotonic() - started
         about |= {"status": status, "seconds": seconds}
         with trust.refuse_damaged(f"{folder}: {swept.UNREADABLE}", ValueError):
             text, disagreeing = swept.write_results(folder, about, driver.parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from attn_exp import machine
 from attn_exp.config.choices import as_yaml_value
 from attn_exp.config.schema import Figures
-from attn_exp.errors import UserError, chosen, unknown
+from attn_exp.errors import UserError, chosen, refuse, unknown
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report import papers
 from attn_exp.report import sweep_plots as plots
@@ -123,12 +123,10 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
         about["figures"] |= as_yaml_value(figures)
         about["report"] |= {"figures": True}
         check_plots(read_figures(about))
-    try:
-        with locked(folder), trust.refuse_damaged(f"{folder}: {UNREADABLE}", *trust.MISFIT):
-            whole, damaged = Swept(folder, about).shelf.find(about["parts"])
-            text, _ = write_results(folder, about, whole)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
+    unreadable = trust.refuse_damaged(f"{folder}: {UNREADABLE}", *trust.MISFIT)
+    with refuse(f"{folder}: cannot be written to", OSError), locked(folder), unreadable:
+        whole, damaged = Swept(folder, about).shelf.find(about["parts"])
+        text, _ = write_results(folder, about, whole)
     return f"{text}\n\ndamaged and left out: {list_some(damaged)}" if damaged else text
 
 
@@ -154,17 +152,16 @@ def show_status(words: Sequence[str]) -> str:
     """
     folder = machine.folder(words[0])
     about = load_manifest(folder)
-    sizes = {
-        name: min(about["chunk"], about["points"] - place * about["chunk"]) for place, name in enumerate(about["parts"])
-    }
-    whole, damaged = Swept(folder, about).shelf.find(sizes)
-    done, failed = sum(map(sizes.__getitem__, whole)), sum(part.failed for part in whole.values())
-    count = f"{len(whole):,} of {len(sizes):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
+    chunk, points, parts = about["chunk"], about["points"], about["parts"]
+    whole, damaged = Swept(folder, about).shelf.find(parts)
+    done = sum(min(chunk, points - chunk * place) for place, name in enumerate(parts) if name in whole)
+    failed = sum(part.failed for part in whole.values())
+    count = f"{len(whole):,} of {len(parts):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
     holder, status = machine.read_holder(folder / "lock"), about["status"]
     word = {"running": "stopped before its end", COMPLETE: "damaged since it was complete"}.get(status, status)
-    ended = f"{word}; the same command continues" if done < about["points"] else COMPLETE
+    ended = f"{word}; the same command continues" if done < points else COMPLETE
     running = ended if holder is None else f"running: {describe(holder)}"
-    return "\n".join([about["command"], f"{done:,} of {about['points']:,} points, {failed:,} failed; {count}", running])
+    return "\n".join([about["command"], f"{done:,} of {points:,} points, {failed:,} failed; {count}", running])
 
 
 def import_arrow() -> Any:
@@ -184,9 +181,9 @@ def column_types(about: About) -> dict[str, str]:
     """Return the pandas type of each column: by the fields of a row, by the values of an axis, else string."""
     of_field = {int: "Int64", float: "float64", bool: "boolean"}
     of_axis = {"int": "Int64", "float": "float64", "bool": "boolean"}
-    hints = get_type_hints(Row).values()
+    hints = get_type_hints(Row)
     types = dict.fromkeys(about["columns"], "string") | {"point": "Int64"}
-    types |= {name: of_field.get(hint, "string") for name, hint in zip(row_columns(), hints, strict=True)}
+    types |= {column: of_field.get(hints[field], "string") for field, column in row_columns().items()}
     types |= dict.fromkeys(about["metrics"], "float64")
     types |= {axis["column"]: of_axis.get(axis["kind"], "string") for axis in about["axes"]}
     return types
@@ -257,9 +254,8 @@ class Swept:
             frame: pd.DataFrame = pd.DataFrame(lines, columns=list(head), dtype=object)[columns]
             for name, dtype in column_types(self.about).items():
                 frame[name] = pd.array([READ[dtype](text) if text else None for text in frame[name]], dtype=dtype)
-        named = zip(row_columns(), (field.name for field in fields(Row)), strict=True)
-        units = {name: COLUMNS[field].unit for name, field in named if name in frame}
-        frame.attrs["units"] = {name: unit for name, unit in units.items() if unit}
+        units = {column: COLUMNS[field].unit for field, column in row_columns().items()}
+        frame.attrs["units"] = {column: unit for column, unit in units.items() if unit}
         return frame
 
     @property
