@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array
-from attn_exp.errors import UserError, count_of, refuse
+from attn_exp.errors import UserError, count_of, refuse, some
 from attn_exp.errors import folder as path_of
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
@@ -19,7 +19,7 @@ from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.forms import coarser
 from attn_exp.report.escapes import brief, minus, plain
 from attn_exp.report.papers import Table, deep_places
-from attn_exp.report.sentences import listed, spoken
+from attn_exp.report.sentences import spoken
 from attn_exp.report.versus import Versus, explorer, versus_page, versus_text, why_not
 from attn_exp.runs import folders, store, trust
 from attn_exp.runs.execution import DEPTH, Result, said_anew
@@ -90,8 +90,7 @@ def side_by_side(*sides: Result | Path) -> Versus:
     if sweeps:
         with trust.refuse_damaged(f"{sweeps[0]}, {sweeps[1]}: {UNREADABLE}", *trust.UNREADABLE):  # it names the file
             return compare_sweeps(*map(load_side, sweeps))
-    has_result = any(isinstance(side, Result) for side in sides)
-    names = ("first", "second") if has_result else (str(sides[0]), str(sides[1]))
+    names = [str(side) if isinstance(side, Path) else "a result" for side in sides]
     runs = (
         Run(side.comparison, side.timings, origin()) if isinstance(side, Result) else store.load(side) for side in sides
     )
@@ -141,9 +140,8 @@ def is_array(pair: tuple[Any, Any]) -> bool:
 def with_settings(versus: Versus, apart: Apart, depths: set[str]) -> Versus:
     lines = tuple((name, *map(show_setting, pair)) for name, pair in apart.items())
     table = Table("settings", "Settings that differ.", ("setting", "first", "second"), lines)
-    names = [*[*apart][:3], *([f"{len(apart) - 3:,} more"] if len(apart) > 3 else [])]
     count = count_of(len(apart), "setting differs", "settings differ")
-    settings = f"{count}: {listed(names)}." if apart else "All settings are the same."
+    settings = f"{count}: {some([*apart])}." if apart else "All settings are the same."
     return replace(
         versus,
         sentences=(*versus.sentences, settings),
@@ -158,12 +156,13 @@ def show_setting(value: Any) -> str:
     return "-" if value in (None, [], ()) else plain(brief(value), LONGEST)
 
 
-def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
+def compare_runs(names: Sequence[str], one: Run, other: Run) -> Versus:
     a, b = one.comparison, other.comparison
-    apart = settings_apart(asdict(a.config), asdict(b.config))
     partings = {name: find_parting(name, one, other) for name in a.traces if name in b.traces}
-    alone = [f"{name} is in the first alone." for name in a.traces if name not in b.traces]
-    alone += [f"{name} is in the second alone." for name in b.traces if name not in a.traces]
+    alone = [
+        f"{name} is in the {'first' if name in a.traces else 'second'} alone."
+        for name in sorted(a.traces.keys() ^ b.traces.keys())
+    ]
     kinds = [kind for kind, _ in partings.values()]
     is_moved = bool(alone) or DIFFERENT in kinds
     verdict = give_verdict(kinds.count(DIFFERENT), set(kinds) <= {IDENTICAL}, count_of(len(kinds), "variant"))
@@ -173,8 +172,9 @@ def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
     rows = rows_table(a.rows, b.rows, {name: kind for name, (kind, _) in partings.items()})
     explored = explorer(sides) if is_moved and not why else None
     versus = Versus(*names, is_moved, sentences, (rows,), explorer=explored)
-    depths = {comparison.config.report.depth for comparison in (a, b)}
-    return with_settings(versus, apart, depths)
+    return with_settings(
+        versus, settings_apart(asdict(a.config), asdict(b.config)), {a.config.report.depth, b.config.report.depth}
+    )
 
 
 def give_verdict(moved: int, is_identical: bool, count: str, names: Sequence[str] = ()) -> str:
@@ -284,8 +284,8 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
     table = Table("numbers", caption, (*head, "mean difference"), tuple(lines), deep)
     is_moved = bool(moved) or any(alone.values()) or not both
     versus = Versus(one.name, other.name, is_moved, tuple(sentences), (table,))
-    apart, sides = settings_apart(one.settings, other.settings), (one, other)
-    return with_settings(versus, apart, {depth_of(side.about) for side in sides})
+    depths = {depth_of(one.about), depth_of(other.about)}
+    return with_settings(versus, settings_apart(one.settings, other.settings), depths)
 
 
 def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) -> tuple[tuple[str, ...], int]:

@@ -308,10 +308,9 @@ def estimate_of(differences: Array, exact: bool = False, tries: int = 1) -> Esti
     if not len(numbers):
         return None
     count, mean = len(numbers), float(numbers.mean())
-    if exact or (count > 1 and float(np.ptp(numbers)) <= NOISE * abs(float(numbers[0]))):
-        return Estimate(mean, math.nan, math.nan, float(mean == 0), count)
-    if count == 1:
-        return Estimate(mean, math.nan, math.nan, math.nan, count)
+    is_exact = exact or (count > 1 and float(np.ptp(numbers)) <= NOISE * abs(float(numbers[0])))
+    if is_exact or count == 1:
+        return Estimate(mean, math.nan, math.nan, float(mean == 0) if is_exact else math.nan, count)
     error = float(numbers.std(ddof=1)) / math.sqrt(count)
     half = t_quantile(count - 1, LEVEL / tries) * error
     return Estimate(mean, mean - half, mean + half, student_tails(abs(mean) / error, count - 1), count)
@@ -398,18 +397,12 @@ def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
     if name == "head":
         yield "d_head = d_model / head changes too"
     if "logit_std" in cube.numbers and not parts & set(SCALES) and contrast.metric not in SCALES:
-        before = np.nanmean(np.take(cube.numbers["logit_std"], contrast.start, axis=contrast.axis))
-        ratio = mean_change(cube, contrast, "logit_std") / before
+        levels = (contrast.start, contrast.end)
+        first, second = (np.take(cube.numbers["logit_std"], level, axis=contrast.axis) for level in levels)
+        there = np.isfinite(first) & np.isfinite(second)
+        ratio = float(second[there].sum() / first[there].sum()) - 1 if there.any() else 0.0
         if abs(ratio) > SPREAD:
             yield f"the standard deviation of the logits changes by {ratio:+.0%}".replace("-", "−")
-
-
-def mean_change(cube: Cube, contrast: Contrast, metric: str) -> float:
-    first, second = (
-        np.take(cube.numbers[metric], level, axis=contrast.axis) for level in (contrast.start, contrast.end)
-    )
-    there = np.isfinite(second - first)
-    return float((second - first)[there].mean()) if there.any() else 0.0
 
 
 def signed(number: float) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.errors import count_of
 from attn_exp.experiment.row import COLUMNS, is_deep, titled
 from attn_exp.processes import format_duration
-from attn_exp.report.escapes import brief, plain
+from attn_exp.report.escapes import plain
 from attn_exp.report.figures.figure import size
 from attn_exp.report.papers import Table
 from attn_exp.report.sentences import origin
@@ -48,18 +49,17 @@ DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda nam
 
 
 def closing(about: About, summary: Summary) -> str:
-    missing = f" of {about['points']:,}" if summary.points < about["points"] else ""
-    noun = "point" if about["points"] == 1 else "points"
-    parts = [f"{summary.points:,}{missing} {noun}", f"{summary.failed:,} failed"]
-    parts += [format_duration(about["seconds"])] if "seconds" in about else []
-    text = ", ".join(parts)
-    if missing:
+    is_partial = summary.points < about["points"]
+    points = count_of(about["points"], "point")
+    text = f"{f'{summary.points:,} of ' * is_partial}{points}, {summary.failed:,} failed"
+    text += f", {format_duration(about['seconds'])}" if "seconds" in about else ""
+    if is_partial:
         reason = "" if about["status"] == "partial" else f" ({about['status']})"
         text = f"Partial{reason}: {text}. The same command continues it"
     agreement = [f"{summary.tally} published results agree."] if summary.tally else []
-    if odd := summary.disagreements:
-        points = "1 point disagrees" if len(odd) == 1 else f"{len(odd):,} points disagree"
-        agreement.append(f"{points} with a published result.")
+    if summary.disagreements:
+        odd = count_of(len(summary.disagreements), "point disagrees", "points disagree")
+        agreement.append(f"{odd} with a published result.")
     return " ".join([f"{text}.", *agreement])
 
 
@@ -85,12 +85,12 @@ def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str]
 
 
 def depth_of(about: About) -> str:
-    return "reading" if about.get("report", {}).get("depth") == "reading" else "all"
+    return "reading" if about["report"].get("depth") == "reading" else "all"
 
 
 def metrics(summary: Summary, depth: str = "all") -> list[str]:
     """Return the metrics in the table, without those that compare variants if all variants agree."""
-    is_alike = "max_diff" in summary.most and summary.most["max_diff"][0] <= ALIKE
+    is_alike = "max_diff" in summary.most and summary.most["max_diff"] <= ALIKE
     left_out = TO_THE_FIRST if len(summary.variants) == 1 or is_alike else ()
     shown = [name for name in TABLE if name in summary.most and name not in left_out] + summary.more
     shown = ["error", *shown] if has_errors(summary) else shown
@@ -99,27 +99,12 @@ def metrics(summary: Summary, depth: str = "all") -> list[str]:
 
 def has_errors(summary: Summary) -> bool:
     """Return whether any error exceeds rounding in float64, so that it is worth a column, as with `dtype`."""
-    return "error" in summary.most and summary.most["error"][0] > FLOOR
+    return "error" in summary.most and summary.most["error"] > FLOOR
 
 
 def paper_tables(about: About, summary: Summary) -> dict[str, Table]:
     means = table(summary, IN_REPORT, depth_of(about))
     return {each.name: each for each in (effects_table(summary.answers), shares_table(summary.answers), means)}
-
-
-def extremes(about: About, summary: Summary, depth: str) -> Iterator[dict[str, Any]]:
-    for name in metrics(summary, depth):
-        for which, (number, point, variant) in (("smallest", summary.least[name]), ("largest", summary.most[name])):
-            if summary.least[name][0] != summary.most[name][0]:
-                yield {
-                    "metric": titled(name),
-                    "which": which,
-                    "number": brief(number),
-                    "variant": variant,
-                    "settings": swept_words(about, point) or "the one point",
-                    "command": point_command(about, point).line,
-                    "deep": is_deep(name),
-                }
 
 
 def swept_words(about: About, point: int) -> str:
@@ -162,7 +147,7 @@ def terminal(about: About, summary: Summary) -> str:
 def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
     errors = ("error",) if has_errors(summary) else ()
     names = (*summary.more, *errors, *(name for name in DRAWN if depth == "all" or not is_deep(name)))
-    ends = {name: (summary.least[name][0], summary.most[name][0]) for name in names if name in summary.most}
+    ends = {name: (summary.least[name], summary.most[name]) for name in names if name in summary.most}
     return [name for name, (least, most) in ends.items() if most - least > 1e-9 * max(abs(least), abs(most))][:4]
 
 
@@ -188,7 +173,6 @@ def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
             (line, point_command(about, summary.first[key]).line)
             for line, key in zip(shown.lines, summary.cells, strict=False)
         ],
-        "extremes": list(extremes(about, summary, depth)),
         "failures": list(failures(about, summary)),
         "disagreements": list(disagreements(about, summary)),
         "results": f"results.{about['format']}",
@@ -216,7 +200,7 @@ def plotted(about: About, summary: Summary, depth: str) -> Plotted:
         changes=drawn_changes(summary.answers, metrics[:2]),
         layers=layers,
         heads=heads,
-        further=(*about.get("sweep", {}).get("plot", ()), *figures.only),
+        further=(*about["sweep"].get("plot", ()), *figures.only),
         size=size(figures),
         only=figures.only,
     )

@@ -69,8 +69,8 @@ class Rows:
 def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, metrics: Sequence[str]) -> Rows:
     """Read the lines of a sweep's table; `metrics` are those that are not built in."""
     places = {name: place for place, name in enumerate(head)}
-    swept = [axis["column"] for axis in axes]
-    known = {name: dict[str, int]() for name in (*swept, "variant", "queries", "agree") if name in places}
+    names = (*(axis["column"] for axis in axes), "variant", "queries", "agree")
+    known = {name: dict[str, int]() for name in names if name in places}
     codes = {name: array("q") for name in known}
     numbers = {name: array("d") for name in (*METRICS, *metrics) if name in places}
     resolved = [name for name in RESOLVED if name in places]
@@ -95,8 +95,14 @@ def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, m
         )
         for name in known
     }
-    measures_of = {name: np.array(column) for name, column in numbers.items()}
-    return Rows(np.array(points), texts, measures_of, Column(tuple(combinations), np.array(settings)), resolved, failed)
+    return Rows(
+        np.array(points),
+        texts,
+        {name: np.array(column) for name, column in numbers.items()},
+        Column(tuple(combinations), np.array(settings)),
+        resolved,
+        failed,
+    )
 
 
 def endless_text(axis: Mapping[str, Any]) -> str | None:

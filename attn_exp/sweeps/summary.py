@@ -43,8 +43,6 @@ HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
 MOST_CELLS = 20_000
 
 Key = tuple[str, ...]
-Extreme = tuple[float, int, str]
-"""A number, its point and its variant."""
 
 MOST_NAMED = 6
 """Maximum number of values that a sentence lists."""
@@ -66,7 +64,7 @@ class Summary:
     """The data for a sweep's report.
 
     `cells` maps the labels of each axis but the seed, and the variant, to the moments of each metric; `least` and
-    `most` hold the extreme row of each metric; `first` holds the first point of each cell; `failures` the points of
+    `most` hold the extremes of each metric; `first` holds the first point of each cell; `failures` the points of
     each error. `tally` says how many published figures agree, as in 6 of 6; `disagreements` holds the points with a
     disagreeing figure.
     """
@@ -78,8 +76,8 @@ class Summary:
     variants: tuple[str, ...]
     cells: Mapping[Key, Mapping[str, Numbers]]
     first: Mapping[Key, int]
-    least: Mapping[str, Extreme]
-    most: Mapping[str, Extreme]
+    least: Mapping[str, float]
+    most: Mapping[str, float]
     failures: Mapping[str, Sequence[int]]
     tally: str
     disagreements: Mapping[int, str]
@@ -112,12 +110,7 @@ def summarized(
     cells = combine([*shown.values(), variants])
     measured = {name: measure_cells(cells, numbers) for name, numbers in rows.numbers.items()}
     firsts = rows.points[np.unique(cells.codes, return_index=True)[1]].tolist()
-    finite = {name: np.isfinite(numbers) for name, numbers in rows.numbers.items()}
-
-    def find_extreme(name: str, sign: int) -> Extreme:
-        place = int(np.argmin(np.where(finite[name], sign * rows.numbers[name], np.inf)))
-        return float(rows.numbers[name][place]), int(rows.points[place]), variants.labels[variants.codes[place]]
-
+    finite = {name: numbers[np.isfinite(numbers)] for name, numbers in rows.numbers.items()}
     failures = defaultdict[str, list[int]](list)
     for point, message in rows.failed:
         failures[message].append(point)
@@ -135,8 +128,8 @@ def summarized(
             for place, key in enumerate(cells.labels)
         },
         first=dict(zip(cells.labels, firsts, strict=True)),
-        least={name: find_extreme(name, 1) for name in finite if finite[name].any()},
-        most={name: find_extreme(name, -1) for name in finite if finite[name].any()},
+        least={name: float(numbers.min()) for name, numbers in finite.items() if len(numbers)},
+        most={name: float(numbers.max()) for name, numbers in finite.items() if len(numbers)},
         failures=failures,
         tally=format_tally(tallies[each_once].sum(axis=0)),
         disagreements={int(rows.points[place]): format_tally(tallies[place]) for place in apart},
@@ -266,35 +259,31 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
     """Describe the effect of a change on a metric; if it depends on another setting, the largest and the smallest."""
     ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
     largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
-    verb, size = format_effect(largest, tests)
-    text = f"{shorten(largest.setting)}={short(largest.end)} instead of {short(largest.start)}"
-    text += f" {verb} the {spoken(largest.metric)}{size}"
-    for other, size in (format_effect(each, tests) for each in others):
-        text += f" and{'' if other == verb else f' {other} it'}{size}"
+    text = f"{shorten(largest.setting)}={short(largest.end)} instead of {short(largest.start)} "
+    text += format_effect(largest, f"the {spoken(largest.metric)}", tests)
+    text += "".join(f" and {format_effect(each, 'it', tests)}" for each in others)
     seeds = "1 seed is" if largest.seeds == 1 else f"{largest.seeds} seeds are"
     few = f"{seeds} too few to tell" if largest.verdict == FEW and largest.mean else ""
     return "; ".join(filter(None, (text, few, largest.note if largest.verdict != NO else ""))) + "."
 
 
-def format_effect(effect: Effect, tests: int) -> tuple[str, str]:
-    """Return what a change does to a metric, and by how much and at which value of another setting.
+def format_effect(effect: Effect, metric: str, tests: int) -> str:
+    """Say what a change does to a metric, by how much, and at which value of another setting.
 
     Where the interval of one comparison leaves out 0 and Holm's test of all of them finds no effect, both are said.
     """
     at = f" at {shorten(effect.at)}" if effect.at else ""
+    if effect.mean == 0:
+        return f"does not change {metric}{at}{' with this seed' * (effect.verdict == FEW and effect.seeds == 1)}"
     unit = COLUMNS[effect.metric].small if effect.metric in COLUMNS and effect.metric not in RATIOS else ""
     size = f"{format_size(effect)} {unit}".rstrip()
-    is_unclear = bool(effect.at) and not effect.sign and not math.isnan(effect.low)
-    if effect.mean == 0:
-        return "does not change", f"{at}{' with this seed' if effect.verdict == FEW and effect.seeds == 1 else ''}"
-    one_of = (
-        f", not significant among {tests:,} comparisons" if not effect.sign and effect.low * effect.high > 0 else ""
-    )
-    if effect.verdict == NO or is_unclear:
-        return "hardly changes" if effect.verdict == NO else "does not clearly change", f"{at} ({size}{one_of})"
+    one_of = f", not significant among {tests:,} comparisons" * (not effect.sign and effect.low * effect.high > 0)
+    if effect.verdict == NO or (at and not effect.sign and not math.isnan(effect.low)):
+        verb = "hardly changes" if effect.verdict == NO else "does not clearly change"
+        return f"{verb} {metric}{at} ({size}{one_of})"
     verbs = ("raises", "lowers") if effect.sign else ("may raise", "may lower")
-    factor = "a factor of " if effect.metric in RATIOS else ""
-    return verbs[effect.mean < 0], f" by {factor}{size.lstrip('+−')}{at}{one_of}"
+    factor = "a factor of " * (effect.metric in RATIOS)
+    return f"{verbs[effect.mean < 0]} {metric} by {factor}{size.lstrip('+−')}{at}{one_of}"
 
 
 def is_divided(effect: Effect) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from attn_exp import processes, registry
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat, quoted, spelled
-from attn_exp.errors import UserError, printable, refuse
+from attn_exp.errors import UserError, printable, refuse, some
 from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.checks.heads import PATTERNS
 from attn_exp.experiment.compare import prepared
@@ -228,25 +228,25 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
     Raises:
         UserError: the folder holds another sweep, which shares no point with this one.
     """
-    last, shelf = None, Swept(folder, about).shelf
+    last, shelf = dict[str, Any](), Swept(folder, about).shelf
     with suppress(UserError):  # none, or one that cannot be read
         last = load_manifest(folder)
-    is_same = last is not None and last["parts"] == about["parts"]
+    is_same = last.get("parts") == about["parts"]
     whole, damaged = shelf.find(plan.names)
     with trust.refuse_damaged(f"{folder}: {swept.UNREADABLE}", ValueError):
         shared = shelf.find_shared(plan, whole)
-    if last is not None and not (is_same or shared) and is_another(last, about, plan):
+    if last and not (is_same or shared) and is_another(last, about, plan):
         raise UserError(
             f"{folder} holds another sweep: {last['command']}; choose another sweep.name, or remove that folder"
         )
     if damaged:
-        complain(f"damaged parts, computed again: {swept.list_some(damaged)}")
+        print(f"attn_exp: damaged parts, computed again: {printable(some(damaged))}", file=sys.stderr)
     driver = Driver(plan, shelf, PointProgress(points=plan.points), whole, shared)
     jobs = list(driver.jobs())
     workers = engine.start(plan, config.sweep, len(jobs)) if jobs else None
     about |= origin()
     write_manifest(folder, about)
-    spent = float(last.get("seconds", 0.0)) if last is not None and is_same else 0.0
+    spent = float(last.get("seconds", 0.0)) if is_same else 0.0
     status, code, started = swept.PARTIAL, None, time.monotonic()
     try:
         if workers is None or driver.run(workers, deque(jobs)):
@@ -268,10 +268,6 @@ def is_another(last: About, about: About, plan: Plan) -> bool:
     """Return whether the words of two sweeps without a common point ask for other results."""
     one, other = ([word for word in sorted(sweep["words"]) if is_deciding(word)] for sweep in (last, about))
     return one != other and last["version"] == about["version"] and plan.points <= MOST_POINTS
-
-
-def complain(message: str) -> None:
-    print(f"attn_exp: {printable(message)}", file=sys.stderr)
 
 
 def quote_skip(word: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from attn_exp import machine
 from attn_exp.config.choices import as_yaml_value
 from attn_exp.config.schema import Figures
-from attn_exp.errors import UserError, chosen, refuse, unknown
+from attn_exp.errors import UserError, chosen, refuse, some, unknown
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report import papers
 from attn_exp.report import sweep_plots as plots
@@ -127,11 +127,7 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
     with refuse(f"{folder}: cannot be written to", OSError), locked(folder), unreadable:
         whole, damaged = Swept(folder, about).shelf.find(about["parts"])
         text, _ = write_results(folder, about, whole)
-    return f"{text}\n\ndamaged and left out: {list_some(damaged)}" if damaged else text
-
-
-def list_some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+    return f"{text}\n\ndamaged and left out: {some(damaged)}" if damaged else text
 
 
 def check_plots(figures: Figures) -> None:

@@ -73,8 +73,8 @@ def test_cells_extremes_and_failures() -> None:
     assert found.cells["1", "a"]["entropy"].mean == 1.5
     assert found.cells["2", "b"]["entropy"].mean == 45.0
     assert found.first == {("1", "a"): 0, ("1", "b"): 0, ("2", "a"): 3, ("2", "b"): 3}
-    assert found.least["entropy"] == (0.5, 0, "a")
-    assert found.most["entropy"] == (55.0, 5, "b")
+    assert found.least["entropy"] == 0.5
+    assert found.most["entropy"] == 55.0
     assert list(found.most) == ["entropy"]  # NaN is no number
     assert found.failures == {"failed: no": [4]}
 
