@@ -171,7 +171,7 @@ def compare_runs(names: Sequence[str], one: Run, other: Run) -> Versus:
     sentences = (verdict, *(sentence for _, sentence in partings.values()), *alone, *filter(None, [why]))
     rows = rows_table(a.rows, b.rows, {name: kind for name, (kind, _) in partings.items()})
     explored = explorer(sides) if is_moved and not why else None
-    versus = Versus(*names, is_moved, sentences, (rows,), explorer=explored)
+    versus = Versus(names[0], names[1], is_moved, sentences, (rows,), explorer=explored)
     return with_settings(
         versus, settings_apart(asdict(a.config), asdict(b.config)), {a.config.report.depth, b.config.report.depth}
     )

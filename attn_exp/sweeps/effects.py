@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,8 +58,7 @@ Shares = Mapping[tuple[str, ...], float]
 """The share of a metric's variance explained by one setting, or by the interaction of two: `(metric, setting, ...)`."""
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A mean with one number per seed: its 95 % interval and p-value; NaN where undefined."""
 
     mean: float
@@ -202,9 +202,7 @@ def measure_effects(
         note = "; ".join((*asides, *find_cautions(cube, contrast)))
         for at, each in rows.items():
             sign = int(np.sign(each.mean)) if each.chance * contrast.tries <= level else 0
-            effects.append(
-                Effect(name, start, end, metric, at, *astuple(each), min(explains, 1.0), verdict, note, sign)
-            )
+            effects.append(Effect(name, start, end, metric, at, *each, min(explains, 1.0), verdict, note, sign))
     return sorted(effects, key=lambda effect: -np.nan_to_num(effect.explains)), len(chances)
 
 

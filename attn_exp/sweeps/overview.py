@@ -147,8 +147,9 @@ def terminal(about: About, summary: Summary) -> str:
 def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
     errors = ("error",) if has_errors(summary) else ()
     names = (*summary.more, *errors, *(name for name in DRAWN if depth == "all" or not is_deep(name)))
-    ends = {name: (summary.least[name], summary.most[name]) for name in names if name in summary.most}
-    return [name for name, (least, most) in ends.items() if most - least > 1e-9 * max(abs(least), abs(most))][:4]
+    least, most = summary.least, summary.most
+    varied = (name for name in names if name in most and most[name] - least[name] > 1e-9 * abs(most[name]))
+    return list(varied)[:4]
 
 
 def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from attn_exp import machine
 from attn_exp.errors import UserError
 from attn_exp.report.escapes import plain
 from attn_exp.runs import trust
-from attn_exp.runs.records import texts
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps.plan import Plan
 from attn_exp.sweeps.rows import OK
@@ -78,16 +77,8 @@ class Shelf:
                 older.unlink()
         return Part(path, chunk, failed)
 
-    def lines(self, parts: Sequence[Part]) -> Iterator[list[str]]:
-        """Yield the texts in the lines of parts.
-
-        Raises:
-            DamagedError: a part cannot be read.
-        """
-        return map(texts, self.cells(parts))
-
     def cells(self, parts: Sequence[Part]) -> Iterator[list[str]]:
-        """Yield the raw cells of parts, in which an apostrophe may precede a text.
+        """Yield the cells of parts, in which an apostrophe may precede a text.
 
         Raises:
             DamagedError: other columns, a line of another length, or one that does not begin with a point's number.

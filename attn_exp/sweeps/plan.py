@@ -125,17 +125,18 @@ class Plan:
         """Words that name a file of data or code, mapped to the same with a hash of the file."""
         hashes = {}
         for axis in self.space.axes:
-            for place, value in named_code(axis):
-                hashes[axis.word(place)] = fingerprint_of_function(value)
-            for place, value in enumerate(axis.values if input_files.is_file(axis.key) else ()):
-                hashes[axis.word(place)] = input_files.fingerprint(value, axis.key)
+            for place, value in enumerate(axis.listed):
+                if isinstance(value, Named):
+                    hashes[axis.word(place)] = fingerprint_of_function(value)
+                elif input_files.is_file(axis.key):
+                    hashes[axis.word(place)] = input_files.fingerprint(value, axis.key)
         return {word: f"{word} {digest}" for word, digest in hashes.items()}
 
     @cached_property
     def code(self) -> tuple[str, ...]:
         variants = [variant for base in self.space.bases.values() for variant in base["variant"].values()]
         fixed = [variant["form"] for variant in variants if isinstance(variant, Mapping) and is_code(variant["form"])]
-        swept = [value for axis in self.space.axes for _, value in named_code(axis)]
+        swept = [value for axis in self.space.axes for value in axis.listed if isinstance(value, Named)]
         return tuple(dict.fromkeys(map(str, (*fixed, *swept))))
 
 
@@ -149,9 +150,8 @@ def hash_base(base: Settings, space: Space) -> int:
     deciding = {name: value for name, value in base.items() if name not in NO_RESULT}
     texts = {key: spelled(value) for key, value in flatten(deciding) if not f"{key}.".startswith(swept)}
     texts |= {f"{key} file": input_files.fingerprint(file, key) for key, file in input_files.of(base).items()}
-    for name, variant in base["variant"].items():
-        if text := fingerprint_of_function(variant.get("form")):
-            texts[f"{name} function"] = text
+    functions = {name: fingerprint_of_function(variant.get("form")) for name, variant in base["variant"].items()}
+    texts |= {f"{name} function": text for name, text in functions.items() if text}
     return sum(hash_setting(key, text) for key, text in texts.items())
 
 
@@ -161,12 +161,6 @@ def flatten(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             yield from flatten(value, f"{key}.{name}" if key else str(name))
     else:
         yield key, settings
-
-
-def named_code(axis: Axis) -> list[tuple[int, Any]]:
-    if isinstance(axis.values, range) or not axis.key.startswith("variant."):
-        return []
-    return [(place, value) for place, value in enumerate(axis.values) if isinstance(value, Named)]
 
 
 @cache
@@ -231,7 +225,6 @@ def row_columns() -> dict[str, str]:
 
 def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
     titles = {str(base["title"]) for base in plan.space.bases.values()}
-    listed = [axis for axis in plan.space.axes if not isinstance(axis.values, range)]
     return {
         "status": "running",
         "command": command.line,
@@ -254,7 +247,9 @@ def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any
         "version": plan.version,
         "kept": find_runs(plan.kept),
         "parts": list(plan.names),
-        **provenance.record_files(config, plan.code, [(axis.key, value) for axis in listed for value in axis.values]),
+        **provenance.record_files(
+            config, plan.code, [(axis.key, value) for axis in plan.space.axes for value in axis.listed]
+        ),
     }
 
 

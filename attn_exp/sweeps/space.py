@@ -50,6 +50,11 @@ class Axis:
         """The axis's column in tables: its key, except for `variant`, which names the rows of one point."""
         return "variants" if self.key == "variant" else self.key
 
+    @property
+    def listed(self) -> Sequence[Any]:
+        """The values if they are stored one by one, and none of a range."""
+        return () if isinstance(self.values, range) else self.values
+
     def word(self, place: int) -> str:
         return f"{self.sign}{self.key}={self.value_word(place)}"
 

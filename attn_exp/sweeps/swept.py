@@ -63,7 +63,6 @@ def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tupl
     counts = {
         "done": summary.points - summary.failed,
         "failed": summary.failed,
-        "disagreeing": len(summary.disagreements),
     }
     write_manifest(folder, {**about, **counts})
     return text, len(summary.disagreements)
@@ -173,7 +172,7 @@ def import_arrow() -> Any:
     return pyarrow
 
 
-def column_types(about: About) -> dict[str, str]:
+def column_types(about: About) -> dict[str, Any]:
     """Return the pandas type of each column: by the fields of a row, by the values of an axis, else string."""
     of_field = {int: "Int64", float: "float64", bool: "boolean"}
     of_axis = {"int": "Int64", "float": "float64", "bool": "boolean"}
@@ -217,7 +216,7 @@ class Swept:
         return self.shelf.find(self.about["parts"])[0] if self.known is None else self.known
 
     def read_lines(self) -> tuple[Sequence[str], Iterator[list[str]]]:
-        return self.shelf.head, self.shelf.lines(list(self.parts.values()))
+        return self.shelf.head, map(records.texts, self.shelf.cells(list(self.parts.values())))
 
     @cached_property
     def summary(self) -> Summary:

@@ -138,7 +138,7 @@ whole = task.tabulate
 def tabulate(config, **more):
     if config.seed == 5:
         os.kill(os.getpid(), signal.SIGKILL)
-    if config.seed == 9 and not os.path.exists("once"):
+    if config.seed == 12 and not os.path.exists("once"):
         open("once", "w").close()
         os._exit(3)
     return whole(config, **more)
