@@ -207,8 +207,7 @@ def sweep_page(both: Mapping[str, Any], data: Mapping[str, Any] | None, depth: s
     `drawn` are figures by file name; the page embeds the SVG ones.
     """
     figures = with_captions({name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")})
-    parts = [both[name].deep for name in ("effects", "shares")] + [extreme["deep"] for extreme in both["extremes"]]
-    deep = any(parts) or any(both["deep"])
+    deep = both["effects"].deep or both["shares"].deep or any(both["deep"])
     names = [name for name, used in (("depth.js", deep), ("sweep.js", data)) if used]
     said = {**both, "figures": figures, "data": data, "depth": depth, "has_deep": deep}
     return render_page("sweep.html", said, ("report.css", "sweep.css"), names)

@@ -11,8 +11,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array
-from attn_exp.config.spelling import spelled
-from attn_exp.errors import UserError, count_of
+from attn_exp.errors import UserError, count_of, refuse, some
 from attn_exp.errors import folder as path_of
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
@@ -20,7 +19,7 @@ from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.forms import coarser
 from attn_exp.report.escapes import brief, minus, plain
 from attn_exp.report.papers import Table, deep_places
-from attn_exp.report.sentences import listed, spoken
+from attn_exp.report.sentences import spoken
 from attn_exp.report.versus import Versus, explorer, versus_page, versus_text, why_not
 from attn_exp.runs import folders, store, trust
 from attn_exp.runs.execution import DEPTH, Result, said_anew
@@ -36,7 +35,7 @@ NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that no number depends on."""
 FROM_A_MODEL = ("embeddings.", "projections.")
 """Settings whose arrays come from a model, if one is configured."""
-LONGEST, SHORT = 60, 30
+LONGEST = 60
 ROUNDING = ("error", "error_ulp", "row_sum_error")
 """Columns of rounding error; a change in them is no fault."""
 NEAR = 256 * np.finfo(np.float64).eps
@@ -91,8 +90,7 @@ def side_by_side(*sides: Result | Path) -> Versus:
     if sweeps:
         with trust.refuse_damaged(f"{sweeps[0]}, {sweeps[1]}: {UNREADABLE}", *trust.UNREADABLE):  # it names the file
             return compare_sweeps(*map(load_side, sweeps))
-    has_result = any(isinstance(side, Result) for side in sides)
-    names = ("first", "second") if has_result else (str(sides[0]), str(sides[1]))
+    names = [str(side) if isinstance(side, Path) else "a result" for side in sides]
     runs = (
         Run(side.comparison, side.timings, origin()) if isinstance(side, Result) else store.load(side) for side in sides
     )
@@ -108,13 +106,11 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
     home = places[0].parent
     outputs = home.parent if home.name in folders.KINDS else Path(trust.OUTPUTS)
     target = outputs / PAGES / f"{'-'.join(place.absolute().name for place in places)}.html"
-    try:
+    with refuse(f"{target}: cannot be written to", OSError):
         trust.check_page(target, "comparison")
         outputs.mkdir(parents=True, exist_ok=True)
         machine.own_folder(target.parent)
         machine.write(target, versus_page(versus))
-    except OSError as error:
-        raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     return target
 
 
@@ -141,19 +137,14 @@ def is_array(pair: tuple[Any, Any]) -> bool:
     return any(isinstance(value, list | tuple) for value in pair)
 
 
-def with_settings(versus: Versus, apart: Apart, abouts: Sequence[About], depths: set[str]) -> Versus:
+def with_settings(versus: Versus, apart: Apart, depths: set[str]) -> Versus:
     lines = tuple((name, *map(show_setting, pair)) for name, pair in apart.items())
     table = Table("settings", "Settings that differ.", ("setting", "first", "second"), lines)
-    names = [*[*apart][:3], *([f"{len(apart) - 3:,} more"] if len(apart) > 3 else [])]
     count = count_of(len(apart), "setting differs", "settings differ")
-    settings = f"{count}: {listed(names)}." if apart else "All settings are the same."
-    one, other = map(find_origin, abouts)
-    changed = [name for name in one | other if one.get(name) != other.get(name)]
-    made = [f"{name} {one.get(name, '-')} and {other.get(name, '-')}" for name in changed]
-    origins = [f"Made by different programs or machines: {'; '.join(made)}."] if made else []
+    settings = f"{count}: {some([*apart])}." if apart else "All settings are the same."
     return replace(
         versus,
-        sentences=(*versus.sentences, settings, *origins),
+        sentences=(*versus.sentences, settings),
         tables=tuple(each for each in (*versus.tables, table) if each.lines),
         depth=depths.pop() if len(depths) == 1 else "all",
     )
@@ -165,44 +156,32 @@ def show_setting(value: Any) -> str:
     return "-" if value in (None, [], ()) else plain(brief(value), LONGEST)
 
 
-def find_origin(about: Mapping[str, Any]) -> dict[str, str]:
-    program = {"this program": about.get("version"), "commit": (about.get("git") or {}).get("commit")}
-    made = {**(about.get("versions") or {}), "processor": about.get("cpu")}
-    return {name: str(value)[: 10 if name in program else LONGEST] for name, value in (made | program).items() if value}
-
-
-def compare_runs(names: tuple[str, str], one: Run, other: Run) -> Versus:
+def compare_runs(names: Sequence[str], one: Run, other: Run) -> Versus:
     a, b = one.comparison, other.comparison
-    apart = settings_apart(asdict(a.config), asdict(b.config))
     partings = {name: find_parting(name, one, other) for name in a.traces if name in b.traces}
-    alone = [f"{name} is in the first alone." for name in a.traces if name not in b.traces]
-    alone += [f"{name} is in the second alone." for name in b.traces if name not in a.traces]
+    alone = [
+        f"{name} is in the {'first' if name in a.traces else 'second'} alone."
+        for name in sorted(a.traces.keys() ^ b.traces.keys())
+    ]
     kinds = [kind for kind, _ in partings.values()]
-    is_moved, count = bool(alone) or DIFFERENT in kinds, count_of(len(partings), "variant")
-    if is_moved:
-        verdict = f"Numbers differ in {kinds.count(DIFFERENT)} of {count} that both have."
-    elif set(kinds) <= {IDENTICAL}:
-        verdict = f"No number moved: {count} are the same to the bit."
-    else:
-        verdict = f"No number moved beyond rounding, in {count}."
-    sides = dict(zip(short_names(apart), (a, b), strict=True))
+    is_moved = bool(alone) or DIFFERENT in kinds
+    verdict = give_verdict(kinds.count(DIFFERENT), set(kinds) <= {IDENTICAL}, count_of(len(kinds), "variant"))
+    sides = {"first": a, "second": b}
     why = why_not(sides) if is_moved else ""
     sentences = (verdict, *(sentence for _, sentence in partings.values()), *alone, *filter(None, [why]))
     rows = rows_table(a.rows, b.rows, {name: kind for name, (kind, _) in partings.items()})
     explored = explorer(sides) if is_moved and not why else None
-    versus = Versus(*names, is_moved, sentences, (rows,), explorer=explored)
-    depths = {comparison.config.report.depth for comparison in (a, b)}
-    return with_settings(versus, apart, (one.about, other.about), depths)
+    versus = Versus(names[0], names[1], is_moved, sentences, (rows,), explorer=explored)
+    return with_settings(
+        versus, settings_apart(asdict(a.config), asdict(b.config)), {a.config.report.depth, b.config.report.depth}
+    )
 
 
-def short_names(apart: Apart) -> tuple[str, str]:
-    """Name each side by the only setting that differs, such as `model.layer=5`, or else as first and second."""
-    names = [name for name, pair in apart.items() if not is_array(pair)]
-    if len(names) == 1 and None not in apart[names[0]]:
-        one, other = (plain(f"{names[0]}={spelled(value)}", SHORT) for value in apart[names[0]])
-        if one != other:
-            return one, other
-    return "first", "second"
+def give_verdict(moved: int, is_identical: bool, count: str, names: Sequence[str] = ()) -> str:
+    if moved:
+        return f"Numbers differ in {moved:,} of {count} that both have{': ' * bool(names)}{', '.join(names)}."
+    within = "are the same to the bit" if is_identical else "are the same to rounding"
+    return f"No number moved: {count} {within}."
 
 
 def find_parting(name: str, one: Run, other: Run) -> tuple[str, str]:
@@ -293,39 +272,30 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
             line, far = measure_move(name, keys, numbers, others)
             lines.append(line)
             moved |= {name: far} if far and name not in ROUNDING else {}
-    count = count_of(len(both), "row")
     alone = {"first": len(first) - len(both), "second": len(second) - len(both)}
-    if not both:
-        verdict = "No row is in both: they share no combination of settings, seed and variant."
-    elif moved:
-        verdict = f"Numbers moved in {max(moved.values()):,} of {count} that both have: {', '.join(moved)}."
-    elif lines:
-        verdict = f"No number moved beyond rounding, in {count} that both have."
-    else:
-        verdict = f"No number moved: {count} in both are the same to the bit."
+    verdict = give_verdict(max(moved.values(), default=0), not lines, count_of(len(both), "row"), [*moved])
     sentences = [verdict, *(f"{rows:,} rows are in the {which} alone." for which, rows in alone.items() if rows)]
     if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
         of_several = "of points that differ in nothing else, the first is compared"
         sentences.append(f"Only one side sweeps {unshared}; {of_several}.")
-    head = ("metric", "rows", "same bits", "moved", "largest", "at", "first", "second")
+    head = ("metric", "rows", "moved", "largest", "at", "first", "second")
     caption = "How each metric moved; the mean difference is the second minus the first."
     deep = deep_places(name for name, *_ in lines)
     table = Table("numbers", caption, (*head, "mean difference"), tuple(lines), deep)
     is_moved = bool(moved) or any(alone.values()) or not both
     versus = Versus(one.name, other.name, is_moved, tuple(sentences), (table,))
-    apart, sides = settings_apart(one.settings, other.settings), (one, other)
-    return with_settings(versus, apart, [side.about for side in sides], {depth_of(side.about) for side in sides})
+    depths = {depth_of(one.about), depth_of(other.about)}
+    return with_settings(versus, settings_apart(one.settings, other.settings), depths)
 
 
 def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) -> tuple[tuple[str, ...], int]:
     """Return the line of the table for one metric, and how many rows differ beyond rounding."""
     places = np.isfinite(first) | np.isfinite(second)
-    identical = (first == second) | (np.isnan(first) & np.isnan(second))
     far = ~np.isclose(first, second, rtol=NEAR, atol=NEAR, equal_nan=True)
     with np.errstate(invalid="ignore"):  # infinite where only one side has a number
-        apart = np.where(identical, 0.0, np.nan_to_num(np.abs(second - first), nan=np.inf, posinf=np.inf))
-    place = int(np.argmax(np.where(far, apart, 0.0) if far.any() else apart))
-    rows, same, moved = int(places.sum()), int((identical & places).sum()), int(far.sum())
+        apart = np.where(first == second, 0.0, np.abs(second - first))
+    apart[np.isnan(apart) & places] = np.inf
+    place, moved = int(np.nanargmax(apart)), int(far.sum())
     numbers = [brief(float(number)) for number in (apart[place], first[place], second[place])]
     mean = brief(float((second - first)[places].mean()))
-    return (name, f"{rows}", f"{same}", f"{moved}", numbers[0], keys[place], *numbers[1:], mean), moved
+    return (name, f"{places.sum()}", f"{moved}", numbers[0], keys[place], *numbers[1:], mean), moved

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import TextWrapper
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.errors import count_of
 from attn_exp.experiment.row import COLUMNS, is_deep, titled
 from attn_exp.processes import format_duration
-from attn_exp.report.escapes import brief, plain
+from attn_exp.report.escapes import plain
 from attn_exp.report.figures.figure import size
 from attn_exp.report.papers import Table
 from attn_exp.report.sentences import origin
@@ -20,7 +20,7 @@ from attn_exp.report.sentences import table as drawn
 from attn_exp.report.sweep_explorer import explored
 from attn_exp.report.sweep_plots import ALL, Plotted, in_order
 from attn_exp.sweeps.effects import FLOOR
-from attn_exp.sweeps.plan import About, point_command, read_figures
+from attn_exp.sweeps.plan import About, list_words, point_command, read_figures
 from attn_exp.sweeps.rows import endless_text
 from attn_exp.sweeps.summary import (
     LAYER,
@@ -49,18 +49,17 @@ DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda nam
 
 
 def closing(about: About, summary: Summary) -> str:
-    missing = f" of {about['points']:,}" if summary.points < about["points"] else ""
-    noun = "point" if about["points"] == 1 else "points"
-    parts = [f"{summary.points:,}{missing} {noun}", f"{summary.failed:,} failed"]
-    parts += [format_duration(about["seconds"])] if "seconds" in about else []
-    text = ", ".join(parts)
-    if missing:
+    is_partial = summary.points < about["points"]
+    points = count_of(about["points"], "point")
+    text = f"{f'{summary.points:,} of ' * is_partial}{points}, {summary.failed:,} failed"
+    text += f", {format_duration(about['seconds'])}" if "seconds" in about else ""
+    if is_partial:
         reason = "" if about["status"] == "partial" else f" ({about['status']})"
         text = f"Partial{reason}: {text}. The same command continues it"
     agreement = [f"{summary.tally} published results agree."] if summary.tally else []
-    if odd := summary.disagreements:
-        points = "1 point disagrees" if len(odd) == 1 else f"{len(odd):,} points disagree"
-        agreement.append(f"{points} with a published result.")
+    if summary.disagreements:
+        odd = count_of(len(summary.disagreements), "point disagrees", "points disagree")
+        agreement.append(f"{odd} with a published result.")
     return " ".join([f"{text}.", *agreement])
 
 
@@ -86,12 +85,12 @@ def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str]
 
 
 def depth_of(about: About) -> str:
-    return "reading" if about.get("report", {}).get("depth") == "reading" else "all"
+    return "reading" if about["report"].get("depth") == "reading" else "all"
 
 
 def metrics(summary: Summary, depth: str = "all") -> list[str]:
     """Return the metrics in the table, without those that compare variants if all variants agree."""
-    is_alike = "max_diff" in summary.most and summary.most["max_diff"][0] <= ALIKE
+    is_alike = "max_diff" in summary.most and summary.most["max_diff"] <= ALIKE
     left_out = TO_THE_FIRST if len(summary.variants) == 1 or is_alike else ()
     shown = [name for name in TABLE if name in summary.most and name not in left_out] + summary.more
     shown = ["error", *shown] if has_errors(summary) else shown
@@ -100,27 +99,12 @@ def metrics(summary: Summary, depth: str = "all") -> list[str]:
 
 def has_errors(summary: Summary) -> bool:
     """Return whether any error exceeds rounding in float64, so that it is worth a column, as with `dtype`."""
-    return "error" in summary.most and summary.most["error"][0] > FLOOR
+    return "error" in summary.most and summary.most["error"] > FLOOR
 
 
 def paper_tables(about: About, summary: Summary) -> dict[str, Table]:
     means = table(summary, IN_REPORT, depth_of(about))
     return {each.name: each for each in (effects_table(summary.answers), shares_table(summary.answers), means)}
-
-
-def extremes(about: About, summary: Summary, depth: str) -> Iterator[dict[str, Any]]:
-    for name in metrics(summary, depth):
-        for which, (number, point, variant) in (("smallest", summary.least[name]), ("largest", summary.most[name])):
-            if summary.least[name][0] != summary.most[name][0]:
-                yield {
-                    "metric": titled(name),
-                    "which": which,
-                    "number": brief(number),
-                    "variant": variant,
-                    "settings": swept_words(about, point) or "the one point",
-                    "command": point_command(about, point).line,
-                    "deep": is_deep(name),
-                }
 
 
 def swept_words(about: About, point: int) -> str:
@@ -134,12 +118,10 @@ def disagreements(about: About, summary: Summary) -> Iterator[tuple[str, str, st
         yield swept_words(about, point), tally, point_command(about, point).line
 
 
-def failures(about: About, summary: Summary) -> Iterator[tuple[str, int, str, str]]:
-    """Yield each error, the most frequent first: its points, their shared settings, and the command for the first."""
-    for message, failure in sorted(summary.failures.items(), key=lambda pair: -pair[1].count)[:20]:
-        varied = [axis for axis in about["axes"] if axis["count"] > 1 and axis["column"] in failure.shared]
-        shared = " ".join(f"{axis['key']}={failure.shared[axis['column']]}" for axis in varied * (failure.count > 1))
-        yield message, failure.count, shared, point_command(about, failure.first).line
+def failures(about: About, summary: Summary) -> Iterator[tuple[str, int, str]]:
+    """Yield each error, the most frequent first: its number of points, and the command for the first of them."""
+    for message, points in sorted(summary.failures.items(), key=lambda pair: -len(pair[1]))[:20]:
+        yield message, len(points), point_command(about, points[0]).line
 
 
 def terminal(about: About, summary: Summary) -> str:
@@ -153,10 +135,7 @@ def terminal(about: About, summary: Summary) -> str:
         parts.append(drawn(shown.head, shown.lines))
     if len(summary.cells) > len(shown.lines):
         parts.append(f"{len(shown.lines)} of {len(summary.cells):,} rows; the report has more, the results have all.")
-    struck = [
-        f"{count:,} x {plain(message, 100)}{f' (all with {shared})' if shared else ''}\n    {again}"
-        for message, count, shared, again in failures(about, summary)
-    ]
+    struck = [f"{count:,} x {plain(message, 100)}\n    {again}" for message, count, again in failures(about, summary)]
     odd = [
         f"{plain(settings, 100)}: {tally} published results agree\n    {again}"
         for settings, tally, again in disagreements(about, summary)
@@ -168,8 +147,9 @@ def terminal(about: About, summary: Summary) -> str:
 def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
     errors = ("error",) if has_errors(summary) else ()
     names = (*summary.more, *errors, *(name for name in DRAWN if depth == "all" or not is_deep(name)))
-    ends = {name: (summary.least[name][0], summary.most[name][0]) for name in names if name in summary.most}
-    return [name for name, (least, most) in ends.items() if most - least > 1e-9 * max(abs(least), abs(most))][:4]
+    least, most = summary.least, summary.most
+    varied = (name for name in names if name in most and most[name] - least[name] > 1e-9 * abs(most[name]))
+    return list(varied)[:4]
 
 
 def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
@@ -180,27 +160,22 @@ def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
         "title": about["title"] or (f"Sweep over {swept}" if about["axes"] else "A sweep of one point"),
         "sentence": closing(about, summary),
         "partial": summary.points < about["points"],
-        "command": about["command"],
+        "about": about,
+        "summary": summary,
         "axes": [axis_told(axis) for axis in about["axes"]],
         "fixed": [word for word in about["fixed"] if not word.startswith("sweep.")],
-        "skipped": about["skipped"],
         "answers": answers.sentences[:MOST_SAID],
-        "warnings": answers.warnings,
-        "notes": answers.notes,
         "effects": effects_table(answers).at_depth(depth),
         "shares": shares_table(answers).at_depth(depth),
+        "caption": shown.caption,
         "heads": list(shown.head),
         "deep": [False] * (len(shown.head) - len(deep)) + deep,
         "lines": [
             (line, point_command(about, summary.first[key]).line)
             for line, key in zip(shown.lines, summary.cells, strict=False)
         ],
-        "cells": len(summary.cells),
-        "seeds": summary.seeds,
-        "extremes": list(extremes(about, summary, depth)),
         "failures": list(failures(about, summary)),
         "disagreements": list(disagreements(about, summary)),
-        "disagreeing": len(summary.disagreements),
         "results": f"results.{about['format']}",
         "origin": [pair for pair in origin(about) if pair[1]],
     }
@@ -208,14 +183,15 @@ def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
 
 def axis_told(axis: Mapping[str, Any]) -> str:
     if "range" in axis:
-        return f"{axis['key']}: {axis['count']:,} values from {axis['low']} to {axis['high']}"
+        ends = list_words(axis)
+        return f"{axis['key']}: {axis['count']:,} values from {ends[0]} to {ends[-1]}"
     values = [f"{word} ({ALL})" if word == endless_text(axis) else word for word in axis["words"]]
     shown = ", ".join(values if len(values) <= 8 else [*values[:7], "...", values[-1]])
     return f"{axis['key']}: {shown}"
 
 
 def plotted(about: About, summary: Summary, depth: str) -> Plotted:
-    metrics = worth_plotting(summary, depth)
+    metrics, figures = worth_plotting(summary, depth), read_figures(about)
     layers, heads = head_maps(summary)
     return Plotted(
         axes=summary.axes,
@@ -225,9 +201,9 @@ def plotted(about: About, summary: Summary, depth: str) -> Plotted:
         changes=drawn_changes(summary.answers, metrics[:2]),
         layers=layers,
         heads=heads,
-        further=(*about.get("sweep", {}).get("plot", ()), *read_figures(about).only),
-        size=size(read_figures(about)),
-        only=read_figures(about).only,
+        further=(*about["sweep"].get("plot", ()), *figures.only),
+        size=size(figures),
+        only=figures.only,
     )
 
 
@@ -241,22 +217,17 @@ def explorable(about: About, summary: Summary) -> dict[str, Any] | None:
 def head_maps(summary: Summary) -> tuple[list[str], dict[str, Array]]:
     """Return the layers of a sweep in order, and a map `[layer head]` of each head pattern of its first variant.
 
-    Points of the same layer are averaged; NaN where nothing was measured.
+    Of points of the same layer, the first counts; NaN where nothing was measured.
     """
-    columns = {place: name for name in summary.most if (place := head_and_pattern(name))}
+    columns = {name: place for name in summary.most if (place := head_and_pattern(name))}
     if not columns or LAYER not in summary.axes:
         return [], {}
-    axis, means = summary.axes.index(LAYER), defaultdict[tuple[str, str], list[float]](list)
+    axis = summary.axes.index(LAYER)
     layers = in_order(list(dict.fromkeys(key[axis] for key in summary.cells)))
-    for key, cell in summary.cells.items():
-        for name in cell if key[-1] == summary.variants[0] else ():
-            means[key[axis], name].append(cell[name].mean)
-    heads = range(1, 1 + max(head for head, _ in columns))
-
-    def mean_of(layer: str, head: int, pattern: str) -> float:
-        return float(np.mean(means.get((layer, columns.get((head, pattern), "")), np.nan)))
-
-    return layers, {
-        pattern: np.array([[mean_of(layer, head, pattern) for head in heads] for layer in layers])
-        for pattern in dict.fromkeys(pattern for _, pattern in columns)
-    }
+    shape = len(layers), max(head for head, _ in columns.values())
+    maps = {pattern: np.full(shape, np.nan) for _, pattern in columns.values()}
+    for key in [key for key in summary.cells if key[-1] == summary.variants[0]][::-1]:
+        for name in columns.keys() & summary.cells[key].keys():
+            head, pattern = columns[name]
+            maps[pattern][layers.index(key[axis]), head - 1] = summary.cells[key][name].mean
+    return layers, maps

@@ -24,7 +24,6 @@ from attn_exp import machine
 from attn_exp.errors import UserError
 from attn_exp.report.escapes import plain
 from attn_exp.runs import trust
-from attn_exp.runs.records import texts
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps.plan import Plan
 from attn_exp.sweeps.rows import OK
@@ -35,7 +34,7 @@ MOST_DIGITS = 20
 MOST_BYTES = 2**30
 """Size limit of a part."""
 MOST_POINTS = 1_000_000
-"""The most missing points that are looked for in other parts, first those of chunks in which points failed."""
+"""The most missing points that are looked for in other parts."""
 
 Lines = list[list[str]]
 
@@ -58,17 +57,14 @@ class Shelf:
     def find(self, wanted: Collection[str]) -> tuple[dict[str, Part], list[str]]:
         """Return the intact parts of these chunks in their order, and the names of the damaged ones."""
         found: dict[str, Part] = {}
-        damaged: dict[str, str] = {}
-        names = set(wanted)
+        damaged, names = list[str](), set(wanted)
         for path, match in find_parts(self.folder):
-            chunk, failed = match[1], int(match[2] or 0)
-            if chunk in names:
-                if not is_whole(path, match):
-                    damaged[path.name] = chunk
-                elif chunk not in found or failed < found[chunk].failed:  # a kill may leave two parts of one chunk
-                    found[chunk] = Part(path, chunk, failed)
-        whole = {name: found[name] for name in wanted if name in found}
-        return whole, [name for name, chunk in damaged.items() if chunk not in whole]
+            part = Part(path, match[1], int(match[2] or 0))
+            if part.chunk in names and not is_whole(path, match):
+                damaged.append(path.name)
+            elif part.chunk in names and part.failed <= found.get(part.chunk, part).failed:  # a kill may leave two
+                found[part.chunk] = part
+        return {name: found[name] for name in wanted if name in found}, damaged
 
     def write(self, chunk: str, lines: bytes, failed: int) -> Part:
         """Write the part of a chunk, so that it survives a loss of power, and remove older ones."""
@@ -81,16 +77,8 @@ class Shelf:
                 older.unlink()
         return Part(path, chunk, failed)
 
-    def lines(self, parts: Sequence[Part]) -> Iterator[list[str]]:
-        """Yield the texts in the lines of parts.
-
-        Raises:
-            DamagedError: a part cannot be read.
-        """
-        return map(texts, self.cells(parts))
-
     def cells(self, parts: Sequence[Part]) -> Iterator[list[str]]:
-        """Yield the raw cells of parts, in which an apostrophe may precede a text.
+        """Yield the cells of parts, in which an apostrophe may precede a text.
 
         Raises:
             DamagedError: other columns, a line of another length, or one that does not begin with a point's number.
@@ -117,15 +105,13 @@ class Shelf:
         Raises:
             ValueError: a part cannot be read.
         """
-        complete = {part.chunk: part.path for part in whole.values() if not part.failed}
-        others = [(path, match) for path, match in find_parts(self.folder) if path not in complete.values()]
-        failed = {part.chunk for part in whole.values() if part.failed}
-        open_chunks = [chunk for chunk, name in enumerate(plan.names) if name not in complete] if others else []
-        open_chunks.sort(key=lambda chunk: plan.names[chunk] not in failed)
-        shared, names = dict[int, Lines](), self.head[1 + len(plan.space.axes) :]
-        missing = islice((number for chunk in open_chunks for number in plan.numbers(chunk)), MOST_POINTS)
+        complete = {name for name, part in whole.items() if not part.failed}
+        others = [(path, match) for path, match in find_parts(self.folder) if match[1] not in complete]
+        chunks = [chunk for chunk, name in enumerate(plan.names) if name not in complete] if others else []
+        missing = islice((number for chunk in chunks for number in plan.numbers(chunk)), MOST_POINTS)
         numbers = {plan.key(number): number for number in missing}
-        for path, match in others if numbers else []:
+        shared, names = dict[int, Lines](), self.head[1 + len(plan.space.axes) :]
+        for path, match in others:
             head, *lines = machine.csv_lines(path) if is_whole(path, match) else [[]]
             found: dict[int, Lines] = {}
             for line in lines if set(names) <= set(head) else []:

@@ -26,7 +26,7 @@ from attn_exp.config.choices import as_yaml_value
 from attn_exp.config.kinds import read_fields
 from attn_exp.config.schema import Config, Figures, Sweep
 from attn_exp.config.spelling import Repeat, key_of, spelled
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, refuse
 from attn_exp.experiment.row import Row
 from attn_exp.own_code import Named, fingerprint_of_function, is_code
 from attn_exp.problem import input_files
@@ -51,16 +51,15 @@ About = Mapping[str, Any]
 """The contents of a manifest."""
 SHAPE = {
     **folders.DESCRIPTION,
-    "words": [str], "clock": float, "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int,
+    "words": [str], "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int,
     "fixed": [str], "axes": [{
-        "key": str, "sign": str, "column": str, "count": int, "kind": str, "low?": float, "high?": float,
+        "key": str, "sign": str, "column": str, "count": int, "kind": str,
         "range?": [int], "words?": [str],
     }],
     "dimensions": [[int]], "skipped": int, "columns": [str], "metrics": [str], "format": str,
     "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]], "parts": [str],
     "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict],
-    "told?": str, "disagreeing?": int, "exact?": bool, "sweep": dict,
-    "figures": dict, "results?": {"bytes?": int, "sha256?": str}, **provenance.SHAPES,
+    "exact?": bool, "sweep": dict, "figures": dict, **provenance.SHAPES,
 }  # fmt: skip
 """The fields of a manifest that are read."""
 KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
@@ -68,10 +67,11 @@ KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, floa
 
 @dataclass(frozen=True)
 class Job:
-    """Points for one worker: their numbers in the sweep, all of one chunk."""
+    """Points for one worker: their numbers in the sweep, all of one chunk; a retry follows the death of a worker."""
 
     chunk: int
     numbers: Sequence[int]
+    is_retry: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,18 @@ class Plan:
         """Words that name a file of data or code, mapped to the same with a hash of the file."""
         hashes = {}
         for axis in self.space.axes:
-            for place, value in named_code(axis):
-                hashes[axis.word(place)] = fingerprint_of_function(value)
-            for place, value in enumerate(axis.values if input_files.is_file(axis.key) else ()):
-                hashes[axis.word(place)] = input_files.fingerprint(value, axis.key)
+            for place, value in enumerate(axis.listed):
+                if isinstance(value, Named):
+                    hashes[axis.word(place)] = fingerprint_of_function(value)
+                elif input_files.is_file(axis.key):
+                    hashes[axis.word(place)] = input_files.fingerprint(value, axis.key)
         return {word: f"{word} {digest}" for word, digest in hashes.items()}
 
     @cached_property
     def code(self) -> tuple[str, ...]:
         variants = [variant for base in self.space.bases.values() for variant in base["variant"].values()]
         fixed = [variant["form"] for variant in variants if isinstance(variant, Mapping) and is_code(variant["form"])]
-        swept = [value for axis in self.space.axes for _, value in named_code(axis)]
+        swept = [value for axis in self.space.axes for value in axis.listed if isinstance(value, Named)]
         return tuple(dict.fromkeys(map(str, (*fixed, *swept))))
 
 
@@ -160,12 +161,6 @@ def flatten(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             yield from flatten(value, f"{key}.{name}" if key else str(name))
     else:
         yield key, settings
-
-
-def named_code(axis: Axis) -> list[tuple[int, Any]]:
-    if isinstance(axis.values, range) or not axis.key.startswith("variant."):
-        return []
-    return [(place, value) for place, value in enumerate(axis.values) if isinstance(value, Named)]
 
 
 @cache
@@ -218,25 +213,23 @@ def columns(plan: Plan) -> list[str]:
     The lines of a part also end with the key of the point, which the results leave out.
     """
     swept = [axis.column for axis in plan.space.axes]
-    return ["point", *swept, "status", "message", "agree", *row_columns(), *plan.metrics]
+    return ["point", *swept, "status", "message", "agree", *row_columns().values(), *plan.metrics]
 
 
 @cache
-def row_columns() -> tuple[str, ...]:
-    """Return the columns of a variant's row; those named like a setting get the prefix `variant_`."""
+def row_columns() -> dict[str, str]:
+    """Return the column of each field of a row; one named like a setting gets the prefix `variant_`."""
     settings = {field.name for field in fields(Config)} - {"variant"}
-    return tuple(f"variant_{field.name}" if field.name in settings else field.name for field in fields(Row))
+    return {field.name: "variant_" * (field.name in settings) + field.name for field in fields(Row)}
 
 
 def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
     titles = {str(base["title"]) for base in plan.space.bases.values()}
-    listed = [axis for axis in plan.space.axes if not isinstance(axis.values, range)]
     return {
         "status": "running",
         "command": command.line,
         "words": list(command.words),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "clock": time.time(),
         "folders": [str(Path(folder).resolve()) for folder in command.folders],
         "title": titles.pop() if len(titles) == 1 else "",
         "points": plan.points,
@@ -254,19 +247,20 @@ def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any
         "version": plan.version,
         "kept": find_runs(plan.kept),
         "parts": list(plan.names),
-        **provenance.record_files(config, plan.code, [(axis.key, value) for axis in listed for value in axis.values]),
+        **provenance.record_files(
+            config, plan.code, [(axis.key, value) for axis in plan.space.axes for value in axis.listed]
+        ),
     }
 
 
 def describe_axis(axis: Axis) -> dict[str, Any]:
-    values, count = axis.values, len(axis.values)
-    steps = values if isinstance(values, range) else None
-    kinds = {int} if steps else {type(value) for value in values}
+    values = axis.values
+    described = {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": len(values)}
+    if isinstance(values, range):
+        return described | {"kind": "int", "range": [values.start, values.step]}
+    kinds = set(map(type, values))
     kind = next((name for name, types in KINDS.items() if kinds <= types), "text")
-    ends = {"low": min(values), "high": max(values)} if kind in ("int", "float") else {}
-    words = [axis.value_word(place) for place in range(0 if steps else count)]
-    chosen = {"range": [steps.start, steps.step]} if steps else {"words": words}
-    return {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": count, "kind": kind, **ends, **chosen}
+    return described | {"kind": kind, "words": list(map(axis.value_word, range(len(values))))}
 
 
 def find_runs(numbers: Sequence[int]) -> list[list[int]]:
@@ -293,16 +287,11 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: no sweep there, or a manifest that cannot be read.
     """
-    if not os.path.lexists(folder / FILE) and (folder / "run.json").is_file():
-        raise UserError(f"{folder} is a run; for a sweep name a folder with a {FILE}")
-    try:
+    if not os.path.lexists(folder / FILE):
+        raise UserError(f"{folder}: no sweep there (it has no {FILE})")
+    with refuse(f"{folder}: its {FILE} cannot be read", OSError, ValueError, LookupError):
         about = trust.read_json(folder / FILE, SHAPE)
         check_manifest(about)
-    except FileNotFoundError as error:
-        raise UserError(f"{folder}: no sweep there ({FILE}: {error.strerror})") from error
-    except (OSError, ValueError, LookupError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{folder}: its {FILE} cannot be read ({reason})") from error
     return about
 
 
@@ -317,25 +306,21 @@ def read_figures(about: About) -> Figures:
 
 
 def check_manifest(about: About) -> None:
-    """Check that the counts in a manifest are consistent.
+    """Check that the axes and the counts in a manifest are consistent.
 
     Raises:
-        DamagedError: what does not fit.
+        DamagedError: they are not.
     """
-    counts = [stop - start if start <= stop else -1 for start, stop in about["kept"]]
-    places = [place for together in about["dimensions"] for place in together]
-    fits = {
-        "points": about["points"] == sum(counts) and min(counts, default=0) >= 0,
-        "parts": about["chunk"] > 0 and len(about["parts"]) == -(-about["points"] // about["chunk"]),
-        "dimensions": sorted(places) == list(range(len(about["axes"]))) and all(about["dimensions"]),
-        "columns": {"point", "status", "message", "variant", *(axis["column"] for axis in about["axes"])}
-        <= set(about["columns"]),
-        "axes": all(len(list_words(axis)) == axis["count"] > 0 for axis in about["axes"]),
-        "format": about["format"] in ("csv", "parquet"),
-    }
-    for name, is_fine in fits.items():
-        if not is_fine:
-            raise DamagedError(f"{name} does not fit the rest")
+    places = sorted(place for together in about["dimensions"] for place in together)
+    fits = (
+        about["points"] == sum(stop - start for start, stop in about["kept"])
+        and places == list(range(len(about["axes"])))
+        and all(about["dimensions"])
+        and all(len(list_words(axis)) == axis["count"] > 0 for axis in about["axes"])
+        and about["format"] in ("csv", "parquet")
+    )
+    if not fits:
+        raise DamagedError("its axes, points and format do not fit each other")
 
 
 def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:

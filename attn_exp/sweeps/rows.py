@@ -46,8 +46,8 @@ class Column(NamedTuple):
     codes: Array
 
 
-Failed = tuple[int, str, Mapping[str, str]]
-"""A point that failed: its number, its error, and its swept settings."""
+Failed = tuple[int, str]
+"""A point that failed: its number, and its error."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Rows:
 def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, metrics: Sequence[str]) -> Rows:
     """Read the lines of a sweep's table; `metrics` are those that are not built in."""
     places = {name: place for place, name in enumerate(head)}
-    swept = [axis["column"] for axis in axes]
-    known = {name: dict[str, int]() for name in (*swept, "variant", "queries", "agree") if name in places}
+    names = (*(axis["column"] for axis in axes), "variant", "queries", "agree")
+    known = {name: dict[str, int]() for name in names if name in places}
     codes = {name: array("q") for name in known}
     numbers = {name: array("d") for name in (*METRICS, *metrics) if name in places}
     resolved = [name for name in RESOLVED if name in places]
@@ -80,8 +80,7 @@ def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, m
     failed: list[Failed] = []
     for line in lines:
         if line[places["status"]] != OK:
-            message = f"{line[places['status']]}: {line[places['message']]}"
-            failed.append((int(line[0]), message, {name: line[places[name]] for name in swept}))
+            failed.append((int(line[0]), f"{line[places['status']]}: {line[places['message']]}"))
             continue
         points.append(int(line[0]))
         for place, labels, column in columns:
@@ -96,8 +95,14 @@ def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, m
         )
         for name in known
     }
-    measures_of = {name: np.array(column) for name, column in numbers.items()}
-    return Rows(np.array(points), texts, measures_of, Column(tuple(combinations), np.array(settings)), resolved, failed)
+    return Rows(
+        np.array(points),
+        texts,
+        {name: np.array(column) for name, column in numbers.items()},
+        Column(tuple(combinations), np.array(settings)),
+        resolved,
+        failed,
+    )
 
 
 def endless_text(axis: Mapping[str, Any]) -> str | None:

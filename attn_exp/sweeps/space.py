@@ -12,8 +12,6 @@ from math import prod
 from types import CodeType
 from typing import Any
 
-import numpy as np
-
 from attn_exp.arrays import Shape
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import spelled
@@ -21,11 +19,10 @@ from attn_exp.errors import UserError, brief, unknown
 
 MOST_DECIDED = 1_000_000
 """Maximum number of combinations for which `sweep.skip` is evaluated, some microseconds each."""
-ALLOWED = (
-    *(ast.List, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.And, ast.Or, ast.Not, ast.Load),
-    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.USub, ast.UAdd),
-    *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
-)
+ALLOWED = {
+    "List", "Tuple", "UnaryOp", "BinOp", "BoolOp", "Compare", "And", "Or", "Not", "Load", "Add", "Sub", "Mult", "Div",
+    "FloorDiv", "Mod", "USub", "UAdd", "Eq", "NotEq", "Lt", "LtE", "Gt", "GtE", "In", "NotIn",
+}  # fmt: skip
 """The syntax of an expression, beside names and constants: nothing that calls, looks into an object or loops."""
 DOTTED = re.compile(r"\w+(\.\w+)*")
 WORDS = {"true": True, "false": False, "null": None}
@@ -52,6 +49,11 @@ class Axis:
     def column(self) -> str:
         """The axis's column in tables: its key, except for `variant`, which names the rows of one point."""
         return "variants" if self.key == "variant" else self.key
+
+    @property
+    def listed(self) -> Sequence[Any]:
+        """The values if they are stored one by one, and none of a range."""
+        return () if isinstance(self.values, range) else self.values
 
     def word(self, place: int) -> str:
         return f"{self.sign}{self.key}={self.value_word(place)}"
@@ -184,8 +186,7 @@ class NamesAsKeys(ast.NodeTransformer):
             return ast.Subscript(ast.Name("values", ast.Load()), ast.Constant(name), ast.Load())
         if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None):
             return node
-        if not isinstance(node, ALLOWED):
-            what = type(node).__name__
+        if (what := type(node).__name__) not in ALLOWED:
             raise UserError(f"sweep.skip={brief(self.text)}: {what} is not allowed in an expression")
         node = self.generic_visit(node)
         if isinstance(node, ast.BinOp):
@@ -247,31 +248,15 @@ def find_d_model(embeddings: Settings) -> int | None:
 def points_left(space: Space, text: str) -> array[int]:
     """Return the points for which the expression is false.
 
-    It is evaluated once for each combination of the values that it reads, which decides all points that share them.
-
     Raises:
-        UserError: an expression that cannot be parsed or evaluated, or one that reads too many values.
+        UserError: an expression that cannot be parsed or evaluated, or too many points.
     """
     condition = parse_condition(text)
-    read = [any(reads_axis(condition.names, space.axes[place]) for place in together) for together in space.dimensions]
-    lengths = [length if is_read else 1 for length, is_read in zip(space.lengths, read, strict=True)]
-    if prod(lengths) > MOST_DECIDED:
-        raise UserError(
-            f"sweep.skip reads {prod(lengths):,} combinations of values; at most {MOST_DECIDED:,} can be evaluated"
-        )
-    held = np.zeros(lengths, dtype=bool)
-    for places in np.ndindex(*lengths):
-        index = int(np.ravel_multi_index(places, space.lengths)) if places else 0
+    if space.size > MOST_DECIDED:
+        raise UserError(f"sweep.skip is evaluated for at most {MOST_DECIDED:,} combinations; these are {space.size:,}")
+    left = array("Q")
+    for index in range(space.size):
         settings, choices = space.settings(index), space.choices[space.base_key(space.places(index))]
-        held[places] = condition.holds({name: look_up(name, settings, choices) for name in condition.names})
-    points = np.flatnonzero(~np.broadcast_to(held, space.lengths).ravel())
-    return array("Q", points.astype(np.uint64).tobytes())
-
-
-def reads_axis(names: frozenset[str], axis: Axis) -> bool:
-    top = axis.key.split(".")[0]
-    return (
-        axis.composed
-        or (top == "embeddings" and "d_model" in names)
-        or any(f"{name}.".startswith(f"{axis.key}.") or axis.key.startswith(f"{name}.") for name in names)
-    )
+        if not condition.holds({name: look_up(name, settings, choices) for name in condition.names}):
+            left.append(index)
+    return left

@@ -70,9 +70,6 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
         config = composed(words, repeat.folders, typed=False)
         for sentence in provenance.changed_inputs(config, about):
             print(f"attn_exp: {printable(sentence)}; a sweep keeps no arrays", file=sys.stderr)
-        if config.dtype:
-            kinds = ", ".join(config.dtype)
-            print(f"attn_exp: a run computes its rows in float64; the precision table shows {kinds}", file=sys.stderr)
         return run_here(config, repeat, about, folder, own)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
@@ -35,15 +36,13 @@ from attn_exp.sweeps.effects import (
     shorten,
     t_quantile,
 )
-from attn_exp.sweeps.rows import METRICS, Axes, Column, Cube, Failed, Rows, combine, make_cube, read_rows
+from attn_exp.sweeps.rows import METRICS, Axes, Column, Cube, Rows, combine, make_cube, read_rows
 
 LAYER = "model.layer"
 HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
 MOST_CELLS = 20_000
 
 Key = tuple[str, ...]
-Extreme = tuple[float, int, str]
-"""A number, its point and its variant."""
 
 MOST_NAMED = 6
 """Maximum number of values that a sentence lists."""
@@ -61,20 +60,11 @@ def head_and_pattern(name: str) -> tuple[int, str] | None:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """The points that failed with one error: their number, the first of them, and the settings they all share."""
-
-    count: int
-    first: int
-    shared: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class Summary:
     """The data for a sweep's report.
 
     `cells` maps the labels of each axis but the seed, and the variant, to the moments of each metric; `least` and
-    `most` hold the extreme row of each metric; `first` holds the first point of each cell; `failures` the points of
+    `most` hold the extremes of each metric; `first` holds the first point of each cell; `failures` the points of
     each error. `tally` says how many published figures agree, as in 6 of 6; `disagreements` holds the points with a
     disagreeing figure.
     """
@@ -86,9 +76,9 @@ class Summary:
     variants: tuple[str, ...]
     cells: Mapping[Key, Mapping[str, Numbers]]
     first: Mapping[Key, int]
-    least: Mapping[str, Extreme]
-    most: Mapping[str, Extreme]
-    failures: Mapping[str, Failure]
+    least: Mapping[str, float]
+    most: Mapping[str, float]
+    failures: Mapping[str, Sequence[int]]
     tally: str
     disagreements: Mapping[int, str]
     answers: Answers
@@ -120,12 +110,10 @@ def summarized(
     cells = combine([*shown.values(), variants])
     measured = {name: measure_cells(cells, numbers) for name, numbers in rows.numbers.items()}
     firsts = rows.points[np.unique(cells.codes, return_index=True)[1]].tolist()
-    finite = {name: np.isfinite(numbers) for name, numbers in rows.numbers.items()}
-
-    def find_extreme(name: str, sign: int) -> Extreme:
-        place = int(np.argmin(np.where(finite[name], sign * rows.numbers[name], np.inf)))
-        return float(rows.numbers[name][place]), int(rows.points[place]), variants.labels[variants.codes[place]]
-
+    finite = {name: numbers[np.isfinite(numbers)] for name, numbers in rows.numbers.items()}
+    failures = defaultdict[str, list[int]](list)
+    for point, message in rows.failed:
+        failures[message].append(point)
     tallies = count_agreement(rows)
     each_once = np.diff(rows.points, prepend=-1) != 0
     apart = np.flatnonzero(each_once & (tallies[:, 0] < tallies[:, 1]))
@@ -140,9 +128,9 @@ def summarized(
             for place, key in enumerate(cells.labels)
         },
         first=dict(zip(cells.labels, firsts, strict=True)),
-        least={name: find_extreme(name, 1) for name in finite if finite[name].any()},
-        most={name: find_extreme(name, -1) for name in finite if finite[name].any()},
-        failures=group_failures(rows.failed),
+        least={name: float(numbers.min()) for name, numbers in finite.items() if len(numbers)},
+        most={name: float(numbers.max()) for name, numbers in finite.items() if len(numbers)},
+        failures=failures,
         tally=format_tally(tallies[each_once].sum(axis=0)),
         disagreements={int(rows.points[place]): format_tally(tallies[place]) for place in apart},
         answers=answer(cube, matters or {}, exact),
@@ -185,15 +173,6 @@ def count_agreement(rows: Rows) -> Array:
 
 def format_tally(pair: Array) -> str:
     return f"{int(pair[0]):,} of {int(pair[1]):,}" if pair[1] else ""
-
-
-def group_failures(failed: Sequence[Failed]) -> dict[str, Failure]:
-    found: dict[str, Failure] = {}
-    for point, message, settings in failed:
-        last = found.get(message, Failure(0, point, settings))
-        shared = {name: value for name, value in last.shared.items() if settings[name] == value}
-        found[message] = Failure(last.count + 1, last.first, shared)
-    return found
 
 
 def mean_and_interval(moments: Numbers | None) -> str:
@@ -280,35 +259,31 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
     """Describe the effect of a change on a metric; if it depends on another setting, the largest and the smallest."""
     ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
     largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
-    verb, size = format_effect(largest, tests)
-    text = f"{shorten(largest.setting)}={short(largest.end)} instead of {short(largest.start)}"
-    text += f" {verb} the {spoken(largest.metric)}{size}"
-    for other, size in (format_effect(each, tests) for each in others):
-        text += f" and{'' if other == verb else f' {other} it'}{size}"
+    text = f"{shorten(largest.setting)}={short(largest.end)} instead of {short(largest.start)} "
+    text += format_effect(largest, f"the {spoken(largest.metric)}", tests)
+    text += "".join(f" and {format_effect(each, 'it', tests)}" for each in others)
     seeds = "1 seed is" if largest.seeds == 1 else f"{largest.seeds} seeds are"
     few = f"{seeds} too few to tell" if largest.verdict == FEW and largest.mean else ""
     return "; ".join(filter(None, (text, few, largest.note if largest.verdict != NO else ""))) + "."
 
 
-def format_effect(effect: Effect, tests: int) -> tuple[str, str]:
-    """Return what a change does to a metric, and by how much and at which value of another setting.
+def format_effect(effect: Effect, metric: str, tests: int) -> str:
+    """Say what a change does to a metric, by how much, and at which value of another setting.
 
     Where the interval of one comparison leaves out 0 and Holm's test of all of them finds no effect, both are said.
     """
     at = f" at {shorten(effect.at)}" if effect.at else ""
+    if effect.mean == 0:
+        return f"does not change {metric}{at}{' with this seed' * (effect.verdict == FEW and effect.seeds == 1)}"
     unit = COLUMNS[effect.metric].small if effect.metric in COLUMNS and effect.metric not in RATIOS else ""
     size = f"{format_size(effect)} {unit}".rstrip()
-    is_unclear = bool(effect.at) and not effect.sign and not math.isnan(effect.low)
-    if effect.mean == 0:
-        return "does not change", f"{at}{' with this seed' if effect.verdict == FEW and effect.seeds == 1 else ''}"
-    one_of = (
-        f", not significant among {tests:,} comparisons" if not effect.sign and effect.low * effect.high > 0 else ""
-    )
-    if effect.verdict == NO or is_unclear:
-        return "hardly changes" if effect.verdict == NO else "does not clearly change", f"{at} ({size}{one_of})"
+    one_of = f", not significant among {tests:,} comparisons" * (not effect.sign and effect.low * effect.high > 0)
+    if effect.verdict == NO or (at and not effect.sign and not math.isnan(effect.low)):
+        verb = "hardly changes" if effect.verdict == NO else "does not clearly change"
+        return f"{verb} {metric}{at} ({size}{one_of})"
     verbs = ("raises", "lowers") if effect.sign else ("may raise", "may lower")
-    factor = "a factor of " if effect.metric in RATIOS else ""
-    return verbs[effect.mean < 0], f" by {factor}{size.lstrip('+−')}{at}{one_of}"
+    factor = "a factor of " * (effect.metric in RATIOS)
+    return f"{verbs[effect.mean < 0]} {metric} by {factor}{size.lstrip('+−')}{at}{one_of}"
 
 
 def is_divided(effect: Effect) -> bool:

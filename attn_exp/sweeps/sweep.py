@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-import math
 import sys
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,8 +15,8 @@ import numpy as np
 
 from attn_exp import processes, registry
 from attn_exp.config.schema import Config, read_config
-from attn_exp.config.spelling import Repeat, key_of, quoted, spelled
-from attn_exp.errors import UserError, printable
+from attn_exp.config.spelling import Repeat, quoted, spelled
+from attn_exp.errors import UserError, printable, refuse, some
 from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.checks.heads import PATTERNS
 from attn_exp.experiment.compare import prepared
@@ -60,21 +58,10 @@ MOST_TRIED = 1024
 MOST_BUILT = 64
 """Maximum number of inputs built twice to see whether a seed changes them."""
 
-COUNTS, PATIENCE = (1, 16, 256), 0.2
-"""Points of a chunk to time; the next count is tried if the last took fewer seconds than `PATIENCE`."""
-UNWRITABLE = {
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EFBIG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR,
-    errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.EIO,
-    *(getattr(errno, name) for name in ("EDQUOT", "ESTALE") if hasattr(errno, name)),  # POSIX alone
-}  # fmt: skip
-"""System errors if a folder cannot be written to; others are no fault of the folder."""
-
+TIMED = 16
+"""Points of a chunk that a preview times."""
 DONE, SOME_FAILED = 0, 1
 RAW = "sweep.skip="
-DEATHS = 2
-"""The worker of a single point may die once by bad luck."""
-GOLDEN = (math.sqrt(5) - 1) / 2
-"""Steps of this size leave the most even gaps (Vogel 1979)."""
 
 
 def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
@@ -107,27 +94,24 @@ def added_metrics(space: Space) -> tuple[str, ...]:
             raise UserError("a sweep runs no check; run them one at a time")
         find_type(dtype_of(config))
         asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
-    typed = [word.partition("=")[2] for word in space.fixed if key_of(word) == "dtype" and "$" not in word]
-    for value in next((axis.values for axis in space.axes if axis.key == "dtype"), typed):
+    for value in next((axis.values for axis in space.axes if axis.key == "dtype"), ()):
         find_type(value if isinstance(value, str) else spelled(value))
     if len(asked) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
         raise UserError("metrics and check belong to the whole sweep and take one value")
-    return (*(name for name in asked.pop() if name not in row_columns()), *head_columns(space))
+    return (*(name for name in asked.pop() if name not in row_columns().values()), *head_columns(space))
 
 
 def head_columns(space: Space) -> tuple[str, ...]:
     """Return a column for each pattern of each head if a sweep covers the layers of a model; else none.
 
-    A model that cannot be read has none: its points report why.
+    Raises:
+        UserError: the model cannot be read.
     """
     keys = [axis.key for axis in space.axes]
     config = read_config(space.settings(0))
     if LAYER not in keys or "head" in keys or config.model.family is None:
         return ()
-    try:
-        heads = ask_model(config).head
-    except UserError:
-        return ()
+    heads = ask_model(config).head
     return tuple(head_column(head, name) for head in range(1, heads + 1) for name in PATTERNS)
 
 
@@ -185,18 +169,12 @@ def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part])
 
 
 def time_points(plan: Plan) -> float:
-    """Return the seconds per point, timing chunks from all over the sweep.
-
-    Points that a chunk computes together cost less than alone, so as many are timed as take little time.
-    """
+    """Return the seconds per point, timing a chunk from the middle of the sweep."""
     compute(plan, Job(0, [0]))  # warm-up
-    chunks, seconds, computed = sorted({0, len(plan.names) // 2, len(plan.names) - 1}), 0.0, 1
-    for count in COUNTS:
-        if seconds < PATIENCE:
-            started = time.perf_counter()
-            computed = sum(compute(plan, Job(chunk, plan.numbers(chunk)[:count])).computed for chunk in chunks)
-            seconds = time.perf_counter() - started
-    return seconds / computed
+    middle = len(plan.names) // 2
+    started = time.perf_counter()
+    computed = compute(plan, Job(middle, plan.numbers(middle)[:TIMED])).computed
+    return (time.perf_counter() - started) / computed
 
 
 @dataclass(frozen=True)
@@ -223,28 +201,21 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
     about = describe_sweep(plan, first, command) | {"exact": draws_nothing(space)}
     if first.sweep.dry_run:
         return Outcome(preview(plan, folder, first, Swept(folder, about).parts), DONE, folder, kept=False)
-    try:
+    with refuse(f"{folder}: the sweep stopped; the same command continues it", OSError):
         create_folder(folder)
         with locked(folder):
             return run(plan, folder, first, about)
-    except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
-        hint = "finished points are kept: make room and run the same command again"
-        complain(f"error: {folder}: cannot be written to ({error.strerror}); {hint}")
-        return Outcome("", SOME_FAILED, folder, kept=False)
 
 
 def compute_sweep(words: Sequence[str], folders: Sequence[str]) -> Swept:
     """Run the sweep that the words of `-m` describe, and return its results.
 
     Raises:
-        UserError: as `sweep`; a folder that cannot be written to; or a sweep that only shows its plan.
+        UserError: as `sweep`, or a sweep that only shows its plan.
     """
     outcome = sweep(words, folders)
     if not outcome.kept:
-        dry = "sweep.dry_run=true computes nothing; python -m attn_exp -m prints its plan"
-        raise UserError(dry if outcome.text else f"{outcome.folder}: cannot be written to")
+        raise UserError("sweep.dry_run=true computes nothing; python -m attn_exp -m prints its plan")
     return swept.load(outcome.folder)
 
 
@@ -256,31 +227,26 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
     Raises:
         UserError: the folder holds another sweep, which shares no point with this one.
     """
-    last, shelf = None, Swept(folder, about).shelf
+    last, shelf = dict[str, Any](), Swept(folder, about).shelf
     with suppress(UserError):  # none, or one that cannot be read
         last = load_manifest(folder)
-    is_same = last is not None and last["parts"] == about["parts"]
+    is_same = last.get("parts") == about["parts"]
     whole, damaged = shelf.find(plan.names)
     with trust.refuse_damaged(f"{folder}: {swept.UNREADABLE}", ValueError):
         shared = shelf.find_shared(plan, whole)
-    if last is not None and not (is_same or shared) and is_another(last, about, plan):
+    if last and not (is_same or shared) and is_another(last, about, plan):
         raise UserError(
             f"{folder} holds another sweep: {last['command']}; choose another sweep.name, or remove that folder"
         )
     if damaged:
-        complain(f"damaged parts, computed again: {swept.list_some(damaged)}")
+        print(f"attn_exp: damaged parts, computed again: {printable(some(damaged))}", file=sys.stderr)
     driver = Driver(plan, shelf, PointProgress(points=plan.points), whole, shared)
     jobs = list(driver.jobs())
-    if last is not None and not jobs and is_finished(folder, about, last):
-        driver.progress.show(last=True)
-        return Outcome(last["told"], driver.exit_code(config, last.get("disagreeing", 0)), folder)
     workers = engine.start(plan, config.sweep, len(jobs)) if jobs else None
     about |= origin()
     write_manifest(folder, about)
-    spent = float(last.get("seconds", 0.0)) if last is not None and is_same else 0.0
-    status, code = swept.PARTIAL, None
-    if not plan.fail_fast:  # expensive points are often adjacent, so any first part of the jobs is taken from all over
-        jobs = [job for _, job in sorted(enumerate(jobs), key=lambda pair: pair[0] * GOLDEN % 1)]
+    spent = float(last.get("seconds", 0.0)) if is_same else 0.0
+    status, code, started = swept.PARTIAL, None, time.monotonic()
     try:
         if workers is None or driver.run(workers, deque(jobs)):
             status = COMPLETE
@@ -288,7 +254,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
         status, code = "interrupted", processes.exit_code(stopped)
     finally:
         driver.progress.show(last=True)
-        seconds = spent if workers is None and spent else spent + time.time() - about["clock"]
+        seconds = spent if workers is None and spent else spent + time.monotonic() - started
         about |= {"status": status, "seconds": seconds}
         with trust.refuse_damaged(f"{folder}: {swept.UNREADABLE}", ValueError):
             text, disagreeing = swept.write_results(folder, about, driver.parts)
@@ -301,20 +267,6 @@ def is_another(last: About, about: About, plan: Plan) -> bool:
     """Return whether the words of two sweeps without a common point ask for other results."""
     one, other = ([word for word in sorted(sweep["words"]) if is_deciding(word)] for sweep in (last, about))
     return one != other and last["version"] == about["version"] and plan.points <= MOST_POINTS
-
-
-def is_finished(folder: Path, about: About, last: About) -> bool:
-    settings = ("parts", "report", "figures", "format", "sweep")
-    if last["status"] != COMPLETE or any(last[key] != about[key] for key in settings) or "told" not in last:
-        return False
-    try:
-        return bool(trust.seal_of_file(folder / f"results.{about['format']}") == last.get("results"))
-    except OSError:
-        return False
-
-
-def complain(message: str) -> None:
-    print(f"attn_exp: {printable(message)}", file=sys.stderr)
 
 
 def quote_skip(word: str) -> str:
@@ -342,7 +294,6 @@ class Driver:
     parts: dict[str, Part]
     shared: Mapping[int, Lines] = field(default_factory=dict)
     open_chunks: dict[int, Chunk] = field(default_factory=dict)
-    deaths: Counter[int] = field(default_factory=Counter)
 
     def exit_code(self, config: Config, disagreeing: int) -> int:
         """Return 1 if points failed, or if `strict` is set and a point disagrees with a published figure."""
@@ -407,16 +358,13 @@ class Driver:
             del self.open_chunks[number]
 
     def after_death(self, died: Died) -> list[Job]:
-        """Return the jobs that replace one whose worker died: its points alone, each of them twice at most.
+        """Return the jobs that replace one whose worker died: each of its points alone, once.
 
-        A point that kills its worker both times is recorded as crashed.
+        A point that kills its worker again is recorded as crashed.
         """
-        job, number = died.job, died.job.numbers[0]
-        if len(job.numbers) > 1:
-            return [Job(job.chunk, [number]) for number in job.numbers]
-        self.deaths[number] += 1
-        if self.deaths[number] < DEATHS:
-            return [job]
-        line = failed_line(self.plan, number, CRASHED, f"{died.reason}, twice")
+        job = died.job
+        if not job.is_retry:
+            return [Job(job.chunk, [number], is_retry=True) for number in job.numbers]
+        line = failed_line(self.plan, job.numbers[0], CRASHED, f"{died.reason}, twice")
         self.take(Done(job, as_csv([line]), 1, 1))
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from attn_exp import machine
 from attn_exp.config.choices import as_yaml_value
 from attn_exp.config.schema import Figures
-from attn_exp.errors import UserError, chosen, unknown
+from attn_exp.errors import UserError, chosen, refuse, some, unknown
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report import papers
 from attn_exp.report import sweep_plots as plots
@@ -25,7 +25,7 @@ from attn_exp.sweeps import overview
 from attn_exp.sweeps.effects import shorten
 from attn_exp.sweeps.parts import Part, Shelf, describe, locked
 from attn_exp.sweeps.plan import About, load_manifest, read_figures, row_columns, write_manifest
-from attn_exp.sweeps.rows import VARIANT, Axes
+from attn_exp.sweeps.rows import VARIANT
 from attn_exp.sweeps.summary import Summary, list_records, summarized
 
 if TYPE_CHECKING:
@@ -36,10 +36,13 @@ UNREADABLE = "its parts cannot be read"
 ALWAYS = ("png", "svg")
 """Plot formats that are always written; `figures.format` adds others."""
 USAGE = "attn-exp plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]"
-TYPES: dict[str, tuple[Any, Callable[[str], Any]]] = {
-    "int64": ("Int64", int), "bool": ("boolean", "true".__eq__), "string": ("string", str), "double": ("float64", float)
-}  # fmt: skip
-"""Types of pandas, nullable ones but for numbers, and how a text is read, by the kind of a column."""
+READ: dict[str, Callable[[str], Any]] = {
+    "Int64": int,
+    "boolean": "true".__eq__,
+    "string": str,
+    "float64": float,
+}
+"""How a text is read, by the type of pandas; all of them but that of numbers know a missing value."""
 
 
 def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tuple[str, int]:
@@ -51,18 +54,17 @@ def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tupl
     there = {name: parts[name] for name in about["parts"] if name in parts}
     about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
     swept, table = Swept(folder, about, there), folder / f"results.{about['format']}"
-    pieces = swept.shelf.joined(list(there.values()))
     if about["format"] == "parquet":
-        pieces = iter([encode_parquet(pieces, column_kinds(about["columns"], about["axes"], about["metrics"]))])
-    machine.write(table, pieces, sync=True)
+        machine.write(table, encode_parquet(swept), sync=True)
+    else:
+        machine.write(table, swept.shelf.joined(list(there.values())), sync=True)
     summary = swept.summary
     text = f"{overview.terminal(about, summary)}\n\n{write_report(folder, about, summary)}"
     counts = {
         "done": summary.points - summary.failed,
         "failed": summary.failed,
-        "disagreeing": len(summary.disagreements),
     }
-    write_manifest(folder, {**about, **counts, "results": trust.seal_of_file(table), "told": text})
+    write_manifest(folder, {**about, **counts})
     return text, len(summary.disagreements)
 
 
@@ -120,17 +122,11 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
         about["figures"] |= as_yaml_value(figures)
         about["report"] |= {"figures": True}
         check_plots(read_figures(about))
-    try:
-        with locked(folder), trust.refuse_damaged(f"{folder}: {UNREADABLE}", *trust.MISFIT):
-            whole, damaged = Swept(folder, about).shelf.find(about["parts"])
-            text, _ = write_results(folder, about, whole)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
-    return f"{text}\n\ndamaged and left out: {list_some(damaged)}" if damaged else text
-
-
-def list_some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+    unreadable = trust.refuse_damaged(f"{folder}: {UNREADABLE}", *trust.MISFIT)
+    with refuse(f"{folder}: cannot be written to", OSError), locked(folder), unreadable:
+        whole, damaged = Swept(folder, about).shelf.find(about["parts"])
+        text, _ = write_results(folder, about, whole)
+    return f"{text}\n\ndamaged and left out: {some(damaged)}" if damaged else text
 
 
 def check_plots(figures: Figures) -> None:
@@ -151,58 +147,51 @@ def show_status(words: Sequence[str]) -> str:
     """
     folder = machine.folder(words[0])
     about = load_manifest(folder)
-    sizes = {
-        name: min(about["chunk"], about["points"] - place * about["chunk"]) for place, name in enumerate(about["parts"])
-    }
-    whole, damaged = Swept(folder, about).shelf.find(sizes)
-    done, failed = sum(map(sizes.__getitem__, whole)), sum(part.failed for part in whole.values())
-    count = f"{len(whole):,} of {len(sizes):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
+    chunk, points, parts = about["chunk"], about["points"], about["parts"]
+    whole, damaged = Swept(folder, about).shelf.find(parts)
+    done = sum(min(chunk, points - chunk * place) for place, name in enumerate(parts) if name in whole)
+    failed = sum(part.failed for part in whole.values())
+    count = f"{len(whole):,} of {len(parts):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
     holder, status = machine.read_holder(folder / "lock"), about["status"]
     word = {"running": "stopped before its end", COMPLETE: "damaged since it was complete"}.get(status, status)
-    ended = f"{word}; the same command continues" if done < about["points"] else COMPLETE
+    ended = f"{word}; the same command continues" if done < points else COMPLETE
     running = ended if holder is None else f"running: {describe(holder)}"
-    return "\n".join([about["command"], f"{done:,} of {about['points']:,} points, {failed:,} failed; {count}", running])
+    return "\n".join([about["command"], f"{done:,} of {points:,} points, {failed:,} failed; {count}", running])
 
 
 def import_arrow() -> Any:
-    """Import `pyarrow` with its CSV and Parquet readers, an optional dependency that is slow to import.
+    """Import `pyarrow` with its Parquet writer, an optional dependency that is slow to import.
 
     Raises:
         UserError: it is not installed; a sweep with this format checks before anything starts.
     """
     try:
-        import pyarrow.csv  # noqa: PLC0415 - see above
-        import pyarrow.parquet  # noqa: PLC0415
+        import pyarrow.parquet  # noqa: PLC0415 - see above
     except ImportError as error:
         raise UserError("sweep.format=parquet is not installed; pip install 'attn-exp[parquet]'") from error
     return pyarrow
 
 
-def column_kinds(columns: Sequence[str], axes: Axes, metrics: Sequence[str]) -> dict[str, str]:
-    """Return the type of each column: by the fields of a row, by the values of an axis, else string."""
-    known = {int: "int64", float: "double", bool: "bool"}
+def column_types(about: About) -> dict[str, Any]:
+    """Return the pandas type of each column: by the fields of a row, by the values of an axis, else string."""
+    of_field = {int: "Int64", float: "float64", bool: "boolean"}
+    of_axis = {"int": "Int64", "float": "float64", "bool": "boolean"}
     hints = get_type_hints(Row)
-    types = dict.fromkeys(columns, "string") | {"point": "int64"}
-    types |= {
-        name: known.get(hints[field.name], "string") for name, field in zip(row_columns(), fields(Row), strict=True)
-    }
-    types |= dict.fromkeys(metrics, "double")
-    swept = {"int": "int64", "float": "double", "bool": "bool"}
-    types |= {axis["column"]: swept.get(axis["kind"], "string") for axis in axes}
+    types = dict.fromkeys(about["columns"], "string") | {"point": "Int64"}
+    types |= {column: of_field.get(hints[field], "string") for field, column in row_columns().items()}
+    types |= dict.fromkeys(about["metrics"], "float64")
+    types |= {axis["column"]: of_axis.get(axis["kind"], "string") for axis in about["axes"]}
     return types
 
 
-def encode_parquet(pieces: Iterable[bytes], types: Mapping[str, str]) -> bytes:
-    """Convert a table in CSV to Parquet, a piece at a time; only an empty cell is null."""
-    arrow, head, stream = import_arrow(), next(pieces := iter(pieces)), BytesIO()
-    aliases = {"string": arrow.string(), "int64": arrow.int64(), "double": arrow.float64(), "bool": arrow.bool_()}
-    columns = {name: aliases[kind] for name, kind in types.items()}
-    convert = arrow.csv.ConvertOptions(column_types=columns, null_values=[""], strings_can_be_null=False)
-    parse = arrow.csv.ParseOptions(newlines_in_values=True)
-    read = arrow.csv.ReadOptions(use_threads=False)
-    with arrow.parquet.ParquetWriter(stream, arrow.schema(list(columns.items()))) as writer:
-        for piece in pieces:
-            writer.write_table(arrow.csv.read_csv(BytesIO(head + piece), read, parse, convert))
+def encode_parquet(swept: Swept) -> bytes:
+    """Convert the table of a sweep to Parquet, a part at a time."""
+    arrow, stream = import_arrow(), BytesIO()
+    schema = arrow.Schema.from_pandas(replace(swept, known={}).table, preserve_index=False)
+    with arrow.parquet.ParquetWriter(stream, schema) as writer:
+        for name, part in swept.parts.items():
+            table = replace(swept, known={name: part}).table
+            writer.write_table(arrow.Table.from_pandas(table, schema, preserve_index=False))
     return stream.getvalue()
 
 
@@ -227,7 +216,7 @@ class Swept:
         return self.shelf.find(self.about["parts"])[0] if self.known is None else self.known
 
     def read_lines(self) -> tuple[Sequence[str], Iterator[list[str]]]:
-        return self.shelf.head, self.shelf.lines(list(self.parts.values()))
+        return self.shelf.head, map(records.texts, self.shelf.cells(list(self.parts.values())))
 
     @cached_property
     def summary(self) -> Summary:
@@ -258,12 +247,10 @@ class Swept:
         with trust.refuse_damaged(f"{self.folder}: {UNREADABLE}", *trust.UNREADABLE):
             head, lines = self.read_lines()
             frame: pd.DataFrame = pd.DataFrame(lines, columns=list(head), dtype=object)[columns]
-            for name, kind in column_kinds(columns, self.about["axes"], self.about["metrics"]).items():
-                dtype, read = TYPES[kind]
-                frame[name] = pd.array([read(text) if text else None for text in frame[name]], dtype=dtype)
-        named = zip(row_columns(), (field.name for field in fields(Row)), strict=True)
-        units = {name: COLUMNS[field].unit for name, field in named if name in frame}
-        frame.attrs["units"] = {name: unit for name, unit in units.items() if unit}
+            for name, dtype in column_types(self.about).items():
+                frame[name] = pd.array([READ[dtype](text) if text else None for text in frame[name]], dtype=dtype)
+        units = {column: COLUMNS[field].unit for field, column in row_columns().items()}
+        frame.attrs["units"] = {column: unit for column, unit in units.items() if unit}
         return frame
 
     @property

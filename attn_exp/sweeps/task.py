@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from attn_exp import plugins, registry
 from attn_exp.config.schema import Config, read_settings
 from attn_exp.config.spelling import bare
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, first_line
 from attn_exp.experiment.checks import measures
 from attn_exp.experiment.checks.heads import measure_patterns
 from attn_exp.experiment.compare import Rows, tabulate, tabulate_seeds
@@ -207,8 +207,7 @@ def settings_cells(plan: Plan, number: int) -> list[str]:
 
 
 def format_error(error: Exception) -> str:
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    text = first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"
+    text = first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 

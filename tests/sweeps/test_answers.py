@@ -321,7 +321,7 @@ def test_what_else_a_setting_changes_stands_beside_its_effect() -> None:
         logit_std=lambda mask: "1.0" if mask == "none" else "1.3",
     )  # fmt: skip
     expected = (
-        "the number of visible keys changes too; normalized entropy, which allows for it: −0.02; "
+        "the number of visible keys changes too; metrics=[normalized_entropy] allows for it; "
         "the standard deviation of the logits changes by +30%"
     )
     assert rows(both, "mask")[0].note == expected

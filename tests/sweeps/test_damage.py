@@ -70,17 +70,6 @@ def test_a_damaged_part_is_computed_again_and_said(damage: Callable[[Path], None
     assert len(parts(tmp_path)) == 8
 
 
-@pytest.mark.long
-def test_a_table_that_was_damaged_is_joined_again(swept: Path, tmp_path: Path) -> None:
-    shutil.copytree(swept / "outputs", tmp_path / "outputs")
-    table = the_sweep(tmp_path) / "results.csv"
-    expected = table.read_bytes()
-    for damaged in (expected[:-20], b"", expected.replace(b"ok", b"OK", 1)):
-        table.write_bytes(damaged)
-        quickly(tmp_path, *WORDS)
-        assert table.read_bytes() == expected
-
-
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [

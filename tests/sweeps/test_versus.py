@@ -69,7 +69,7 @@ def test_the_last_bit_is_rounding_and_no_move(saved: Path) -> None:
     run = store.load(saved)
     versus = compare_runs(("a", "b"), run, bent(run, "matrix", "logits", lambda array: np.nextafter(array, 9.0)))
     assert not versus.moved
-    assert versus.sentences[0] == "No number moved beyond rounding, in 2 variants."
+    assert versus.sentences[0] == "No number moved: 2 variants are the same to rounding."
     assert versus.sentences[1] == "matrix: within 1 ulp, from the logits on; before that the same to the bit."
 
 
@@ -99,7 +99,7 @@ def changed(folder: Path, change: Callable[[dict[str, str]], None]) -> Versus:
 
 def test_a_sweep_and_itself_are_the_same_to_the_bit(table: Path) -> None:
     versus = side_by_side(table, table)
-    assert (versus.moved, versus.sentences[0]) == (False, "No number moved: 6 rows in both are the same to the bit.")
+    assert (versus.moved, versus.sentences[0]) == (False, "No number moved: 6 rows are the same to the bit.")
 
 
 def test_a_cell_that_moved_is_named_with_its_point(table: Path) -> None:
@@ -108,9 +108,9 @@ def test_a_cell_that_moved_is_named_with_its_point(table: Path) -> None:
             line["entropy"] = repr(float(line["entropy"]) + 0.5)
 
     versus = changed(table, raise_one)
-    assert versus.sentences[0] == "Numbers moved in 1 of 6 rows that both have: entropy."
+    assert versus.sentences[0] == "Numbers differ in 1 of 6 rows that both have: entropy."
     (line,) = versus.tables[0].lines
-    assert line[:6] == ("entropy", "6", "5", "1", "0.5000", "seed=1 head=2 variant=multi_head")
+    assert line[:5] == ("entropy", "6", "1", "0.5000", "seed=1 head=2 variant=multi_head")
 
 
 def test_points_of_one_side_alone_are_counted(table: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_points_of_one_side_alone_are_counted(table: Path, tmp_path: Path) -> No
     versus = side_by_side(table, other)
     assert "1 setting differs: seed." in versus.sentences
     assert versus.moved
-    assert versus.sentences[0] == "No number moved: 4 rows in both are the same to the bit."
+    assert versus.sentences[0] == "No number moved: 4 rows are the same to the bit."
     assert {"2 rows are in the first alone.", "4 rows are in the second alone."} <= set(versus.sentences)
 
 

@@ -6,7 +6,6 @@ Each other engine is one file in this folder.
 from __future__ import annotations
 
 import importlib.util
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
@@ -62,7 +61,7 @@ class Futures:
 
     @property
     def capacity(self) -> int:
-        return max(2, 2 * int(self.count_cores()))
+        return max(1, 2 * int(self.count_cores()))
 
     def submit(self, job: Job) -> None:
         self.jobs[self.start(job)] = job
@@ -78,23 +77,15 @@ class Futures:
             return Died(job, f"its worker was lost ({type(error).__name__})")
 
 
-class Serial:
-    """The driver itself, which computes one job after another."""
+def start_serial(plan: Plan, workers: int, address: str | None) -> Futures:
+    """Let the driver itself compute one job after another."""
 
-    capacity = 1
+    def submit(job: Job) -> Future[Done]:
+        future: Future[Done] = Future()
+        future.set_result(elsewhere(plan, job))
+        return future
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.waiting: deque[Job] = deque()
-
-    def submit(self, job: Job) -> None:
-        self.waiting.append(job)
-
-    def finished(self, seconds: float) -> list[Done | Died]:
-        return [elsewhere(self.plan, self.waiting.popleft())] if self.waiting else []
-
-    def close(self) -> None:
-        self.waiting.clear()
+    return Futures(submit, lambda: 0, (), lambda: None)
 
 
 @dataclass(frozen=True)
@@ -112,7 +103,7 @@ class Engine:
 
 BUILT_IN = {
     "process": Engine(lambda plan, workers, address: Pool(partial(compute, plan), workers, Died)),
-    "serial": Engine(lambda plan, workers, address: Serial(plan), workers=1),
+    "serial": Engine(start_serial, workers=1),
 }
 
 
