@@ -70,6 +70,7 @@ def test_a_module_is_looked_for_where_the_command_is_typed(tmp_path: Path, monke
     assert own_code.find_function("here_alone.mine:attention").function(0, 0, 0) == 7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "there", "chosen"),
     [

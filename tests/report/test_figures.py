@@ -13,8 +13,7 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.metrics.logits import curves
 from attn_exp.report import notebook
-from attn_exp.report.charts.chart import Chart, Heat, Plot, Text
-from attn_exp.report.charts.layout import shapes_of
+from attn_exp.report.charts.chart import Chart, Heat, Plot
 from attn_exp.report.charts.matplotlib_figure import encoded
 from attn_exp.report.figures import distances, entropy, weights
 from attn_exp.report.views import seen
@@ -30,30 +29,6 @@ def coffee() -> Comparison:
 
 def maps(chart: Chart) -> list[Heat]:
     return [part for part in chart.parts if isinstance(part, Heat)]
-
-
-def test_every_head_is_a_map_of_its_own_weights_on_one_scale_from_zero(coffee: Comparison) -> None:
-    chart = weights.plan(seen(coffee), 6.3)
-    assert [heat.title for heat in maps(chart)[:3]] == [
-        "looped = matrix = scaled",
-        "multi_head, head 1",
-        "multi_head, head 2",
-    ]
-    looped, multi_head = (coffee.traces[name].weights for name in ("looped", "multi_head"))
-    assert looped is not None and multi_head is not None
-    for heat, expected in zip(maps(chart), [looped[0], *multi_head], strict=False):
-        np.testing.assert_array_equal(heat.matrix, expected)
-    scale = maps(chart)[-1]
-    assert {heat.end for heat in maps(chart)} == {scale.matrix[0, 0]} == {max(looped.max(), multi_head.max())}
-    assert scale.matrix[-1, 0] == 0 and "weight" in {getattr(part, "text", "") for part in chart.parts}
-    assert maps(chart)[0].rows.names == maps(chart)[0].columns.names == ("she", "likes", "coffee")
-
-
-def test_cells_hold_their_numbers(coffee: Comparison) -> None:
-    matrix = coffee.traces["looped"].weights
-    assert matrix is not None
-    said = [shape.text for shape in shapes_of(weights.plan(seen(coffee), 6.3)) if isinstance(shape, Text)]
-    assert said[:9] == [f"{weight:.2f}" for weight in matrix[0].ravel().tolist()]
 
 
 def test_the_distances_are_those_of_the_table(coffee: Comparison) -> None:
