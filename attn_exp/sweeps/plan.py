@@ -287,8 +287,6 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: no sweep there, or a manifest that cannot be read.
     """
-    if not os.path.lexists(folder / FILE):
-        raise UserError(f"{folder}: no sweep there (it has no {FILE})")
     with refuse(f"{folder}: its {FILE} cannot be read", OSError, ValueError, LookupError):
         about = trust.read_json(folder / FILE, SHAPE)
         check_manifest(about)
