@@ -26,7 +26,7 @@ from attn_exp.config.choices import as_yaml_value
 from attn_exp.config.kinds import read_fields
 from attn_exp.config.schema import Config, Figures, Sweep
 from attn_exp.config.spelling import Repeat, key_of, spelled
-from attn_exp.errors import UserError, refuse
+from attn_exp.errors import refuse
 from attn_exp.experiment.row import Row
 from attn_exp.own_code import Named, fingerprint_of_function, is_code
 from attn_exp.problem import input_files
@@ -287,8 +287,6 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: no sweep there, or a manifest that cannot be read.
     """
-    if not os.path.lexists(folder / FILE):
-        raise UserError(f"{folder}: no sweep there (it has no {FILE})")
     with refuse(f"{folder}: its {FILE} cannot be read", OSError, ValueError, LookupError):
         about = trust.read_json(folder / FILE, SHAPE)
         check_manifest(about)
