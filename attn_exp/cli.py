@@ -190,46 +190,46 @@ COMMANDS = {
         "are these numbers right, and if not, why?",
     ),
     "new": Command(
-        "config.new:write", 1, 3, "new [DIR/]NAME [--config-dir DIR]", "a YAML of your own numbers, ready to edit"
+        "config.new:write", 1, 3, "new [DIR/]NAME [--config-dir DIR]", "create a YAML file for your own numbers"
     ),
     "open": Command(
-        "runs.folders:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"
+        "runs.folders:open_newest", 0, 1, "open [DIR]", "open the newest report in a browser, or print its path"
     ),
     "report": Command(
         "sweeps.stored:render_again", 1, 10, "report DIR [report.depth=reading] [figures.only=weights]",
-        "a run's report again, from its results",
+        "redraw a run's report from its results",
     ),
     "index": Command(
         "runs.folders:rebuild_named_index", 0, 1, "index [DIR]",
-        "a page of all runs and sweeps under a folder (outputs)",
+        "rebuild the page of all runs and sweeps under a folder (outputs)",
     ),
     "runs": Command(
         "sweeps.stored:list_runs", 0, MANY, "runs [DIR] [head=2 mask=causal] [--json | --csv]",
-        "the same in the terminal, or a record of each",
+        "list runs and sweeps in the terminal, or one record each",
     ),
     "sheet": Command(
         "runs.sheets:write_sheets", 1, MANY,
         "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [transposed=true] [exam=true] [to=DIR]",
-        "a worksheet to fill in by hand, and its key",
+        "write a worksheet to fill in by hand, and its key",
     ),
     "grade": Command(
         "runs.grades:grade_answers", 2, 3, "grade ANSWERS KEYS [points=scores:6,weights:9]",
-        "filled-in sheets: right, a slip, or the mistake by name",
+        "grade filled-in sheets: right, a slip, or the mistake by name",
     ),
-    "status": Command("sweeps.swept:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),
+    "status": Command("sweeps.swept:show_status", 1, 1, "status DIR", "progress of a sweep, read from its files"),
     "collect": Command(
-        "sweeps.swept:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"
+        "sweeps.swept:collect", 1, 1, "collect DIR", "rebuild a sweep's table and report from its parts"
     ),
     "plot": Command(
         "sweeps.swept:plot", 3, 10, "plot DIR x=SETTING y=METRIC [by=SETTING] [figures.format=pdf]",
-        "one figure of a sweep: a metric along a setting",
+        "plot a metric of a sweep against a setting",
     ),
     "compare": Command(
         "sweeps.compare:compare", 2, 4, "compare DIR DIR [--exit-code] [report.depth=reading]",
-        "two runs or two sweeps: what differs, and from where on",
+        "compare two runs or two sweeps: what differs, and from which stage",
     ),
     "rerun": Command(
-        "sweeps.stored:rerun", 1, 3, "rerun DIR [POINT] [--own-code]", "a run again, or a sweep's point as a run"
+        "sweeps.stored:rerun", 1, 3, "rerun DIR [POINT] [--own-code]", "repeat a run, or run one point of a sweep"
     ),
 }  # fmt: skip
 """The subcommands of `attn-exp`. To add one, write a function in its package and an entry here."""

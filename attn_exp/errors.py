@@ -34,7 +34,7 @@ class UncalledError(UserError):
 
 
 class WrongAttentionError(AssertionError):
-    """`assert_attention` found a function that is wrong."""
+    """`assert_attention` found that a function is wrong."""
 
 
 class NotVerifiedError(AssertionError):

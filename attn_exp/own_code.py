@@ -179,7 +179,7 @@ def fingerprint_of_function(name: Any) -> str:
 
 
 def files_of_code(first: Path) -> list[Path]:
-    """Return a file, and the files beside it or in packages there that it imports directly or indirectly, sorted.
+    """Return a file, then, sorted, the files that it imports, directly or not, from its folder and packages in it.
 
     This package is left out, although a checkout may contain it; so are installed packages beside an installed file.
     """

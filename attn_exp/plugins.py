@@ -40,7 +40,7 @@ class Kind:
     """A kind of member, and how a file defines one; `name` is what users call it, and names its contract.
 
     `constant`: the name of the value in a file, and `function` the field of it that holds the function; both are empty
-    for a class. `one_of`: methods of which a class defines at least one. `drawn`: whether members bring a hand-made
+    for a class. `one_of`: methods; a class defines at least one. `drawn`: whether members should have a hand-made
     example. `group`: the folder of YAML with the other choices, if it differs from `name`.
     """
 
@@ -175,7 +175,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
         example = examples.get(own, examples.get(name)) if isinstance(examples, Mapping) else examples
         checked.append((kind.package, name, held_to_contract(kind, name, given, example)))
         if example is None and kind.drawn:
-            notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference asks the same rule, so nothing checks it")
+            notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference uses the same rule, so nothing checks it")
     for package, name, value in checked:
         registry.add(package, name, value, origin)
     return notes

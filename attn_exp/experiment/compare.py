@@ -40,7 +40,7 @@ def compare(config: Config, bind: Bind | None = None) -> Comparison:
 
 
 def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
-    """Add the distances between variants, their causes, the findings of these checks, and verdicts on user code."""
+    """Add the distances between variants, their causes, the findings of the `wanted` checks, and verdicts."""
     config, variants = comparison.config, comparison.variants
     steps, rungs = ladder.ladders(comparison)
     return replace(

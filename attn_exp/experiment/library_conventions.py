@@ -78,7 +78,7 @@ class Convention:
         return "before_filler" if self.knows_filler else self.align
 
 
-OWN = Convention("this project; as torch_sdpa, but that queries stand after the past", cached=True)
+OWN = Convention("this project: as torch_sdpa, except that queries come after the past", cached=True)
 
 CONVENTIONS = {
     "torch_sdpa": Convention("PyTorch 2.5 to 2.13, scaled_dot_product_attention"),
@@ -99,10 +99,10 @@ CONVENTIONS = {
     "torch_mha_context": Convention("PyTorch, nn.MultiheadAttention with need_weights=False", blocks=True),
     "keras_scores": Convention("Keras 3, layers.MultiHeadAttention with return_attention_scores=True"),
     "keras_attention": Convention(
-        "Keras 3, layers.Attention, which takes 1e9 from masked scores", empty="less_1e9", softmax_dtype="float32"
+        "Keras 3, layers.Attention, which subtracts 1e9 from masked scores", empty="less_1e9", softmax_dtype="float32"
     ),
     "keras_attention_float16": Convention(
-        "Keras 3, layers.Attention of dtype float16, which takes 65504 from masked scores",
+        "Keras 3, layers.Attention of dtype float16, which subtracts 65504 from masked scores",
         empty="less_65504",
         softmax_dtype="float16",
     ),
@@ -131,7 +131,7 @@ def leaks(rules: Rules) -> bool:
 
 
 def filled(recipe: Recipe, empty: str) -> Recipe:
-    """Make rows without keys give what a convention says, instead of zeros."""
+    """Return a recipe in which rows without keys give what the convention says instead of zeros."""
     if empty == "zeros":
         return recipe
 

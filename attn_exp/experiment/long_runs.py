@@ -1,4 +1,4 @@
-"""Long runs: whether they fit into memory, estimated before anything is drawn, and a line on how far they are."""
+"""Long runs: a memory estimate before anything is drawn, and a progress line while they run."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Row:
         float,
         Column(
             150,
-            meaning="largest difference from the row compared with: what did it change?",
+            meaning="largest difference from the baseline row's output",
             shown=(*EVERYWHERE, "sweep"),
             summed=True,
             drawn=3,
@@ -174,7 +174,7 @@ class Row:
         float,
         Column(
             160,
-            meaning="cosine of the angle to the output of the row compared with",
+            meaning="cosine of the angle to the baseline row's output",
             shown=("terminal", "paper", "sweep"),
             summed=True,
             drawn=4,
@@ -195,7 +195,7 @@ class Row:
         float,
         Column(
             180,
-            meaning="over how many keys, equally weighted, it would spread as widely",
+            meaning="number of equally weighted keys with the same entropy",
             shown=("terminal", "paper", "sweep"),
             summed=True,
             drawn=5,
@@ -205,7 +205,7 @@ class Row:
         float,
         Column(
             190,
-            meaning="the largest weight of a row, a mean over heads and queries",
+            meaning="the largest weight of a row, averaged over heads and queries",
             shown=(*EVERYWHERE, "sweep"),
             summed=True,
             drawn=2,
@@ -215,7 +215,7 @@ class Row:
         float,
         Column(
             240,
-            meaning="how far a row of weights is from summing to 1, at most",
+            meaning="largest deviation of a row of weights from summing to 1",
             summed=True,
             deep=True,
             exact=True,
@@ -233,23 +233,21 @@ class Row:
     convention: Annotated[str, fixed(105)] = "none"
     queries: Annotated[
         str,
-        fixed(200, meaning="which queries the means of weights are of: those that see a key", deep=True),
+        fixed(200, meaning="which queries the means of weights are taken over: those that see a key", deep=True),
     ] = "all"
     sameness: Annotated[
         str,
-        Column(
-            130, meaning="how near the output is to that of the row compared with, the first or against=", deep=True
-        ),
+        Column(130, meaning="how close the output is to that of the baseline row (the first, or against=)", deep=True),
     ] = ""
     differs_at: Annotated[
-        str, Column(140, meaning="the first stage that is not that of the row compared with", deep=True)
+        str, Column(140, meaning="the first stage that differs from the baseline row's", deep=True)
     ] = ""
     note: Annotated[str, fixed(260)] = ""
     computed_in: Annotated[
         str,
         fixed(
             120,
-            meaning="the type of numbers that the form works in: its ulp are this type's",
+            meaning="the dtype that the form computes in; errors in ulp are in units of this dtype",
             shown=("terminal",),
             deep=True,
         ),

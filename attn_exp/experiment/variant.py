@@ -34,12 +34,12 @@ FLOAT64 = np.dtype(np.float64)
 class OwnForm(Protocol):
     """A function of the user's own, found and ready to be called, as a run sees it.
 
-    The code that imports it and learns how to call it depends on this room, and comes in as a `Bind`.
+    The code that imports it and learns how to call it depends on this package, so it is passed in as a `Bind`.
     """
 
     @property
     def form(self) -> Form:
-        """Its form."""
+        """The form that calls this function."""
 
     @property
     def layer(self) -> bool:
@@ -51,7 +51,7 @@ class OwnForm(Protocol):
 
     @property
     def bind(self) -> Bind:
-        """Finds it again, for a variant with other settings."""
+        """Binds the function again for a variant with other settings."""
 
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
         """Compute a problem from x; `usual` says that scores are divided by `sqrt(d)`."""
@@ -88,7 +88,7 @@ class Settled:
 
     @property
     def member(self) -> Form:
-        """The form that computes it: the user's own function if there is one, else the form of that name."""
+        """The form that computes the variant: the user's own function if there is one, else the form of that name."""
         return forms.form(self.form) if self.own is None else self.own.form
 
     @property
@@ -137,18 +137,18 @@ class Settled:
         if self.failed or (self.own is not None and self.mistakes):
             return self.failed or "mistake= changes the steps of the definition, and this form is your own code"
         if self.starts_late and form.mix is None:
-            return f"form={self.form} starts at queries and keys, and this problem at given weights"
+            return f"form={self.form} starts from queries and keys, but this problem from given weights"
         if self.empty in TAKEN and form.reference != "logits":
-            return f"convention={self.words['convention']} subtracts from logits, and form={self.form} forms none"
+            return f"convention={self.words['convention']} subtracts from logits, but form={self.form} computes none"
         if self.ends_early and form.context_alone:
-            return f"form={self.form} computes the context alone, and this problem has no values"
+            return f"form={self.form} computes only the context, but this problem has no values"
         return None if forms.is_own(self.form) else forms.refuses(self.form, self.rules)
 
 
 def baseline(config: Config, variants: Sequence[Settled]) -> Settled:
     """Return the variant that all others are compared with: the one that `against` names, else the first.
 
-    If it cannot be computed, it is the first one that can.
+    If that variant cannot be computed, use the first one that can.
     """
     can = [variant for variant in variants if not variant.refused]
     return next((variant for variant in can if variant.name == config.against), can[0])
@@ -160,9 +160,9 @@ the variant's own, or the run's if it pins none."""
 
 
 def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: Bind | None = None) -> Settled:
-    """Fill in what the variant does not pin from the run, and check that it fits the problem.
+    """Take the settings that the variant does not pin from the run, and check that all of them fit the problem.
 
-    `bind` imports the user's own function, if the command line names one as the form; without it none is imported.
+    `bind` imports the user's own function if the command line names one as the form; None imports nothing.
 
     Raises:
         UserError: an unknown form, rule or mistake, settings that do not fit the problem, or a function that cannot be
@@ -243,9 +243,7 @@ def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, pro
         raise UserError(f"normalizer={settings['normalizer']} makes weights, but this problem starts at given ones")
     for name in settings["mask"] if problem.memory is not None else ():
         if issubclass(rule := kind("mask", name), Rule) and rule.one_sequence:
-            raise UserError(
-                f"mask={name} numbers the tokens of one sequence, and keys come from a memory; use mask=array"
-            )
+            raise UserError(f"mask={name} applies within one sequence, but the keys come from a memory; use mask=array")
     limits = masks(settings["mask"], settings["mask_join"], means.blocks, problem.key_tokens)
     return Rules(
         scale=scale,
@@ -284,7 +282,7 @@ def misfits(rules: Rules, marks: tuple[Position, ...], head: int, size: int, pro
     for score in rules.scores if problem.q is not None else ():
         yield score.misfit_size(size)
     if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
-        yield f"normalizer={rules.normalizer.name} gives each key its own weight: score=sink has nothing to share"
+        yield f"normalizer={rules.normalizer.name} gives each key a weight of its own: score=sink would have no effect"
     for position in marks:
         if position.changes_x and problem.x is None:
             yield f"position={registry.name_of(position)} is added to x, but this problem starts after x"

@@ -62,7 +62,7 @@ def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | No
 
 
 def part_grid(rules: Rules, batch: Any, head: Any, row: Any, key: Any, sizes: tuple[int, int, int]) -> Grid:
-    """Return the grid of these places, as indices or arrays of them; `sizes` are the heads, rows and keys of all."""
+    """Return the grid of these places (indices or index arrays); `sizes` are the total heads, rows and keys."""
     offset = np.asarray(rules.offset)
     return Grid(batch, head, row, row + (offset[batch] if offset.ndim else offset), key, *sizes)
 

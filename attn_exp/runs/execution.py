@@ -185,7 +185,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     check_figures(run.comparison.config.figures)
     members = provenance.members_without_code(run.about)
     with refuse(f"{folder}: cannot be written to", OSError), machine.write_folder(folder, add=True) as draft, members:
-        with trust.refuse_damaged(f"{folder}: its tables and arrays do not fit each other", *trust.MISFIT):
+        with trust.refuse_damaged(f"{folder}: its tables and arrays are inconsistent", *trust.MISFIT):
             store.render(run, draft)
         lacking = provenance.members_left_out()
         empty = not_drawn(draft, run.comparison.config)
@@ -260,7 +260,7 @@ class Result:
 
     @property
     def published(self) -> pd.DataFrame:
-        """A row per printed result of a document, and whether the run agrees with it."""
+        """A row per result that a document prints, with whether the run agrees with it."""
         from attn_exp.report import notebook  # noqa: PLC0415
 
         return notebook.published(self.comparison)

@@ -69,7 +69,7 @@ def grade_answers(asked: Sequence[str]) -> str:
     `points=scores:6,weights:9` sets the points of a box; a box that is not named has a point for each number.
 
     Raises:
-        UserError: nothing to grade, no key, or files of other origin where the table and the pages would be written.
+        UserError: nothing to grade, no key, or the table and the pages would replace files that are not ours.
     """
     places = [word for word in asked if not word.startswith("points=")]
     worth = worth_of([word.partition("=")[2] for word in asked if word.startswith("points=")])

@@ -80,7 +80,7 @@ def cpu() -> str:
 def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str, Any]] = ()) -> dict[str, Any]:
     """Return the stored record of the code and the input files of a run or sweep; `forms` are functions.
 
-    Of members from outside, those of named files are recorded, and the registered ones that the settings use.
+    Members from outside are recorded if they come from a file named with `--with`, or if the settings use them.
     """
     named = [(key, value) for key, value in swept if input_files.is_file(key) and isinstance(value, str)]
     files = dict.fromkeys([*input_files.of(config).items(), *named])

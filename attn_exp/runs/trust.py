@@ -161,10 +161,10 @@ def check_seal(about: Mapping[str, Any], folder: Path) -> None:
         DamagedError: one has changed.
     """
     if about[SEAL] != seal_of_description(about):
-        raise DamagedError("its description is not as it was written")
+        raise DamagedError("its description has changed since it was written")
     for name, file in about["files"].items():
         if seal_of_file(folder / name) != file:
-            raise DamagedError(f"{name} is not as it was written")
+            raise DamagedError(f"{name} has changed since it was written")
 
 
 def allowed_output_dir(named: str) -> str:

@@ -60,7 +60,7 @@ def compare(typed: Sequence[str]) -> tuple[str, bool]:
         raise UserError(f"attn-exp compare {' '.join(typed)}: expected {usage}")
     changes = said_anew(settings, "attn-exp compare", (DEPTH,))
     places = [machine.folder(name) for name in names]
-    with trust.refuse_damaged(f"{' or '.join(names)}: its tables and arrays do not fit each other", *trust.MISFIT):
+    with trust.refuse_damaged(f"{' or '.join(names)}: its tables and arrays are inconsistent", *trust.MISFIT):
         versus = side_by_side(*places)
         versus = replace(versus, depth=changes.depth or versus.depth)
         written = write(versus, places)
@@ -276,8 +276,8 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
     verdict = give_verdict(max(moved.values(), default=0), not lines, count_of(len(both), "row"), [*moved])
     sentences = [verdict, *(f"{rows:,} rows are in the {which} alone." for which, rows in alone.items() if rows)]
     if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
-        of_several = "of points that differ in nothing else, the first is compared"
-        sentences.append(f"Only one side sweeps {unshared}; {of_several}.")
+        of_several = "among points that differ in nothing else, only the first is compared"
+        sentences.append(f"Only one sweep varies {unshared}; {of_several}.")
     head = ("metric", "rows", "moved", "largest", "at", "first", "second")
     caption = "How each metric moved; the mean difference is the second minus the first."
     deep = deep_places(name for name, *_ in lines)

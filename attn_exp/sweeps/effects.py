@@ -95,7 +95,7 @@ def t_quantile(freedom: int, level: float = LEVEL) -> float:
 def find_level(chances: Iterable[float]) -> float:
     """Return the largest significant p-value in a family of tests; Holm 1979, "A simple sequentially rejective test".
 
-    Of 100 families, at most 5 have any false positive.
+    On average, at most 5 of 100 families contain a false positive.
     """
     known = sorted(1.0 if math.isnan(chance) else chance for chance in chances)
     level = LEVEL / max(1, len(known))
@@ -149,7 +149,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Dependence:
-    """The effect at each value of another setting, and the p-value of its being the same at all."""
+    """The effect at each value of another setting, and the p-value of the effects all being equal."""
 
     axis: int
     chance: float
@@ -391,7 +391,7 @@ def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
     name = cube.names[contrast.axis]
     parts = {part for key in name.split(", ") for part in (key.split(".")[0], key.split(".")[-1])}
     if (parts & set(CHANGE_KEYS) or set(name.split(", ")) & set(INPUTS)) and contrast.metric not in ALLOW_FOR_KEYS:
-        yield "the number of visible keys changes too; metrics=[normalized_entropy] allows for it"
+        yield "the number of visible keys changes too; metrics=[normalized_entropy] corrects for this"
     if name == "head":
         yield "d_head = d_model / head changes too"
     if "logit_std" in cube.numbers and not parts & set(SCALES) and contrast.metric not in SCALES:

@@ -91,7 +91,7 @@ def refuse_range(swept: RangeSweep) -> str:
         return "expected range(start,stop,step) of finite numbers, and a step that is not 0"
     count = max(0, ceil((Fraction(stop) - Fraction(start)) / Fraction(step)))
     is_whole = all(isinstance(end, int) for end in (start, stop, step))
-    kind, most = ("values", MOST_POINTS) if is_whole else ("values that are no whole numbers", MOST_WRITTEN_OUT)
+    kind, most = ("values", MOST_POINTS) if is_whole else ("values that are not whole numbers", MOST_WRITTEN_OUT)
     return f"{count:,} {kind}; a sweep takes at most {most:,}" if count > most else ""
 
 
@@ -125,7 +125,7 @@ def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[Shape, ...]:
     zipped = tuple(place for place, key in enumerate(keys) if key in sweep.zip)
     if len({len(axes[place].values) for place in zipped}) > 1:
         counts = ", ".join(f"{axes[place].key} has {len(axes[place].values)}" for place in zipped)
-        raise UserError(f"sweep.zip needs as many values of each: {counts}")
+        raise UserError(f"sweep.zip needs equally many values of each key: {counts}")
     return tuple(zipped if place in zipped else (place,) for place in range(len(axes)) if place not in zipped[1:])
 
 

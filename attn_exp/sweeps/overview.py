@@ -67,7 +67,7 @@ def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str]
     """Return the means of every combination as a table with at most `most` rows.
 
     Its columns are the settings that vary, the variant, the number of points, and each metric's mean and interval.
-    `named` returns the head of a metric; the terminal uses its field name.
+    `named` returns the column header of a metric; the terminal shows its field name.
     """
     names = metrics(summary, depth)
     places = [place for place in range(len(summary.axes)) if len({key[place] for key in summary.cells}) > 1]

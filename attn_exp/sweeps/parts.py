@@ -81,7 +81,7 @@ class Shelf:
         """Yield the cells of parts, in which an apostrophe may precede a text.
 
         Raises:
-            DamagedError: other columns, a line of another length, or one that does not begin with a point's number.
+            DamagedError: unexpected columns, or a line with the wrong number of cells or without a point's number.
         """
         for path, *_ in parts:
             lines = machine.csv_lines(path)

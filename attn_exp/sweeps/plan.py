@@ -264,7 +264,7 @@ def describe_axis(axis: Axis) -> dict[str, Any]:
 
 
 def find_runs(numbers: Sequence[int]) -> list[list[int]]:
-    """Write ascending numbers as runs: [first, one after the last]."""
+    """Encode ascending numbers as half-open runs `[first, last + 1]`."""
     if isinstance(numbers, range):
         return [[numbers.start, numbers.stop]]
     whole = np.asarray(numbers, dtype=np.uint64)

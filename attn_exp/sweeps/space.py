@@ -198,7 +198,7 @@ class NamesAsKeys(ast.NodeTransformer):
 def parse_condition(text: str) -> Condition:
     """Parse an expression.
 
-    It has names of settings (`head`, `embeddings.tokens`), numbers, quoted words, lists, `true`, `false`, `null`,
+    It may use names of settings (`head`, `embeddings.tokens`), numbers, quoted words, lists, `true`, `false`, `null`,
     comparisons, `in`, `and`, `or`, `not`, and `+ - * / // %`.
 
     Raises:

@@ -91,7 +91,7 @@ def added_metrics(space: Space) -> tuple[str, ...]:
     asked = set()
     for config in map(read_config, space.bases.values()):
         if set(checks.wanted(config)) - {"measures", "precision"} or config.check:
-            raise UserError("a sweep runs no check; run them one at a time")
+            raise UserError("a sweep runs no checks; leave out check=, or run its points one at a time")
         find_type(dtype_of(config))
         asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
     for value in next((axis.values for axis in space.axes if axis.key == "dtype"), ()):
@@ -136,7 +136,7 @@ def check_points(plan: Plan) -> None:
 
 
 def draws_nothing(space: Space) -> bool:
-    """Return whether no seed changes an input of a sweep of one seed: all are given, or come from a checkpoint."""
+    """Return whether the inputs of a one-seed sweep do not depend on the seed: all are given, or from a checkpoint."""
     configs = [config for config in space.configs.values() if config.model.family is None]
     drawing = ("seed", "embeddings", "projections", "draws", "generator")
     if len(configs) > MOST_BUILT or any(axis.key.split(".")[0] in drawing and not axis.composed for axis in space.axes):
@@ -320,7 +320,7 @@ class Driver:
     def run(self, workers: Workers, todo: deque[Job]) -> bool:
         """Compute and write what is missing or failed; return whether every point now has its row.
 
-        With `fail_fast` the first failure ends it early.
+        With `fail_fast`, stop at the first failure.
         """
         under_way = 0
         try:

@@ -168,7 +168,7 @@ def import_arrow() -> Any:
     try:
         import pyarrow.parquet  # noqa: PLC0415 - see above
     except ImportError as error:
-        raise UserError("sweep.format=parquet is not installed; pip install 'attn-exp[parquet]'") from error
+        raise UserError("sweep.format=parquet needs pyarrow; pip install 'attn-exp[parquet]'") from error
     return pyarrow
 
 

@@ -109,7 +109,9 @@ def test_a_file_that_changed_is_named(name: str, tmp_path: Path) -> None:
     data = bytearray((folder / name).read_bytes())
     data[len(data) // 2] ^= 1
     (folder / name).write_bytes(data)
-    with pytest.raises(UserError, match=f"not a finished run that can be read \\({name} is not as it was written"):
+    with pytest.raises(
+        UserError, match=f"not a finished run that can be read \\({name} has changed since it was written"
+    ):
         store.load(folder)
 
 
@@ -117,7 +119,7 @@ def test_a_description_that_changed_is_no_run(tmp_path: Path) -> None:
     folder = store.save(a_run(), tmp_path)
     text = (folder / "run.json").read_text()
     (folder / "run.json").write_text(text.replace('"head": 2', '"head": 1'))
-    with pytest.raises(UserError, match="its description is not as it was written"):
+    with pytest.raises(UserError, match="its description has changed since it was written"):
         store.load(folder)
 
 

@@ -314,14 +314,14 @@ def test_a_distance_from_one_row_is_not_compared_between_variants() -> None:
 def test_what_else_a_setting_changes_stands_beside_its_effect() -> None:
     """A mask changes how many keys are seen, and a setting that is no scale the spread of the logits."""
     (alone,) = answered({"mask": ("none", "causal")}, lambda mask: float(mask == "none")).effects
-    assert alone.note == "the number of visible keys changes too; metrics=[normalized_entropy] allows for it"
+    assert alone.note == "the number of visible keys changes too; metrics=[normalized_entropy] corrects for this"
     both = answered(
         {"mask": ("none", "causal")}, lambda mask: float(mask == "none"),
         normalized_entropy=lambda mask: "0.80" if mask == "none" else "0.78",
         logit_std=lambda mask: "1.0" if mask == "none" else "1.3",
     )  # fmt: skip
     expected = (
-        "the number of visible keys changes too; metrics=[normalized_entropy] allows for it; "
+        "the number of visible keys changes too; metrics=[normalized_entropy] corrects for this; "
         "the standard deviation of the logits changes by +30%"
     )
     assert rows(both, "mask")[0].note == expected

@@ -95,7 +95,7 @@ def test_mistakes_are_told(words: list[str], message: str) -> None:
 
 TOO_LARGE = [
     (["seed=range(0,100000000)"], "100,000,000 values; a sweep takes at most 50,000,000"),
-    (["scale=range(0,1,1e-17)"], "99,999,999,999,999,993 values that are no whole numbers"),
+    (["scale=range(0,1,1e-17)"], "99,999,999,999,999,993 values that are not whole numbers"),
     (["seed=range(0,100000)", "head=range(1,100001)"], "10,000,000,000 points; a sweep takes at most 50,000,000"),
     (["seed=range(0,100000)", "title='run ${seed}'"], "seed: 100,000 values that other settings read"),
 ]

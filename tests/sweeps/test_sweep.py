@@ -266,7 +266,7 @@ def test_parquet_without_pyarrow_is_refused_before_anything_is_computed(
     for name in ("pyarrow", "pyarrow.csv", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
     _, told = quick("-m", "head=1,2", "sweep.format=parquet", code=2)
-    assert "sweep.format=parquet is not installed; pip install 'attn-exp[parquet]'" in told
+    assert "sweep.format=parquet needs pyarrow; pip install 'attn-exp[parquet]'" in told
     assert not (tmp_path / "outputs").exists()
 
 

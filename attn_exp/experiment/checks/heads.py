@@ -23,8 +23,8 @@ MEANINGS: Mapping[str, str] = {
     "first": "weight on the first token",
     "self": "weight on the token itself",
     "delimiter": "weight on full stops, commas and marks such as [SEP]",
-    "induction": "weight on what followed the same token before",
-    "broad": "entropy over the most that it could be",
+    "induction": "weight on the token after an earlier copy of this one",
+    "broad": "entropy divided by its maximum",
 }
 """The patterns, in display order."""
 
@@ -32,10 +32,10 @@ PATTERNS = tuple(MEANINGS)
 
 
 def measure_patterns(weights: Array, tokens: Sequence[str], offset: int = 0, apart: bool = False) -> dict[str, Array]:
-    """Return each pattern of each head `[h]` of weights `[h t s]`; NaN if no token can show it.
+    """Measure every pattern in every head: `[h]` each, from weights `[h t s]`; NaN if no token can show it.
 
     `tokens` are those of the keys; `apart` means that the queries come from another input, so that no key is next to or
-    before a query. `broad` counts the keys with a nonzero weight as those that the query may see.
+    before a query. `broad` treats the keys with a nonzero weight as the visible ones.
     """
     steps, nowhere = ahead(weights, offset), np.full(len(weights), np.nan)
     return {

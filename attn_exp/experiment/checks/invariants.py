@@ -136,9 +136,9 @@ def poison(case: Case, held: float) -> Answer:
 
 
 def decoding(case: Case) -> Answer:
-    """All queries at once give the same outputs as one by one, each with the keys up to its own.
+    """Computing all queries at once gives the same outputs as decoding them one by one.
 
-    A query without any key yet is left out: decoding starts with a key.
+    Each decoding step sees the keys up to its own; queries before the first key are left out.
     """
     heads, rows, keys = case.shape
     refusal, first = forms.refuses("decode", case.rules) or "", max(-case.offset, 0)
@@ -184,7 +184,7 @@ PAIRED = "scores are not dot products"
 
 
 def rope_shift(case: Case) -> Answer:
-    """Queries and keys moved by the same distance attend as before."""
+    """Shifting queries and keys by the same distance changes nothing."""
     relative = [position for position in case.settled.positions if position.relative]
     refuse_if((case.rules.pairing is not None, PAIRED), (not relative, "no rotary positions"))
     q, k = case.q, case.k

@@ -160,7 +160,7 @@ def total_variation(p: Array, q: Array) -> Array:
 
 
 def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subject) -> float:
-    """Return the mean divergence of this variant's rows of weights from those of the baseline row.
+    """Return the mean of `D(baseline row's weights, this variant's weights)` over rows of weights.
 
     Both need rows that sum to 1 and the same number of heads; a query that sees no key in one of them is left out.
     """
@@ -229,14 +229,14 @@ METRICS = (
     relative(
         "kl",
         partial(mean_divergence, kl),
-        meaning="the KL divergence of the row compared with from this row",
+        meaning="the KL divergence of the baseline row's weights from this row's",
         unit="nats, to the row compared with",
         source="Kullback and Leibler 1951",
     ),
     relative(
         "js",
         partial(mean_divergence, js),
-        meaning="the Jensen-Shannon divergence of both rows",
+        meaning="the Jensen-Shannon divergence between this row and the baseline row",
         unit="nats, to the row compared with",
         source="Lin 1991",
     ),

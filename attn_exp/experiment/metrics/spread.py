@@ -88,7 +88,7 @@ def participation(weights: Array) -> Array:
 def saturation(weights: Array, threshold: float) -> float:
     """Return the share of rows whose largest weight is above the threshold.
 
-    Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4, which counts heads by such confidence.
+    Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4, on confident heads.
     """
     return mean(largest_weight(weights)[sees(weights)] > threshold)
 
@@ -189,7 +189,7 @@ METRICS = (
     metric(
         "normalized_entropy",
         lambda subject: mean(normalized_entropy(shares(subject), subject.allowed())),
-        meaning="entropy over the most that the mask allows: 1 if all weights are equal",
+        meaning="entropy divided by the maximum that the mask allows: 1 if all weights are equal",
         unit="of ln n",
         source='Clark et al. 2019, "What Does BERT Look At?", section 3.3',
     ),
@@ -246,7 +246,7 @@ METRICS = (
     scarce(
         "keys_for_90",
         partial(mean_seen, keys_for, nonnegative_weights),
-        meaning="how many keys have nine tenths of a row",
+        meaning="how many keys hold nine tenths of the weight of a row",
         unit="keys",
     ),
     masked(

@@ -125,7 +125,7 @@ METRICS = (
     metric(
         "on_itself",
         lambda subject: at_distance(one_sequence(subject), 0, subject.offset),
-        meaning="the share of all weight on the query's own token",
+        meaning="the share of the total weight that falls on the query's own token",
     ),
     metric(
         "on_previous",

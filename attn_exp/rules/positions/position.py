@@ -44,7 +44,7 @@ class Position(Held):
         return x
 
     def turn(self, heads: Array, positions: Array) -> Array:
-        """Return queries `[... t d]` at `positions` `[t]`; keys too, unless `turn_key` is overridden."""
+        """Encode `positions` `[t]` in queries `[... t d]`; in keys too, unless `turn_key` is overridden."""
         return heads
 
     def turn_key(self, heads: Array, positions: Array) -> Array:
