@@ -19,7 +19,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.config.inputs import Embeddings, Projections
 from attn_exp.config.schema import Config, Published
-from attn_exp.errors import UserError, brief, unknown
+from attn_exp.errors import UserError, brief, count_of, unknown
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.row import Agreement
 from attn_exp.experiment.variant import Settled, settle
@@ -38,8 +38,8 @@ SETTINGS = (
 )
 """Attributes that PyTorch, JAX and TensorFlow print, such as `grad_fn=<SelectBackward0>` or `shape=(2, 3)`."""
 
-PRINTED = re.compile(rf"{SETTINGS}|[^\W\d]{NUMBER.pattern}|{NUMBER.pattern}(?=[^\W\d_])|({NUMBER.pattern})")
-"""Attributes and the digits in words, or a number, which is group 1."""
+PRINTED = re.compile(rf"{SETTINGS}|[^\W\d²³¹]{NUMBER.pattern}|{NUMBER.pattern}(?=[^\W\d_²³¹])|({NUMBER.pattern})")
+"""Attributes and the digits in words, or a number, which is group 1; a footnote mark may follow it."""
 
 
 def matches(text: str) -> list[re.Match[str]]:
@@ -178,7 +178,8 @@ def select_printed(array: Array, entry: Published) -> Array:
     if array.ndim == 3:
         if entry.head > len(array):
             raise UserError(
-                f"published {entry.quantity}: head={entry.head}, but there are {len(array)}, counted from 1"
+                f"published {entry.quantity}: head={entry.head}, "
+                f"but the run has {count_of(len(array), 'head')}, counted from 1"
             )
         array = array[entry.head - 1]
     array = np.atleast_2d(array)
@@ -200,7 +201,8 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
     rules, given = settled.rules, {name: array[0] for name, array in trace.stages() if array.ndim == 3}
     is_ruled = rules.masks or rules.scores or settled.output_projection or settled.mistakes
     is_plain = settled.head == 1 and rules.normalizer.exponential and not is_ruled
-    if not entry.rounded or not is_plain or entry.stage in "qkv" or not {"q", "k", "weights"} <= given.keys():
+    is_input = STAGES.index(entry.stage) < STAGES.index("scores")
+    if not entry.rounded or not is_plain or is_input or not {"q", "k", "weights"} <= given.keys():
         return entry.rounded.get(entry.stage)
     q, k, weights = (np.abs(given[name]) for name in ("q", "k", "weights"))
     of_q, of_k = (np.full_like(side, entry.rounded.get(name, 0.0)) for name, side in (("q", q), ("k", k)))
@@ -214,8 +216,7 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
     if entry.stage in known or "v" not in given:
         return known.get(entry.stage)
     v = given["v"]
-    of_v = np.full_like(v, entry.rounded.get("v", 0.0))
-    return np.asarray(moved @ np.abs(v - v.mean(axis=0)) + (weights + moved) @ of_v)
+    return moved @ np.abs(v - v.mean(axis=0)) + (weights + moved) @ np.full_like(v, entry.rounded.get("v", 0.0))
 
 
 def describe_rounding(entry: Published, widening: float) -> str:

@@ -95,11 +95,16 @@ def test_another_setting_disagrees() -> None:
     }  # fmt: skip
 
 
+def test_rounded_queries_leave_x_as_it_is() -> None:
+    printed = Published("x", "1 0 1", "x", first=3, row=1, rounded={"q": 0.1})
+    assert held(run("experiment=the_cat_sat"), printed)[0].tolerance == 0.5
+
+
 def test_unknown_words_are_told() -> None:
     found = run("experiment=the_cat_sat")
     for entry, message in (
         (Published("Q", "1", "wieghts"), "unknown stage of published Q 'wieghts'; did you mean weights"),
-        (Published("it", "1", "q", head=3), "published it: head=3, but there are 1, counted from 1"),
+        (Published("it", "1", "q", head=3), "published it: head=3, but the run has 1 head, counted from 1"),
         (Published("it", "1", "q", row=9), "published it: row=9, but there are 3, counted from 1"),
         (Published("it", "see above", "q"), "published it: printed='see above' holds no number"),
     ):
@@ -124,7 +129,7 @@ TEXTS = [
     ("[1.24326146e-13 9.98281489e-01]", None, [1.24326146e-13, 9.98281489e-01], [0.5e-21, 0.5e-9]),
     ("[3.4e-7 .06204187 0]", None, [3.4e-7, 0.06204187, 0], [0.5e-8] * 3),
     ("array([[-0.27]]), array([[1.5E+02]])", None, [-0.27, 150], [0.005, 5]),
-    ("\u22121.5", None, [-1.5], [0.05]),
+    ("\u22121.5\u00b2", None, [-1.5], [0.05]),
     ("0.33000000000000007", 8, [0.33000000000000007], [0.5e-8]),
 ]
 
