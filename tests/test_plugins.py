@@ -163,7 +163,7 @@ def test_options_are_found_wherever_they_stand() -> None:
         ),
         (
             HEAD + EVEN.replace("return ", "return [[True]] or ") + 'EXAMPLE = Example({}, ("██", "██"))\n',
-            "mask=wrong: allows returns list of bool; expected booleans",
+            "mask=wrong: allows returns list; expected booleans",
         ),
         ("FORM = 3\n", "wrong.py: FORM is a int; expected Form"),
         ("METRICS = (3,)\n", "wrong.py: METRICS is a int; expected Metric"),

@@ -91,7 +91,7 @@ Misfit = Callable[[tuple[Any, ...], Any], str]
 
 
 def hold_methods(kind: type, name: str, group: str) -> None:
-    """Wrap every public method that an outside class defines in a guard; a second guard changes nothing.
+    """Wrap every public method that an outside class defines in a guard, once.
 
     `name` and `group` are the setting names of the rule and its kind, such as `wide` and `mask`.
     """
@@ -99,7 +99,7 @@ def hold_methods(kind: type, name: str, group: str) -> None:
         if place.__module__.partition(".")[0] in (THIS_PACKAGE, "builtins", "abc", "typing"):
             continue
         for word, method in list(vars(place).items()):
-            if inspect.isfunction(method) and not word.startswith("_"):
+            if inspect.isfunction(method) and not word.startswith("_") and method.__globals__ is not globals():
                 setattr(place, word, guarded(method, f"{group}={name}", MISFITS.get(word)))
 
 
@@ -142,7 +142,7 @@ def values_misfit(given: tuple[Any, ...], said: Any, kinds: str = "fiub", expect
         return ""
     array = np.asarray(said)
     if array.dtype.kind not in kinds or not (hasattr(said, "dtype") or isinstance(said, float | int)):
-        return f"{type(said).__name__} of {array.dtype}; expected {expected}"
+        return f"{getattr(said, 'dtype', type(said).__name__)}; expected {expected}"
     if isinstance(argument, Grid):
         shape = np.broadcast(argument.batch, argument.head, argument.query, argument.key).shape
         return "NaN" if np.isnan(np.broadcast_to(array, shape)).any() else ""  # `guarded` reports one that does not fit
