@@ -216,7 +216,9 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
     if entry.stage in known or "v" not in given:
         return known.get(entry.stage)
     v = given["v"]
-    return moved @ np.abs(v - v.mean(axis=0)) + (weights + moved) @ np.full_like(v, entry.rounded.get("v", 0.0))
+    return np.asarray(
+        moved @ np.abs(v - v.mean(axis=0)) + (weights + moved) @ np.full_like(v, entry.rounded.get("v", 0.0))
+    )
 
 
 def describe_rounding(entry: Published, widening: float) -> str:
