@@ -209,8 +209,10 @@ def choose_keras_backend(path: Path) -> None:
     """
     is_chosen = any(isinstance(one, ast.Constant) and one.value == "KERAS_BACKEND" for one in nodes_of(path))
     if not is_chosen and importlib.util.find_spec("tensorflow") is None:
-        has_torch = importlib.util.find_spec("torch") is not None
-        os.environ.setdefault("KERAS_BACKEND", "torch" if has_torch and "jax" not in names_imported(path) else "jax")
+        os.environ.setdefault(
+            "KERAS_BACKEND",
+            "torch" if importlib.util.find_spec("torch") and "jax" not in names_imported(path) else "jax",
+        )
 
 
 def nodes_of(path: Path) -> list[ast.AST]:
