@@ -34,6 +34,9 @@ PROJECTS = {
         "net/models/layers.py": "from ..sizes import VALUE\n",
     }),
     "its package itself": ("net/mine.py", "from . import VALUE", {"net/__init__.py": "VALUE = 3\n"}),
+    "its package, of a name that is taken": ("test/mine.py", "from .sizes import VALUE", {
+        "test/__init__.py": "", "test/sizes.py": "VALUE = 3\n",
+    }),
     "a package that is a project": ("net/mine.py", "from . import VALUE", {
         "net/.git/HEAD": "", "net/__init__.py": "VALUE = 3\n",
     }),
