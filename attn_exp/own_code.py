@@ -378,7 +378,12 @@ def import_roots(path: Path) -> tuple[Path, Path, Path]:
 
 
 def forget_others(home: Path, package: Path) -> None:
-    """Forget what was imported under the name of a file's package from elsewhere: an installed or another version."""
+    """Forget what was imported from elsewhere under the name of a file's package, or of a file beside a plain one."""
+    for name in [one.stem for one in home.glob("*.py") if home == package]:
+        file = Path(getattr(sys.modules.get(name), "__file__", None) or home / name)
+        is_kept = any(file.is_relative_to(folder) for folder in (home, sys.prefix, sys.base_prefix))
+        if not is_kept and name != THIS_PACKAGE:
+            del sys.modules[name]
     for root in home.relative_to(package).parts[:1]:
         if str(package / root) not in getattr(sys.modules.get(root), "__path__", ()) and root != THIS_PACKAGE:
             for name in [name for name in sys.modules if name.partition(".")[0] == root]:

@@ -95,3 +95,11 @@ def test_keras_computes_with_what_is_installed(
         monkeypatch.delitem(sys.modules, name, raising=False)
     (tmp_path / "jax.py").write_text("", encoding="utf-8")
     assert own_code.module_of_functions(str(tmp_path / "file_of_keras.py")).keras.library == chosen
+
+
+def test_files_of_one_name_beside_two_files_are_two_modules(tmp_path: Path) -> None:
+    code = f"from scale_beside import VALUE\n{PLAIN}"
+    laid(tmp_path, {f"{one}/{name}.py": text for one in "12" for name, text in
+                    {"attn": code, "scale_beside": f"VALUE = {one}\n"}.items()})  # fmt: skip
+    found = [own_code.find_function(f"{tmp_path}/{one}/attn.py:attention").function(0, 0, 0) for one in "12"]
+    assert found == [1, 2]
