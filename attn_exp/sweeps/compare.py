@@ -274,10 +274,14 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
             moved |= {name: far} if far and name not in ROUNDING else {}
     alone = {"first": len(first) - len(both), "second": len(second) - len(both)}
     verdict = give_verdict(max(moved.values(), default=0), not lines, count_of(len(both), "row"), [*moved])
-    sentences = [verdict, *(f"{rows:,} rows are in the {which} alone." for which, rows in alone.items() if rows)]
+    sentences = [
+        verdict if both else "No row is in both: they share no combination of settings, seed and variant.",
+        *(f"{rows:,} rows are in the {which} alone." for which, rows in alone.items() if rows),
+    ]
     if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
-        of_several = "among points that differ in nothing else, only the first is compared"
-        sentences.append(f"Only one sweep varies {unshared}; {of_several}.")
+        sentences.append(
+            f"Only one sweep varies {unshared}; among points that differ in nothing else, only the first is compared."
+        )
     head = ("metric", "rows", "moved", "largest", "at", "first", "second")
     caption = "How each metric moved; the mean difference is the second minus the first."
     deep = deep_places(name for name, *_ in lines)
@@ -294,7 +298,7 @@ def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) ->
     far = ~np.isclose(first, second, rtol=NEAR, atol=NEAR, equal_nan=True)
     with np.errstate(invalid="ignore"):  # infinite where only one side has a number
         apart = np.where(first == second, 0.0, np.abs(second - first))
-    apart[np.isnan(apart) & places] = np.inf
+    apart[np.isnan(apart) & far] = np.inf
     place, moved = int(np.nanargmax(apart)), int(far.sum())
     numbers = [brief(float(number)) for number in (apart[place], first[place], second[place])]
     mean = brief(float((second - first)[places].mean()))

@@ -217,17 +217,18 @@ def explorable(about: About, summary: Summary) -> dict[str, Any] | None:
 def head_maps(summary: Summary) -> tuple[list[str], dict[str, Array]]:
     """Return the layers of a sweep in order, and a map `[layer head]` of each head pattern of its first variant.
 
-    Of points of the same layer, the first counts; NaN where nothing was measured.
+    Points of the same layer are averaged; NaN where nothing was measured.
     """
     columns = {name: place for name in summary.most if (place := head_and_pattern(name))}
     if not columns or LAYER not in summary.axes:
         return [], {}
     axis = summary.axes.index(LAYER)
     layers = in_order(list(dict.fromkeys(key[axis] for key in summary.cells)))
-    shape = len(layers), max(head for head, _ in columns.values())
-    maps = {pattern: np.full(shape, np.nan) for _, pattern in columns.values()}
-    for key in [key for key in summary.cells if key[-1] == summary.variants[0]][::-1]:
-        for name in columns.keys() & summary.cells[key].keys():
-            head, pattern = columns[name]
-            maps[pattern][layers.index(key[axis]), head - 1] = summary.cells[key][name].mean
+    count = max(head for head, _ in columns.values())
+    maps = {pattern: np.full((len(layers), count), np.nan) for _, pattern in columns.values()}
+    cells = [(key[axis], cell) for key, cell in summary.cells.items() if key[-1] == summary.variants[0]]
+    for name, (head, pattern) in columns.items():
+        for row, layer in enumerate(layers):
+            means = [cell[name].mean for place, cell in cells if place == layer and name in cell]
+            maps[pattern][row, head - 1] = np.mean(means or [np.nan])
     return layers, maps

@@ -57,14 +57,16 @@ class Shelf:
     def find(self, wanted: Collection[str]) -> tuple[dict[str, Part], list[str]]:
         """Return the intact parts of these chunks in their order, and the names of the damaged ones."""
         found: dict[str, Part] = {}
-        damaged, names = list[str](), set(wanted)
+        damaged, names = dict[str, str](), set(wanted)
         for path, match in find_parts(self.folder):
             part = Part(path, match[1], int(match[2] or 0))
             if part.chunk in names and not is_whole(path, match):
-                damaged.append(path.name)
+                damaged[path.name] = part.chunk
             elif part.chunk in names and part.failed <= found.get(part.chunk, part).failed:  # a kill may leave two
                 found[part.chunk] = part
-        return {name: found[name] for name in wanted if name in found}, damaged
+        return {name: found[name] for name in wanted if name in found}, [
+            name for name, chunk in damaged.items() if chunk not in found
+        ]
 
     def write(self, chunk: str, lines: bytes, failed: int) -> Part:
         """Write the part of a chunk, so that it survives a loss of power, and remove older ones."""
@@ -111,7 +113,7 @@ class Shelf:
         missing = islice((number for chunk in chunks for number in plan.numbers(chunk)), MOST_POINTS)
         numbers = {plan.key(number): number for number in missing}
         shared, names = dict[int, Lines](), self.head[1 + len(plan.space.axes) :]
-        for path, match in others:
+        for path, match in others if numbers else ():
             head, *lines = machine.csv_lines(path) if is_whole(path, match) else [[]]
             found: dict[int, Lines] = {}
             for line in lines if set(names) <= set(head) else []:

@@ -312,13 +312,16 @@ def check_manifest(about: About) -> None:
     places = sorted(place for together in about["dimensions"] for place in together)
     fits = (
         about["points"] == sum(stop - start for start, stop in about["kept"])
+        and all(start <= stop for start, stop in about["kept"])
+        and about["chunk"] > 0
+        and len(about["parts"]) == -(-about["points"] // about["chunk"])
         and places == list(range(len(about["axes"])))
         and all(about["dimensions"])
         and all(len(list_words(axis)) == axis["count"] > 0 for axis in about["axes"])
         and about["format"] in ("csv", "parquet")
     )
     if not fits:
-        raise DamagedError("its axes, points and format do not fit each other")
+        raise DamagedError("its axes, points, parts and format do not fit each other")
 
 
 def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:
