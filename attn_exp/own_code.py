@@ -318,12 +318,12 @@ def module_of_functions(place: str) -> ModuleType:
     """
     path = Path(place)
     if place.endswith(".py"):
-        packages = path.resolve().parent.relative_to(import_roots(path)[-1]).parts
-        stem = re.sub(r"^(?=\d)", "_", path.stem)  # no name begins with a digit
-        return module_of_file(path, ".".join([*packages, stem]))
+        home, package, top = import_roots(path)
+        packages = home.relative_to(top if home == package else package).parts
+        return module_of_file(path, ".".join([*packages, re.sub(r"^(?=\d)", "_", path.stem)]))  # no digit comes first
     if os.path.isfile(place) or not all(part.isidentifier() for part in place.split(".")):
         raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
-    add_to_path(Path.cwd())
+    sys.path[:] = dict.fromkeys([*sys.path, str(Path.cwd())])
     with unreadable(place, "imported"):
         choose_keras_backend(Path(place))
         return importlib.import_module(place)
@@ -353,9 +353,8 @@ def module_of_file(path: Path, name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     vars(module)[OWN] = True
     home, package, top = import_roots(path)
-    add_to_path(home, first=home == package)
-    add_to_path(package)
-    add_to_path(top)
+    sys.path[:] = dict.fromkeys([str(package), *sys.path, str(home), str(top)])
+    forget_others(home, package)
     with unreadable(str(path), "imported"):
         choose_keras_backend(path)
         if hasattr(sys.modules.get(name, module), OWN):
@@ -376,9 +375,12 @@ def import_roots(path: Path) -> tuple[Path, Path, Path]:
     return folders[0], package, top
 
 
-def add_to_path(folder: Path, first: bool = False) -> None:
-    if str(folder) not in sys.path:
-        sys.path.insert(0 if first else len(sys.path), str(folder))
+def forget_others(home: Path, package: Path) -> None:
+    """Forget what was imported under the name of a file's package from elsewhere: an installed or another version."""
+    for root in home.relative_to(package).parts[:1]:
+        if str(package / root) not in getattr(sys.modules.get(root), "__path__", ()) and root != THIS_PACKAGE:
+            for name in [name for name in sys.modules if name.partition(".")[0] == root]:
+                del sys.modules[name]
 
 
 def error_line(error: BaseException) -> str:

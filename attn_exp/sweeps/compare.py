@@ -160,7 +160,7 @@ def compare_runs(names: Sequence[str], one: Run, other: Run) -> Versus:
     a, b = one.comparison, other.comparison
     partings = {name: find_parting(name, one, other) for name in a.traces if name in b.traces}
     alone = [
-        f"{name} is in the {'first' if name in a.traces else 'second'} alone."
+        f"{name} is only in the {'first' if name in a.traces else 'second'}."
         for name in sorted(a.traces.keys() ^ b.traces.keys())
     ]
     kinds = [kind for kind, _ in partings.values()]
@@ -274,7 +274,7 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
             moved |= {name: far} if far and name not in ROUNDING else {}
     alone = {"first": len(first) - len(both), "second": len(second) - len(both)}
     verdict = give_verdict(max(moved.values(), default=0), not lines, count_of(len(both), "row"), [*moved])
-    sentences = [verdict, *(f"{rows:,} rows are in the {which} alone." for which, rows in alone.items() if rows)]
+    sentences = [verdict, *(f"Only in the {which}: {count_of(rows, 'row')}." for which, rows in alone.items() if rows)]
     if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
         of_several = "among points that differ in nothing else, only the first is compared"
         sentences.append(f"Only one sweep varies {unshared}; {of_several}.")
