@@ -160,7 +160,7 @@ def compare_runs(names: Sequence[str], one: Run, other: Run) -> Versus:
     a, b = one.comparison, other.comparison
     partings = {name: find_parting(name, one, other) for name in a.traces if name in b.traces}
     alone = [
-        f"{name} is in the {'first' if name in a.traces else 'second'} alone."
+        f"{name} is only in the {'first' if name in a.traces else 'second'}."
         for name in sorted(a.traces.keys() ^ b.traces.keys())
     ]
     kinds = [kind for kind, _ in partings.values()]
@@ -274,10 +274,14 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
             moved |= {name: far} if far and name not in ROUNDING else {}
     alone = {"first": len(first) - len(both), "second": len(second) - len(both)}
     verdict = give_verdict(max(moved.values(), default=0), not lines, count_of(len(both), "row"), [*moved])
+<<<<<<< HEAD
     sentences = [
         verdict if both else "No row is in both: they share no combination of settings, seed and variant.",
         *(f"{rows:,} rows are in the {which} alone." for which, rows in alone.items() if rows),
     ]
+=======
+    sentences = [verdict, *(f"Only in the {which}: {count_of(rows, 'row')}." for which, rows in alone.items() if rows)]
+>>>>>>> r5
     if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
         sentences.append(
             f"Only one sweep varies {unshared}; among points that differ in nothing else, only the first is compared."

@@ -54,7 +54,11 @@ def test_one_key_of_numbers_gets_a_line_for_each_variant(tmp_path: Path) -> None
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("plot", "message"),
-    [("heat", "sweep.plot=heat needs two settings that vary; here vary: head"), ("pie", "pie"), ("against", "")],
+    [
+        ("heat", "sweep.plot=heat needs two settings that vary; this sweep varies: head"),
+        ("pie", "pie"),
+        ("against", ""),
+    ],
 )
 def test_a_plot_that_cannot_be_drawn_is_refused_at_once(plot: str, message: str, tmp_path: Path) -> None:
     _, error = quickly(tmp_path, "-m", "head=1,2", "seed=0,1", f"sweep.plot=[{plot}]", code=2 if message else 0)
@@ -86,6 +90,8 @@ def test_one_figure_of_one_metric_along_one_setting(tmp_path: Path) -> None:
 
 def test_figures_only_draws_the_plots_that_it_names(tmp_path: Path) -> None:
     quickly(tmp_path, "-m", "scale=true,false", "seed=0,1", "sweep.engine=serial", "figures.only=effects")
-    assert {path.stem for path in (the_sweep(tmp_path) / "plots").iterdir()} == {"effects"}
+    plots = the_sweep(tmp_path) / "plots"
+    assert {path.stem for path in plots.iterdir()} == {"effects"}
+    assert "nan" not in (plots / "effects.svg").read_text()
     _, error = quickly(tmp_path, "-m", "scale=true,false", "seed=0,1", "figures.only=pie", code=2)
     assert "unknown plot of a sweep in figures.only 'pie'" in error

@@ -119,7 +119,7 @@ def test_points_of_one_side_alone_are_counted(table: Path, tmp_path: Path) -> No
     assert "1 setting differs: seed." in versus.sentences
     assert versus.moved
     assert versus.sentences[0] == "No number moved: 4 rows are the same to the bit."
-    assert {"2 rows are in the first alone.", "4 rows are in the second alone."} <= set(versus.sentences)
+    assert {"Only in the first: 2 rows.", "Only in the second: 4 rows."} <= set(versus.sentences)
 
 
 def test_the_page_says_what_the_terminal_says(saved: Path, table: Path) -> None:
