@@ -274,14 +274,10 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
             moved |= {name: far} if far and name not in ROUNDING else {}
     alone = {"first": len(first) - len(both), "second": len(second) - len(both)}
     verdict = give_verdict(max(moved.values(), default=0), not lines, count_of(len(both), "row"), [*moved])
-<<<<<<< HEAD
     sentences = [
         verdict if both else "No row is in both: they share no combination of settings, seed and variant.",
-        *(f"{rows:,} rows are in the {which} alone." for which, rows in alone.items() if rows),
+        *(f"Only in the {which}: {count_of(rows, 'row')}." for which, rows in alone.items() if rows),
     ]
-=======
-    sentences = [verdict, *(f"Only in the {which}: {count_of(rows, 'row')}." for which, rows in alone.items() if rows)]
->>>>>>> r5
     if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
         sentences.append(
             f"Only one sweep varies {unshared}; among points that differ in nothing else, only the first is compared."
