@@ -101,7 +101,8 @@ def bind_with(
     arguments = read_arguments(parameters_of(runner.forward, own.name))
     if len(arguments.missing) == 1 and set(arguments.arrays) == {"x"} and is_projected(runner, arguments.missing[0]):
         arguments = replace(arguments, arrays={**arguments.arrays, "memory": arguments.missing[0]}, missing=())
-    if with_memory and "memory_mask" in arguments.keywords:  # the other mask is that of the queries
+    is_of_queries = arguments.keywords.get("mask") != "attn_mask" and (with_memory or "memory" in arguments.arrays)
+    if is_of_queries and "memory_mask" in arguments.keywords:  # what `mask` hides are queries, beside a memory
         keywords = {role: name for role, name in arguments.keywords.items() if role not in ("mask", "padding")}
         arguments = replace(arguments, keywords={**keywords, "mask": keywords["memory_mask"]})
     missing = ", ".join(f"`{name}`" for name in arguments.missing)

@@ -194,7 +194,7 @@ def layer_of_factory(
     forms = library(name)
     by_name = bool(kept) or all(role in arguments.arrays for role in inputs)
     keyword, polarity = mask_option(own, options.get("mask"))
-    roles = {word: role for role, word in arguments.keywords.items() if role in MASKS}
+    roles = {word: role for role, word in arguments.keywords.items() if role in MASKS and role != "memory_mask"}
     names = {**arguments.keywords, **({roles.get(keyword, "mask"): keyword} if keyword else {}), **arguments.arrays}
 
     def call(arrays: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:

@@ -35,13 +35,13 @@ from attn_exp.diagnosis.judging.layer_passes import (
     PASSES,
     check_decoding,
     leave_learned_scale_open,
+    leave_mistakes_open,
     leave_unplaced_parameters,
 )
-from attn_exp.diagnosis.judging.unasked import with_state
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, answer_rows, are_close
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
 from attn_exp.errors import UncalledError
-from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding, Verdict, unfinished
+from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict, unfinished
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
 
@@ -83,22 +83,14 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     if "batch_mixed" in verdict.mistakes and "w" in axes:  # the axes may not be those of an image
         return unfinished(own.name, "the token axis of its input is not known", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
-        return leave_heads_open(verdict)
+        verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th number", HEADS)
+        return replace(verdict, alike=((STRIDED,),))
     for one in WAYS:
         verdict = one(verdict, own, layer, request, check) if verdict.passed else verdict
     return verdict
 
 
-def leave_heads_open(verdict: Verdict) -> Verdict:
-    """Leave the head layout open if head i takes every h-th dimension: right for weights trained that way."""
-    left = [HEADS, f"{MASKS} ({BLOCKS})"] if BLOCKS in verdict.computes else [HEADS]
-    computes = "attention in which each head takes every h-th number"
-    verdict = with_state(verdict, REMARK, *left)
-    return replace(verdict, computes=computes, passed=True, mistakes=(), alike=((STRIDED,),), smallest=None)
-
-
 HEADS = "which numbers make `heads` (every h-th: right if the weights were trained so, wrong if neighbours were)"
-MASKS = "what True means in its mask"
 STRIDED = "heads_by_stride"
 
 

@@ -24,6 +24,7 @@ from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.layer import Layer, leave_out
 from attn_exp.diagnosis.bind.sizes import modules_of
 from attn_exp.diagnosis.calling.call import Bound
+from attn_exp.diagnosis.calling.conventions import BLOCKS
 from attn_exp.diagnosis.explaining.smallest import module_of
 from attn_exp.diagnosis.judging.bound_layers import (
     Observed,
@@ -33,6 +34,7 @@ from attn_exp.diagnosis.judging.bound_layers import (
     parameters_of_layer,
     read_inside,
 )
+from attn_exp.diagnosis.judging.unasked import with_state
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, are_close, read_projection
 from attn_exp.diagnosis.observe.recording import lay, unlay
 from attn_exp.diagnosis.observe.trace import find_ancestors
@@ -66,16 +68,39 @@ def leave_unplaced_parameters(verdict: Verdict, seen: Observed, own: OwnFunction
 
 def leave_learned_scale_open(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
     """Leave open a scale that is a parameter, one for all heads or one per head: training chooses it."""
-    is_scale = bool(verdict.mistakes) and all(name == "no_scale" or "scale_" in name for name in verdict.mistakes)
+    is_scale = bool(verdict.mistakes) and all(name == "no_scale" or name.startswith(SCALE) for name in verdict.mistakes)
     sizes = {1, seen.layer.sizes.get("h", 1)}
-    names = [path for path, array, _ in parameters_of_layer(seen.layer.target)
-             if array.size in sizes and re.search("scale|temp|tau", path)]  # fmt: skip
-    if verdict.passed or not is_scale or not names:
+    names = [path for path, array, _ in parameters_of_layer(seen.layer.target) if is_scale
+             and array.size in sizes and re.search("scale|temp|tau", path) and changes_weights(seen, path)]  # fmt: skip
+    if verdict.passed or not names:
         return verdict
-    findings = tuple(replace(one, state=REMARK) if one.state == BROKEN else one for one in verdict.findings)
     left = f"scale `{names[0]}` (a parameter; the scores are multiplied by another factor than 1 / sqrt(d))"
-    return replace(verdict, passed=True, mistakes=(), alike=(), smallest=None, findings=findings,
-                   computes="attention with a learned scale", not_verified=(*verdict.not_verified, left))  # fmt: skip
+    return leave_mistakes_open(verdict, "attention with a learned scale", left)
+
+
+def leave_mistakes_open(verdict: Verdict, computes: str, left: str) -> Verdict:
+    """Return a verdict that the layer is right, as it is for some weights, and what that leaves open."""
+    verdict = with_state(verdict, REMARK, left, *([f"{MASKS} ({BLOCKS})"] if BLOCKS in verdict.computes else []))
+    return replace(verdict, passed=True, mistakes=(), alike=(), smallest=None, computes=computes)
+
+
+MASKS = "what True means in its mask"
+SCALE = ("scale_by", "scale_other", "scale_fixed", "scale_multiplied", "scale_twice")
+"""Mistakes of a factor of the scores, rather than of the weights."""
+
+
+def changes_weights(seen: Observed, path: str) -> bool:
+    """Return whether the attention weights depend on a parameter; True if it cannot be changed."""
+    tensor = dict(getattr(seen.layer.target, "named_parameters", dict)()).get(path)
+    if tensor is None:
+        return True
+    kept = tensor.data
+    tensor.data = kept + 1
+    try:
+        changed = observe(seen.layer).pairs
+    finally:
+        tensor.data = kept
+    return not changed or not are_close(changed[0].weights, seen.pairs[0].weights, CLOSE)
 
 
 def find_constants(seen: Observed) -> Iterator[Array]:
@@ -96,7 +121,10 @@ def report_unused_parameters(verdict: Verdict, seen: Observed, own: OwnFunction,
     unused = [
         path
         for path, array, _ in parameters_of_layer(seen.layer.target)
-        if array.size > 1 and not path.startswith(left_out or "?") and not np.isin(array.astype(np.float32), read).all()
+        if array.size > 1
+        and not path.startswith(left_out or "?")
+        and not np.isin(array.astype(np.float32), read).all()
+        and not any(f"`{path}`" in one for one in verdict.not_verified)
     ]
     left = [f"parameter `{path}` (the call never reads it)" for path in unused]
     if not unused and any(read_projection(seen.recording, place) for place in find_unused_operations(seen)):
