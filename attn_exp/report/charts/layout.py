@@ -277,7 +277,9 @@ def stroke_paths(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
         yield Path(path, "none", stroke.colour, stroke.width, dots)
     if stroke.mark:
         mark = outline(stroke.mark, stroke.size)
-        places = [(across, down) for across, down in zip(x.tolist(), y.tolist(), strict=True) if math.isfinite(down)]
+        places = [
+            (across, down) for across, down in zip(x.tolist(), y.tolist(), strict=True) if math.isfinite(across + down)
+        ]
         path = "".join(f"M{short(across)} {short(down)}{mark}" for across, down in places)
         yield Path(path, stroke.colour, stroke.colour, 1.0, opacity=stroke.opacity)
 
@@ -285,10 +287,10 @@ def stroke_paths(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
 def line_through(x: Sequence[float], y: Sequence[float], steps: bool = False) -> str:
     letters, last = [], math.nan
     for across, down in zip(x, y, strict=True):
-        if math.isfinite(down):
+        if math.isfinite(across + down):
             step = f"L{short(across)} {short(last)}" if steps and math.isfinite(last) else ""
             letters.append(f"{step}{'L' if math.isfinite(last) else 'M'}{short(across)} {short(down)}")
-        last = down
+        last = down + 0 * across
     return "".join(letters)
 
 
