@@ -179,7 +179,7 @@ def test_a_form_that_refuses_a_convention_says_so() -> None:
         ("score=t5 score.t5.seed=x", "score.t5.seed=x: expected a whole number"),
         ("mask=array mask.array.values=[[true],[true,false]]", "mask values must be rows of equal length"),
         ("score=added score.added.values=[[a]]", "values to add must be rows of equal length"),
-        ("score=sink normalizer=sigmoid", "score=sink has nothing to share"),
+        ("score=sink normalizer=sigmoid", "score=sink would have no effect"),
         ("variant=[linear] score=alibi", "linear: linear attention forms no logits"),
         ("mask=window mask.window.left=-2", "mask.window.left=-2: expected a whole number of keys, or -1"),
     ],

@@ -196,8 +196,8 @@ def test_a_given_matrix_wins_over_one_that_a_generator_draws() -> None:
         ("projections=the_cat_sat projections.order=[W_v]", "projections.order leaves out W_q and W_k; name"),
         ("projections=torch_linear projections.order=[] projections.order_per_head=[W_k,W_v]", "leaves out W_q; name"),
         ("projections.order=[W_q,W_k,W_v]", "projections.order needs projections.generator, such as torch"),
-        ("projections=torch_mha projections.width=4", "has the sizes and the order of nn.MultiheadAttention"),
-        ("projections.legacy_seed=1 projections.seed=2", "projections.legacy_seed says generator and seed by itself"),
+        ("projections=torch_mha projections.width=4", "takes its sizes and order from nn.MultiheadAttention"),
+        ("projections.legacy_seed=1 projections.seed=2", "projections.legacy_seed sets both generator and seed"),
         ("draws={x:{distribution:normal,shape:[5,6]}}", "embeddings and draws.x both say what x is"),
         ("draws={W_q:{distribution:normal,shape:[5,6]}}", "projections.W_q has the shape [5, 6]; expected d_model=6"),
         (
@@ -209,7 +209,7 @@ def test_a_given_matrix_wins_over_one_that_a_generator_draws() -> None:
             "draws={a:{distribution:normal,shape:[2,2],rows:[2]}}",
             "draws.a.rows names row 2; there are 2",
         ),
-        ("draws={a:{distribution:normal,shape:[2,2],seed:1,legacy_seed:1}}", "leave draws.a.generator and seed out"),
+        ("draws={a:{distribution:normal,shape:[2,2],seed:1,legacy_seed:1}}", "leave out draws.a.generator and seed"),
         (
             "draws={a:{distribution:normal,shape:[2,2],seed:-1}}",
             "draws.a.seed=-1: expected a whole number",

@@ -62,7 +62,7 @@ def test_nan_in_one_run_alone_is_a_difference(opened: Tab, tmp_path: Path) -> No
     assert weights is not None and np.isnan(weights).all()
     show(opened, tmp_path, compare_runs(("a", "b"), one, other))
     told = opened.ask("document.getElementById('told').textContent")
-    assert "weights: NaN in one alone, elsewhere 0" in told
+    assert "weights: NaN in only one of them, elsewhere 0" in told
     opened.ask("attention.choose({ with: 0 })")
     assert "weights: none" in opened.ask("document.getElementById('told').textContent")
     assert opened.console == []

@@ -65,7 +65,7 @@ GIVEN = (
     "embeddings.k=[[1,2,0,1],[3,4,1,1]]", "embeddings.v=[[1,2,0,3],[3,4,1,1]]",
 )  # fmt: skip
 HINTS = """Array.from(document.querySelectorAll('.walk'), (walk) =>
-  (/Type over a number of (.*), and everything/.exec(walk.querySelector('figcaption').textContent) || [0, ''])[1])"""
+  (/Change any number in (.*), and everything/.exec(walk.querySelector('figcaption').textContent) || [0, ''])[1])"""
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_cannot_follow_is_said_to_be_the_runs_own_until_the_numbers_are_bac
     assert opened.ask("document.querySelector('header .lead').textContent").startswith("Of the run, before the change.")
     assert opened.ask("document.querySelector('#check-mask .of-run').textContent") == "Of the run, before the change."
     bar = opened.ask("document.querySelector('.changed [role=status]').textContent")
-    assert "still those of the run, from before the change: the sentences at the top, error" in bar
+    assert "still show the run's numbers from before the change: the sentences at the top, error" in bar
     assert bar.endswith("Check: mask.")
     opened.click(".changed button")
     assert opened.ask(STILL) == 0

@@ -82,7 +82,10 @@ def test_zipped_keys_move_together() -> None:
     [
         (["head=1,2", "seed=0,-1"], "seed=-1: expected a whole number"),
         (["head=1,2", "sweep.zip=[head,seed]"], "unknown key in sweep.zip 'seed'"),
-        (["head=1,2", "seed=0,1,2", "sweep.zip=[head,seed]"], "as many values of each: head has 2, seed has 3"),
+        (
+            ["head=1,2", "seed=0,1,2", "sweep.zip=[head,seed]"],
+            "equally many values of each key: head has 2, seed has 3",
+        ),
         (["sweep.workers=1,2"], "belongs to the whole sweep"),
         (["head=1,2", "hydra.sweep.dir=here"], "Hydra's own settings are not supported"),
         (["head=1,2", "sweep.name=../x"], "sweep.name=../x: expected a folder's name"),

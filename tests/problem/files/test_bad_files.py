@@ -113,7 +113,7 @@ BYTES: dict[str, tuple[str, bytes, str]] = {
     "a table in another code": ("x.csv", "é,1\n".encode("latin1"), "it is not UTF-8 text: invalid"),
     "zeros in a table": ("x.csv", b"\x00\x00", "expected"),
     "a matrix without a name": ("w.csv", b"1,2\n3,4\n", "+projections.given.W_q="),
-    "a batch": ("x.npy", npy(np.ones((2, 3, 4))), "expected rows and columns, such as [3,4]; heads lie side by side"),
+    "a batch": ("x.npy", npy(np.ones((2, 3, 4))), "expected rows and columns, such as [3,4]; put heads side by side"),
     "no JSON": ("x.json", b"{", "it is not JSON"),
     "deep JSON": ("x.json", b"[" * 100_000, "it nests too deeply"),
     "ragged JSON": ("x.json", b"[[1, 2], [3]]", "it is ragged: its rows have different lengths"),
