@@ -104,7 +104,7 @@ def test_two_that_compute_the_same_agree_whatever_their_axes_and_names() -> None
             sharper,
             attend,
             "",
-            "agree up to the scaled logits; from there attend computes the weights of the definition, sharper",
+            "agree up to the scaled logits; next, attend computes the weights as in the definition, sharper",
         ),
         (by_itself, top_left, "", "by_itself is right under mask=causal without being told, top_left is not"),
         (by_itself, top_left, "", "With mask=causal they agree"),
@@ -123,7 +123,7 @@ def test_a_mistake_of_one_alone_parts_them_by_its_name() -> None:
     verdict = attn_exp.check(attend, against=unscaled, quick=True)
     assert verdict.mistakes == ("no_scale",)
     assert "attend follows the definition; unscaled computes attention with no_scale" in verdict.computes
-    said = "up to the scores q k^T; from there attend computes the scaled logits of the definition"
+    said = "up to the scores q k^T; next, attend computes the scaled logits as in the definition"
     assert f"Their traces agree {said}" in verdict.computes
     mine, other = (side.smallest for side in verdict.sides)
     assert mine is not None and other is not None
@@ -187,10 +187,10 @@ def test_modules_with_the_same_parameters_part_at_a_stage() -> None:
     verdict = attn_exp.check(Layer, against=Unscaled, quick=True)
     assert "Layer follows the definition; Unscaled computes attention with no_scale" in verdict.computes
     assert "with the parameters of Layer in both" in verdict.findings[0].said
-    said = "agree up to the scores q k^T; from there Layer computes the scaled logits of the definition, Unscaled"
+    said = "agree up to the scores q k^T; next, Layer computes the scaled logits as in the definition, Unscaled"
     assert said in verdict.computes
     said = attn_exp.check(Layer, against=Twice, quick=True).computes
-    assert "traces differ from the start; from there Layer computes the keys of the definition, Twice does not" in said
+    assert "traces differ from the start; next, Layer computes the keys as in the definition, Twice does not" in said
 
 
 @needs_torch

@@ -13,12 +13,10 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.text import Text
 from PIL import Image
 
-from attn_exp import registry
 from attn_exp.config.schema import PRESETS
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.report.charts.matplotlib_figure import encoded
-from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views
 from attn_exp.runs import execution
 from tests.compose import comparison, config
@@ -101,14 +99,6 @@ def plain(views: Views, width: float) -> Drawing:
     drawing = Drawing(figsize=(width, 2 * width))
     drawing.add_subplot().plot([1, 2])
     return drawing
-
-
-def test_a_figure_that_knows_no_height_is_as_high_as_asked_for() -> None:
-    with registry.kept():
-        registry.add("attn_exp.report.figures", "plain", Figure(caption="A line.", draw=plain), registry.Origin())
-        drawing = drawings_of(comparison(SLIDES, "figures.only=plain"))["plain"]
-    assert shown_size(drawing) == pytest.approx((13.333, 7.5), abs=0.01)
-    assert letters(drawing) == pytest.approx(7.5 * 21 / 8)
 
 
 def test_figures_that_are_named_are_drawn_alone() -> None:

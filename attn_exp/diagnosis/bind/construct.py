@@ -136,7 +136,7 @@ def annotation_of(given: inspect.Parameter, kind: Any) -> Any:
 def build_configuration(note: Any, kind: Any, sizes: Sizes) -> Any:
     space = vars(sys.modules.get(kind.__module__, typing))
     beside = [one for name, one in space.items() if inspect.isclass(one) and CONFIG.match(plain(name))
-              and one is not kind]  # fmt: skip
+              and name != kind.__name__]  # fmt: skip
     of_name = [one for one in beside if re.match(re.split("Config|Args", one.__name__)[0], kind.__name__)]
     own = [one for one in beside if one.__module__ == kind.__module__]
     found: Any = note or max(of_name, key=lambda one: len(one.__name__), default=[*own, None][0])
