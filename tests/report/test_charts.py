@@ -43,6 +43,26 @@ def cells(svg: str) -> list[Any]:
     return [np.asarray(Image.open(io.BytesIO(base64.b64decode(source))).convert("RGBA")) for source in sources]
 
 
+def texts(svg: str) -> list[tuple[str, float, float]]:
+    """Return what an SVG says and where each text stands."""
+    elements = ET.fromstring(svg).iter(f"{SVG}text")
+    return [(each.text or "", float(each.get("x", 0)), float(each.get("y", 0))) for each in elements]
+
+
+def test_rows_and_columns_are_named_beside_their_cells() -> None:
+    """The first row is on top, and each name is at the middle of its cells."""
+    svg = charts_of(comparison("variant=[matrix]"))["weights"]
+    image = next(ET.fromstring(svg).iter(f"{SVG}image"))
+    x, y, width, height = (float(image.attrib[name]) for name in ("x", "y", "width", "height"))
+    names = [place for place in texts(svg) if place[0] in ("she", "likes", "coffee")]
+    rows, columns = names[:3], names[3:]
+    assert [name for name, *_ in rows] == [name for name, *_ in columns] == ["she", "likes", "coffee"]
+    for place in range(3):
+        assert rows[place][2] == pytest.approx(y + (place + 0.5) * height / 3, abs=4) and rows[place][1] < x
+        assert columns[place][1] == pytest.approx(x + (place + 0.5) * width / 3, abs=0.1)
+        assert columns[place][2] > y + height
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("figures.preset=slides", "mask=causal"), ("figures.preset=poster", "head=2")])
 def test_both_renderers_draw_the_same(words: tuple[str, ...]) -> None:

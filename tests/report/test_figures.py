@@ -46,6 +46,13 @@ def strokes(compared: Comparison) -> dict[str, Array]:
     return {stroke.label: stroke.y for stroke in plot.strokes}
 
 
+def test_the_entropy_of_each_query_is_marked(coffee: Comparison) -> None:
+    matrix = coffee.traces["looped"].weights
+    assert matrix is not None
+    expected = [-sum(weight * math.log(weight) for weight in row) for row in matrix[0].tolist()]
+    np.testing.assert_allclose(strokes(coffee)["looped = matrix = scaled"], expected, rtol=1e-13)
+
+
 def test_the_most_that_an_entropy_can_be_knows_the_mask() -> None:
     most = strokes(comparison("mask=causal", "variant=[matrix]"))["ln n: uniform over n keys in sight"]
     np.testing.assert_allclose(most, [0.0, math.log(2), *[math.log(3)] * 2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import pytest
@@ -12,21 +11,8 @@ from attn_exp.report.flow import Flow
 from attn_exp.report.sections.walks import walks
 from attn_exp.report.views import seen
 from tests.compose import comparison
-from tests.report.render import page_of
-from tests.report.test_report import Reader, a_run
 
 MEMORY = ("embeddings=random", "embeddings.tokens=3", "embeddings.memory.tokens=5", "embeddings.d_model=12", "head=2")
-LATE = ("embeddings=inline", "projections=none", "embeddings.weights=[[0.5,0.5],[1,0]]", "embeddings.v=[[1,2],[3,4]]")
-MANY = ("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=64", "head=16", "position=rope", "mask=causal")
-CASES = {
-    "heads": ("head=2", "mask=causal", "score=softcap", "variant=[looped,multi_head,multi_query]"),
-    "memory": (*MEMORY, "variant=[looped,multi_head]"),
-    "past": ("past=1", "position=rope", "variant=[looped]", "bias=true"),
-    "late": (*LATE, "variant=[matrix]"),
-    "many": (*MANY, "variant=[multi_head,multi_query]"),
-    "blocks": ("variant=[blockwise,linear]", "weights=blocks", "head=2"),
-    "mistakes": ("variant=[multi_head]", "mistake=no_scale"),
-}
 
 
 def flows(*words: str) -> list[Flow]:
@@ -80,23 +66,6 @@ def test_columns_of_key_value_heads_are_named(pool: str, keys: tuple[str, ...]) 
     assert said["q"] == ("1–2 → head 1", "3–4 → head 2", "5–6 → head 3", "7–8 → head 4")
     assert said["k"] == said["v"] == keys
     assert "in each of 4 heads, 2 share a K and V" in {getattr(shape, "text", "") for shape in flow.behind}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("words", CASES.values(), ids=CASES)
-def test_boxes_stand_apart_and_each_leads_to_a_table_of_the_page(words: tuple[str, ...]) -> None:
-    compared = comparison(*words)
-    for walk in walks(seen(compared)):
-        flow: Flow = walk["flow"]
-        for one, other in combinations(flow.boxes, 2):
-            aside = one.left >= other.left + other.width or other.left >= one.left + one.width
-            assert aside or one.top >= other.top + other.height or other.top >= one.top + one.height
-        assert all(box.left >= 0 and box.left + box.width <= flow.width for box in flow.boxes)
-    elements = Reader(page_of(a_run(compared))).elements
-    ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
-    leads = [str(attributes["href"]) for name, attributes in elements if name == "a"]
-    assert {lead.removeprefix("#") for lead in leads} <= set(ids)
-    assert len(leads) > 4 and len(ids) == len(set(ids))
 
 
 def walks_of(*words: str) -> list[dict[str, Any]]:

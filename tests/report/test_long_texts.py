@@ -25,35 +25,6 @@ def stages(words: tuple[str, ...]) -> dict[str, Array]:
 
 
 @pytest.mark.long
-def test_steps_and_sums_go_with_the_token(opened: Tab, tmp_path: Path) -> None:
-    """Around x30 of 40 stand x22 to x37, at the end the last sixteen."""
-    show(opened, tmp_path, *LONG, address="#show=multi_head.7&query=31")
-    array = stages(LONG)
-    for stage in ("q", "scores", "logits", "weights"):
-        assert texts(opened, f"#walk-1-{stage} tbody th") == ["x30"]
-    for stage in ("k", "v"):
-        assert texts(opened, f"#walk-1-{stage} tbody th") == [f"x{place}" for place in range(22, 38)]
-    for stage in ("scores", "logits", "weights"):
-        assert texts(opened, f"#walk-1-{stage} thead th") == [f"x{place}" for place in range(22, 38)]
-        np.testing.assert_allclose(numbers(opened, f"#walk-1-{stage} tbody td"), array[stage][6, 30, 22:38], atol=0.006)
-    np.testing.assert_allclose(numbers(opened, "#walk-1-k tbody td"), array["k"][6, 22:38, :4].ravel(), atol=0.0006)
-    np.testing.assert_allclose(numbers(opened, "#walk-1-output tbody td"), array["output"][30, :4], atol=0.0006)
-    [total] = texts(opened, ".sums li")
-    best = np.argmax(array["weights"][6, 30])
-    assert total.startswith("context 7(x30) =") and f"{array['weights'][6, 30, best]:.2f} v(x{best})" in total
-    assert texts(opened, "#walk-1-scores > .note") == [
-        "Shown: the row of x30, of 40, columns x22 to x37 of 40; results.npz holds all."
-    ]
-    opened.ask("attention.choose({ token: 39 })")
-    assert texts(opened, "#walk-1-k tbody th") == [f"x{place}" for place in range(24, 40)]
-    opened.click("#all-rows")
-    assert texts(opened, "#walk-1-weights tbody th") == [f"x{place}" for place in range(24, 40)]
-    shown = numbers(opened, "#walk-1-weights tbody td")
-    np.testing.assert_allclose(shown, array["weights"][6, 24:40, 24:40].ravel(), atol=0.0006)
-    assert opened.console == []
-
-
-@pytest.mark.long
 def test_a_number_far_down_says_how_it_came_about(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, *LONG, address="#show=multi_head.7&query=31")
     array = stages(LONG)
