@@ -464,6 +464,7 @@ def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[lis
 def read_precision(asked: Any) -> Any:
     """Return the NumPy dtype for a name, a type or an ONNX number."""
     name: Any = ONNX_TYPES.get(asked, asked) if isinstance(asked, int) else asked
+    name = np.sctypeDict.get(name, name) if isinstance(name, str) else name
     if isinstance(name, str) and name == "bfloat16":
         return bfloat16()
     try:

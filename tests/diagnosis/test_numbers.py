@@ -387,7 +387,7 @@ def test_the_command_says_it_in_its_exit_code(
         (("answer.weights=[[1]]", "--jsno"), "did you mean --json?"),
         (("answer.weights=[[1]]", "hed=2"), "hed"),
         (("mask=causal",), "nothing to explain"),
-        (("answer.weights=[[1,0,0]]", "mistake=no_scale"), "leave it out"),
+        (("answer.weights=[[1,0,0]]", "mistake=no_scale"), "leave out mistake"),
         (("answer.weights=[[1,0,0]]", "variant=[linear]"), "try variant="),
     ],
 )

@@ -163,5 +163,5 @@ def test_an_old_release_is_refused(monkeypatch: pytest.MonkeyPatch, version: str
 def test_a_problem_without_values_is_refused_in_one_line(form: str) -> None:
     found = comparison("experiment=qk_transpose", f"variant=[matrix,{form}]")
     assert found.rows[1].note == f"form={form} computes only the context, but this problem has no values"
-    with pytest.raises(UserError, match=f"{form}: form={form} computes the context alone"):
+    with pytest.raises(UserError, match=f"{form}: form={form} computes only the context"):
         comparison("experiment=qk_transpose", f"variant=[{form}]")

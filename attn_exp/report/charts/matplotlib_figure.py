@@ -75,7 +75,7 @@ def path_of(path: str, origin: tuple[float, float] = (0, 0)) -> Line:
         points += added
         codes += [int(KINDS[letter.lower()])] * len(added)
         start = points[-1] if letter in "Mm" else start
-    return Line(np.array(points[1:]) + origin, codes)
+    return Line(np.array(points[1:]).reshape(-1, 2) + origin, codes)
 
 
 KINDS = {"m": Line.MOVETO, "l": Line.LINETO, "c": Line.CURVE4, "z": Line.CLOSEPOLY}

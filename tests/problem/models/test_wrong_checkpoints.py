@@ -83,7 +83,7 @@ ASKED = {
     "model.tokens=[]": "expected token ids",
     "model.tokens=[1,true]": "expected token ids",
     "model.tokens=[1,1,1,1,1,1,1]": "7 tokens, but the model takes at most 6",
-    "model.text=hello": "tokenizer.json is not there",
+    "model.text=hello": "tokenizer.json is missing",
     "model.patches=a.npy": "takes 'model.text=the cat sat' or model.tokens=[ids]; got model.patches",
     "head=3": "head=3 does not divide d_model=8",
 }
