@@ -95,7 +95,7 @@ MUTANTS = [
     Mutant("flash aligns to the filler", "experiment/variant.py", "has_filler = means.knows_filler and", "has_filler = False and", ("tests/experiment/test_ruled_runs.py", "-k", "flash")),
     Mutant("the unit forgets the softmax", "experiment/variant.py", "return forms.coarser(own, np.dtype(softmax))", "return own", ("tests/experiment/test_checks.py", "-k", "unit")),
     Mutant("a small shift", "experiment/checks/invariants.py", "1.1 * float(np.log(limits(case.settled.computed_in).max))", "5.0", ("tests/experiment/test_checks.py", "-k", "largest_logit")),
-    Mutant("an entropy of anything", "experiment/metrics/spread.py", "    ruled = shares", "    return True\n    ruled = shares", ("tests/experiment/test_measures.py", "-k", "sum_to_one")),
+    Mutant("an entropy of anything", "experiment/metrics/spread.py", "    ruled = shares", "    return True\n    ruled = shares", ("tests/experiment/test_measures.py", "-k", "whatever_normalizes")),
     Mutant("shared heads are summed", "problem/problem.py", ".mean(axis=-3)", ".sum(axis=-3)", RUNS),
     Mutant("query heads take turns", "forms/steps.py", "np.repeat(shared, heads // groups, axis=-3)", "np.concatenate([shared] * (heads // groups), axis=-3)", FORMS),
     Mutant("a value of NaN leaks", "forms/steps.py", "if finite.all():", "if True:", ("tests/forms/test_properties.py", "-k", "leak and matrix")),
