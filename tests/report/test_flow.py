@@ -1,4 +1,4 @@
-"""The picture of the flow: the run's own shapes, worked out by hand, and a way from each box to its table."""
+"""The picture of the flow: the run's own shapes, worked out by hand."""
 
 from __future__ import annotations
 

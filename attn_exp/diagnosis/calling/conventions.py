@@ -52,12 +52,12 @@ def are_open(request: Request, kind: str = "convention") -> bool:
 
 def find_settings(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
     known = ((words, change(case.recipe)) for words, change in meant(caller, case))
-    possible = [*known, *of_other_widths(caller, case.recipe)]
+    possible = [*known, *list_other_widths(caller, case.recipe)]
     fits = [words for words, recipe in possible if gives(recipe, case, answer, digits)]
     return [*fits, *(f"{words} {BOTTOM_RIGHT}" for words in fits if "mask=" in words and caller.offer.core)]
 
 
-def of_other_widths(caller: Caller, recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
+def list_other_widths(caller: Caller, recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     """Yield wider windows than the default, and their recipes, if nobody said how many keys a window has."""
     is_said = takes_window(caller) or any(word.startswith("mask.window") for word in caller.request.said)
     for left in range(2, SHOWN + 1) if not (is_said or caller.request.as_typed) else ():
@@ -80,7 +80,7 @@ def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
             yield f"{CAUSAL} head={count}", made.with_rules(masks=(*recipe.rules.masks, Causal()))
 
 
-def with_its_width(words: str, case: Case, answer: Answer, digits: int) -> str:
+def find_width(words: str, case: Case, answer: Answer, digits: int) -> str:
     """Return settings with the wide window that a longer case reveals; unchanged if there is none."""
     widest = f"mask.window.left={SHOWN}"
     shown = next((one for one in (*words_of_windows(SHOWN), widest, CAUSAL) if one in words), "")

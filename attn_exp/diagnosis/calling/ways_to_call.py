@@ -360,7 +360,7 @@ def with_its_window(caller: Caller, function: Bound) -> Caller:
     answering = list[Caller]()
     others = [replace(caller.offer, counted=one) for one in WINDOWS] if caller.offer.takes("window") else []
     for other in (replace(caller, offer=offer) for offer in (caller.offer, *others)):
-        case = question_of_window(other, function)
+        case = find_window_case(other, function)
         answer = None if case is None else other(case)
         if case is not None and answer is not None and is_near(other, answer, case.right):
             return other
@@ -368,7 +368,7 @@ def with_its_window(caller: Caller, function: Bound) -> Caller:
     return next(iter(answering), caller)
 
 
-def question_of_window(caller: Caller, function: Bound) -> Case | None:
+def find_window_case(caller: Caller, function: Bound) -> Case | None:
     """Return the first case whose window has as many sides as the caller's numbers count, if there is one."""
     _, both = caller.offer.counted or KEYS
     asked = (case for case in cases(caller, function, quick=True) for mask in case.recipe.rules.masks

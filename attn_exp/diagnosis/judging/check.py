@@ -236,7 +236,7 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | 
     words, asked = min(fits, key=lambda one: ways_to_call.failing_at_first(tried, one[1], digits))
     longest = ways_to_call.longest_question(tried, asked)
     if longest is not None:
-        words = conventions.with_its_width(words, *longest, digits)
+        words = conventions.find_width(words, *longest, digits)
         asked = with_words(request, words)
     built = None if conventions.TWO_TO_THE in words else find_built_layer(tried)  # it has another number of heads
     verdict = check_called(own, ways_to_call.how_to_call(own, asked, built), quick)

@@ -17,8 +17,8 @@ from attn_exp.experiment.metrics.metric import (
     ends,
     ends_seen,
     mean,
-    need,
     outputs,
+    require_formed,
     sees,
     weights,
 )
@@ -166,7 +166,7 @@ def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subjec
     """
     first = weights(subject._replace(trace=subject.first))
     mine = shares(subject)
-    need(first.shape == mine.shape and bool(sum_to_one(first).all()))
+    require_formed(first.shape == mine.shape and bool(sum_to_one(first).all()))
     return mean(divergence(first, mine)[sees(first) & sees(mine)])
 
 

@@ -13,7 +13,7 @@ from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.metrics.errors import largest_finite_error
-from attn_exp.experiment.metrics.metric import Metric, Subject, finite_weights, mean, mean_seen, need, stage
+from attn_exp.experiment.metrics.metric import Metric, Subject, finite_weights, mean, mean_seen, require_formed, stage
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At
 from attn_exp.forms.steps import repeat_heads
@@ -25,7 +25,7 @@ from attn_exp.rules.rules import Rules
 def finite_logits(subject: Subject) -> Array:
     masked = stage(subject.trace, "masked")
     finite = masked[np.isfinite(masked)]
-    need(finite.size > 0)
+    require_formed(finite.size > 0)
     return finite
 
 
@@ -207,15 +207,17 @@ def jacobian_norm(weights: Array) -> Array:
 def gradient_norm(which: int, subject: Subject) -> float:
     """Return the norm of the gradient of `|context|^2 / 2` with respect to q, k or v."""
     rules = subject.settled.rules
-    need(subject.settled.member.reference == "logits" and rules.normalizer.slope is not None and not rules.pairing)
+    require_formed(
+        subject.settled.member.reference == "logits" and rules.normalizer.slope is not None and not rules.pairing
+    )
     # the formula assumes zeros in rows without keys
-    need(subject.settled.empty == "zeros" or bool(subject.allowed().any(axis=-1).all()))
+    require_formed(subject.settled.empty == "zeros" or bool(subject.allowed().any(axis=-1).all()))
     q, k, v, context = (stage(subject.trace, name) for name in ("q", "k", "v", "context"))
     return float(np.linalg.norm(gradient(q, k, v, rules, context)[which]))
 
 
 def mean_jacobian_norm(subject: Subject) -> float:
-    need(subject.settled.rules.normalizer.name == "softmax")
+    require_formed(subject.settled.rules.normalizer.name == "softmax")
     return mean_seen(jacobian_norm, finite_weights, subject)
 
 

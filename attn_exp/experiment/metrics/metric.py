@@ -67,7 +67,7 @@ class NotFormedError(Exception):
     """The variant lacks what a metric measures; the message says what, if a reader should know."""
 
 
-def need(is_formed: bool, *reason: str) -> None:
+def require_formed(is_formed: bool, *reason: str) -> None:
     """Raise NotFormedError unless the variant has what a metric measures."""
     if not is_formed:
         raise NotFormedError(*reason)
@@ -79,7 +79,7 @@ def one_sequence(subject: Subject) -> Array:
     Raises:
         NotFormedError: the keys come from a memory, so they have no position relative to the queries.
     """
-    need(not subject.apart, "queries and keys are tokens of different inputs")
+    require_formed(not subject.apart, "queries and keys are tokens of different inputs")
     return weights(subject)
 
 
@@ -108,12 +108,12 @@ def finite_weights(subject: Subject) -> Array:
         NotFormedError: some are NaN, as under conventions that give NaN to a query without keys.
     """
     made = weights(subject)
-    need(bool(np.isfinite(made).all()))
+    require_formed(bool(np.isfinite(made).all()))
     return made
 
 
 def mean(numbers: Array) -> float:
-    need(numbers.size > 0)
+    require_formed(numbers.size > 0)
     return float(numbers.mean())
 
 
@@ -151,7 +151,7 @@ def seeing_queries(subject: Subject) -> Array:
     seen = subject.visible().any(axis=0)
     if subject.trace.weights is not None:
         seen = seen & sees(weights(subject)).any(axis=0)
-    need(bool(seen.any()))
+    require_formed(bool(seen.any()))
     return np.asarray(seen)
 
 
@@ -169,7 +169,7 @@ def ends_seen(subject: Subject) -> tuple[Array, Array]:
 def outputs(subject: Subject) -> tuple[Array, Array]:
     """Return the output of this row and of the baseline, for queries that see a key in both."""
     mine, first = answer(subject.trace), answer(subject.first)
-    need(mine.shape == first.shape and mine.ndim == 2)
+    require_formed(mine.shape == first.shape and mine.ndim == 2)
     seen = seeing_queries(subject) & seeing_queries(subject._replace(trace=subject.first))
-    need(bool(seen.any()))
+    require_formed(bool(seen.any()))
     return mine[seen], first[seen]

@@ -13,7 +13,7 @@ from attn_exp.experiment.metrics.metric import (
     finite_weights,
     mean,
     mean_seen,
-    need,
+    require_formed,
     seeing_queries,
     sees,
     stage,
@@ -56,7 +56,7 @@ def shares(subject: Subject) -> Array:
     Raises:
         NotFormedError: rows do not sum to 1, as with a sigmoid or a sink.
     """
-    need(share_out(subject.trace, subject.settled.rules))
+    require_formed(share_out(subject.trace, subject.settled.rules))
     return weights(subject)
 
 
@@ -133,7 +133,7 @@ def nonnegative_weights(subject: Subject) -> Array:
         NotFormedError: some are, as with `normalizer=sum`: sparsity is undefined for them.
     """
     made = weights(subject)
-    need(not (made < 0).any())
+    require_formed(not (made < 0).any())
     return made
 
 
