@@ -60,6 +60,5 @@ def test_what_a_file_brings(
     Path("mine.py").write_text(MINE, encoding="utf-8")
     with registry.kept():
         assert cli.obey(["--with", "mine.py", *words]) == 0
-    printed = capsys.readouterr().out
-    printed = [" ".join(line.split()) for line in printed.splitlines()]
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert [line for line in lines if line not in printed] == []
