@@ -241,11 +241,11 @@ def is_same(one: Any, other: Any) -> bool:
     if one is other or type(one) is not type(other):
         return one is other
     if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
+        return np.array_equal(one, other)
     if isinstance(one, tuple | list):
         return len(one) == len(other) and all(map(is_same, one, other))
     if isinstance(one, dict):
-        return list(one) == list(other) and all(is_same(one[key], other[key]) for key in one)
+        return is_same(list(one.items()), list(other.items()))
     if is_dataclass(one):  # a user's class may hold more than its fields
         return hasattr(one, "__dict__") and is_same(vars(one), vars(other))
     return bool(one == other)

@@ -166,7 +166,7 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
         else:
             name = path.stem if path.stem in keys or only is None else only
             handed.append(grade_lines(path.stem, name, lines, keys, paper_of))
-    return [void_copied(one, keys, paper_of) if len(keys) > 1 else one for one in handed]
+    return [void_copied(one, keys, paper_of) for one in handed]
 
 
 def grade_lines(

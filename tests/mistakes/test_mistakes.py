@@ -17,12 +17,17 @@ from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.window import Window
+from attn_exp.rules.positions.position import Position
 from attn_exp.rules.positions.rope import Rope
+from attn_exp.rules.positions.sinusoidal import Sinusoidal
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.alibi import Alibi
 from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
+from tests.zoo import calls, oracle
+from tests.zoo.case import Case
+from tests.zoo.cases import CASES
 
 BETWEEN_CALLS = {"not_deterministic", "changes_inputs", "reuses_output", "mask_stale", "gradients_cut"}
 EDGES = {"no_max_subtraction", "nan_leaks", "empty_row_nan", "zero_scores_hidden"}
@@ -85,6 +90,89 @@ def test_each_way_to_make_a_mistake_changes_a_number(name: str) -> None:
         "keys_cut_to_queries",
     )
     assert any(changed) or square
+
+
+OF_THEIR_OWN = {
+    "half_sums_loops", "half_exponentials", "half_exponentials_rows", "dropout", "dropout_layer", "dropout_on",
+    "dropout_sdpa", "DropoutInside", "flattened_wrong", "query_tail",
+}  # fmt: skip
+"""Functions whose numbers are random, or rounded where only they round."""
+
+
+def asked_of(case: Case, square: bool) -> tuple[Recipe, Given, Any]:
+    """Return the right recipe and the inputs of a function that others wrote, and what it answers."""
+    ask, function = oracle.asked(case.settings), case.function
+    if layer := calls.is_layer(function):
+        arrays, size, heads = calls.layer_arrays(function, ask, 1), 24 // ask.head, ask.head
+    else:
+        arrays, size, heads = calls.core_arrays(ask, 1, square), 8, 6
+    masks: list[Mask] = [Causal()] if ask.causal else []
+    masks += [] if ask.window is None else [Window(*ask.window)]
+    masks += [] if ask.length is None else [Padding(ask.length)]
+    takes_mask = set(calls.MASKS) & set(calls.takes(function)) and "mask=causal" not in case.settings
+    seen = calls.some_mask(arrays, 1) if takes_mask else None
+    masks += [] if seen is None else [Allowed(seen)]
+    scores: list[Score] = [Alibi()] if ask.alibi else []
+    scores += [] if ask.cap is None else [Softcap(ask.cap)]
+    scores += [] if ask.sink is None else [Sink(ask.sink)]
+    turned: dict[str, tuple[Position, ...]] = {
+        "none": (), "rope": (Rope(interleaved=ask.interleaved),), "sinusoidal": (Sinusoidal(),),
+    }  # fmt: skip
+    offset = arrays["k"].shape[2] - arrays["q"].shape[2] if ask.corner and not layer else 0
+    scale = size**-0.5 if ask.scale is None else ask.scale
+    rules = Rules(scale=scale, masks=tuple(masks), scores=tuple(scores), offset=offset)
+    recipe = Recipe(rules, heads, ask.kv_head or heads, positions=turned[ask.position])
+    answer = calls.call(function, arrays, ask, seen)
+    return recipe, Given(x=arrays.pop("x")[None], arrays=arrays) if layer else Given(**arrays), answer
+
+
+WRITTEN = [case for case in CASES if case.mistake not in BETWEEN_CALLS and case.function.__name__ not in OF_THEIR_OWN]
+
+
+@pytest.mark.parametrize("case", WRITTEN, ids=lambda case: case.name)
+def test_a_mistake_computes_what_the_wrong_code_of_others_does(case: Case) -> None:
+    found = []
+    for square in (False, True):
+        try:
+            recipe, given, answer = asked_of(case, square)
+        except (ValueError, RuntimeError):  # it takes no more keys than queries
+            continue
+        for change in mistakes.mistake(case.mistake).changes:
+            try:
+                made = compute(change(recipe), given)["output"]
+            except ValueError:
+                continue
+            found.append(made.size == answer.size and np.allclose(made.reshape(answer.shape), answer, atol=1e-9))
+    assert any(found)
+
+
+SEEN = np.random.default_rng(2).random((2, 3, 4, 4)) < 0.5
+SEEN[..., 0] = True
+WHICH: list[tuple[str, Mask, list[Any]]] = [
+    ("mask_of_first_entry", Allowed(SEEN), [SEEN[:1], SEEN[:, :1], SEEN[:1, :1]]),
+    # masks of heads lie in memory as `b h`, and are repeated as `h b`, or the other way round
+    ("mask_tiled_over_heads", Allowed(SEEN[:, :1]), [
+        SEEN[[[0, 1, 0], [1, 0, 1]], 0], SEEN[[[0, 0, 1], [0, 1, 1]], 0],
+    ]),
+    ("mask_tiled_over_heads", Allowed(SEEN), [SEEN, SEEN]),
+    ("padding_on_queries", Padding((2, 3)), [np.array([[1, 1, 0, 0], [1, 1, 1, 0]], bool)[:, None, :, None]]),
+    ("padding_on_queries", Padding(3), [np.array([1, 1, 1, 0], bool)[:, None]]),
+    ("window_one_narrow", Window(1, 1), [np.tri(4, k=1) - np.tri(4, k=-1), np.tri(4) - np.tri(4, k=-2),
+                                         np.eye(4)]),
+    ("window_one_narrow", Window(1, 0), [np.eye(4), np.eye(4, k=-1), np.zeros((4, 4))]),
+    ("window_one_narrow", Window(0, 1), [np.eye(4, k=1), np.eye(4), np.zeros((4, 4))]),
+    ("mask_sign", Causal(), [1 - np.tri(4) + np.eye(1, 16, 15).reshape(4, 4) @ np.ones((4, 4))]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "mask", "expected"), WHICH, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_wrong_mask_shows_these_keys(name: str, mask: Mask, expected: list[Any]) -> None:
+    """All scores are equal, so that the weights are above zero where a key is seen."""
+    nothing = np.zeros((2, 3, 4, 2))
+    recipe = Recipe(Rules(masks=(mask,)), 3, 3)
+    for change, seen in zip(mistakes.mistake(name).changes, expected, strict=False):
+        weights = compute(change(recipe), Given(nothing, nothing, nothing))["weights"]
+        np.testing.assert_array_equal(weights > 0, np.broadcast_to(seen, weights.shape) > 0)
 
 
 @pytest.mark.parametrize("name", ["causal_top_left", "causal_bottom_right"])

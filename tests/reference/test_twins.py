@@ -130,3 +130,15 @@ def test_a_normalizer_without_a_twin_is_not_called_wrong(adding: Adding) -> None
     row = comparison(*RANDOM, "normalizer=squared_of_a_test", "check=invariants").rows[1]
     assert row.checked == 0 and np.isnan(row.error) and row.normalizer == "squared_of_a_test"
     assert row.note == "nothing was checked, since normalizer=squared_of_a_test brings no scalar twin"
+
+
+RULES = {
+    "looped": "mask.array.values=[[1,0],[1,1]]", "matrix": "mask.array.values=[[1,1],[0,1]]",
+    "scaled": "score.softcap.cap=1", "unscaled": "mask.array.values=[[1,0]]", "blockwise": "score.softcap.cap=2",
+}  # fmt: skip
+
+
+def test_variants_whose_rules_differ_in_one_number_have_their_own_reference() -> None:
+    words = [f"+variant.{name}.{rule}" for name, rule in RULES.items()]
+    rows = comparison(*RANDOM[:2], "embeddings.tokens=2", f"variant=[{','.join(RULES)}]", *words).rows
+    assert len(rows) == len(RULES) and all(row.error < 1e-13 and row.checked == 2 for row in rows)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from attn_exp.report.charts.chart import Rect, Text
+from attn_exp.report.charts.chart import Path, Rect, Text
 from attn_exp.report.flow import Flow
 from attn_exp.report.sections.walks import walks
 from attn_exp.report.views import seen
@@ -54,6 +55,29 @@ def test_a_memory_has_keys_of_its_own() -> None:
     shown = sizes(flow)
     assert (shown["x"], shown["memory"]) == ((1, "3 × 12"), (1, "5 × 12"))
     assert (shown["flat q"], shown["flat k"], shown["weights"]) == ((1, "3 × 12"), (1, "5 × 12"), (2, "3 × 5"))
+
+
+def numbers(path: str) -> list[float]:
+    return [float(number) for number in re.findall(r"-?\d+\.?\d*", path)]
+
+
+@pytest.mark.parametrize("words", [("variant=[multi_head]", "mask=causal"), (*MEMORY, "variant=[multi_head]")])
+def test_each_arrow_leads_from_the_edge_of_a_box_to_the_edge_of_one_and_no_label_covers_any(
+    words: tuple[str, ...],
+) -> None:
+    (flow,) = flows(*words)
+    paths = [numbers(shape.path) for shape in flow.behind if isinstance(shape, Path)]
+    lines, tips = paths[::2], paths[1::2]
+    assert len(tips) > 15
+    for line, (x, y, across, down, *back) in zip(lines, tips, strict=True):
+        assert line[-2:] == [x + across / 2, y + down / 2]  # in the middle of the tip's base
+        point = (x + across + back[0], y + down + back[1])
+        assert any(box.top == point[1] and abs(point[0] - box.middle) <= 12 for box in flow.boxes) or any(
+            box.top < point[1] < box.bottom and 0 <= point[0] - box.right <= 4 for box in flow.boxes
+        )
+        assert any(line[:2] in ([box.middle, box.bottom], [box.left, box.top + 20]) for box in flow.boxes)
+    for label in labels(flow):
+        assert not [box.name for box in flow.boxes if box.left < label.x < box.right and box.top < label.y < box.bottom]
 
 
 @pytest.mark.parametrize(
