@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from omegaconf import OmegaConf
 from attn_exp import cli
 from attn_exp.config import loader
 from attn_exp.config.compose import composed, values
+from attn_exp.config.large_arrays import as_numbers, put_in, taken_out
 from attn_exp.errors import UserError
 from tests import ROOT
 
@@ -97,6 +99,18 @@ def test_the_settings_that_are_shown_hold_the_numbers(tmp_path: Path, capsys: py
     written(tmp_path, f"{WHOLE}embeddings: {{tokens: null, vectors: {rows(x)}}}\n")
     cli.obey(["--config-dir", str(tmp_path), "experiment=mine", "--cfg", "job"])
     assert "1199.25" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("rows", "columns", "is_large"), [(25, 40, False), (7, 143, True)])
+def test_more_than_a_thousand_numbers_are_a_large_array(rows: int, columns: int, is_large: bool) -> None:
+    listed, arrays = [[0.5] * columns] * rows, dict[str, Any]()
+    for value in (listed, tuple(listed), np.array(listed)):
+        assert (as_numbers(value) is not None) == is_large
+    words = [as_numbers(value) for value in (["a"] * 1001, [*listed, [1.0]], [10**400] * 1001)]
+    assert words == [None] * 3
+    settings = {"notes": [listed, "a"], "head": 2}
+    named = taken_out(settings, arrays)
+    assert (named != settings) == (len(arrays) == 1) == is_large and put_in(named, arrays) == settings
 
 
 PAIRS = pairwise("abcdefghi")

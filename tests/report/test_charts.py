@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import xml.etree.ElementTree as ET
+from functools import partial
 from typing import Any
 
 import matplotlib
@@ -17,11 +18,12 @@ from PIL import Image
 from attn_exp import registry
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.report import figures
-from attn_exp.report.figures.figure import Figure
+from attn_exp.report.figures.figure import Figure, planned, size
 from attn_exp.report.pixels import palette, shades
 from attn_exp.report.views import Views, seen
 from tests.compose import comparison
 from tests.report.render import drawings_of
+from tests.report.sheet import check_layout
 from tests.report.test_figures import HARD, tokens
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -75,6 +77,23 @@ def test_both_renderers_draw_the_same(words: tuple[str, ...]) -> None:
         assert sorted(said.replace(" ", "")) == sorted("".join(text.get_text() for text in axes.texts).replace(" ", ""))
         for ours, theirs in zip(cells(svg), axes.images, strict=True):
             np.testing.assert_array_equal(ours, theirs.get_array())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("head=2", "figures.preset=poster"),
+        ("figures.height=3", "head=2", "variant=[multi_head,looped]"),
+        ("figures.width=3", "head=2", "variant=[looped,matrix,scaled,blockwise,unscaled,multi_head,multi_query]"),
+        ("embeddings=random", "embeddings.tokens=10", "embeddings.d_model=48", "head=24", "variant=[multi_head]"),
+    ],
+)
+def test_nothing_leaves_a_chart_and_nothing_covers_a_text(words: tuple[str, ...]) -> None:
+    compared = comparison(*words)
+    views = seen(compared)
+    for member in figures.wanted(views).values():
+        if member.plan is not None:
+            check_layout(planned(partial(member.plan, views), size(compared.config.figures)))
 
 
 @pytest.mark.parametrize("names", HARD, ids=["long", "marked", "odd"])

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
 
+from attn_exp.config.schema import PRESETS, Size
 from attn_exp.report import sweep_plots as plots
 from attn_exp.report.charts.chart import Chart, Plot, Stroke, Text
 from attn_exp.report.charts.layout import TICK
 from attn_exp.sweeps import overview
 from attn_exp.sweeps.summary import Summary, summarized
 from attn_exp.sweeps.swept import load
+from tests.report.sheet import check_layout
 from tests.sweeps.command import quickly, the_sweep
 
 
@@ -95,3 +100,48 @@ def test_figures_only_draws_the_plots_that_it_names(tmp_path: Path) -> None:
     assert "nan" not in (plots / "effects.svg").read_text()
     _, error = quickly(tmp_path, "-m", "scale=true,false", "seed=0,1", "figures.only=pie", code=2)
     assert "unknown plot of a sweep in figures.only 'pie'" in error
+
+
+def plotted(size: Size, count: int, axes: dict[str, str]) -> plots.Plotted:
+    """Return made-up numbers of two metrics: each mean has a deviation of 0.1, and an interval of 0.3 on each side."""
+    keys = itertools.product(*(labels.split() for labels in axes.values()), ("matrix", "multi_head"))
+    metrics, squares = ["entropy", "cosine"], 0.01 * (count - 1)
+    cells = {
+        key: dict.fromkeys(metrics, plots.Numbers(count, place / 7, squares, place / 7 - 1, place / 7 + 2, 0.3))
+        for place, key in enumerate(keys)
+    }
+    changes = [plots.Change(f"scale: true to {row}", row - 1, row - 2, row + 1, row > 1) for row in range(4)]
+    maps = {"first": np.eye(2, 3)}
+    return plots.Plotted(
+        list(axes), ["matrix", "multi_head"], cells, metrics, dict.fromkeys(metrics, changes), "01", maps, size=size
+    )
+
+
+WORDS = {"mask": "none causal", "position": "rope none"}
+KINDS = [
+    ("against", {"scale": "0.5 1 2"}), ("against", {"scale": "0.1 1 2 8 99", "mask": "none causal"}),
+    ("choices", {"mask": "none causal"}), ("heat", WORDS), ("parallel", WORDS | {"score": "alibi none sink"}),
+    ("spread", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [PRESETS["paper"], PRESETS["slides"], replace(PRESETS["paper"], height=4.0)], ids=str)
+@pytest.mark.parametrize(("kind", "axes"), KINDS)
+def test_nothing_leaves_a_plot_and_nothing_covers_a_text(kind: str, axes: dict[str, str], size: Size) -> None:
+    drawn = plots.draw(plotted(size, 5, axes))
+    assert list(drawn) == ["heads", "effects", kind]
+    for chart in drawn.values():
+        check_layout(chart)
+
+
+@pytest.mark.parametrize(("count", "below", "above"), [(4, -1, 2), (5, -0.3, 0.3)])
+def test_a_line_has_an_interval_from_five_seeds_on_and_the_spread_has_quartiles(
+    count: int, below: float, above: float
+) -> None:
+    first = plots.draw(plotted(PRESETS["paper"], count, {"scale": "1 2"}))["against"].parts
+    interval = next(part for part in first if isinstance(part, Plot)).strokes[0]
+    np.testing.assert_allclose(interval.y, [below, above, np.nan, 2 / 7 + below, 2 / 7 + above, np.nan])
+    second = plots.draw(plotted(PRESETS["paper"], count, {}))["spread"].parts
+    quartiles = next(part for part in second if isinstance(part, Plot)).strokes[1]
+    half = 0.1 * NormalDist().inv_cdf(0.75)
+    np.testing.assert_allclose(quartiles.x[:2], [-half, half], rtol=1e-3)

@@ -37,6 +37,7 @@ REWRITTEN: dict[str, Callable[[str], str]] = {
     ),
     "a row moved with its name": moved,
     "no blank lines": lambda text: text.replace("\n\n", "\n"),
+    "a token misspelled": lambda text: text.replace("x1", "z1"),
     "a dash for a minus": lambda text: text.replace("-", "\u2013"),
 }
 
