@@ -11,7 +11,6 @@ import pytest
 from attn_exp import mistakes, registry
 from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.mistakes import scale
-from attn_exp.reference import loops
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask
@@ -173,42 +172,6 @@ def test_a_wrong_mask_shows_these_keys(name: str, mask: Mask, expected: list[Any
     for change, seen in zip(mistakes.mistake(name).changes, expected, strict=False):
         weights = compute(change(recipe), Given(nothing, nothing, nothing))["weights"]
         np.testing.assert_array_equal(weights > 0, np.broadcast_to(seen, weights.shape) > 0)
-
-
-@pytest.mark.parametrize("name", ["causal_top_left", "causal_bottom_right"])
-def test_alignment_shows_where_keys_outnumber_queries(name: str) -> None:
-    rng = np.random.default_rng(0)
-    given = Given(
-        rng.standard_normal((1, 2, 4, 8)), rng.standard_normal((1, 2, 7, 8)), rng.standard_normal((1, 2, 7, 8))
-    )
-    offset = 3 if name == "causal_top_left" else 0
-    recipe = Recipe(Rules(scale=0.3, masks=(Causal(),), offset=offset), 2, 2)
-    other = Recipe(Rules(scale=0.3, masks=(Causal(),), offset=3 - offset), 2, 2)
-    wrong = compute(mistakes.mistake(name).changes[0](recipe), given)["output"]
-    np.testing.assert_allclose(wrong, compute(other, given)["output"])
-
-
-@pytest.mark.parametrize("masks", [(), (Causal(),), (Window(2, 1),), MASKS])
-@pytest.mark.parametrize("scores", [(), (Softcap(2.0),), (Alibi(),), (Sink(0.3),), SCORES])
-def test_the_steps_without_a_mistake_are_those_of_the_scalar_loops(
-    masks: tuple[Mask, ...], scores: tuple[Score, ...]
-) -> None:
-    recipe, given = problem(False, masks, scores)
-    rng = np.random.default_rng(8)
-    given = Given(
-        rng.standard_normal((1, 6, 9, 8)), rng.standard_normal((1, 3, 9, 8)), rng.standard_normal((1, 3, 9, 8))
-    )
-    recipe = Recipe(
-        recipe.rules.__class__(scale=0.4, masks=tuple(m for m in masks if not isinstance(m, Padding)), scores=scores),
-        6,
-        3,
-    )
-    weights = compute(recipe, given)["weights"][0]
-    assert given.q is not None and given.k is not None
-    for head, row in ((0, 0), (2, 5), (5, 8)):
-        q, k = given.q[0, head].tolist(), given.k[0, head // 2].tolist()
-        expected = loops.weights(q, k, 6, head, row, row, recipe.rules)
-        np.testing.assert_allclose(weights[head, row], expected, atol=1e-14)
 
 
 CAUSAL, BLIND = (Causal(),), (Allowed(np.array([[False, False], [True, True]])),)

@@ -35,5 +35,5 @@ def check_layout(chart: Chart) -> None:
     assert not [(texts[one], texts[other]) for one, other in combinations(texts, 2) if overlap(one, other)]
     assert not [pair for pair in combinations(boxes, 2) if overlap(*pair)]
     for box in boxes:
-        beside = [place for place in texts if place[0] < box[0]]  # others may stand in a plot
+        beside = [place for place in texts if place[0] < box[0] - 1]  # others may stand in a plot
         assert not [texts[place] for place in beside if overlap(place, box)]

@@ -79,20 +79,21 @@ def test_both_renderers_draw_the_same(words: tuple[str, ...]) -> None:
             np.testing.assert_array_equal(ours, theirs.get_array())
 
 
+@pytest.mark.parametrize("names", [*HARD, ["she", "likes", "coffee"], [f"token {place}" for place in range(64)]])
 @pytest.mark.parametrize(
     "words",
     [
-        ("head=2", "figures.preset=poster"),
+        ("head=2", "figures.preset=poster"), ("head=2", "figures.preset=slides"),
         ("figures.height=3", "head=2", "variant=[multi_head,looped]"),
         ("figures.width=3", "head=2", "variant=[looped,matrix,scaled,blockwise,unscaled,multi_head,multi_query]"),
-        ("embeddings=random", "embeddings.tokens=10", "embeddings.d_model=48", "head=24", "variant=[multi_head]"),
+        ("figures.width=12", "mask=causal"),
     ],
-)
-def test_nothing_leaves_a_chart_and_nothing_covers_a_text(words: tuple[str, ...]) -> None:
-    compared = comparison(*words)
+)  # fmt: skip
+def test_nothing_leaves_a_chart_and_nothing_covers_a_text(words: tuple[str, ...], names: list[str]) -> None:
+    compared = tokens(names, 6.3, *words)
     views = seen(compared)
     for member in figures.wanted(views).values():
-        if member.plan is not None:
+        if member.plan is not None and member.in_page:
             check_layout(planned(partial(member.plan, views), size(compared.config.figures)))
 
 

@@ -82,18 +82,6 @@ def test_a_single_setting_overrides_the_preset(words: tuple[str, ...], size: tup
         assert shown_size(drawing) == pytest.approx(size, abs=0.01)
 
 
-@pytest.mark.parametrize("names", HARD, ids=["long", "marked", "odd"])
-def test_no_label_is_cut_off_on_a_slide(names: list[str]) -> None:
-    for drawing in drawings_of(tokens(names, 6.3, SLIDES)).values():
-        inside(drawing)
-
-
-def inside(drawing: Drawing) -> None:
-    """Hold that all that is drawn lies within the page."""
-    box, (width, height) = drawing.get_tightbbox(), drawing.get_size_inches()
-    assert box.x0 >= -0.01 and box.x1 <= width + 0.01 and box.y0 >= -0.01 and box.y1 <= height + 0.01
-
-
 def plain(views: Views, width: float) -> Drawing:
     """Draw one line, twice as high as it is wide."""
     drawing = Drawing(figsize=(width, 2 * width))

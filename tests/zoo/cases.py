@@ -1,7 +1,7 @@
 """Every wrong function of the zoo: its mistake, what it was meant to compute, how it is written, where it was seen.
 
-`CASES` has every mistake at least once; `HARD` are mistakes that only some calls show. Keywords have the names of the
-wild: `mask`, `attn_mask` (True = may attend), `is_causal`, `causal`, `scale`, `sm_scale`, `window_size` (before, after;
+`CASES` has every mistake at least once. Keywords have the names of the wild:
+`mask`, `attn_mask` (True = may attend), `is_causal`, `causal`, `scale`, `sm_scale`, `window_size` (before, after;
 -1 = open), `lengths`, `seq_lens` `[b]`, `softcap`, `alibi_slopes` `[h]`, `sinks` `[h]`, `enable_gqa`, `num_heads`,
 `n_heads`, `head`. A function without a keyword for what its settings ask does it by itself, as its writer thought
 right; one with a mask alone is given the causal mask as that.
@@ -224,21 +224,8 @@ BEHAVIOUR = [
 ]
 
 CASES = [*SCALE, *SOFTMAX, *PRODUCTS, *MASKS, *CAUSAL, *LAYERS, *POSITIONS, *BEHAVIOUR]
-HARD = [
-    Case(
-        "causal_ignored",
-        wrong_causal.lost_side_path,
-        ("mask=causal",),
-        source="the causal mask holds beside a mask alone",
-    ),
-    Case(
-        "changes_inputs", wrong_behaviour.masks_in_place, source="the mask is changed, where a causal one is asked too"
-    ),
-    Case("qkv_order", wrong_projections.order_per_head, HEADS, "layer", "GPT-NeoX's layout, read from another"),
-]
 
 if find_spec("torch"):
     from tests.zoo import torch_cases
 
     CASES += torch_cases.CASES
-    HARD += torch_cases.HARD

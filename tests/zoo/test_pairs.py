@@ -47,8 +47,3 @@ def test_the_writer_is_right_where_nothing_is_switched_on(case: Case) -> None:
 def test_two_thirds_are_the_third(left: str) -> None:
     pair = made(*(name for name in THIRDS if name != left))
     np.testing.assert_allclose(both(pair, ())[0], both(made(left), ())[0], rtol=0, atol=1e-13)
-
-
-def test_fifteen_give_98_pairs() -> None:
-    assert len(pairs.COMMONEST) == len(set(pairs.COMMONEST)) == 15
-    assert len(PAIRS) == 15 * 14 // 2 - 3 - 3 - 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +40,6 @@ dropout_on not_deterministic batch_mixed tail_dropped changes_inputs reuses_outp
 RIGHT_ON_ONE_CALL = {
     "no_max_subtraction", "not_deterministic", "changes_inputs", "reuses_output", "nan_leaks", "empty_row_nan",
 }  # fmt: skip
-OWN_NUMBERS = {
-    "alibi_slopes", "mask_small_fill", "qkv_order", "rope_pairing", "half_accumulation", "half_softmax", "dropout_on",
-    "not_deterministic", "batch_mixed", "tail_dropped", "heads_averaged", "kv_tokens_repeated",
-}  # fmt: skip
-"""Mistakes that people make in several ways, so that two functions need not agree."""
 
 
 def answers(case: Case, seed: int) -> Iterator[tuple[Array, Array]]:
@@ -86,11 +80,6 @@ def test_nothing_here_imports_the_project() -> None:
         assert not [name for name in names if name.startswith("attn_exp")]
 
 
-def test_the_commonest_have_two_or_more() -> None:
-    alone = [name for name in MISTAKES if sum(case.mistake == name for case in CASES) < 2]
-    assert not alone
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_wrong_function_is_wrong(case: Case) -> None:
     gaps = [gap(given, right) for given, right in answers(case, seed=1)]
@@ -98,21 +87,3 @@ def test_a_wrong_function_is_wrong(case: Case) -> None:
         assert max(gaps) < (1e-2 if case.function.__name__ == "noisy" else 1e-12)
     else:
         assert max(gaps) > 1e-5
-
-
-def groups() -> list[Any]:
-    pairs = [pair for pair in combinations(CASES, 2) if pair[0].mistake == pair[1].mistake]
-    return [
-        pytest.param(*pair, id=f"{pair[0].name}-{pair[1].name}")
-        for pair in pairs
-        if pair[0].mistake not in OWN_NUMBERS | RIGHT_ON_ONE_CALL
-        and pair[0].settings == pair[1].settings
-        and calls.is_layer(pair[0].function) == calls.is_layer(pair[1].function)
-        and calls.takes(pair[0].function)[3:] == calls.takes(pair[1].function)[3:]
-    ]
-
-
-@pytest.mark.parametrize(("one", "other"), groups())
-def test_two_hands_make_the_same_mistake(one: Case, other: Case) -> None:
-    given, again = (list(answers(case, seed=2))[-1][0] for case in (one, other))
-    assert gap(given, again) < 1e-12

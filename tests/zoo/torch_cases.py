@@ -88,15 +88,3 @@ MODULES = [
 ]
 
 CASES = [*CORE, *MASKS, *MODULES]
-HARD = [
-    Case(
-        "no_scale", wrong_torch.no_scale_default, style="torch", source="right where a scale is given: its default is 1"
-    ),
-    Case(
-        "causal_strict",
-        wrong_torch_masks.causal_strict_fill,
-        CAUSAL,
-        "torch",
-        "the first row, all -1e9, is the mean of all",
-    ),
-]

@@ -87,14 +87,6 @@ def scales_keys_in_place(query: Array, key: Array, value: Array, scale: float | 
     return np.einsum("bhij,bhje->bhie", w / w.sum(-1, keepdims=True), value)
 
 
-def masks_in_place(q: Array, k: Array, v: Array, mask: Array | None = None, is_causal: bool = False) -> Any:
-    keep = np.ones((q.shape[2], k.shape[2]), bool) if mask is None else mask
-    if is_causal:
-        keep &= np.tril(np.ones(keep.shape[-2:], bool))
-    s = np.exp(q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])) * keep
-    return s @ v / np.maximum(s.sum(-1, keepdims=True), 1e-300)
-
-
 def one_buffer(q: Array, k: Array, v: Array) -> Any:
     shape = (*q.shape[:3], v.shape[-1])
     out = BUFFERS.setdefault(shape, np.empty(shape))

@@ -28,15 +28,6 @@ def lost(q: Array, k: Array, v: Array, is_causal: bool = False) -> Any:
     return (e / e.sum(axis=-1, keepdims=True)) @ v
 
 
-def lost_side_path(q: Array, k: Array, v: Array, causal: bool = False, mask: Any = None) -> Any:
-    keep = np.ones((q.shape[2], k.shape[2]), bool)
-    if mask is not None:
-        if causal:
-            keep = np.tril(keep)
-        keep = keep & mask
-    return masked_softmax(scores_of(q, k), keep) @ v
-
-
 def lost_layer(x: Array, W_q: Array, W_k: Array, W_v: Array) -> Any:
     q, k, v = x @ W_q, x @ W_k, x @ W_v
     s = np.exp(q @ k.T / math.sqrt(k.shape[1]))

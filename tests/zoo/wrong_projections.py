@@ -106,10 +106,3 @@ def order_stacked(x: Array, W_q: Array, W_k: Array, W_v: Array, n_heads: int) ->
     fused = np.einsum("tm,cmn->ctn", x, np.stack([W_q, W_k, W_v]))
     v, q, k = fused
     return mixed(q, k, v, n_heads)
-
-
-def order_per_head(x: Array, W_q: Array, W_k: Array, W_v: Array, W_o: Array, n_heads: int) -> Any:
-    fused = x @ np.hstack([W_q, W_k, W_v])
-    each = fused.reshape(len(x), n_heads, 3, -1)  # as GPT-NeoX keeps them: a head's q, k, v side by side
-    q, k, v = (each[:, :, place].reshape(len(x), -1) for place in range(3))
-    return mixed(q, k, v, n_heads) @ W_o

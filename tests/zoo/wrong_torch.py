@@ -13,10 +13,6 @@ def no_scale(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.softmax(q @ k.mT, dim=-1) @ v
 
 
-def no_scale_default(q: Tensor, k: Tensor, v: Tensor, scale: float = 1.0) -> Tensor:
-    return F.scaled_dot_product_attention(q, k, v, scale=scale)
-
-
 def by_size(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, scale=1 / q.size(-1))
 

@@ -60,12 +60,6 @@ def causal_strict(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> T
     return F.scaled_dot_product_attention(q, k, v, attn_mask=ones.tril(-1) if is_causal else None)
 
 
-def causal_strict_fill(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    future = torch.triu(torch.ones(q.size(2), k.size(2)), diagonal=0).bool()
-    att = (q @ k.mT / math.sqrt(q.size(-1))).masked_fill(future, -1e9)
-    return att.softmax(-1) @ v
-
-
 def causal_next(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     future = torch.triu(torch.full((q.size(2), k.size(2)), float("-inf"), dtype=q.dtype), diagonal=2)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=future)
