@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import numpy as np
+
 from attn_exp.report.charts.chart import Chart, Heat, Plot, Text, width
 from attn_exp.report.charts.layout import shapes_of
 
@@ -32,6 +34,10 @@ def check_layout(chart: Chart) -> None:
     ]
     for left, top, right, bottom in (*texts, *boxes):
         assert left >= -1 and top >= -1 and right <= 72 * chart.width + 1 and bottom <= 72 * chart.height + 1
+    for plot in (part for part in chart.parts if isinstance(part, Plot)):
+        for axis, points in [pair for stroke in plot.strokes for pair in ((plot.x, stroke.x), (plot.y, stroke.y))]:
+            low, high = sorted((axis.low, axis.high))
+            assert np.nanmin(points) >= low - 1e-9 and np.nanmax(points) <= high + 1e-9
     assert not [(texts[one], texts[other]) for one, other in combinations(texts, 2) if overlap(one, other)]
     assert not [pair for pair in combinations(boxes, 2) if overlap(*pair)]
     for box in boxes:

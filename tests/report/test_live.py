@@ -137,22 +137,6 @@ def test_a_quotient_is_typed_and_what_is_no_number_is_said(opened: Tab, tmp_path
         opened.press("Escape")
 
 
-def test_a_button_puts_the_page_back(opened: Tab, tmp_path: Path) -> None:
-    found = show(opened, tmp_path, "variant=[looped,multi_head]", "mask=causal")
-    whole = "document.querySelector('main').innerText"
-    before = opened.ask(whole)
-    opened.click(X % (2, 2))
-    opened.type("0.9")
-    opened.press("Enter")
-    assert opened.ask(NUMBERS) == OWN.replace("0.8 0.3", "0.9 0.3")
-    check(opened, found)
-    assert opened.ask("document.querySelectorAll('input.edit').length") == 0
-    assert "X[likes, 1] 0.8 → 0.9" in opened.ask(SAID)
-    opened.click(".changed button")
-    assert opened.ask(NUMBERS) == OWN
-    assert opened.ask(whole) == before
-
-
 def test_old_and_new_stand_side_by_side_and_cells_explain_the_new_numbers(opened: Tab, tmp_path: Path) -> None:
     """X[she, 1] = 1.2 instead of 0.2 adds the first row of W_q to the query of she: 0.061 to 0.6642."""
     show(opened, tmp_path, "variant=[looped]")
