@@ -30,6 +30,7 @@ TOO_LONG = "unknown setting 'aaa" if NEW else "cannot read the settings: [Errno 
 MISTAKES = [
     ("figures.format=gif", "unknown figures.format 'gif'; choose one of png, svg, pdf"),
     ("figures.format=[]", "figures.format=[]: expected at least one of png, svg, pdf"),
+    ("mask=array mask.array.values=[[true],[true,false]]", "mask.array: mask values must be rows of equal length"),
     ("figures.width=100", "figures.width=100: expected a number from 3 to 20"),
     (
         "embeddings=random embeddings.memory=[a,b] embeddings.memory.d_model=4",

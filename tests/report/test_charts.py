@@ -18,6 +18,7 @@ from PIL import Image
 from attn_exp import registry
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.report import figures
+from attn_exp.report.charts.chart import number_ticks
 from attn_exp.report.figures.figure import Figure, planned, size
 from attn_exp.report.pixels import palette, shades
 from attn_exp.report.views import Views, seen
@@ -134,3 +135,8 @@ def test_a_number_has_the_shade_that_matplotlib_gives_it(gamma: float) -> None:
     end = numbers[1:].max()
     theirs = matplotlib.colormaps["Blues"](matplotlib.colors.PowerNorm(gamma, 0, end)(numbers), bytes=True)
     np.testing.assert_array_equal(palette("Blues")[shades(numbers, end, gamma)], np.asarray(theirs)[..., :3])
+
+
+@pytest.mark.parametrize(("length", "names"), [(0.9, "0.00 0.25 0.50 0.75 1.00"), (0.5, "0.0 0.5 1.0"), (0.1, "0 1")])
+def test_numbers_along_an_axis_are_round_and_as_many_as_fit(length: float, names: str) -> None:
+    assert " ".join(number_ticks(0.0, 1.0, length).names) == names

@@ -102,14 +102,3 @@ def test_what_cannot_follow_is_said_to_be_the_runs_own_until_the_numbers_are_bac
     opened.click(".changed button")
     assert opened.ask(STILL) == 0
     assert opened.ask("document.querySelector('body').innerText") == before
-
-
-def test_variants_that_part_lose_their_letter(opened: Tab, tmp_path: Path) -> None:
-    """All rows of X alike: scores are alike too, and a scale changes nothing; with other numbers it does."""
-    words = ("variant=[matrix,unscaled]", "embeddings.vectors=[[1,0,1,0],[1,0,1,0],[1,0,1,0]]")
-    show(opened, tmp_path, *words)
-    assert table(opened)["same_as", "unscaled"][:2] == ("A", "A")
-    type_into(opened, 0, "3")
-    assert table(opened)["same_as", "unscaled"][:2] == ("A", "B")
-    type_into(opened, 0, "1")
-    assert table(opened)["same_as", "unscaled"][:2] == ("A", "A")

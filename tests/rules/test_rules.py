@@ -20,12 +20,15 @@ from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.prefix import Prefix
 from attn_exp.rules.masks.window import Window
 from attn_exp.rules.positions.rope import Rope
+from attn_exp.rules.positions.rope_llama3 import RopeLlama3
 from attn_exp.rules.positions.sinusoidal import Sinusoidal
 from attn_exp.rules.rules import Rules, places, visible, whole_grid
+from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.additive import Additive
 from attn_exp.rules.scores.alibi import Alibi, slopes
+from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
-from attn_exp.rules.scores.t5 import bucket
+from attn_exp.rules.scores.t5 import T5, bucket
 from tests.refusal import refusal
 
 
@@ -206,3 +209,28 @@ def test_queries_that_see_a_key_are_those_of_the_whole_mask(rows: int) -> None:
     for masks in ((), (Causal(),), (Causal(), Window(3, -1)), (Allowed(values[None, None]), Causal())):
         seen = visible(Rules(masks=masks, offset=400), 2, rows, keys)
         np.testing.assert_array_equal(seen, places(masks, rows, keys, 400, 2).any(axis=-1))
+
+
+MISFITS = [
+    (Rope().misfit(6), None), (Rope(size=4).misfit(8), None),
+    (Rope().misfit(5), "rope rotates pairs, but 5 of the 5 numbers of a head are to be rotated; expected 2, 4, ..."),
+    (Rope(size=10).misfit(8),
+     "rope rotates pairs, but 10 of the 8 numbers of a head are to be rotated; expected 2, 4, ..."),
+    (RopeLlama3(low=4.0).misfit(8), "rope_llama3 has low=4 and high=4; expected low below high"),
+    (Additive(vector=[1, 2]).misfit_size(2), None),
+    (Additive(vector=[1, 2]).misfit_size(3), "additive: a vector of 2 numbers; expected d_head=3"),
+    (Additive(vector=[[1], [2]]).misfit(3, 4, 4), "additive: vectors of 2 heads; expected 3"),
+    (Sink([1, 2]).misfit(3, 4, 4), "sink: 2 logits; expected 1, or one for each of 3 heads"),
+    (Sink([1, 2]).misfit(2, 4, 4), None), (Document((0, 1)).misfit(1, 2, 2), None),
+    (Document((0, 1)).misfit(1, 2, 3), "document: 2 ids, but there are 3 keys"),
+    (Holes((True, False)).misfit(1, 2, 3), "mask.padding.keys has 2 entries, but there are 3 keys"),
+    (Added([1, 2, 3, 4]).misfit(1, 2, 4), None),
+    (T5(table=np.zeros((32, 2))).misfit(3, 1, 1), "t5: table of shape [32, 2]; expected [32, 3] for buckets and heads"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "expected"), MISFITS)
+def test_what_does_not_fit_is_said(found: str | None, expected: str | None) -> None:
+    assert found == expected
+    with pytest.raises(ValueError, match="must be rows of equal length"):
+        Allowed([[1], [1, 0]])

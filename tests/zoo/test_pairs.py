@@ -9,7 +9,7 @@ import pytest
 
 from tests.zoo import calls, oracle, pairs
 from tests.zoo.case import Case
-from tests.zoo.pairs import PAIRS, THIRDS, made
+from tests.zoo.pairs import PAIRS
 from tests.zoo.test_zoo import Array, gap
 
 
@@ -41,9 +41,3 @@ def test_a_pair_is_neither_right_nor_one_mistake_alone(case: Case) -> None:
 def test_the_writer_is_right_where_nothing_is_switched_on(case: Case) -> None:
     given, right = both(in_the_same_clothes(case), case.settings)
     assert gap(given, right) < 1e-12
-
-
-@pytest.mark.parametrize("left", THIRDS)
-def test_two_thirds_are_the_third(left: str) -> None:
-    pair = made(*(name for name in THIRDS if name != left))
-    np.testing.assert_allclose(both(pair, ())[0], both(made(left), ())[0], rtol=0, atol=1e-13)

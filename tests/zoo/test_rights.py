@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.zoo import calls, oracle, right
+from tests.zoo import calls, oracle
 from tests.zoo.case import Case
 from tests.zoo.oracle import Asked
 from tests.zoo.rights import RIGHT
@@ -68,14 +67,6 @@ def test_large_numbers_do_not_overflow(case: Case) -> None:
     arrays = calls.core_arrays(ask, 6)
     large = {**arrays, "q": arrays["q"] * 300, "k": arrays["k"] * 300}
     assert np.isfinite(calls.call(case.function, large, ask)).all()
-
-
-@pytest.mark.parametrize(("kind", "steps"), [(np.float16, 2), (np.float32, 4), (np.float64, 8)])
-def test_wide_sums_round_once(kind: Any, steps: int) -> None:
-    arrays = {name: array.astype(kind) for name, array in calls.core_arrays(Asked(), 7).items()}
-    given = calls.call(right.wide_sums, arrays, Asked())
-    assert given.dtype == kind
-    assert gap(given.astype(float), calls.expected(right.wide_sums, arrays, Asked())) < steps * np.finfo(kind).eps
 
 
 @pytest.mark.parametrize("causal", [False, True])
