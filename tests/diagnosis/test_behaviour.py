@@ -88,7 +88,7 @@ def test_what_several_calls_show_is_a_finding(function: Callable[..., Any], rung
     ],
 )  # fmt: skip
 def test_gradients_are_those_of_the_numbers(name: str, state: str, said: str) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+    torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 
     def plain(q: Any, k: Any, v: Any) -> Any:
         return torch.nn.functional.scaled_dot_product_attention(q, k, v)

@@ -122,7 +122,8 @@ def asked_of(case: Case, square: bool) -> tuple[Recipe, Given, Any]:
     rules = Rules(scale=scale, masks=tuple(masks), scores=tuple(scores), offset=offset)
     recipe = Recipe(rules, heads, ask.kv_head or heads, positions=turned[ask.position])
     answer = calls.call(function, arrays, ask, seen)
-    return recipe, Given(x=arrays.pop("x")[None], arrays=arrays) if layer else Given(**arrays), answer
+    given = Given(x=arrays.pop("x")[None], arrays=arrays) if layer else Given(arrays["q"], arrays["k"], arrays["v"])
+    return recipe, given, answer
 
 
 WRITTEN = [case for case in CASES if case.mistake not in BETWEEN_CALLS and case.function.__name__ not in OF_THEIR_OWN]
