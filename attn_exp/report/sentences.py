@@ -1,6 +1,6 @@
 """Sentences about a comparison, made from its numbers and settings, and its text for a terminal.
 
-They say which variants compute the same function, which tokens a run shows, why rows share a letter, where two
+They say which variants compute the same function, which tokens are queries, why rows share a letter, where two
 computations first differ, how accurate each variant is, and what each step of a ladder changes."""
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against
 
 
 def rows_by_letter(rows: Sequence[Row]) -> list[list[Row]]:
-    """Group the variants that were computed by the function that they compute."""
+    """Group the rows of the variants by the function that they compute, leaving out variants that were not computed."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.same_as:
@@ -104,12 +104,12 @@ SPOKEN = {
 
 
 def spoken(stage: str) -> str:
-    """Return a stage in words; empty for projections, which go by their symbols."""
+    """Return a stage in words; empty for projections, which are called by their symbols."""
     return "" if stage[:2] in ("W_", "b_") else SPOKEN.get(stage, stage)
 
 
 class Tokens(NamedTuple):
-    """The tokens of a run in words: its default title, what the columns of maps are, and which tokens are queries."""
+    """The tokens of a run in words: the run's default title, the meaning of a map's columns, and which are queries."""
 
     title: str
     columns: str
@@ -117,7 +117,7 @@ class Tokens(NamedTuple):
 
 
 def describe_tokens(problem: Problem) -> Tokens:
-    """Describe the tokens of a run; `queries` is empty if they are the keys."""
+    """Describe the tokens of a run; `queries` is empty if queries and keys are the same tokens."""
     queries, past = len(problem.tokens), problem.past
     tokens = count_of(queries, "token")
     if problem.memory is not None:
@@ -131,13 +131,13 @@ def describe_tokens(problem: Problem) -> Tokens:
 
 
 NOT_A_PIN = ("form", "output_projection")
-"""Settings of a variant for which a run has no value of its own."""
+"""Settings of a variant that are not also settings of the run."""
 
 
 def why_letters_are_shared(comparison: Comparison) -> list[str]:
-    """Name the settings without effect on a variant's letter.
+    """Explain which settings of a variant have no effect on its letter.
 
-    These are settings equal to the run's own, and those in which a variant differs from the first one with its letter.
+    These are settings equal to the run's own, and those in which it differs from the first variant with its letter.
     """
     config, leaders, said = comparison.config, dict[str, str](), list[str]()
     for row in comparison.rows:
@@ -173,9 +173,9 @@ def pinned_settings(variant: Variant) -> list[str]:
 
 
 def where_functions_part(comparison: Comparison) -> list[str]:
-    """Say where each other function first differs from the baseline row.
+    """Say at which stage each other function first differs from that of the baseline row.
 
-    If two variants split heads differently, no stage can be compared; the ladder's steps show the effect.
+    If two variants split heads differently, their stages cannot be compared; the ladder's steps show the effect.
     """
     rows = {row.variant: row for row in comparison.rows if row.same_as}
     first = rows[baseline(comparison.config, comparison.variants).name]
@@ -230,14 +230,14 @@ def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 MATTERS = 0.1
-"""Orders are reported if they vary the move of a step by more than this share of the largest."""
+"""The range of a step's effect over orders is reported if it exceeds this share of the largest effect."""
 
 NOTHING = 1e-9
-"""A step is left out if it moves less than this share of the largest move, in every order."""
+"""A step is left out if its effect, in every order, is below this share of the largest effect of any step."""
 
 
 def departure(members: Sequence[Row], first: Row, steps: Sequence[Step] | None) -> str:
-    """Say how far a group of variants that compute one function is from the baseline row, and why."""
+    """Say how much a group of variants that compute one function differs from the baseline row, and why."""
     names, far = listed([row.variant for row in members]), max(row.max_diff for row in members)
     differ = "differs" if len(members) == 1 else "differ"
     shape = math.isnan(far)
@@ -284,7 +284,7 @@ def format_steps(steps: Sequence[Step]) -> Iterator[str]:
 
 
 def tells(step: Step, steps: Sequence[Step]) -> bool:
-    """Return whether a step moves the output beyond rounding, in this order or another."""
+    """Return whether a step changes the output by more than rounding, in this order or another."""
     return step.sameness == DIFFERENT or step.most > NOTHING * max(
         (other.moved for other in steps if not math.isnan(other.moved)), default=0.0
     )
@@ -302,7 +302,7 @@ def is_plural(step: Step) -> bool:
 
 
 NAMES = {name: column for name, column in COLUMNS.items() if "terminal" in column.shown}
-"""Fields of a row in the terminal's table; the dtype is left out if all are float64."""
+"""Fields of a row in the terminal's table; the dtype is left out if it is float64 in all rows."""
 
 
 def summary(comparison: Comparison) -> str:

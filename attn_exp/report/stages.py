@@ -18,7 +18,7 @@ from attn_exp.rules.scores.score import Score
 
 
 class Explained(NamedTuple):
-    """One stage in words: `axes` are the letters of `[t d]`, `formula` is plain text."""
+    """One stage in words: `axes` are the letters of its shape, such as `t d`; `formula` is plain text."""
 
     symbol: str
     axes: str
@@ -42,7 +42,7 @@ PIECE = re.compile(
 
 
 def typeset(formula: str) -> str:
-    """Return a side of a formula, such as `A V` or `sum_k exp(L_ik)`, in MathML."""
+    """Return one side of a formula, such as `A V` or `sum_k exp(L_ik)`, in MathML."""
     return "".join(map(piece_in_mathml, PIECE.finditer(formula)))
 
 
@@ -96,7 +96,7 @@ STAGES = {
 }
 
 AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"}
-"""Axes of stages that differ if the keys' tokens are not the queries'."""
+"""The axes of stages that are different if queries and keys come from different tokens."""
 
 POOLED = {
     "first": "It uses the first {heads.shared} of its {heads.given} heads.",
@@ -159,7 +159,7 @@ def explain_projection(stage: str, logit: str, comparison: Comparison, settled: 
 
 
 def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
-    """Return the meaning and formula of masked logits; old code may cap them after masking."""
+    """Return the meaning and the formula of masked logits; some conventions cap them after masking."""
     closes, adds = bool(settled.rules.masks), bool(scores_that(comparison, settled, "bias"))
     bends = settled.rules.bend_last and bool(scores_that(comparison, settled, "bend"))
     closed = "minus infinity where masked"
@@ -190,7 +190,7 @@ def explain_weights(stage: str, logit: str, comparison: Comparison, settled: Set
 def explain_mistake(stated: Explained, stage: str, settled: Settled) -> Explained:
     """Explain a stage that departs from the definition by the mistakes that begin there, or else by all of them.
 
-    The user's own functions have no named mistakes, and an earlier version may have had other ones.
+    A user's own function has no named mistakes, and a stored run may have mistakes that no longer exist.
     """
     made = {name: mistakes.mistake(name) for name in settled.mistakes if name in mistakes.names()}
     here = {name: mistake for name, mistake in made.items() if mistake.stage == stage} or made
@@ -214,7 +214,7 @@ BLIND_GETS = {"zeros": "0", "nan": "NaN", "mean": "all alike"}
 
 
 RANDOM = (*DISTRIBUTIONS, "torch_linear", "torch_mha")
-"""The sources of projections that draw them."""
+"""The sources that draw projections at random."""
 
 
 def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
@@ -229,7 +229,7 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
         named = zip(settled.positions, positions.split(" + "), strict=False)
         here = [
             word for position, word in named if position.changes_x or stage != "v"
-        ]  # rotations of q and k leave v as it is
+        ]  # rotations of q and k do not change v
         return f"with position={' + '.join(here)}" if here else ""
     if stage == "weights" and trace.masked is not None and not settled.mistakes and settled.empty in BLIND_GETS:
         is_blind = bool(np.isneginf(trace.masked).all(axis=-1).any())
@@ -257,10 +257,10 @@ def scores_that(comparison: Comparison, settled: Settled, act: str) -> str:
 
 
 def has_effect(rule: Score, act: str, trace: Trace) -> bool:
-    """Return whether a rule has an effect.
+    """Return whether a score rule has the effect `act`.
 
-    The code of a rule from outside the package may be unavailable. It has one if the numbers of two successive stages
-    differ, masked places aside.
+    The code of a rule from outside the package may be unavailable. Such a rule has the effect if the numbers of two
+    successive stages differ at places that are not masked.
     """
     if type(rule).__module__.startswith(Score.__module__.removesuffix("score")):
         return getattr(type(rule), act) is not getattr(Score, act)

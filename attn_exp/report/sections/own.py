@@ -14,7 +14,7 @@ Matrix = tuple[tuple[str, ...], ...]
 
 
 class Pair(NamedTuple):
-    """One head of a stage: the function's own numbers, if known, and the expected ones."""
+    """One head of a stage: the numbers of the user's function, if known, and the expected numbers."""
 
     head: str
     mine: Matrix

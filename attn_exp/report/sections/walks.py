@@ -35,9 +35,9 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> list[list[walk.Step]]:
-    """Return the steps of a walk as a page shows them, in groups that stand side by side.
+    """Return the steps of a walk as a page shows them, in groups that appear side by side.
 
-    Weights have the colours of the maps, and wide projections are shown by head.
+    Weights have the same colours as on the maps, and wide projections are shown head by head.
     """
     most, split = FEW if len(problem.tokens) > MANY_TOKENS else walk.SIDE, shown["split"]
 
@@ -52,9 +52,9 @@ def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> lis
 
 
 def walks(views: Views) -> list[dict[str, Any]]:
-    """Return one walk for each function that the variants compute; `new` are the steps that no earlier walk has.
+    """Return one walk for each function that the variants compute; `new` are its steps that no earlier walk has.
 
-    A projection is repeated if its columns split into heads differently; W_o is shown wherever it is used.
+    A projection counts as new if its columns are split into heads differently; W_o always counts as new.
     """
     made, known = list[dict[str, Any]](), set[Any]()
     for number, (title, variant) in enumerate(functions(views.comparison), start=1):
@@ -70,7 +70,7 @@ def walks(views: Views) -> list[dict[str, Any]]:
 
 
 def functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield each function that the variants compute: its variants as an equation, and the first of them."""
+    """Yield each function that the variants compute: its variants as an equation, and the first variant."""
     for rows in rows_by_letter(comparison.rows):
         yield " = ".join(row.variant for row in rows), rows[0].variant
 
@@ -102,10 +102,10 @@ def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]
 
 
 def facts(comparison: Comparison, settled: Settled) -> dict[str, Any]:
-    """Return the data from which a page explains a cell: `share` is the number of query heads per key head.
+    """Return the facts that a page needs to explain a cell; `share` is the number of query heads per key head.
 
-    `extra` says whether more than keys get weight, `caps` lists the bounds of capped logits, `pair` names a rule whose
-    scores are not products, `sums` names the stage that is a sum of values.
+    `extra` says whether something other than keys gets weight, `caps` lists the bounds of capped logits, `pair` names a
+    rule whose scores are not products, and `sums` names the stage that is a sum of values.
     """
     trace, rules = comparison.traces[settled.name], settled.rules
     bounds = [rule.bound() for rule in rules.scores if type(rule).bend is not Score.bend]
