@@ -76,7 +76,7 @@ def html(what: str, *args: Any) -> str:
 def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     shown = table(comparison, timings).at_depth(comparison.config.report.depth)
     same = ", ".join(f"{column.title} {minus(value)}" for column, value in shown.shared)
-    said = [f"All with {same}.", opening(comparison)]
+    said = [f"The same for all: {same}.", opening(comparison)]
     said += [agreed(comparison.published)] if comparison.published else []
     views = seen(comparison, 0)
     scale, heads = colours(views), [head for panel in views.panels for head in heads_of(panel)]

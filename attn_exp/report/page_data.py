@@ -164,18 +164,18 @@ def reasons(comparison: Comparison, settled: Settled) -> list[str]:
         (settled.form not in forms.NAMES, f"form={settled.form} comes from outside the package"),
         (
             settled.computed_in != np.float64,
-            f"this variant rounds to {settled.computed_in}, and a page computes in float64",
+            f"this variant rounds to {settled.computed_in}, but a page computes in float64",
         ),
-        (comparison.config.model.family is not None, "its numbers are those of a trained model"),
+        (comparison.config.model.family is not None, "its numbers come from a trained model"),
         (normalizer not in NORMALIZERS, f"normalizer={normalizer} is computed only in Python"),
         (any(isinstance(mask, AbsentMask) for mask in rules.masks), "the code of its mask is not available"),
-        (rules.bend_last or np.ndim(rules.offset), "its rules are in an order that a page does not support"),
+        (rules.bend_last or np.ndim(rules.offset), "its rules are applied in an order that a page does not support"),
         (strange, f"the rule {' and '.join(strange)} is computed only in Python"),
         (
             numbers > MOST_STARTS,
-            f"the run starts from {numbers:,} numbers, and a page computes with up to {MOST_STARTS:,}",
+            f"the run starts from {numbers:,} numbers, but a page can use at most {MOST_STARTS:,}",
         ),
-        (weights > MOST_WEIGHTS, f"it has {weights:,} weights, and a page computes up to {MOST_WEIGHTS:,}"),
+        (weights > MOST_WEIGHTS, f"it has {weights:,} weights, but a page computes at most {MOST_WEIGHTS:,}"),
     ]
     return [reason for holds, reason in known if holds]
 

@@ -89,9 +89,9 @@ def index_page(listed: Sequence[Listed]) -> str:
     heads = ["run", *["title"] * titled, *columns, "other settings" if columns else "settings"]
     rest = [{key: value for key, value in values.items() if key not in common} for values in settings]
     rows = [table_row(entry, values, columns, titled) for entry, values in zip(listed, rest, strict=True)]
-    remark = "" if listed else "Nothing here yet: python -m attn_exp computes a first run."
+    remark = "" if listed else "No runs yet: python -m attn_exp computes the first one."
     if common:
-        remark = f"All with {' '.join(map(format_setting, common.items()))}."
+        remark = f"The same for all: {' '.join(map(format_setting, common.items()))}."
     style = styles(template_text("report.css"), template_text("index.css"))
     script = scripts("index.js")
     return Template(template_text("index.html")).substitute(

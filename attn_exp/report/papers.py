@@ -54,7 +54,7 @@ def deep_places(metrics: Iterable[str]) -> frozenset[int]:
 
 def tables(comparison: Comparison) -> list[Table]:
     rows = [row for row in comparison.rows if row.same_as]
-    first = "the first row" if comparison.config.against is None else "the row that against= names"
+    first = "the first row" if comparison.config.against is None else "the row named by against="
     shown = [
         Table(
             "comparison",

@@ -88,7 +88,7 @@ def agreed(agreements: Sequence[Agreement]) -> str:
     ]
     if not others:
         return sentence
-    return f"{sentence} {'; '.join(others)}; row: and first: in its entry say which part to compare."
+    return f"{sentence} {'; '.join(others)}; set row: and first: in its entry to choose the part to compare."
 
 
 SPOKEN = {
@@ -268,7 +268,7 @@ def format_cause(steps: Sequence[Step]) -> str:
     settings = {name for step in steps for name in step.setting.split(" + ")} - {"form"}
     if len(telling) == 1 and len(settings) < 2:
         alone = telling[0]
-        return f", and {alone.change} alone {'do' if is_plural(alone) else 'does'} that"
+        return f", and {alone.change} alone {'cause' if is_plural(alone) else 'causes'} this"
     return ": " + ", then ".join(format_steps(telling))
 
 

@@ -63,12 +63,12 @@ def piece_in_mathml(piece: re.Match[str]) -> str:
 
 
 STAGES = {
-    "x": Explained("X", "t m", "The tokens as vectors, one row each: all that attention knows of them.", "X"),
-    "memory": Explained("X′", "s n", "The memory as vectors: keys and values are made of them alone.", "X′"),
+    "x": Explained("X", "t m", "The tokens as vectors, one row each: all that attention knows about them.", "X"),
+    "memory": Explained("X′", "s n", "The memory as vectors: keys and values come only from these.", "X′"),
     "W_q": Explained("W_q", "m d", "Turns a token's vector into its query: what it looks for.", "W_q"),
     "W_k": Explained("W_k", "m d", "Turns a token's vector into its key: what it can be found by.", "W_k"),
-    "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it hands over when found.", "W_v"),
-    "W_o": Explained("W_o", "e m", "Mixes the heads, side by side, back into one vector.", "W_o"),
+    "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it passes on when found.", "W_v"),
+    "W_o": Explained("W_o", "e m", "Mixes the concatenated heads into one vector.", "W_o"),
     "b_q": Explained("b_q", "d", "A bias that is added to every query.", "b_q"),
     "b_k": Explained("b_k", "d", "A bias that is added to every key.", "b_k"),
     "b_v": Explained("b_v", "e", "A bias that is added to every value.", "b_v"),
@@ -77,7 +77,7 @@ STAGES = {
     "k": Explained("K", "s d", "A key says what its token can be found by.", "K, given"),
     "v": Explained("V", "s e", "A value is what a token passes to the tokens that attend to it.", "V, given"),
     "scores": Explained(
-        "S", "t s", "Every query meets every key: the larger the product, the better they fit.", "S = Q K^T"
+        "S", "t s", "Each query is compared with each key: the larger the product, the better they match.", "S = Q K^T"
     ),
     "logits": Explained(
         "L",
@@ -86,7 +86,7 @@ STAGES = {
         "L = c S",
     ),
     "capped": Explained("L′", "t s", "The logits after a rule that caps each of them separately.", "L′ = bend(L)"),
-    "masked": Explained("M", "t s", "The logits after the rules.", "M = L"),
+    "masked": Explained("M", "t s", "The logits after all rules.", "M = L"),
     "weights": Explained("A", "t s", "Softmax turns each row into shares of attention that sum to 1.", ""),
     "lse": Explained("Z", "h t", "The logarithm of each row's sum of exponentials", "Z"),
     "context": Explained(
@@ -171,19 +171,19 @@ def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Sett
     formula = f"{logit} + bias" if adds else logit
     less = f", -inf {'before the bend ' if bends else ''}where masked" if closes else ""
     if bends:
-        return f"{meaning} A rule caps them after that.", f"M = bend({formula}){less}"
+        return f"{meaning} A rule then caps them.", f"M = bend({formula}){less}"
     return meaning, f"M = {formula}{less}"
 
 
 def explain_weights(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
     meaning, normalizer = STAGES[stage].meaning, settled.rules.normalizer
     if comparison.problem.weights is not None:
-        return "How much of each value a query receives, as given.", "A, given"
+        return "The given weights: how much of each value a query receives.", "A, given"
     if not normalizer.exponential:
         return f"{normalizer.name} turns each row of logits into weights.", f"A = {normalizer.name}({logit})"
     has_more = any(rule.extra(0) is not None for rule in settled.rules.scores)
     if has_more:
-        meaning = f"{meaning.removesuffix(' that sum to 1.')}; one more logit z takes its share and gives no value."
+        meaning = f"{meaning.removesuffix(' that sum to 1.')}; an extra logit z takes a share but adds no value."
     return meaning, f"A_ij = exp({logit}_ij) / (sum_k exp({logit}_ik){' + exp(z)' if has_more else ''})"
 
 
@@ -209,7 +209,7 @@ def stages_of(trace: Trace) -> dict[str, Array]:
     return found
 
 
-BLIND_GETS = {"zeros": "0", "nan": "NaN", "mean": "all alike"}
+BLIND_GETS = {"zeros": "0", "nan": "NaN", "mean": "all equal"}
 """The weights of a query that sees no key, by convention."""
 
 

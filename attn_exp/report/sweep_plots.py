@@ -53,10 +53,10 @@ ALL = "all"
 
 NEEDS = {
     "effects": (1, 99, "a setting that varies"),
-    "against": (1, 3, "one to three settings that vary, one of them of numbers"),
+    "against": (1, 3, "one to three settings that vary, one of them numeric"),
     "choices": (1, 1, "one setting that varies"),
     "heat": (2, 2, "two settings that vary"),
-    "parallel": (2, 99, "two settings that vary, or more"),
+    "parallel": (2, 99, "two or more settings that vary"),
     "spread": (0, 99, "results"),
 }
 """For each plot, the minimum and maximum number of settings that vary (besides the seed), and the same in words."""

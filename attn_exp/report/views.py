@@ -190,13 +190,13 @@ SWEEP_CAPTIONS = {
         "The effect of each setting, compared seed by seed: mean difference and 95% interval, sorted by explained "
         "variance."
     ),
-    "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a bar.",
-    "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
-    "heat": "Means over two swept keys, one panel for each variant.",
-    "parallel": "Parallel coordinates: combinations of all swept keys, coloured by their mean.",
-    "heads": "Every head of every layer, a map for each pattern: what share of its weight a head gives to it.",
+    "against": "Each variant against the swept setting: mean, and its 95% interval over seeds as a bar.",
+    "choices": "Each variant at each value of the setting: mean, and its 95% interval over seeds.",
+    "heat": "Means for each pair of values of two swept settings, one panel per variant.",
+    "parallel": "Parallel coordinates: combinations of all swept settings, coloured by their mean.",
+    "heads": "Every head of every layer, one map per pattern: the share of a head's weight that fits the pattern.",
     "spread": (
-        "How the numbers of each variant spread over the seeds: quartiles are estimated as "
+        "The spread of each variant's numbers over the seeds; quartiles are estimated as "
         "the mean ± 0.674 standard deviations."
     ),
 }

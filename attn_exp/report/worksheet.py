@@ -261,7 +261,7 @@ def formulas(paper: Paper) -> dict[str, str]:
         "logits": "logits = scores" if settled.multiplier == 1 else f"logits = scores × {scale_written(paper)}",
         "capped": f"capped = {cap} tanh(logits / {cap})",
         "masked": f"masked = {logits} + added{', −∞ where a token may not look' if crossed(paper) else ''}",
-        "weights": weights + (f", one more logit in the sum: {extra}" if extra else ""),
+        "weights": weights + (f", with an extra logit in the sum: {extra}" if extra else ""),
         "context": f"context = {'v weights' if transposed else 'weights v'}",
         "output": output_formula(paper),
     }
@@ -296,7 +296,7 @@ def describe_rotation(paper: Paper, stage: str) -> str:
     heads = " of each head" if len(paper.exact[stage]) > 1 else ""
     first, last = ("", "") if len(one.pairs) == 1 else ("the pairs of ", " and the pair")
     return (
-        f", then {first}{lines} (a, b) = {pairs}{heads} turned: a cos − b sin and a sin + b cos, "
+        f", then {first}{lines} (a, b) = {pairs}{heads} rotated to (a cos − b sin, a sin + b cos), "
         f"with the cos and sin of the token{last}"
     )
 

@@ -89,7 +89,7 @@ def side_by_side(*sides: Result | Path) -> Versus:
     """
     sweeps = [side for side in sides if isinstance(side, Path) and is_sweep(side)]
     if len(sweeps) == 1:
-        raise UserError(f"{sweeps[0]} is a sweep, and the other is a run; compare two of a kind")
+        raise UserError(f"{sweeps[0]} is a sweep, but the other is a run; compare two runs or two sweeps")
     if sweeps:
         # the error names the file
         with trust.refuse_damaged(f"{sweeps[0]}, {sweeps[1]}: {UNREADABLE}", *trust.UNREADABLE):
@@ -164,7 +164,7 @@ def compare_runs(names: Sequence[str], one: Run, other: Run) -> Versus:
     a, b = one.comparison, other.comparison
     partings = {name: find_parting(name, one, other) for name in a.traces if name in b.traces}
     alone = [
-        f"{name} is only in the {'first' if name in a.traces else 'second'}."
+        f"{name} is only in the {'first' if name in a.traces else 'second'} run."
         for name in sorted(a.traces.keys() ^ b.traces.keys())
     ]
     kinds = [kind for kind, _ in partings.values()]
@@ -184,8 +184,8 @@ def compare_runs(names: Sequence[str], one: Run, other: Run) -> Versus:
 def give_verdict(moved: int, is_identical: bool, count: str, names: Sequence[str] = ()) -> str:
     if moved:
         return f"Numbers differ in {moved:,} of {count} that both have{': ' * bool(names)}{', '.join(names)}."
-    within = "are the same to the bit" if is_identical else "are the same to rounding"
-    return f"No number moved: {count} {within}."
+    within = "are bit-identical" if is_identical else "agree within rounding"
+    return f"No number changed: {count} {within}."
 
 
 def find_parting(name: str, one: Run, other: Run) -> tuple[str, str]:
@@ -195,15 +195,15 @@ def find_parting(name: str, one: Run, other: Run) -> tuple[str, str]:
     kind = coarser(*map(np.dtype, types))
     near = {stage: compared(array, second[stage], kind) for stage, array in first.items() if stage in second}
     if not near:
-        return DIFFERENT, f"{name}: no stage is in both."
-    verdict, text = IDENTICAL, f"{name}: the same to the bit."
+        return DIFFERENT, f"{name}: the runs have no stage in common."
+    verdict, text = IDENTICAL, f"{name}: bit-identical."
     for stage, word in near.items():
         label = spoken(stage) or stage
         if word == DIFFERENT:
             return DIFFERENT, f"{name} first differs in the {label}, {where(one, stage, first[stage], second[stage])}."
         if verdict == IDENTICAL != word:
             verdict = word
-            text = f"{name}: {word}, from the {label} on; before that the same to the bit."
+            text = f"{name}: {word} from the {label} on, bit-identical before."
     return verdict, text
 
 
@@ -279,15 +279,15 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
     alone = {"first": len(first) - len(both), "second": len(second) - len(both)}
     verdict = give_verdict(max(moved.values(), default=0), not lines, count_of(len(both), "row"), [*moved])
     sentences = [
-        verdict if both else "No row is in both: they share no combination of settings, seed and variant.",
-        *(f"Only in the {which}: {count_of(rows, 'row')}." for which, rows in alone.items() if rows),
+        verdict if both else "No row is in both sweeps: they share no combination of settings, seed and variant.",
+        *(f"Only in the {which} sweep: {count_of(rows, 'row')}." for which, rows in alone.items() if rows),
     ]
     if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
         sentences.append(
             f"Only one sweep varies {unshared}; among points that differ in nothing else, only the first is compared."
         )
     head = ("metric", "rows", "moved", "largest", "at", "first", "second")
-    caption = "How each metric moved; the mean difference is the second minus the first."
+    caption = "How each metric changed; the mean difference is second minus first."
     deep = deep_places(name for name, *_ in lines)
     table = Table("numbers", caption, (*head, "mean difference"), tuple(lines), deep)
     is_moved = bool(moved) or any(alone.values()) or not both

@@ -200,8 +200,8 @@ def measure_effects(
             verdict = FEW if few else f"depends on {listed([shorten(cube.names[each.axis]) for each in found])}"
         elif dependences and dependences[0].chance <= LEVEL:
             means = sorted(each.mean for each in dependences[0].at.values())
-            over = f"over {shorten(cube.names[dependences[0].axis])}"
-            asides.append(f"{signed(means[0])} to {signed(means[-1])} {over}" if found else f"may differ {over}")
+            key = shorten(cube.names[dependences[0].axis])
+            asides.append(f"{signed(means[0])} to {signed(means[-1])} over {key}" if found else f"may depend on {key}")
         if 0 < len(inert.get(name, ())) < len(cube.variants):
             asides.append(f"{listed(inert[name])} {'is' if len(inert[name]) == 1 else 'are'} unaffected")
         start, end = (cube.levels[contrast.axis][place] for place in (contrast.start, contrast.end))

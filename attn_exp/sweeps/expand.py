@@ -72,11 +72,11 @@ def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override
     for override in overrides:
         reason = ""
         if override.is_interval_sweep():
-            reason = "an interval has no list of values; use range() or write them out"
+            reason = "an interval has no list of values; use range() or list the values"
         elif override.is_hydra_override():
             reason = "Hydra's own settings are not supported"
         elif override.is_sweep_override() and key_of(str(override.input_line)).split(".")[0] in OF_THE_WHOLE:
-            reason = f"{override.key_or_group} belongs to the whole sweep and takes one value"
+            reason = f"{override.key_or_group} applies to the whole sweep and takes one value"
         elif isinstance(override._value, RangeSweep):
             reason = refuse_range(override._value)
         if reason:
@@ -88,7 +88,7 @@ def refuse_range(swept: RangeSweep) -> str:
     """Return why a range cannot be swept (it is infinite or has too many values); empty if it can."""
     start, stop, step = swept.start, swept.stop, swept.step
     if start is None or stop is None or not (step and all(map(is_finite, (start, stop, step)))):
-        return "expected range(start,stop,step) of finite numbers, and a step that is not 0"
+        return "expected range(start,stop,step) with finite numbers and a step that is not 0"
     count = max(0, ceil((Fraction(stop) - Fraction(start)) / Fraction(step)))
     is_whole = all(isinstance(end, int) for end in (start, stop, step))
     kind, most = ("values", MOST_POINTS) if is_whole else ("values that are not whole numbers", MOST_WRITTEN_OUT)
@@ -161,7 +161,7 @@ def compose_space(
 def as_composed(axis: Axis) -> Axis:
     if len(axis.values) > MOST_COMPOSED:
         raise UserError(
-            f"{axis.key}: {len(axis.values):,} values that other settings read; at most {MOST_COMPOSED:,} are composed"
+            f"{axis.key}: other settings use its {len(axis.values):,} values; at most {MOST_COMPOSED:,} are possible"
         )
     return replace(axis, values=tuple(map(axis.value_word, range(len(axis.values)))), composed=True)
 
@@ -197,8 +197,8 @@ def check_size(axes: Sequence[Axis], together: Sequence[Shape]) -> None:
     compositions = prod(count_choices(axes, together))
     if compositions > MOST_COMPOSED:
         raise UserError(
-            f"{compositions:,} choices of groups and of what other settings read; a sweep composes at most "
-            f"{MOST_COMPOSED:,}"
+            f"{compositions:,} combinations of groups and of values that other settings use; a sweep composes at "
+            f"most {MOST_COMPOSED:,}"
         )
 
 
@@ -219,5 +219,5 @@ def check_repeats(axes: Sequence[Axis], together: Sequence[Shape]) -> None:
         words, count = Counter(map(" ".join, points)).most_common(1)[0]
         if count > 1:
             raise UserError(
-                f"{brief(words)} is given {count} times; give each value once, or its rows count as more data"
+                f"{brief(words)} is given {count} times; give each value once, since repeated rows would count as data"
             )

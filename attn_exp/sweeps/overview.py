@@ -78,8 +78,8 @@ def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str]
         lines.append((*settings, key[-1], str(count), *(mean_and_interval(cell.get(name)) for name in names)))
     heads = (*(summary.axes[place] for place in places), "variant", "points", *map(named, names))
     caption = (
-        "Means over the seeds, each ± half of its 95% confidence interval; of fewer than five numbers, the least and "
-        "the most instead."
+        "Means over the seeds, each ± half of its 95% confidence interval; for fewer than five numbers, the smallest "
+        "and largest instead."
     )
     return Table("means", caption, heads, tuple(lines))
 
@@ -134,7 +134,7 @@ def terminal(about: About, summary: Summary) -> str:
     if shown.lines:
         parts.append(drawn(shown.head, shown.lines))
     if len(summary.cells) > len(shown.lines):
-        parts.append(f"{len(shown.lines)} of {len(summary.cells):,} rows; the report has more, the results have all.")
+        parts.append(f"{len(shown.lines)} of {len(summary.cells):,} rows; the report has more, the results file all.")
     struck = [f"{count:,} x {plain(message, 100)}\n    {again}" for message, count, again in failures(about, summary)]
     odd = [
         f"{plain(settings, 100)}: {tally} published results agree\n    {again}"

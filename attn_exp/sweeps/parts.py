@@ -89,12 +89,12 @@ class Shelf:
         for path, *_ in parts:
             lines = machine.csv_lines(path)
             if next(lines, None) != list(self.head):
-                raise DamagedError(f"{path.name} has other columns")
+                raise DamagedError(f"{path.name} has unexpected columns")
             for line in lines:
                 if len(line) != len(self.head):
                     raise DamagedError(f"{path.name} has a line of {len(line)} cells; expected {len(self.head)}")
                 if not (line[0].isdecimal() and len(line[0]) < MOST_DIGITS):
-                    raise DamagedError(f"{path.name} has a line of no point")
+                    raise DamagedError(f"{path.name} has a line without the number of a point")
                 yield line
 
     def joined(self, parts: Sequence[Part]) -> Iterator[bytes]:

@@ -320,7 +320,7 @@ def check_manifest(about: About) -> None:
         and about["format"] in ("csv", "parquet")
     )
     if not fits:
-        raise DamagedError("its axes, points, parts and format do not fit each other")
+        raise DamagedError("its axes, points, parts and format are inconsistent")
 
 
 def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:

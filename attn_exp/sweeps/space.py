@@ -215,7 +215,7 @@ def parse_condition(text: str) -> Condition:
     except UserError:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UserError(f"sweep.skip={brief(text)}: not an expression such as head > d_model") from error
+        raise UserError(f"sweep.skip={brief(text)}: expected an expression such as head > d_model") from error
     return Condition(text, code, frozenset(keys.names) - WORDS.keys())
 
 
@@ -257,7 +257,7 @@ def points_left(space: Space, text: str) -> array[int]:
     """
     condition = parse_condition(text)
     if space.size > MOST_DECIDED:
-        raise UserError(f"sweep.skip is evaluated for at most {MOST_DECIDED:,} combinations; these are {space.size:,}")
+        raise UserError(f"sweep.skip works for at most {MOST_DECIDED:,} combinations; this sweep has {space.size:,}")
     left = array("Q")
     for index in range(space.size):
         settings, choices = space.settings(index), space.choices[space.base_key(space.places(index))]

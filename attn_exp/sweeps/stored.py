@@ -62,7 +62,7 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
         return run_again(folder, own)
     about = load_manifest(folder)
     if point is None or not point.isdecimal() or len(point) > 20 or int(point) >= about["points"]:
-        raise UserError(f"{folder} is a sweep; name one of its points, 0 to {about['points'] - 1}")
+        raise UserError(f"{folder} is a sweep; give the number of a point, 0 to {about['points'] - 1}")
     repeat = point_command(about, int(point))
     words = trust.allowed_words(repeat.words, folder)
     from attn_exp.config.compose import composed  # noqa: PLC0415 - a run's own settings need no Hydra
@@ -70,7 +70,7 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
     with provenance.allow_members(about, folder, own):
         config = composed(words, repeat.folders, typed=False)
         for sentence in provenance.changed_inputs(config, about):
-            print(f"attn_exp: {printable(sentence)}; a sweep keeps no arrays", file=sys.stderr)
+            print(f"attn_exp: {printable(sentence)}; a sweep does not store its arrays", file=sys.stderr)
         return run_here(config, repeat, about, folder, own)
 
 
@@ -78,7 +78,7 @@ def run_again(folder: Path, own: bool) -> str:
     config, words, about = store.settings_of(folder)
     changes = list(provenance.changed_inputs(config, about))
     for sentence in changes:
-        print(f"attn_exp: {printable(sentence)}; this run takes the arrays that {folder} kept", file=sys.stderr)
+        print(f"attn_exp: {printable(sentence)}; the arrays stored in {folder} are used instead", file=sys.stderr)
     if changes:
         config, words = provenance.with_stored_arrays(config, words, store.problem_of(folder))
     with provenance.allow_members(about, folder, own) as files:

@@ -356,10 +356,10 @@ def effects_table(answers: Answers) -> Table:
     ]  # fmt: skip
     full = [place for place in range(len(head)) if any(line[place] for line in lines)]
     caption = (
-        "What each setting does: the mean difference of rows that share seed and all other settings, with half of its "
-        "95% interval over the seeds (an error is multiplied or divided instead); how much of the metric's variance "
-        "the setting explains, alone and with those that its effect depends on; and whether there is an effect, as far "
-        "as these seeds tell."
+        "The effect of each setting: the mean difference between rows that share the seed and all other settings, ± "
+        "half of its 95% interval over the seeds (for an error, a factor or divisor instead); the share of the "
+        "metric's variance that the setting explains, alone and together with the settings that its effect depends "
+        "on; and whether these seeds show an effect."
     )
     head_shown, *shown = (tuple(line[place] for place in full) for line in (head, *lines))
     return Table("effects", caption, head_shown, tuple(shown), deep_places(effect.metric for effect in answers.effects))
@@ -370,6 +370,6 @@ def shares_table(answers: Answers) -> Table:
     lines = tuple(
         (titled(metric), " × ".join(settings), f"{share:.1%}") for (metric, *settings), share in large.items()
     )
-    caption = "The share of each metric's variance that each setting explains, and each pair beyond both alone."
+    caption = "The share of each metric's variance that a setting explains, or a pair beyond its two settings alone."
     head = ("metric", "explained by", "share")
     return Table("shares", caption, head, lines, deep_places(metric for metric, *_ in large))

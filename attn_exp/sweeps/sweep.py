@@ -76,7 +76,7 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
     if config.sweep.format == "parquet":
         swept.import_arrow()
     if not plan.points:
-        raise UserError("no point is left to run: sweep.skip holds for every combination")
+        raise UserError("no point is left to run: sweep.skip is true for every combination")
     check_writable(folder.parent.parent)
     check_writable(folder)
     check_points(plan)
@@ -97,7 +97,7 @@ def added_metrics(space: Space) -> tuple[str, ...]:
     for value in next((axis.values for axis in space.axes if axis.key == "dtype"), ()):
         find_type(value if isinstance(value, str) else spelled(value))
     if len(asked) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
-        raise UserError("metrics and check belong to the whole sweep and take one value")
+        raise UserError("metrics and check apply to the whole sweep and take one value")
     return (*(name for name in asked.pop() if name not in row_columns().values()), *head_columns(space))
 
 
@@ -161,7 +161,7 @@ def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part])
     lines = [overview.axis_told(describe_axis(axis)) for axis in plan.space.axes]
     lines.append(f"{plan.points:,} points in {len(plan.names):,} chunks, {done:,} done already")
     if plan.space.size > plan.points:
-        lines.append(f"{plan.space.size - plan.points:,} combinations left out: {config.sweep.skip}")
+        lines.append(f"{plan.space.size - plan.points:,} combinations skipped: {config.sweep.skip}")
     if plan.points > done:
         seconds = time_points(plan) / engine.workers(engine.chosen(config.sweep), config.sweep)
         lines.append(f"about {format_duration(seconds * (plan.points - done))} for the rest")
@@ -239,7 +239,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
             f"{folder} holds another sweep: {last['command']}; choose another sweep.name, or remove that folder"
         )
     if damaged:
-        print(f"attn_exp: damaged parts, computed again: {printable(some(damaged))}", file=sys.stderr)
+        print(f"attn_exp: recomputing damaged parts: {printable(some(damaged))}", file=sys.stderr)
     driver = Driver(plan, shelf, PointProgress(points=plan.points), whole, shared)
     jobs = list(driver.jobs())
     workers = engine.start(plan, config.sweep, len(jobs)) if jobs else None

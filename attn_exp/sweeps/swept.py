@@ -153,8 +153,8 @@ def show_status(words: Sequence[str]) -> str:
     failed = sum(part.failed for part in whole.values())
     count = f"{len(whole):,} of {len(parts):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
     holder, status = machine.read_holder(folder / "lock"), about["status"]
-    word = {"running": "stopped before its end", COMPLETE: "damaged since it was complete"}.get(status, status)
-    ended = f"{word}; the same command continues" if done < points else COMPLETE
+    word = {"running": "stopped before it finished", COMPLETE: "damaged after it finished"}.get(status, status)
+    ended = f"{word}; the same command continues it" if done < points else COMPLETE
     running = ended if holder is None else f"running: {describe(holder)}"
     return "\n".join([about["command"], f"{done:,} of {points:,} points, {failed:,} failed; {count}", running])
 

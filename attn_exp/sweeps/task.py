@@ -135,7 +135,7 @@ def dtype_of(config: Config) -> str:
     """
     if len(config.dtype) > 1:
         types = ",".join(config.dtype)
-        raise UserError(f"dtype=[{types}]: a point of a sweep has one type; write dtype={types} to sweep over them")
+        raise UserError(f"dtype=[{types}]: a point of a sweep has one dtype; write dtype={types} to sweep over them")
     return next(iter(config.dtype), "float64")
 
 
@@ -155,7 +155,7 @@ def elsewhere(plan: Plan, job: Job) -> Done:
     """
     if task_version() != plan.version:
         where = f"{socket.gethostname()}, {Path(__file__).parent.parent}"
-        raise UserError(f"a worker ({where}) has another version of attn_exp or NumPy; install the same there")
+        raise UserError(f"a worker ({where}) has another version of attn_exp or NumPy; install the same one there")
     with threadpool_limits(1):
         return compute(plan, job)
 

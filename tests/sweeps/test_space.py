@@ -86,7 +86,7 @@ def test_zipped_keys_move_together() -> None:
             ["head=1,2", "seed=0,1,2", "sweep.zip=[head,seed]"],
             "equally many values of each key: head has 2, seed has 3",
         ),
-        (["sweep.workers=1,2"], "belongs to the whole sweep"),
+        (["sweep.workers=1,2"], "applies to the whole sweep"),
         (["head=1,2", "hydra.sweep.dir=here"], "Hydra's own settings are not supported"),
         (["head=1,2", "sweep.name=../x"], "sweep.name=../x: expected a folder's name"),
     ],
@@ -100,7 +100,7 @@ TOO_LARGE = [
     (["seed=range(0,100000000)"], "100,000,000 values; a sweep takes at most 50,000,000"),
     (["scale=range(0,1,1e-17)"], "99,999,999,999,999,993 values that are not whole numbers"),
     (["seed=range(0,100000)", "head=range(1,100001)"], "10,000,000,000 points; a sweep takes at most 50,000,000"),
-    (["seed=range(0,100000)", "title='run ${seed}'"], "seed: 100,000 values that other settings read"),
+    (["seed=range(0,100000)", "title='run ${seed}'"], "seed: other settings use its 100,000 values"),
 ]
 
 

@@ -101,4 +101,4 @@ def check(settings: Figures) -> None:
         from attn_exp.report.charts.matplotlib_figure import installed  # noqa: PLC0415 - as above
 
         if settings.font not in installed():
-            raise UserError(f"{unknown(settings.font, installed(), 'figures.font')}, of the fonts that are here")
+            raise UserError(f"{unknown(settings.font, installed(), 'figures.font')}, among the installed fonts")

@@ -39,7 +39,7 @@ def between(comparison: Comparison) -> tuple[tuple[str, ...], Array]:
 
 
 FIGURE = Figure(
-    caption="Largest difference between the outputs of every two variants.",
+    caption="Largest difference between the outputs of each pair of variants.",
     plan=plan,
     wanted=wanted,
     place=30,

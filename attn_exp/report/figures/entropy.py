@@ -69,7 +69,7 @@ def keys_seen(views: Views, panel: Panel) -> Array:
 
 def maximum_entropy(counts: Array) -> Stroke:
     edges = np.arange(len(counts) + 1) - 0.5
-    label = "ln n: uniform over n keys in sight" if np.ptp(counts) else f"ln {counts[0]}: uniform"
+    label = "ln n: uniform over n visible keys" if np.ptp(counts) else f"ln {counts[0]}: uniform"
     return Stroke(edges, np.log([*counts, counts[-1]]), GREY, 0.7, dotted=True, steps=True, label=label)
 
 

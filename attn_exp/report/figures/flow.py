@@ -37,7 +37,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
 
 
 FIGURE = Figure(
-    caption=("From the input to the output: each stage with its size, one picture for each function."),
+    caption=("From the input to the output: each stage with its size, one diagram for each function."),
     plan=plan,
     wanted=wanted,
     in_page=False,

@@ -63,8 +63,8 @@ def title_lines(numbers: dict[str, Array], head: int) -> list[str]:
 
 FIGURE = Figure(
     caption=(
-        "Every head at once: queries down, keys across, one colour scale; above each its "
-        "number and the known pattern that takes most of its weight."
+        "All heads at once: queries down, keys across, one colour scale; above each map, the "
+        "number of the head and the pattern that gets the largest share of its weight."
     ),
     plan=plan,
     wanted=wanted,

@@ -183,7 +183,7 @@ Columns, from the left: {% for whom, count in table.parts %}{#
 {% endif %}
 {% endfor %}
 {%- if step.left_out %}
-Shown: {{ step.left_out }}; results.npz holds all.
+Shown: {{ step.left_out }}; results.npz has all of them.
 
 {% endif %}
 {%- endfor %}

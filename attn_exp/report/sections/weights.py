@@ -118,7 +118,7 @@ HTML = """\
 #}no scaling</button></span>
 </div>
 {% if part.blocks %}<details class="more"{{ " open" if not part.first }}>{#
-#}<summary>Block means of weights that are never formed whole</summary><div class="grid">
+#}<summary>Block means of weights that are never stored as a full matrix</summary><div class="grid">
 {% for map in part.blocks %}{{ draw(map, "weights of " ~ map.title) }}
 {% endfor -%}
 </div></details>{% endif %}
