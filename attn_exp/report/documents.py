@@ -1,4 +1,4 @@
-"""The documents of a run, as the bytes of files: the page, Markdown, tables and figures; and the report of a sweep.
+"""The files of a run's report, as bytes: the page, Markdown, tables and figures; and the report of a sweep.
 
 The page is self-contained. In its tables of numbers, cells are coloured by size, and rows and columns are linked to
 their tokens. A page has thousands of cells, so they are formatted here: a Jinja macro takes over three times as long.

@@ -365,7 +365,7 @@ class Splitting(NamedTuple):
 
 
 def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
-    """Return how a variant splits q, k and v into heads; not `known` with a mistake or the user's own code."""
+    """Return how a variant splits q, k and v into heads, which is not `known` for a mistake or the user's own code."""
     sides = {"q": problem.q, "k": problem.k, "v": problem.v}
     traced = next((side for side in (trace.q, trace.weights, trace.context) if side is not None), None)
     heads, share = 1 if traced is None else len(traced), settled.heads
@@ -378,7 +378,7 @@ def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
     return Splitting(heads, flat, parts, share.shared, pooled, settled.tiled, known, said)
 
 
-def parted(step: Step, split: Splitting) -> Step:
+def label_parts(step: Step, split: Splitting) -> Step:
     name = step.stage[2:]
     if not walk.is_projection(step) or split.heads == 1 or not split.known or name not in split.parts:
         return step

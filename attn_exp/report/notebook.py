@@ -18,7 +18,7 @@ from attn_exp.report import figures
 from attn_exp.report.escapes import brief, label, minus, plain
 from attn_exp.report.pixels import FULL, INK, picture
 from attn_exp.report.sections.comparison import table
-from attn_exp.report.sentences import agreed, opening
+from attn_exp.report.sentences import format_agreement, opening
 from attn_exp.report.templating import templates
 from attn_exp.report.views import Colours, Head, colours, heads_of, seen
 from attn_exp.report.walk import names
@@ -77,7 +77,7 @@ def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     shown = table(comparison, timings).at_depth(comparison.config.report.depth)
     same = ", ".join(f"{column.title} {minus(value)}" for column, value in shown.shared)
     said = [f"The same for all: {same}.", opening(comparison)]
-    said += [agreed(comparison.published)] if comparison.published else []
+    said += [format_agreement(comparison.published)] if comparison.published else []
     views = seen(comparison, 0)
     scale, heads = colours(views), [head for panel in views.panels for head in heads_of(panel)]
     maps = [map_of(head, comparison, scale) for head in heads[:MOST_MAPS]]

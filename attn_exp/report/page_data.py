@@ -335,7 +335,7 @@ def is_derived(step: Step, known: tuple[Array, str] | None) -> bool:
 
 
 def limit_cells(step: Step) -> Step:
-    """Cut a step whose columns are keys to `MOST_CELLS` numbers: to its first keys, then first queries and heads."""
+    """Limit a step whose columns are keys to `MOST_CELLS` numbers, dropping the last keys, then queries and heads."""
     heads, rows, columns = step.corners.shape
     if heads * rows * columns <= MOST_CELLS:
         return step
@@ -391,7 +391,7 @@ def packed(array: Array) -> str:
 
 
 def as_text(places: Array) -> str:
-    """Write booleans as a string of 1 and 0."""
+    """Encode booleans as a string of ones and zeros."""
     return "".join("01"[int(each)] for each in places.ravel())
 
 

@@ -81,7 +81,7 @@ def agreement(members: Sequence[Row]) -> str:
     return ", ".join([f"{variants} give the same result (group {members[0].same_as})", *types])
 
 
-def agreed(agreements: Sequence[Agreement]) -> str:
+def format_agreement(agreements: Sequence[Agreement]) -> str:
     sentence = f"{sum(result.agrees for result in agreements)} of {len(agreements)} published results agree."
     others = [
         f"{result.quantity} has {result.computed}" for result in agreements if math.isnan(result.largest_difference)
@@ -275,7 +275,7 @@ def format_cause(steps: Sequence[Step]) -> str:
 def format_steps(steps: Sequence[Step]) -> Iterator[str]:
     verb = {True: " change the output", False: " changes the output"}
     for step in steps:
-        many, orders = is_plural(step), ranged(step)
+        many, orders = is_plural(step), format_range(step)
         if math.isnan(step.moved):
             yield f"{step.change} {'change' if many else 'changes'} its shape"
             continue
@@ -290,7 +290,7 @@ def tells(step: Step, steps: Sequence[Step]) -> bool:
     )
 
 
-def ranged(step: Step) -> str:
+def format_range(step: Step) -> str:
     """Format the range of a step's effect on the output over all orders; empty if the order hardly matters."""
     if not step.orders or step.most - step.least <= MATTERS * step.most:
         return ""
@@ -327,7 +327,7 @@ def judgement(agreement: Agreement) -> tuple[str, str, str]:
 def published(agreements: Sequence[Agreement]) -> str:
     cells = [[result.quantity, *judgement(result)] for result in agreements]
     head = ["published", "difference", "tolerance", "agrees"]
-    return f"{table(head, cells)}\n\n{agreed(agreements)}"
+    return f"{table(head, cells)}\n\n{format_agreement(agreements)}"
 
 
 def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:

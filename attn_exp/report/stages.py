@@ -96,7 +96,7 @@ STAGES = {
 }
 
 AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"}
-"""The axes of stages that are different if queries and keys come from different tokens."""
+"""The axes of stages that change if queries and keys come from different tokens."""
 
 POOLED = {
     "first": "It uses the first {heads.shared} of its {heads.given} heads.",
@@ -160,8 +160,8 @@ def explain_projection(stage: str, logit: str, comparison: Comparison, settled: 
 
 def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
     """Return the meaning and the formula of masked logits; some conventions cap them after masking."""
-    closes, adds = bool(settled.rules.masks), bool(scores_that(comparison, settled, "bias"))
-    bends = settled.rules.bend_last and bool(scores_that(comparison, settled, "bend"))
+    closes, adds = bool(settled.rules.masks), bool(name_acting_scores(comparison, settled, "bias"))
+    bends = settled.rules.bend_last and bool(name_acting_scores(comparison, settled, "bend"))
     closed = "minus infinity where masked"
     meaning = {
         (True, True): f"The logits plus the biases of rules, {closed}.",
@@ -236,7 +236,7 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
         return f"{BLIND_GETS[settled.empty]} where a query may see no key" if is_blind else ""
     act = {"scores": "pair", "capped": "bend", "masked": "bias"}.get(stage, "")
     mask = settled.words["mask"] if stage == "masked" else "none"
-    acting = scores_that(comparison, settled, act) if act else ""
+    acting = name_acting_scores(comparison, settled, act) if act else ""
     return ", ".join(filter(None, [f"mask={mask}" if mask != "none" else "", acting]))
 
 
@@ -249,7 +249,7 @@ def is_random(stage: str, comparison: Comparison) -> bool:
     return stage[:2] == "W_" and stage in names and not is_given and projections.source in RANDOM
 
 
-def scores_that(comparison: Comparison, settled: Settled, act: str) -> str:
+def name_acting_scores(comparison: Comparison, settled: Settled, act: str) -> str:
     """Name the score rules with an effect: those that `bend` the logits, say, or add a `bias`."""
     named = zip(settled.rules.scores, settled.words["score"].split(" + "), strict=False)
     acting = [word for rule, word in named if has_effect(rule, act, comparison.traces[settled.name])]

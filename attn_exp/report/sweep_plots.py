@@ -473,7 +473,7 @@ def maps(named: Arrays, names: Named, width: float, height: float | None) -> Cha
 
 
 def parallel(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw an upright axis per setting and a line per combination, coloured by its mean; if too many, every nth."""
+    """Draw an upright axis per setting and a line per combination, coloured by its mean; too many are thinned out."""
     metric, places = plotted.metrics[0], [*plotted.varying, len(plotted.axes)]
     names = [short([*plotted.axes, "variant"][place]) for place in places]
     orders = [in_order(labels(plotted, place)) for place in places]

@@ -1,4 +1,4 @@
-"""Templates, which are compiled once and cached as Python modules are; pages; and helpers for Markdown."""
+"""Render templates as pages and Markdown. Like Python modules, templates are compiled once and cached."""
 
 from __future__ import annotations
 

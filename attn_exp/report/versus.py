@@ -28,7 +28,7 @@ class Explorer(NamedTuple):
     data: Mapping[str, Any]
 
 
-def why_not(runs: Mapping[str, Comparison]) -> str:
+def explain_no_maps(runs: Mapping[str, Comparison]) -> str:
     """Return why the weights of two runs cannot be shown together; empty if they can."""
     tokens = [labels(comparison.problem) for comparison in runs.values()]
     if any(each != tokens[0] for each in tokens):

@@ -134,7 +134,7 @@ def beside(step: Step) -> str:
 def step(stage: str, array: Array, comparison: Comparison, settled: Settled, *, wrong: bool = False) -> Step:
     """Return one stage of a computation with its tables, formula and explanation.
 
-    `wrong` means that, by the definition, it does not follow from the earlier stages.
+    `wrong` means that, by the definition, the stage does not follow from the earlier ones.
     """
     heads = array if array.ndim == 3 else np.atleast_2d(array.T if stage == "lse" else array)[None]
     shown = max(1, min(len(heads), CELLS // max(1, min(SIDE, heads.shape[1]) * min(SIDE, heads.shape[2]))))

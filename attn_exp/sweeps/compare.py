@@ -20,7 +20,7 @@ from attn_exp.forms import coarser
 from attn_exp.report.escapes import brief, minus, plain
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import spoken
-from attn_exp.report.versus import Versus, explorer, versus_page, versus_text, why_not
+from attn_exp.report.versus import Versus, explain_no_maps, explorer, versus_page, versus_text
 from attn_exp.runs import folders, store, trust
 from attn_exp.runs.execution import DEPTH, Result, said_anew
 from attn_exp.runs.provenance import origin
@@ -32,7 +32,7 @@ from attn_exp.sweeps.swept import UNREADABLE, Swept, load
 OPTION = "--exit-code"
 PAGES = "comparisons"
 NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
-"""Settings that no number depends on."""
+"""Settings that affect no numbers."""
 FROM_A_MODEL = ("embeddings.", "projections.")
 """Settings whose arrays come from a model, if one is configured."""
 LONGEST = 60
@@ -118,7 +118,7 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
     return target
 
 
-def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return the settings that differ, under dotted names if nested; arrays come last.
 
     If the settings of the model differ, the arrays that come from it are left out.
@@ -141,7 +141,7 @@ def is_array(pair: tuple[Any, Any]) -> bool:
     return any(isinstance(value, list | tuple) for value in pair)
 
 
-def with_settings(versus: Versus, apart: Apart, depths: set[str]) -> Versus:
+def add_settings(versus: Versus, apart: Apart, depths: set[str]) -> Versus:
     lines = tuple((name, *map(show_setting, pair)) for name, pair in apart.items())
     table = Table("settings", "Settings that differ.", ("setting", "first", "second"), lines)
     count = count_of(len(apart), "setting differs", "settings differ")
@@ -171,13 +171,13 @@ def compare_runs(names: Sequence[str], one: Run, other: Run) -> Versus:
     is_moved = bool(alone) or DIFFERENT in kinds
     verdict = give_verdict(kinds.count(DIFFERENT), set(kinds) <= {IDENTICAL}, count_of(len(kinds), "variant"))
     sides = {"first": a, "second": b}
-    why = why_not(sides) if is_moved else ""
+    why = explain_no_maps(sides) if is_moved else ""
     sentences = (verdict, *(sentence for _, sentence in partings.values()), *alone, *filter(None, [why]))
     rows = rows_table(a.rows, b.rows, {name: kind for name, (kind, _) in partings.items()})
     explored = explorer(sides) if is_moved and not why else None
     versus = Versus(names[0], names[1], is_moved, sentences, (rows,), explorer=explored)
-    return with_settings(
-        versus, settings_apart(asdict(a.config), asdict(b.config)), {a.config.report.depth, b.config.report.depth}
+    return add_settings(
+        versus, differing_settings(asdict(a.config), asdict(b.config)), {a.config.report.depth, b.config.report.depth}
     )
 
 
@@ -200,14 +200,14 @@ def find_parting(name: str, one: Run, other: Run) -> tuple[str, str]:
     for stage, word in near.items():
         label = spoken(stage) or stage
         if word == DIFFERENT:
-            return DIFFERENT, f"{name} first differs in the {label}, {where(one, stage, first[stage], second[stage])}."
+            return DIFFERENT, f"{name} first differs in the {label}, {locate(one, stage, first[stage], second[stage])}."
         if verdict == IDENTICAL != word:
             verdict = word
             text = f"{name}: {word} from the {label} on, bit-identical before."
     return verdict, text
 
 
-def where(run: Run, stage: str, one: Array, other: Array) -> str:
+def locate(run: Run, stage: str, one: Array, other: Array) -> str:
     """Describe where two arrays of a stage `[h t s]`, `[h t d]` or `[t m]` differ most, and quote both numbers."""
     if one.shape != other.shape:
         return f"whose shapes are {list(one.shape)} and {list(other.shape)}"
@@ -293,7 +293,7 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
     is_moved = bool(moved) or any(alone.values()) or not both
     versus = Versus(one.name, other.name, is_moved, tuple(sentences), (table,))
     depths = {depth_of(one.about), depth_of(other.about)}
-    return with_settings(versus, settings_apart(one.settings, other.settings), depths)
+    return add_settings(versus, differing_settings(one.settings, other.settings), depths)
 
 
 def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) -> tuple[tuple[str, ...], int]:

@@ -292,7 +292,7 @@ def pick_levels(labels: Sequence[str], name: str) -> list[int]:
 
 
 def paired(values: Array, groups: Array, axis: int, start: int, end: int) -> Array:
-    """Return the values at `end` minus those at `start`: 0 for rounding, NaN if missing or not comparable."""
+    """Return the values at `end` minus those at `start`; rounding counts as 0, and an incomparable pair is NaN."""
     first, second = (np.take(values, [level], axis=axis) for level in (start, end))
     same = np.take(groups, [start], axis=axis) == np.take(groups, [end], axis=axis)
     differences = np.where(same, second - first, np.nan)
@@ -338,7 +338,7 @@ def find_dependences(cube: Cube, contrast: Contrast, exact: bool) -> list[Depend
 
 
 def measure_shares(cube: Cube) -> dict[tuple[str, ...], float]:
-    """Return the variance shares of each setting, of the seed and of each pair, the largest of each metric first.
+    """Return the share of each metric's variance that each setting, the seed and each pair explain, largest first.
 
     Sums of squares of a balanced design: `SS_A = sum (m_a - m)^2` and `SS_AB = sum (m_ab - m_a - m_b + m)^2` over all
     rows, divided by `sum (y - m)^2`; exact in a full grid. A metric whose rows are not all comparable has no shares.

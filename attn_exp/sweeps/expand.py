@@ -138,7 +138,7 @@ def compose_space(
 ) -> Space:
     """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one.
 
-    `typed` are the words of the command, which may name code.
+    `typed` holds the words of the command, which may name code.
     """
     check_size(axes, together)
     bases, choices, read_by_others = {}, {}, set[int]()

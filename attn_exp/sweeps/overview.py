@@ -36,7 +36,7 @@ IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
 LONGEST = 3000
 """Maximum length of a sentence in the terminal."""
 MOST_SAID = 5
-"""Number of effects described in words; the table has all of them."""
+"""Maximum number of effects described in words; the table has all of them."""
 ALIKE = 1e-9
 """Outputs that differ by less than this are the same to rounding."""
 NAMED = 20
@@ -162,7 +162,7 @@ def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
         "partial": summary.points < about["points"],
         "about": about,
         "summary": summary,
-        "axes": [axis_told(axis) for axis in about["axes"]],
+        "axes": [format_axis(axis) for axis in about["axes"]],
         "fixed": [word for word in about["fixed"] if not word.startswith("sweep.")],
         "answers": answers.sentences[:MOST_SAID],
         "effects": effects_table(answers).at_depth(depth),
@@ -181,7 +181,7 @@ def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
     }
 
 
-def axis_told(axis: Mapping[str, Any]) -> str:
+def format_axis(axis: Mapping[str, Any]) -> str:
     if "range" in axis:
         ends = list_words(axis)
         return f"{axis['key']}: {axis['count']:,} values from {ends[0]} to {ends[-1]}"

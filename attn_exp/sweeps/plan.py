@@ -33,14 +33,14 @@ from attn_exp.problem import input_files
 from attn_exp.registry import Origin
 from attn_exp.runs import folders, provenance, trust
 from attn_exp.runs.trust import DamagedError
-from attn_exp.sweeps.space import Axis, Places, Settings, Space, points_left
+from attn_exp.sweeps.space import Axis, Places, Settings, Space, remaining_points
 
 FILES = 500
 """Maximum number of parts of a sweep, so that with its tables and plots it has fewer than a thousand files."""
 
 USUAL, MOST, SHARES, SEEDS = 32, 512, 16, 64
-"""Points per chunk, by default and at most if the seeds of a setting are far apart; the minimum number of chunks of a
-small sweep; and the number of seeds of a setting that a chunk should contain, since they are computed together."""
+"""The default number of points per chunk; the maximum, if the seeds of a setting are far apart; the minimum number of
+chunks of a small sweep; and how many seeds of a setting a chunk should contain, since they are computed together."""
 
 NO_RESULT = ("sweep", "report", "figures", "output_dir", "strict")
 """Settings that affect no row: if only they change, a sweep keeps its folder and parts."""
@@ -78,7 +78,8 @@ class Job:
 class Plan:
     """The points that `sweep.skip` leaves, and everything that determines their results.
 
-    `chunk` is the number of points per chunk, `metrics` are those that are not built in, `own` are the plugin files.
+    `chunk` is the number of points per chunk, `metrics` names the metrics that are not built in, and `own` lists the
+    plugin files.
     """
 
     space: Space
@@ -179,7 +180,7 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
         UserError: `sweep.skip` cannot be parsed or evaluated.
     """
     own = tuple(origin for origin in registry.origins() if origin.name)
-    kept: Sequence[int] = points_left(space, sweep.skip) if sweep.skip else range(space.size)
+    kept: Sequence[int] = remaining_points(space, sweep.skip) if sweep.skip else range(space.size)
     chunk = sweep.chunk or choose_chunk(space, len(kept))
     return Plan(space, kept, chunk, task_version(), sweep.fail_fast, metrics, own)
 

@@ -67,7 +67,7 @@ class Rows:
 
 
 def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, metrics: Sequence[str]) -> Rows:
-    """Read the lines of a sweep's table; `metrics` are the names of those that are not built in."""
+    """Read the lines of a sweep's table; `metrics` names the metrics that are not built in."""
     places = {name: place for place, name in enumerate(head)}
     names = (*(axis["column"] for axis in axes), "variant", "queries", "agree")
     known = {name: dict[str, int]() for name in names if name in places}

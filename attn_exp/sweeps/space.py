@@ -249,7 +249,7 @@ def find_d_model(embeddings: Settings) -> int | None:
     return None
 
 
-def points_left(space: Space, text: str) -> array[int]:
+def remaining_points(space: Space, text: str) -> array[int]:
     """Return the indices of the points for which the expression is false.
 
     Raises:

@@ -21,7 +21,7 @@ from attn_exp.runs.provenance import OPTION
 from attn_exp.sweeps.plan import flatten, is_sweep, load_manifest, point_command
 
 NO_PARAMETER = ("output_dir", "report", "figures", "sweep")
-"""Settings that affect no number."""
+"""Settings that affect no numbers."""
 NO_METRIC = ("head", "kv_head", "multiplier", "checked")
 """Numeric columns of a comparison that are settings of a variant, not metrics."""
 MOST_BYTES = 2**26

@@ -97,7 +97,7 @@ def summarized(
     matters: Mapping[str, float] | None = None,
     exact: bool = False,
 ) -> Summary:
-    """Summarise the lines of a sweep's table; `metrics` are the names of those that are not built in.
+    """Summarise the lines of a sweep's table; `metrics` names the metrics that are not built in.
 
     `dimensions` groups the indices of zipped axes; if it is None, no axes are zipped. `matters` holds the smallest
     difference that matters, by metric; `exact` means that no number depends on the seed.

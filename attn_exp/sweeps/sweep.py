@@ -135,8 +135,8 @@ def check_points(plan: Plan) -> None:
     raise UserError(messages[0] + "; no other point of the sweep can be computed either" * (len(set(messages)) > 1))
 
 
-def draws_nothing(space: Space) -> bool:
-    """Return whether the inputs of a one-seed sweep do not depend on the seed: all are given, or from a checkpoint."""
+def has_fixed_inputs(space: Space) -> bool:
+    """Return whether the inputs of a sweep with one seed are independent of it: given, or from a checkpoint."""
     configs = [config for config in space.configs.values() if config.model.family is None]
     drawing = ("seed", "embeddings", "projections", "draws", "generator")
     if len(configs) > MOST_BUILT or any(axis.key.split(".")[0] in drawing and not axis.composed for axis in space.axes):
@@ -158,7 +158,7 @@ def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part])
     `whole` holds the existing parts by chunk name.
     """
     done = sum(len(plan.numbers(chunk)) - whole[name].failed for chunk, name in enumerate(plan.names) if name in whole)
-    lines = [overview.axis_told(describe_axis(axis)) for axis in plan.space.axes]
+    lines = [overview.format_axis(describe_axis(axis)) for axis in plan.space.axes]
     lines.append(f"{plan.points:,} points in {len(plan.names):,} chunks, {done:,} done already")
     if plan.space.size > plan.points:
         lines.append(f"{plan.space.size - plan.points:,} combinations skipped: {config.sweep.skip}")
@@ -198,7 +198,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
     check_sweep(plan, folder, first)
     command = Repeat(tuple(words), tuple(folders), many=True, own=registry.files())
-    about = describe_sweep(plan, first, command) | {"exact": draws_nothing(space)}
+    about = describe_sweep(plan, first, command) | {"exact": has_fixed_inputs(space)}
     if first.sweep.dry_run:
         return Outcome(preview(plan, folder, first, Swept(folder, about).parts), DONE, folder, kept=False)
     with refuse(f"{folder}: the sweep stopped; the same command continues it", OSError):
@@ -286,7 +286,7 @@ class Chunk:
 
 @dataclass
 class Driver:
-    """Computes a sweep: holds its plan, the folder of its parts, and the parts and counts so far."""
+    """The driver of a sweep: its plan, the folder of its parts, and the parts and counts so far."""
 
     plan: Plan
     shelf: Shelf
@@ -318,7 +318,7 @@ class Driver:
                 self.write(chunk)
 
     def run(self, workers: Workers, todo: deque[Job]) -> bool:
-        """Compute and write what is missing or failed; return whether every point now has its row.
+        """Compute and write what is missing or failed; return whether every point has a result now.
 
         With `fail_fast`, stop at the first failure.
         """

@@ -46,7 +46,7 @@ READ: dict[str, Callable[[str], Any]] = {
 
 
 def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tuple[str, int]:
-    """Write the table, the report and the manifest from the parts that exist; those of a partial sweep say so.
+    """Write the table, the report and the manifest from the existing parts, marked as partial if some are missing.
 
     Returns:
         The text for the terminal, and the number of points that disagree with a published figure.

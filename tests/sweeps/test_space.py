@@ -18,7 +18,7 @@ from attn_exp.config.compose import plain, register_schema
 from attn_exp.errors import UserError
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.plan import find_runs
-from attn_exp.sweeps.space import points_left
+from attn_exp.sweeps.space import remaining_points
 from tests.refusal import refusal
 
 SWEEPS = [
@@ -129,6 +129,6 @@ def test_a_skip_decided_by_combination_leaves_the_points_for_which_it_does_not_h
             {**space.settings(index), "choice": space.choices[space.base_key(space.places(index))]["embeddings"]},
         )
     ]
-    assert list(points_left(space, text)) == expected
-    runs = find_runs(points_left(space, text))
+    assert list(remaining_points(space, text)) == expected
+    runs = find_runs(remaining_points(space, text))
     assert [number for first, stop in runs for number in range(first, stop)] == expected

@@ -16,7 +16,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Run
 from attn_exp.report.versus import Versus, versus_text
 from attn_exp.runs import store
-from attn_exp.sweeps.compare import Side, compare, compare_runs, compare_sweeps, settings_apart, side_by_side
+from attn_exp.sweeps.compare import Side, compare, compare_runs, compare_sweeps, differing_settings, side_by_side
 from attn_exp.sweeps.plan import load_manifest
 from attn_exp.sweeps.rows import read_rows
 from attn_exp.sweeps.sweep import sweep
@@ -161,6 +161,6 @@ def test_another_layer_of_a_model_is_one_setting() -> None:
     first = {"model": model, "embeddings": {"vectors": [[1.0]]}, "projections": {"given": {"W_q": [[2.0]]}}}
     second = first | {"model": {**model, "layer": 5}, "embeddings": {"vectors": [[3.0]]}}
     second["projections"] = {"given": {"W_q": [[4.0]]}}
-    assert settings_apart(first, second) == {"model.layer": (0, 5)}
+    assert differing_settings(first, second) == {"model.layer": (0, 5)}
     changed = {**first, "embeddings": {"vectors": [[3.0]]}}
-    assert list(settings_apart(first, changed)) == ["embeddings.vectors"]
+    assert list(differing_settings(first, changed)) == ["embeddings.vectors"]

@@ -1,4 +1,4 @@
-"""Charts: heat maps and plots, placed in inches from the upper left corner of a sheet; shapes; and widths of text.
+"""Charts: heat maps and plots, in inches from the upper left corner of a sheet, shapes, and the widths of texts.
 
 `layout` turns maps and plots into the shapes that both renderers draw: rectangles, paths, texts and pictures, in points
 from the same corner. All are named tuples, since each dataclass would add a millisecond to the start of a run. The
@@ -192,7 +192,7 @@ POINTS_EACH = 15
 
 
 def number_ticks(low: float, high: float, length: float) -> Ticks:
-    """Return ticks at round numbers on an upward axis of `length` inches, with equally many digits or as `2e-25`."""
+    """Return ticks at round numbers on an upward axis of `length` inches, with equal decimals; tiny ones as `2e-25`."""
     places = round_places(low, high, ticks_in(length))
     step = f"{places[1] - places[0]:.3g}" if len(places) > 1 else "0.01"
     kind = ".4g" if "e" in step else f".{len(step.partition('.')[2])}f"

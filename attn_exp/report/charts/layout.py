@@ -41,7 +41,7 @@ from attn_exp.report.views import Head, top
 COLOURS = "Blues"
 
 GAP, NARROWEST = 0.12, 1.05
-"""The gap between two maps, and the minimum width of a map while there is room, in inches."""
+"""The gap between two maps, and the minimum width of a map if there is room, in inches."""
 
 BAR = 0.1
 """The width of a colour scale, in inches."""

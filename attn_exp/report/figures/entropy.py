@@ -46,11 +46,11 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     names = list(map(label, views.comparison.problem.tokens))
     longest = widest(names)
     turned = longest > 0.9 * (width - BESIDE) / len(names)
-    counts = np.max([keys_seen(views, panel) for panel in panels], axis=0)
+    counts = np.max([count_visible_keys(views, panel) for panel in panels], axis=0)
     strokes = [
         stroke
         for place, panel in enumerate(panels)
-        for stroke in of_queries(panel, place, 0.6 * ((place + 0.5) / len(panels) - 0.5))
+        for stroke in query_strokes(panel, place, 0.6 * ((place + 0.5) / len(panels) - 0.5))
     ]
     end = 1.08 * float(np.log(counts.max())) or 1.0
     x = Axis(-0.5, len(names) - 0.5, name_ticks(names, turned, width - BESIDE))
@@ -59,7 +59,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     return line_chart([*strokes, maximum_entropy(counts)], x, y, below, width, height)
 
 
-def keys_seen(views: Views, panel: Panel) -> Array:
+def count_visible_keys(views: Views, panel: Panel) -> Array:
     """Return the number of keys that each query `[t]` may attend to, in the head that sees the most; at least 1."""
     masked = views.comparison.traces[panel.variants[0]].masked
     if masked is None:
@@ -73,7 +73,7 @@ def maximum_entropy(counts: Array) -> Stroke:
     return Stroke(edges, np.log([*counts, counts[-1]]), GREY, 0.7, dotted=True, steps=True, label=label)
 
 
-def of_queries(panel: Panel, place: int, aside: float) -> Iterator[Stroke]:
+def query_strokes(panel: Panel, place: int, aside: float) -> Iterator[Stroke]:
     """Yield the marks for the queries of one panel, shifted by `aside` so that panels do not hide each other."""
     colour, mark, heads = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], entropy(panel.weights)
     count = heads.shape[-1]

@@ -15,7 +15,7 @@ from attn_exp.report import walk
 from attn_exp.report.escapes import brief
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sections.weights import Drawn, draw_picture
-from attn_exp.report.sentences import listed, ranged, tells
+from attn_exp.report.sentences import format_range, listed, tells
 from attn_exp.report.views import Colours, colours
 
 SMALL, WIDE = 6, 8
@@ -67,7 +67,7 @@ def make_rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> dict[str, An
         moved = "changes the shape of the output"
     else:
         moved = f"changes the output by up to {brief(step.moved)}" if step.moved > 1e-12 * most else "changes nothing"
-    notes = [*filter(None, [ranged(step), step.note, f"this is {step.row}" if step.row else ""])]
+    notes = [*filter(None, [format_range(step), step.note, f"this is {step.row}" if step.row else ""])]
     return {"title": step.change, "moved": moved, "note": "; ".join(notes), "share": share, "arrays": drawn}
 
 

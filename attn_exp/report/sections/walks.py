@@ -11,7 +11,7 @@ from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
-from attn_exp.report.flow import Flow, by_head, flow, parted, rows_by_head, splitting
+from attn_exp.report.flow import Flow, by_head, flow, label_parts, rows_by_head, splitting
 from attn_exp.report.page_data import FEW, MANY_TOKENS, on_page
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sentences import rows_by_letter
@@ -86,7 +86,7 @@ def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]
     comparison, settled = views.comparison, settled_as(views.comparison, variant)
     trace = comparison.traces[variant]
     split = splitting(comparison.problem, settled, trace)
-    steps = [parted(step, split) for step in walk.steps(comparison, variant)]
+    steps = [label_parts(step, split) for step in walk.steps(comparison, variant)]
     places = {step.stage: f"{name}-{step.stage}" for step in steps}
     return {
         "title": title,
