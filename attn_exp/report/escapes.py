@@ -18,7 +18,7 @@ def visible(text: str) -> str:
 
 
 def plain(text: str, most: int = 48) -> str:
-    """Return a text that is safe in a terminal: one line of at most `most` characters, control characters escaped."""
+    """Return a text that is safe in a terminal: a line of at most `most` characters without control characters."""
     safe = visible(text[: most + 1])
     return safe if len(safe) <= most else safe[: most - 3] + "..."
 

@@ -347,7 +347,7 @@ def blend_with_white(colour: str, share: float) -> str:
 
 
 class Splitting(NamedTuple):
-    """How q, k and v are split into heads: the number of `heads`, and for each the `flat` columns and their `parts`.
+    """How q, k and v are split into `heads` heads: how many `flat` columns each has, and how many `parts` these have.
 
     Keys and values have `shared` heads, made of the parts: means of `pooled` parts each, or the first parts. If
     `tiled`, query heads use them in turn. `said` is the label of the frame. If not `known`, the diagram does not show
@@ -389,7 +389,7 @@ def label_parts(step: Step, split: Splitting) -> Step:
 
 
 def by_head(step: Step, split: Splitting, array: Array, most: int) -> Step:
-    """Replace the corner of a projection with more than `most` columns by one per head: its first columns."""
+    """If a projection has more than `most` columns, show the first columns of each head, not just of the first head."""
     name, columns = step.stage[2:], array.shape[-1]
     if not step.tables[0].parts or columns <= most or split.pooled > 1:
         return step
@@ -400,7 +400,7 @@ def by_head(step: Step, split: Splitting, array: Array, most: int) -> Step:
 
 
 def rows_by_head(step: Step, heads: int, array: Array, most: int) -> Step:
-    """Replace the corner of a W_o with more than `most` rows by one per head: the first rows for its context."""
+    """If W_o has more than `most` rows, show the first rows of each head, not just of the first head."""
     if heads == 1 or len(array) <= most or len(array) % heads:
         return step
     width = len(array) // heads

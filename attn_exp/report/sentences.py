@@ -48,7 +48,7 @@ def opening(comparison: Comparison) -> str:
 
 
 def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:
-    """Say which variants compute the same function, how far the others are from the baseline row, and why.
+    """Say which variants compute the same function, how much the others differ from the baseline row, and why.
 
     `steps` break the differences down, if they are known; `against` names the baseline row, by default the first.
     """

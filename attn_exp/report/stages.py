@@ -121,7 +121,7 @@ def explain(stage: str, comparison: Comparison, settled: Settled) -> Explained:
         "W_o": "Turns the context into the output." if is_alone else stated.meaning,
         "scores": stated.meaning if rules.pairing is None else stated.meaning.replace("product", "score"),
         "logits": stated.meaning if scale is True else UNSCALED if scale is False else SCALE_GIVEN,
-        "lse": f"{stated.meaning}{held}: with it, partial results can be merged.",
+        "lse": f"{stated.meaning}{held}: it allows partial results to be merged.",
         "context": stated.meaning if "weights" in formed else NEVER_HELD,
         "output": f"{stated.meaning}: {'its context' if is_alone else 'the heads side by side'}"
         f"{', mixed by the output projection' if is_mixed else ''}.",
@@ -250,7 +250,7 @@ def is_random(stage: str, comparison: Comparison) -> bool:
 
 
 def name_acting_scores(comparison: Comparison, settled: Settled, act: str) -> str:
-    """Name the score rules with an effect: those that `bend` the logits, say, or add a `bias`."""
+    """Name the score rules with the effect `act`, such as those that `bend` the logits or add a `bias`."""
     named = zip(settled.rules.scores, settled.words["score"].split(" + "), strict=False)
     acting = [word for rule, word in named if has_effect(rule, act, comparison.traces[settled.name])]
     return f"score={' + '.join(acting)}" if acting else ""

@@ -31,7 +31,7 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
         "digits": paper.digits,
         "transposed": paper.transposed,
         "exam": exam,
-        "hides": bool(cross_values(paper)),
+        "hides": bool(crossed(paper)),
     }
     known = blank if exam else blank | data(paper)
     return render_page(
@@ -204,7 +204,7 @@ def data(paper: Paper) -> dict[str, Any]:
     }
 
 
-def cross_values(paper: Paper) -> dict[str, float]:
+def crossed(paper: Paper) -> dict[str, float]:
     """Return the number that a cross stands for, by stage; empty if no place is masked."""
     hides = paper.added is not None and bool(np.isneginf(paper.added).any())
     return {"masked": -math.inf, "weights": 0.0} if hides else {}
@@ -225,7 +225,7 @@ def formula(paper: Paper, blank: Blank) -> str:
     """Return the formula of a box, and that of each stage between it and the box before."""
     known, asked = formulas(paper), {other.stage for other in paper.blanks}
     parts = [known[blank.stage]]
-    if blank.stage == "masked" and cross_values(paper):
+    if blank.stage == "masked" and crossed(paper):
         parts.append("written -inf or x")
     for stage in CHAIN[CHAIN.index(blank.stage) + 1 :] if blank.stage in CHAIN else ():
         if stage in asked or stage not in paper.exact or (stage == "weights" and paper.given_weights):
@@ -260,7 +260,7 @@ def formulas(paper: Paper) -> dict[str, str]:
         "scores": "scores = kᵀ q: a column for each query" if transposed else "scores = q kᵀ",
         "logits": "logits = scores" if settled.multiplier == 1 else f"logits = scores × {format_scale(paper)}",
         "capped": f"capped = {cap} tanh(logits / {cap})",
-        "masked": f"masked = {logits} + added{', −∞ where a token may not look' if cross_values(paper) else ''}",
+        "masked": f"masked = {logits} + added{', −∞ where a token may not look' if crossed(paper) else ''}",
         "weights": weights + (f", with an extra logit in the sum: {extra}" if extra else ""),
         "context": f"context = {'v weights' if transposed else 'weights v'}",
         "output": output_formula(paper),

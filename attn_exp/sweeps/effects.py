@@ -37,7 +37,7 @@ MATTERS = asdict(Matters())
 RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
 """Default thresholds: for differences of log10, and for other metrics relative to their mean absolute value."""
 DEPENDS = 0.25
-"""An effect is shown at each value of another setting if its range over them is at least this share of the largest."""
+"""An effect is shown at each value of another setting if it varies over these by at least this share of its maximum."""
 TURNS = 0.25
 """A metric counts as non-monotonic along a setting if it reverses by more than this share of its range."""
 FLOOR = 1e-12

@@ -38,7 +38,7 @@ LONGEST = 3000
 MOST_SAID = 5
 """Maximum number of effects described in words; the table has all of them."""
 ALIKE = 1e-9
-"""Outputs that differ by less than this are the same to rounding."""
+"""Outputs that differ by less than this are equal up to rounding."""
 NAMED = 20
 """Maximum number of listed points that disagree with a published figure."""
 TO_THE_FIRST = ("max_diff", "cosine")

@@ -264,7 +264,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
 
 
 def is_another(last: About, about: About, plan: Plan) -> bool:
-    """Return whether two sweeps without a common point have different commands, apart from settings of no effect."""
+    """Return whether two sweeps that share no point have different commands, ignoring settings that affect no row."""
     one, other = ([word for word in sorted(sweep["words"]) if is_deciding(word)] for sweep in (last, about))
     return one != other and last["version"] == about["version"] and plan.points <= MOST_POINTS
 

@@ -173,7 +173,7 @@ def import_arrow() -> Any:
 
 
 def column_types(about: About) -> dict[str, Any]:
-    """Return the pandas type of each column: that of a row's field, that of an axis's values, else string."""
+    """Return the pandas type of each column: the type of the row's field or of the axis's values, else string."""
     of_field = {int: "Int64", float: "float64", bool: "boolean"}
     of_axis = {"int": "Int64", "float": "float64", "bool": "boolean"}
     hints = get_type_hints(Row)

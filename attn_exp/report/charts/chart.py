@@ -25,7 +25,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 MARKERS = "osD^vPX"
 INK, QUIET, PAPER = "#1b1f24", "#59636e", "#ffffff"
-"""Colours of text, of lines in the diagram of the flow, and of the background."""
+"""Colours of text, of lines in the flow diagram, and of the background."""
 
 GREY = "#808080"
 LINE = 0.17
@@ -104,7 +104,7 @@ class Axis(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """Strokes between two axes, the first stroke drawn first, below a legend with `columns` columns."""
+    """Strokes between two axes, drawn in order, below a legend with `columns` columns."""
 
     box: Box
     strokes: tuple[Stroke, ...]

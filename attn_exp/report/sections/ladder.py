@@ -67,7 +67,7 @@ def make_rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> dict[str, An
         moved = "changes the shape of the output"
     else:
         moved = f"changes the output by up to {brief(step.moved)}" if step.moved > 1e-12 * most else "changes nothing"
-    notes = [*filter(None, [format_range(step), step.note, f"this is {step.row}" if step.row else ""])]
+    notes = [*filter(None, [format_range(step), step.note, f"this is the variant {step.row}" if step.row else ""])]
     return {"title": step.change, "moved": moved, "note": "; ".join(notes), "share": share, "arrays": drawn}
 
 

@@ -34,7 +34,7 @@ class Workers(Protocol):
 
     @property
     def capacity(self) -> int:
-        """How many jobs to have under way: more than there are workers, so that no worker waits."""
+        """How many jobs to submit ahead: more than there are workers, so that no worker waits."""
 
     def submit(self, job: Job) -> None:
         """Submit a job."""
