@@ -172,7 +172,7 @@ def test_old_and_new_stand_side_by_side_and_cells_explain_the_new_numbers(opened
 
 NOT_HERE = {
     ("mistake=no_scale",): "this variant makes a mistake on purpose, no_scale",
-    ("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=128"): "starts from 70,656 numbers, and a page",
+    ("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=128"): "starts from 70,656 numbers, but a page",
     ("convention=flash",): "this variant rounds to float32, but a page computes in float64",
 }
 
