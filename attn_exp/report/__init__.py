@@ -1,8 +1,8 @@
-"""Reports of a run: `documents.documents` returns its page, Markdown, tables and figures as files.
+"""Reports of a run: `documents.documents` returns the page, Markdown, tables and figures as files.
 
-Every renderer takes a comparison, or the views made of it once, and returns a text or a drawing. None computes
-attention, chooses where something is written, or prints. `sentences` has the text for a terminal, `notebook` the HTML
-and the DataFrames for Python; `figures/` holds one figure per file. A page is self-contained, and hides what needs
-JavaScript until it runs. A run waits for its report, so figures are plain data (`charts/`) that become SVG as text,
-Matplotlib is loaded for other formats alone, and templates are compiled once.
+Every renderer takes a comparison, or the views that are made of it once, and returns a text or a drawing. No renderer
+computes attention, decides where files go, or prints. `sentences` writes the text for a terminal, `notebook` makes HTML
+and DataFrames for Python, and `figures/` has one file per figure. A page is self-contained, and hides everything that
+needs JavaScript until its script runs. A run waits for its report, so figures are plain data (`charts/`) written as
+SVG text, Matplotlib is only loaded for other formats, and templates are compiled once.
 """

@@ -1,7 +1,7 @@
-"""The documents of a run, as the bytes of files: the page, Markdown, tables and figures; and the report of a sweep.
+"""The files of a run's report, as bytes: the page, Markdown, tables and figures; and the report of a sweep.
 
-The page is self-contained. Its tables of numbers have cells coloured by size, and rows and columns linked to their
-tokens. A page has thousands of cells, so they are formatted here: a Jinja macro takes more than three times as long.
+The page is self-contained. In its tables of numbers, cells are coloured by size, and rows and columns are linked to
+their tokens. A page has thousands of cells, so they are formatted here: a Jinja macro takes over three times as long.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from attn_exp.experiment.comparison import Run
 from attn_exp.report import figures, papers, walk
 from attn_exp.report.escapes import brief, decimal, md
 from attn_exp.report.flow import hue
-from attn_exp.report.page_data import carried, live_plans, page_data
+from attn_exp.report.page_data import live_plans, page_data, walk_data
 from attn_exp.report.sections import contents, templates_of
 from attn_exp.report.sections.section import Material
 from attn_exp.report.sections.walks import walks
@@ -31,13 +31,13 @@ from attn_exp.report.views import MOST_COARSE, SWEEP_CAPTIONS, Colours, Shown, c
 from attn_exp.report.walk import axes_of
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
-"""Formats of figures; Markdown shows the first of these that was written."""
+"""Formats of figures, in order of preference: Markdown shows the first one that was written."""
 
 
 def documents(run: Run) -> dict[str, bytes]:
-    """Return the files that the configuration of a run enables, by name, such as `figures/weights.svg`.
+    """Return the files of a run's report that its configuration enables, by name, such as `figures/weights.svg`.
 
-    Markdown links to the figures next to it; the page embeds them.
+    The Markdown file links to the figures next to it; the page embeds them.
     """
     comparison = run.comparison
     wanted, formats = comparison.config.report, comparison.config.figures.format
@@ -73,10 +73,10 @@ SCRIPTS = (
     "hand.js", "depth.js",
 )  # fmt: skip
 CHANGING = ("live.js", "change.js", "rows.js", "hand.js")
-"""Scripts for changing the numbers of a page; one whose numbers are fixed does without."""
+"""Scripts for changing the numbers of a page, left out if none of its numbers can be changed."""
 
 SHARES = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
-"""The CSS classes of `share_class`."""
+"""The CSS classes that `share_class` returns."""
 
 EXPONENT = re.compile(r"\d[\d.]*e[+-]\d+")
 
@@ -97,7 +97,7 @@ def table_rows(table: walk.Table, step: walk.Step) -> Markup:
 
 
 def cell(value: float, share: float, step: walk.Step, mark: str, closed: bool) -> str:
-    """Return one cell; `mark` is the attribute that links it to its key. Only numbers go in, so nothing is escaped."""
+    """Return one cell in HTML; `mark` is the attribute that links it to its key. Numbers need no escaping."""
     if closed or not math.isfinite(value):
         return f'<td class="m"{mark}>{decimal(value, step.decimals if closed else 0)}</td>'
     kind = share_class(share, "n" if value < 0 else "")
@@ -106,9 +106,9 @@ def cell(value: float, share: float, step: walk.Step, mark: str, closed: bool) -
 
 
 def share_class(share: float, kind: str = "") -> str:
-    """Return the classes of an element that shows a share by its colour, rounded to a hundredth.
+    """Return the CSS classes of an element whose colour shows a share, rounded to a hundredth.
 
-    The Content-Security-Policy of a page forbids inline styles.
+    They replace inline styles, which the Content-Security-Policy of a page forbids.
     """
     hundredths = round(100 * min(1.0, max(0.0, share))) if math.isfinite(share) else 0
     if not hundredths:
@@ -129,7 +129,7 @@ TERMS = {
     "the order": "the settings change one after the other; the range is over all orders",
     "scalar reference": "plain loops over single numbers, which every result is checked against",
 }
-"""Terms in the sentences at the top of a page, and what they mean."""
+"""The meanings of terms in the sentences at the top of a page."""
 
 TERM = re.compile(r"\b(?:" + "|".join(TERMS) + r")\b")
 
@@ -156,7 +156,7 @@ def page(material: Material) -> str:
     told = {
         **carries,
         **colours(views)._asdict(),
-        "walks": [carried(part["walk"], panels) for part in both["parts"] if "walk" in part],
+        "walks": [walk_data(part["walk"], panels) for part in both["parts"] if "walk" in part],
         "live": live,
     }
     axes = axes_of(step for walk in material.walks for step in walk["steps"])
@@ -172,7 +172,7 @@ def page(material: Material) -> str:
 
 
 def svg_source(svg: bytes) -> str:
-    """Return an SVG as a percent-encoded `data:` URL, a quarter shorter than in base64."""
+    """Return an SVG as a percent-encoded `data:` URL, which is a quarter shorter than base64."""
     text = svg.decode()
     text = text if "'" in text else text.replace('"', "'")
     return Markup("data:image/svg+xml," + quote(text, safe=" ='/;:,()[]{}<>-.+*!?@~|"))
@@ -185,7 +185,7 @@ def markdown(material: Material) -> str:
 
 def format_table(table: walk.Table, step: walk.Step) -> str:
     lines = [[decimal(value, step.decimals) for value in row] for row in table.matrix.tolist()]
-    named = [[md(name), *line] for name, line in zip(table.rows, lines, strict=True)]  # numbers have nothing to escape
+    named = [[md(name), *line] for name, line in zip(table.rows, lines, strict=True)]  # numbers need no escaping
     return pipe_cells([md(name) for name in ("", *table.columns)], named)
 
 
@@ -202,9 +202,10 @@ MARKDOWN_FILTERS: dict[str, Callable[..., Any]] = {
 
 
 def sweep_page(both: Mapping[str, Any], data: Mapping[str, Any] | None, depth: str, drawn: Mapping[str, bytes]) -> str:
-    """Return the report as HTML, from the contents of `both` reports, and the `data` of the explorer.
+    """Return the report of a sweep as HTML.
 
-    `drawn` are figures by file name; the page embeds the SVG ones.
+    `both` holds the contents that it shares with the Markdown report, and `data` those of the explorer. `drawn` holds
+    the figures by file name; the page embeds the SVG files.
     """
     figures = with_captions({name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")})
     deep = both["effects"].deep or both["shares"].deep or any(both["deep"])
@@ -214,7 +215,7 @@ def sweep_page(both: Mapping[str, Any], data: Mapping[str, Any] | None, depth: s
 
 
 def sweep_markdown(both: Mapping[str, Any], drawn: Sequence[str]) -> str:
-    """Return the report as Markdown, from the contents of `both` reports; `drawn` are file names in plots/."""
+    """Return the report of a sweep as Markdown; `both` holds its contents, `drawn` the names of the files in plots/."""
     figures = with_captions({name: f"plots/{name}" for name in drawn if name.endswith(".png")})
     return render_markdown("sweep.md", {**both, "figures": figures})
 

@@ -1,6 +1,6 @@
-"""Escape users' texts and numbers for display: on one line, with nothing obeyed and nothing hidden.
+"""Escape users' texts and numbers for display on one line, so that no text is executed and no character is hidden.
 
-A terminal and a label show a text `plain`; Markdown, HTML and LaTeX have a function each that escapes their syntax.
+`plain` escapes texts for terminals and labels; Markdown, HTML and LaTeX each have a function that escapes their syntax.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def visible(text: str) -> str:
 
 
 def plain(text: str, most: int = 48) -> str:
-    """Return a text that is safe in a terminal: on one line, cut to `most` characters, control characters escaped."""
+    """Return a text that is safe in a terminal: a line of at most `most` characters without control characters."""
     safe = visible(text[: most + 1])
     return safe if len(safe) <= most else safe[: most - 3] + "..."
 
@@ -33,7 +33,7 @@ def label(token: str, most: int = 18) -> str:
 
 
 MARKS = re.compile(r"([\\`*{}\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^ *[#+=-])")
-"""Syntax of Markdown: marks anywhere, `_` at the edge of a word, and what begins a heading, a list or a rule."""
+"""Markdown syntax: special characters, `_` at the edge of a word, and the start of a heading, a list or a rule."""
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -50,10 +50,10 @@ LATEX = {
     "→": r"$\to$",
     "×": r"$\times$",
 } | {mark: f"\\{mark}" for mark in "&%$#_{}"}
-"""Syntax of LaTeX; `[` and `*` matter only at the start of a table's line."""
+"""LaTeX syntax; `[` and `*` are special only at the start of a line in a table."""
 
 EVERY_LATEX = re.compile(r"[ -~À-ÿ·±µ°–—‘’“”…−→]+")
-"""Text that pdfLaTeX can set in its usual fonts, as Unicode engines can."""
+"""Text that every LaTeX engine can typeset in its default fonts, even pdfLaTeX."""
 
 
 def md(text: str) -> str:
@@ -65,7 +65,7 @@ def md(text: str) -> str:
 
 
 ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
-"""The characters that `html.escape` replaces; importing `html` would load its table of all named characters."""
+"""The characters that `html.escape` replaces; importing `html` would load a table of all named characters."""
 
 
 def html(text: str, most: int = 80) -> str:
@@ -74,13 +74,13 @@ def html(text: str, most: int = 80) -> str:
 
 
 LONGEST = 2000
-"""Maximum number of characters in LaTeX; no caption has as many."""
+"""Maximum number of characters in LaTeX, which no caption reaches."""
 
 
 def latex(text: str) -> str:
     """Escape a text for LaTeX, on one line.
 
-    Characters that pdfLaTeX's fonts lack become their code points there; LuaLaTeX and XeLaTeX set them.
+    pdfLaTeX shows the code points of characters that its fonts lack; LuaLaTeX and XeLaTeX show the characters.
     """
     parts = list[str]()
     for piece in filter(None, re.split(f"({EVERY_LATEX.pattern})", plain(text, most=LONGEST))):
@@ -94,16 +94,16 @@ def latex(text: str) -> str:
 
 NUMBER = r"-?[0-9.]+(e[+-]?[0-9]+)?"
 BLOCKS = "[█▒·]+"
-"""A row of a mask drawn in blocks."""
+"""A row of a mask drawn with block characters."""
 
 IN_A_TABLE = rf"[+−]?{NUMBER}%?( ± [0-9.e+-]+| \([0-9.e+-]+\))?|-|-?inf|"
 
 SIGN = re.compile(r"(?<!\w)-(?=[0-9.i])")
-"""A hyphen that is the sign of a number, not of its exponent."""
+"""A hyphen that is the sign of a number, but not of an exponent."""
 
 
 def brief(value: object) -> str:
-    """Format a value briefly: yes or no, floats in four significant digits."""
+    """Format a value briefly: booleans as yes or no, floats with four decimals, one decimal or an exponent."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, float):
@@ -122,7 +122,7 @@ def is_number(text: str) -> bool:
 
 
 def kinds(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return the kind of each column of a table, `number`, `blocks` or `word`, as the style sheet names it."""
+    """Return the kind of each column of a table, which is also its CSS class: `number`, `blocks` or `word`."""
     return [column_kind(column) for column in zip(*lines, strict=True)]
 
 
@@ -133,12 +133,12 @@ def column_kind(column: Sequence[str]) -> str:
 
 
 def minus(cell: str) -> str:
-    """Give a number in a page's table a minus sign as wide as a plus; files and terminals keep the hyphen."""
+    """Replace the hyphen of a number in a page's table with a minus sign; files and terminals keep the hyphen."""
     return SIGN.sub("−", cell) if re.fullmatch(IN_A_TABLE, cell) else cell
 
 
 def decimal(value: float, places: int) -> str:
-    """Format a number with `places` decimals, and a minus sign as wide as a plus."""
+    """Format a number with `places` decimals, and with a minus sign instead of a hyphen."""
     if not math.isfinite(value):
         return "−∞" if value < 0 else str(value)
     return f"{value:.{places}f}".replace("-", "−")

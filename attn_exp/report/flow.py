@@ -1,7 +1,7 @@
-"""The computation of one variant as a diagram: boxes for its stages, arrows between them, and their positions.
+"""A diagram of the computation of one variant: boxes for its stages, arrows between them, and their positions.
 
-The diagram is plain data, made from the shapes of the run; the page and the figure `flow` draw it. Lengths are pixels
-from the upper left corner. The last part of this file labels how columns become heads: `1–2 → head 1`.
+The diagram is plain data, made from the shapes of the run; the page and the figure `flow` draw it. Coordinates are in
+pixels from the upper left corner. The last part of this file labels the columns that become each head: `1–2 → head 1`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from attn_exp.report.sentences import spoken
 from attn_exp.report.walk import Step
 
 LETTERS, LINE, TALL = 11, 14, 40
-"""Font size, line height, and height of a box of two lines."""
+"""Font size, line height, and height of a box with two lines of text."""
 
 WIDTH, GAP, NARROW, BROAD = 352, 24, 112, 152
 LEFT, MIDDLE, RIGHT, ALONG = 60, 176, 292, 118
-"""The centres of the three columns, and of the stages from the scores on."""
+"""Horizontal centres of the three columns, and of the stages from the scores on."""
 
 INSIDE, BESIDE, BELOW, FRAME = 100, 98, 150, 252
-"""Maximum width of a text in a narrow box, beside the arrow to one, and beside an arrow between stages; and the width
-of the frame around the work of each head."""
+"""Maximum width of a text in a narrow box, next to the arrow to one, and next to an arrow between stages; and the width
+of the frame around the computation in each head."""
 
 CHAIN = ("scores", "logits", "capped", "masked", "weights", "lse")
 COLUMNS = {"q": LEFT, "k": MIDDLE, "v": RIGHT}
@@ -41,23 +41,23 @@ TOGETHER = "together"
 """The name of the box of the concatenated heads."""
 
 HUES = {"x": "x", "memory": "x", "q": "q", "k": "k", "v": "v", "weights": "a", "context": "c", "output": "y"}
-"""The colour key of each stage; projections have w, and everything between queries and weights has s."""
+"""The key in `COLOURS` of each stage; projections use w, and all stages between queries and weights use s."""
 
 COLOURS = {
     "x": "#66717d", "w": "#66717d", "q": "#0072b2", "k": "#d55e00", "v": "#009e73",
     "s": "#b0579a", "a": "#d99a00", "c": "#2f9fd8", "y": "#7a5af0",
 }  # fmt: skip
-"""The colours in files; a page has them in its style sheet, blended with its background."""
+"""The colours in files; on a page, the style sheet sets them and blends them with the background."""
 
 RULE, WASH = "#b6bec7", "#f4f6f8"
-"""The border and the fill of the frame around the work of each head."""
+"""The border and the fill of the frame around the computation in each head."""
 
 
 class Box(NamedTuple):
-    """A stage: its symbol and a word next to it, its shape, and the position of its centre and top.
+    """A stage: its symbol and a word next to it, its shape, and the positions of its centre and top.
 
-    `heads` is the number of matrices of this shape, `parts` the number of heads in its columns; `lines` replace the
-    shape below the word. `href` is the address of its table.
+    `heads` is the number of matrices of this shape, `parts` the number of heads in the columns of a matrix. `lines`
+    replace the shape below the word. `href` is the address of the table of the stage.
     """
 
     name: str
@@ -104,11 +104,11 @@ class Box(NamedTuple):
 
 
 Link = tuple[str, str, str]
-"""Source, target and label of an arrow."""
+"""The source, the target and the label of an arrow."""
 
 
 class Flow(NamedTuple):
-    """A whole diagram: its boxes, and the arrows, labels and frame behind them."""
+    """A whole diagram: its boxes, and the shapes behind them (arrows, labels and a frame)."""
 
     height: int
     boxes: tuple[Box, ...]
@@ -117,7 +117,7 @@ class Flow(NamedTuple):
 
     @property
     def svg(self) -> Markup:
-        """What the page draws behind the boxes."""
+        """The shapes behind the boxes in SVG."""
         return Markup("".join(element(shape, alone=False) for shape in self.behind))
 
     @property
@@ -169,7 +169,7 @@ def box_levels(settled: Settled, steps: Sequence[Step], split: Splitting) -> Ite
             for name, middle in sides.items()
         ]
     yield [
-        side_box(stage_box(by[name], NARROW, middle), split, turned(settled, name)) for name, middle in sides.items()
+        side_box(stage_box(by[name], NARROW, middle), split, rotations(settled, name)) for name, middle in sides.items()
     ]
     yield from ([stage_box(by[name], BROAD, ALONG)] for name in (*CHAIN, "context") if name in by)
     if "context" in by and split.heads > 1:
@@ -228,19 +228,19 @@ def abbreviate_lines(lines: Sequence[str]) -> list[str]:
 
 
 def format_columns(part: int, width: int) -> str:
-    """Format the range of a part's columns, counted from 1: `3–4`."""
+    """Format the columns of a part as a range, counted from 1: `3–4`."""
     first = part * width + 1
     return str(first) if width == 1 else f"{first}–{first + width - 1}"
 
 
 def links(problem: Problem, settled: Settled, steps: Sequence[Step], known: Mapping[str, Box]) -> Iterator[Link]:
-    """Yield the arrows between boxes; the caller drops those whose ends are missing."""
+    """Yield the arrows between boxes; the caller drops arrows from or to a missing box."""
     for name in COLUMNS:
         below = f"flat {name}" if f"flat {name}" in known else name
         source = "memory" if "memory" in known and name != "q" else "x"
         new = "new rows" if name == "q" and problem.past else ""
         yield source, f"W_{name}", ""
-        yield f"W_{name}", below, ", ".join(filter(None, [new, turned(settled, name) if below == name else ""]))
+        yield f"W_{name}", below, ", ".join(filter(None, [new, rotations(settled, name) if below == name else ""]))
         yield f"flat {name}", name, "columns"
     last = [name for name in ("q", "k") if name in known]
     for step in (step for step in steps if step.stage in CHAIN):
@@ -264,8 +264,8 @@ def operation_label(step: Step, settled: Settled) -> str:
     return said.get(step.stage, step.note)
 
 
-def turned(settled: Settled, name: str) -> str:
-    """Name the position encodings that rotate a side; those added to x are named there."""
+def rotations(settled: Settled, name: str) -> str:
+    """Name the position encodings that rotate q or k; the box of x names those that are added to x."""
     turns = [registry.name_of(position) for position in settled.positions if not position.changes_x]
     return "" if name == "v" else ", ".join(turns)
 
@@ -347,11 +347,11 @@ def blend_with_white(colour: str, share: float) -> str:
 
 
 class Splitting(NamedTuple):
-    """How sides split into heads: the number of `heads`, the `flat` columns of each side, and their `parts`.
+    """How q, k and v are split into `heads` heads: how many `flat` columns each has, and how many `parts` these have.
 
     Keys and values have `shared` heads, made of the parts: means of `pooled` parts each, or the first parts. If
-    `tiled`, query heads use them in turn. `said` is written beside the frame. A splitting that is not `known` is not
-    written out.
+    `tiled`, query heads use them in turn. `said` is the label of the frame. If not `known`, the diagram does not show
+    which columns belong to which head.
     """
 
     heads: int
@@ -365,7 +365,7 @@ class Splitting(NamedTuple):
 
 
 def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
-    """Return how a variant splits q, k and v into heads; not `known` with a mistake or the user's own code."""
+    """Return how a variant splits q, k and v into heads, which is not `known` for a mistake or the user's own code."""
     sides = {"q": problem.q, "k": problem.k, "v": problem.v}
     traced = next((side for side in (trace.q, trace.weights, trace.context) if side is not None), None)
     heads, share = 1 if traced is None else len(traced), settled.heads
@@ -378,7 +378,7 @@ def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
     return Splitting(heads, flat, parts, share.shared, pooled, settled.tiled, known, said)
 
 
-def parted(step: Step, split: Splitting) -> Step:
+def label_parts(step: Step, split: Splitting) -> Step:
     name = step.stage[2:]
     if not walk.is_projection(step) or split.heads == 1 or not split.known or name not in split.parts:
         return step
@@ -389,7 +389,7 @@ def parted(step: Step, split: Splitting) -> Step:
 
 
 def by_head(step: Step, split: Splitting, array: Array, most: int) -> Step:
-    """Give a projection of more than `most` columns a corner for each head: the first columns that it reads."""
+    """If a projection has more than `most` columns, show the first columns of each head, not just of the first head."""
     name, columns = step.stage[2:], array.shape[-1]
     if not step.tables[0].parts or columns <= most or split.pooled > 1:
         return step
@@ -400,7 +400,7 @@ def by_head(step: Step, split: Splitting, array: Array, most: int) -> Step:
 
 
 def rows_by_head(step: Step, heads: int, array: Array, most: int) -> Step:
-    """Give a W_o of more than `most` rows a corner for each head: the first rows that its context meets."""
+    """If W_o has more than `most` rows, show the first rows of each head, not just of the first head."""
     if heads == 1 or len(array) <= most or len(array) % heads:
         return step
     width = len(array) // heads

@@ -1,6 +1,6 @@
-"""A run in Python: pandas DataFrames, and HTML for a notebook, with inline styles since notebooks drop style sheets.
+"""A run in Python: pandas DataFrames, and HTML for notebooks, with inline styles since notebooks drop style sheets.
 
-pandas and Matplotlib are slow to import, so a function imports what it needs.
+pandas and Matplotlib are slow to import, so each function imports what it needs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attn_exp.report import figures
 from attn_exp.report.escapes import brief, label, minus, plain
 from attn_exp.report.pixels import FULL, INK, picture
 from attn_exp.report.sections.comparison import table
-from attn_exp.report.sentences import agreed, opening
+from attn_exp.report.sentences import format_agreement, opening
 from attn_exp.report.templating import templates
 from attn_exp.report.views import Colours, Head, colours, heads_of, seen
 from attn_exp.report.walk import names
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_CELLS = 12
-"""Weights with more rows or columns than this are shown as a picture instead of a table."""
+"""Weights with more rows or columns than this are shown as a picture, not as a table."""
 
 MOST_MAPS = 24
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure that displays itself in a notebook; `figure` is Matplotlib's own."""
+    """A figure that displays itself in a notebook; the attribute `figure` is a Matplotlib figure."""
 
     figure: Any
 
@@ -48,7 +48,7 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
     """Return one figure of the report.
 
     Raises:
-        UserError: this run has no such figure.
+        UserError: the run has no such figure.
     """
     views = seen(comparison)
     known = figures.wanted(views)
@@ -57,7 +57,7 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
 
 
 class Map(NamedTuple):
-    """The weights of one head: rows of numbers with their opacities, or the address of a picture if they are large."""
+    """The weights of one head: rows of numbers with opacities, or the address of a picture if the matrix is large."""
 
     title: str
     columns: Sequence[str] = ()
@@ -67,7 +67,7 @@ class Map(NamedTuple):
 
 
 def html(what: str, *args: Any) -> str:
-    """Render a macro of `templates/notebook.html`, by its name."""
+    """Render the macro named `what` of `templates/notebook.html`."""
     environment = templates(autoescape=True)
     environment.filters["cut"] = lambda text, most=80: plain(str(text), most)
     return str(getattr(environment.get_template("notebook.html").module, what)(*args))
@@ -76,8 +76,8 @@ def html(what: str, *args: Any) -> str:
 def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     shown = table(comparison, timings).at_depth(comparison.config.report.depth)
     same = ", ".join(f"{column.title} {minus(value)}" for column, value in shown.shared)
-    said = [f"All with {same}.", opening(comparison)]
-    said += [agreed(comparison.published)] if comparison.published else []
+    said = [f"The same for all: {same}.", opening(comparison)]
+    said += [format_agreement(comparison.published)] if comparison.published else []
     views = seen(comparison, 0)
     scale, heads = colours(views), [head for panel in views.panels for head in heads_of(panel)]
     maps = [map_of(head, comparison, scale) for head in heads[:MOST_MAPS]]
@@ -97,7 +97,7 @@ def map_of(head: Head, comparison: Comparison, scale: Colours) -> Map:
 
 
 def comparison(run: Comparison) -> pd.DataFrame:
-    """Return a row per variant, indexed by its name; the columns are the fields of `Row`."""
+    """Return one row per variant, indexed by its name; the columns are the fields of `Row`."""
     return frame(Row, run.rows).set_index("variant")
 
 
@@ -106,20 +106,20 @@ def distances(run: Comparison) -> pd.DataFrame:
 
 
 def steps(found: Sequence[Step]) -> pd.DataFrame:
-    """Return a row per step of a ladder: the setting it changes, and how far that moves the output."""
+    """Return one row per step of a ladder: the setting that it changes, and how much that changes the output."""
     return frame(Step, found)
 
 
 def published(run: Comparison) -> pd.DataFrame:
-    """Return a row per published result: whether the run agrees with it, and the difference."""
+    """Return one row per published result: whether the run agrees with it, and the largest difference."""
     return frame(Agreement, run.published)
 
 
 def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.DataFrame:
-    """Return one stage of one variant labelled with tokens, such as the weights of its first head, `head=1`.
+    """Return one stage of one variant labelled with tokens, such as the weights of its first head (`head=1`).
 
     Raises:
-        UserError: no such variant, a stage that it did not form, or no such head.
+        UserError: there is no such variant or head, or the variant did not form this stage.
     """
     formed = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
     array = formed[chosen(name, formed, f"stage of {variant}")]

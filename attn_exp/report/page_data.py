@@ -1,8 +1,8 @@
-"""The data of a page's scripts: the run's own numbers, its tables in digits, and a plan to recompute its walks.
+"""The data of a page's scripts: the run's own numbers, the digits of its tables, and plans to recompute its walks.
 
-A page shows the tables of one head of one variant. Those that it starts with are written out; the others travel as
-integers, the digits of their tables, and are written on demand. Scores, what is derived from them, and weights do not
-travel twice: the page has them for its maps and lines."""
+A page shows the tables of one head of one variant. The tables that it shows first are in its HTML; the others are
+stored as integers, the digits of their cells, and written on demand. Scores, the stages derived from them, and weights
+are not stored twice: the page already has them for its maps and lines."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from attn_exp.rules.scores.additive import Additive
 from attn_exp.rules.scores.score import Score
 
 Data = dict[str, Any]
-"""What a script of the page reads, ready for JSON."""
+"""Data for a script of the page, ready for JSON."""
 
 
 def page_data(views: Views) -> Data:
-    """Return the tokens, the weights with what they are computed from, and the outputs, ready for JSON."""
+    """Return the tokens, the weights with the numbers they are computed from, and the outputs, ready for JSON."""
     places = {name: place for place, panel in enumerate(views.panels) for name in panel.variants}
     comparison = views.comparison
     queries, keys = labels(comparison.problem)
@@ -59,9 +59,9 @@ def page_data(views: Views) -> Data:
 
 
 def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
-    """Return weights `[h t s]` for a page: their scores and added biases if they are a softmax, else the weights.
+    """Return the data of weights `[h t s]`: scores and added biases if they are a softmax of these, else the weights.
 
-    Too many numbers for a page become pictures. `shut` marks masked places.
+    If there are too many numbers for a page, it gets pictures instead. `shut` marks masked places.
     """
     variant, split = panel.variants[0], panel.split
     settled = settled_as(comparison, variant)
@@ -84,7 +84,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
 
 
 def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, *, carried: bool) -> Data:
-    """Return the final output of a variant, if it is `carried` and small, and the panel with its weights."""
+    """Return a variant's final output, if it is `carried` and small, and the index of the panel with its weights."""
     ends = answer(comparison.traces[variant])
     alone = len({row.same_as for row in comparison.rows} - {""}) == 1  # no other output to compare it with
     small = carried and ends.ndim == 2 and ends.size <= (MOST_STARTS if alone else MOST_EXACT)
@@ -101,11 +101,11 @@ MOST_STARTS, MOST_WEIGHTS = 4096, 10_000
 """Maximum number of input values, and of weights of one variant, that a page recomputes."""
 
 NORMALIZERS = ("softmax", "sigmoid", "sum", "sparsemax")
-"""Normalizers that the page's script implements."""
+"""Normalizers that the script of a page implements."""
 
 
 def live_plans(comparison: Comparison, leaders: Sequence[str]) -> Data:
-    """Return the arrays that a reader may change, and a plan or a reason for each walk."""
+    """Return the arrays that a reader may change, and for each walk a plan to recompute it, or why there is none."""
     rows = [plan_row(comparison, row) for row in comparison.rows]
     plans = list[Any]()
     for row in rows:
@@ -124,10 +124,10 @@ def live_plans(comparison: Comparison, leaders: Sequence[str]) -> Data:
 
 
 def plan_row(comparison: Comparison, row: Row) -> Data:
-    """Return the plan of a row, or the reason why there is none.
+    """Return the plan to recompute a row, or the reason why there is none.
 
-    `spread` says whether the weights are formed whole, in pieces, or not at all; `even` whether their rows may sum to
-    1.
+    `spread` says whether the weights are formed whole, in pieces or not at all; `even` says whether the rules allow
+    their rows to sum to 1.
     """
     settled = settled_as(comparison, row.variant)
     if not row.same_as:
@@ -151,7 +151,7 @@ def input_arrays(problem: Problem) -> dict[str, Array]:
 
 
 def reasons(comparison: Comparison, settled: Settled) -> list[str]:
-    """Return why a page cannot recompute a variant, as clauses; empty if it can."""
+    """Return the reasons why a page cannot recompute a variant, as clauses; empty if it can."""
     problem, rules, normalizer = comparison.problem, settled.rules, settled.rules.normalizer.name
     numbers = sum(array.size for array in input_arrays(problem).values())
     weights = settled.head * len(problem.tokens) * problem.keys
@@ -164,31 +164,31 @@ def reasons(comparison: Comparison, settled: Settled) -> list[str]:
         (settled.form not in forms.NAMES, f"form={settled.form} comes from outside the package"),
         (
             settled.computed_in != np.float64,
-            f"this variant rounds to {settled.computed_in}, and a page computes in float64",
+            f"this variant rounds to {settled.computed_in}, but a page computes in float64",
         ),
-        (comparison.config.model.family is not None, "its numbers are those of a trained model"),
+        (comparison.config.model.family is not None, "its numbers come from a trained model"),
         (normalizer not in NORMALIZERS, f"normalizer={normalizer} is computed only in Python"),
         (any(isinstance(mask, AbsentMask) for mask in rules.masks), "the code of its mask is not available"),
-        (rules.bend_last or np.ndim(rules.offset), "its rules are in an order that a page does not support"),
+        (rules.bend_last or np.ndim(rules.offset), "its rules are applied in an order that a page does not support"),
         (strange, f"the rule {' and '.join(strange)} is computed only in Python"),
         (
             numbers > MOST_STARTS,
-            f"the run starts from {numbers:,} numbers, and a page computes with up to {MOST_STARTS:,}",
+            f"the run starts from {numbers:,} numbers, but a page can use at most {MOST_STARTS:,}",
         ),
-        (weights > MOST_WEIGHTS, f"it has {weights:,} weights, and a page computes up to {MOST_WEIGHTS:,}"),
+        (weights > MOST_WEIGHTS, f"it has {weights:,} weights, but a page computes at most {MOST_WEIGHTS:,}"),
     ]
     return [reason for holds, reason in known if holds]
 
 
 def is_computed(rule: Score | Position) -> bool:
-    """Return whether a page can compute a rule: scores are products, or sums as in additive attention."""
+    """Return whether the script of a page implements a score rule or a position encoding."""
     if isinstance(rule, Score):
         return rule.bends_as_known() and (not rule.pairs or isinstance(rule, Additive))
     return type(rule) in (Rope, Sinusoidal)
 
 
 def plan(comparison: Comparison, settled: Settled) -> Data:
-    """Return how the page's script computes a variant: its heads, its rules as numbers, and its output."""
+    """Return the plan by which the script of a page computes a variant: its heads, rules as numbers, and output."""
     problem, shares = comparison.problem, settled.heads
     return {
         "heads": (shares.query, shares.given, shares.shared),
@@ -223,7 +223,7 @@ def position_data(problem: Problem, settled: Settled) -> Data:
 
 
 def angles(rope: Rope, width: int, queries: Array, keys: Array) -> Data:
-    """Return the cosines and sines of each query and key: the rotation of the pair (1, 0)."""
+    """Return the cosines and sines that rotate each query and key, found by rotating the pair (1, 0)."""
     size = width if rope.size is None else rope.size
     first = slice(0, size, 2) if rope.interleaved else slice(0, size // 2)
     second = slice(1, size, 2) if rope.interleaved else slice(size // 2, size)
@@ -235,7 +235,7 @@ def angles(rope: Rope, width: int, queries: Array, keys: Array) -> Data:
 
 
 def rule_data(problem: Problem, settled: Settled) -> Data:
-    """Return the scale, and masks and score biases as numbers for every query and key."""
+    """Return the scale, and the masks and score biases as numbers for every query and key."""
     rules, heads, rows, keys = settled.rules, settled.head, len(problem.tokens), problem.keys
     grid = whole_grid(rules, heads, rows, keys)
     allowed = places(rules.masks, rows, keys, int(rules.offset), heads)
@@ -262,21 +262,21 @@ def additive_weights(rules: Rules, problem: Problem, heads: int) -> list[list[fl
 
 
 FEW, MANY_TOKENS = 4, 8
-"""A page shows four numbers of a vector that has more than 16, and of every vector if there are more than eight tokens.
-Rows of tokens and columns of keys are shown 16 at a time."""
+"""A page shows only four numbers of a vector with more than 16, or with more than four if there are more than eight
+tokens. Rows of tokens and columns of keys are shown 16 at a time."""
 
 MOST_CELLS = 50_000
-"""Maximum number of values of a stage on a page; of larger ones, the first 16 keys, tokens and heads."""
+"""Maximum number of values of a stage on a page; larger stages are cut to the first 16 keys, tokens and heads."""
 
 MARKS = {"closed": -32768, "−∞": -32767, "nan": -32766, "inf": 32767}
 """Codes of cells that are masked or not finite."""
 
 LARGEST = 32_765
-"""The largest two-byte integer that is no code."""
+"""The largest magnitude of a two-byte integer that is not a code."""
 
 
 def on_page(step: Step, most: int) -> Step:
-    """Cut a step to what a page shows: its first head, and four numbers of vectors that have more than `most`."""
+    """Cut a step to what a page shows: its first head, and four numbers of vectors with more than `most`."""
     heads, rows, columns = step.corners.shape
     tall, wide = step.shape[::-1] if step.stage == "lse" else (1, 1, *step.shape)[-2:]
     if walk.is_projection(step):
@@ -302,18 +302,18 @@ def cut_parts(parts: tuple[tuple[str, int], ...], columns: int) -> tuple[tuple[s
     return tuple((whom, count) for whom, count in inside if count > 0)
 
 
-def carried(shown: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return a walk's variant and its tables by stage, ready for JSON.
+def walk_data(shown: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return the variant of a walk and its tables by stage, ready for JSON.
 
-    `panels` are those of the page, each with its data there.
+    `panels` are all panels of the page, each with its data.
     """
     known = {} if shown["panel"] == "" else known_arrays(*panels[shown["panel"]])
-    steps = {step.stage: carried_step(step, known.get(step.stage)) for group in shown["groups"] for step in group}
+    steps = {step.stage: step_data(step, known.get(step.stage)) for group in shown["groups"] for step in group}
     return {"variant": shown["variant"], "title": shown["title"], "panel": shown["panel"], "steps": steps}
 
 
 def known_arrays(panel: Panel, told: Mapping[str, Any]) -> dict[str, tuple[Array, str]]:
-    """Return the stages that a page derives from a panel's numbers, with the places that it shows as masked."""
+    """Return the stages that a page derives from a panel's numbers, each with its masked places."""
     split, shut = panel.split, told.get("shut", "")
     if "pictures" in told:
         return {}
@@ -325,7 +325,7 @@ def known_arrays(panel: Panel, told: Mapping[str, Any]) -> dict[str, tuple[Array
 
 
 def is_derived(step: Step, known: tuple[Array, str] | None) -> bool:
-    """Return whether a step equals, up to rounding, what the page derives from a panel."""
+    """Return whether a step equals, up to rounding, the numbers that the page derives from a panel."""
     if known is None or known[0].shape != step.corners.shape:
         return False
     if step.closed is not None and step.closed.any() and as_text(one_head(step.closed)) != known[1]:
@@ -335,7 +335,7 @@ def is_derived(step: Step, known: tuple[Array, str] | None) -> bool:
 
 
 def limit_cells(step: Step) -> Step:
-    """Cut a step over keys to at most `MOST_CELLS` numbers: to the first keys, then to the first queries and heads."""
+    """Limit a step whose columns are keys to `MOST_CELLS` numbers, dropping the last keys, then queries and heads."""
     heads, rows, columns = step.corners.shape
     if heads * rows * columns <= MOST_CELLS:
         return step
@@ -345,7 +345,7 @@ def limit_cells(step: Step) -> Step:
     return step._replace(corners=step.corners[: max(1, MOST_CELLS // (rows * columns)), :rows, :columns])
 
 
-def carried_step(step: Step, known: tuple[Array, str] | None) -> dict[str, Any]:
+def step_data(step: Step, known: tuple[Array, str] | None) -> dict[str, Any]:
     is_made, tokens = is_derived(step, known), not walk.is_projection(step)
     step = limit_cells(step) if walk.by_key(step) and not is_made else step
     table, heads = step.tables[0], len(step.corners)
@@ -367,7 +367,7 @@ def carried_step(step: Step, known: tuple[Array, str] | None) -> dict[str, Any]:
 
 
 def whole_numbers(step: Step) -> tuple[str, bool]:
-    """Return the digits of all cells as base64 of little-endian integers, and whether these need float64."""
+    """Return the digits of all cells as base64 of little-endian integers, and whether these are stored as float64."""
     flat = step.corners.ravel()
     if (np.abs(flat[np.isfinite(flat)]) * 10.0**step.decimals > LARGEST).any():
         return packed(np.rint(flat * 10.0**step.decimals)), True
@@ -379,22 +379,22 @@ def whole_numbers(step: Step) -> tuple[str, bool]:
 
 
 def digits_of(value: float, places: int) -> int:
-    """Return the number that a cell shows, without its decimal point, or a code of `MARKS`."""
+    """Return the number shown in a cell as an integer, without the decimal point, or a code of `MARKS`."""
     text = decimal(value, places)
     return MARKS[text] if text in MARKS else int(text.replace(".", "").replace("−", "-"))
 
 
 def packed(array: Array) -> str:
-    """Encode an array as base64 of little-endian float64; a large one as float32, in half the bytes."""
+    """Encode an array as base64 of little-endian float64; a large array as float32, to halve its size."""
     array = np.ascontiguousarray(array, "<f4" if array.size > MOST_EXACT else "<f8")
     return base64.b64encode(array.tobytes()).decode()
 
 
 def as_text(places: Array) -> str:
-    """Write booleans as 1 and 0."""
+    """Encode booleans as a string of ones and zeros."""
     return "".join("01"[int(each)] for each in places.ravel())
 
 
 def one_head(array: Array) -> Array:
-    """Return an array `[h t s]`, cut to its first head if all are equal."""
+    """Return an array `[h t s]`, cut to its first head if all heads are equal."""
     return array[:1] if (array == array[:1]).all() else array

@@ -1,7 +1,7 @@
 """Pages without Jinja: inline style sheets and scripts, the policy that allows nothing else, and the list of runs.
 
-Each run writes the list, and a run without a report loads no Jinja. So this page alone uses Python's own templates and
-escapes its texts here."""
+Each run rewrites the list, and a run without a report does not load Jinja. So only the page with the list uses Python's
+string templates, and its texts are escaped here."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def scripts(*names: str) -> str:
 
 
 def policy(style: str, script: str = "") -> str:
-    """Return the Content-Security-Policy of a page that has this style sheet and script, exactly as inlined.
+    """Return a Content-Security-Policy that allows this inline style sheet and this inline script, and nothing else.
 
-    Anything else on the page neither runs nor styles nor loads. Pictures are part of the page. Source: W3C, "Content
-    Security Policy Level 3", sections 6.1, 6.7 and 8.4.
+    No other script or style works, and nothing is loaded; pictures are embedded. Source: W3C, "Content Security Policy
+    Level 3", sections 6.1, 6.7 and 8.4.
     """
     scripts = csp_hash(script) if script else "'none'"
     return (
@@ -62,9 +62,9 @@ MOST_COLUMNS = 6
 
 
 class Listed(NamedTuple):
-    """One run or sweep: its name and kind, a status if it did not end well, its page, and its settings as words.
+    """One run or sweep in the list: its name and kind, a status if it did not succeed, its page and its settings.
 
-    `page` is a path relative to the list, and `problem` says why a folder cannot be read.
+    `page` is a path relative to the list, `words` are the settings, and `problem` says why a folder cannot be read.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Listed(NamedTuple):
 
 
 def index_page(listed: Sequence[Listed]) -> str:
-    """Return a self-contained page with one table, which its script makes sortable and filterable."""
+    """Return a self-contained page with a table of runs and sweeps, which its script makes sortable and filterable."""
     settings = [dict(setting.partition("=")[::2] for setting in entry.words) for entry in listed]
     readable = [values for entry, values in zip(listed, settings, strict=True) if not entry.problem]
     first = readable[0] if len(listed) > 1 and readable else {}
@@ -89,9 +89,9 @@ def index_page(listed: Sequence[Listed]) -> str:
     heads = ["run", *["title"] * titled, *columns, "other settings" if columns else "settings"]
     rest = [{key: value for key, value in values.items() if key not in common} for values in settings]
     rows = [table_row(entry, values, columns, titled) for entry, values in zip(listed, rest, strict=True)]
-    remark = "" if listed else "Nothing here yet: python -m attn_exp computes a first run."
+    remark = "" if listed else "No runs yet: python -m attn_exp computes the first one."
     if common:
-        remark = f"All with {' '.join(map(format_setting, common.items()))}."
+        remark = f"The same for all: {' '.join(map(format_setting, common.items()))}."
     style = styles(template_text("report.css"), template_text("index.css"))
     script = scripts("index.js")
     return Template(template_text("index.html")).substitute(
@@ -129,5 +129,5 @@ def table_row(entry: Listed, values: Mapping[str, str], columns: Sequence[str], 
 
 
 def allow_breaks(text: str) -> str:
-    """Allow line breaks after marks inside words, and before the dots between words, of escaped text."""
+    """Allow line breaks in an escaped text: after punctuation inside words, and before dots between words."""
     return re.sub(r"[,=_(]|(?<=[a-z])(?=\.[a-z])", r"\g<0><wbr>", text)

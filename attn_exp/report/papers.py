@@ -1,6 +1,6 @@
 """Tables for papers: the comparison and the published results as Markdown, LaTeX and HTML.
 
-A number has as many digits as its error allows, four at most; units are in the column heads. Nothing depends on the
+A number has as many digits as its error allows, at most four; units are in the column heads. No column depends on the
 speed of the machine, so equal comparisons give equal tables.
 """
 
@@ -19,13 +19,13 @@ from attn_exp.report.templating import piped
 
 NAMES = [name for name, column in COLUMNS.items() if "paper" in column.shown]
 LONGEST, CAPTION = 200, 2000
-"""Maximum number of characters of a cell, and of the caption, in HTML."""
+"""Maximum number of characters in a cell and in a caption, in HTML."""
 
 LONG = 40
 """Cells longer than this wrap in LaTeX."""
 
 FITTED = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" + "\n  "
-"""Shrinks a table that is wider than the text."""
+"""LaTeX that shrinks a table wider than the text."""
 
 GRAPHICX = r"\usepackage{graphicx}"
 BOOKTABS, FONTENC = r"\usepackage{booktabs}", r"\usepackage[T1]{fontenc}"
@@ -48,13 +48,13 @@ class Table(NamedTuple):
 
 
 def deep_places(metrics: Iterable[str]) -> frozenset[int]:
-    """Return the indices of lines about a metric that is left out at the depth `reading`."""
+    """Return the indices of the lines about metrics that are left out at the depth `reading`."""
     return frozenset(place for place, metric in enumerate(metrics) if is_deep(metric))
 
 
 def tables(comparison: Comparison) -> list[Table]:
     rows = [row for row in comparison.rows if row.same_as]
-    first = "the first row" if comparison.config.against is None else "the row that against= names"
+    first = "the first row" if comparison.config.against is None else "the row named by against="
     shown = [
         Table(
             "comparison",
@@ -74,7 +74,7 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def cell(row: Row, name: str) -> str:
-    """Format a number of a row with the digits that its error allows, and any other value as it is."""
+    """Format a field of a row: numbers with the digits that their error allows, other values unchanged."""
     value = getattr(row, name)
     if not isinstance(value, float):
         return brief(value)
@@ -86,9 +86,9 @@ def two_digits(value: float) -> str:
 
 
 def significant(value: float, error: float, most: int = 4) -> str:
-    """Format a value with the digits that its error allows, at most `most`; 0 if the error is as large.
+    """Format a value with the digits that its error allows, at most `most`; as 0 if the error is as large as the value.
 
-    The last digit is the first that the error touches. Source: JCGM 100:2008, section 7.2.6.
+    The last digit is the first that the error affects. Source: JCGM 100:2008, section 7.2.6.
     """
     if not math.isfinite(value):
         return "-"
@@ -140,7 +140,7 @@ def latex_column(cells: Sequence[str]) -> str:
 
 
 def latex_head(text: str, column: str) -> str:
-    """Return the head of a column with one word per line, so that it is hardly wider than its numbers."""
+    """Return the head of a column with one word per line, so that the head is hardly wider than the numbers."""
     parts = r" \\ ".join(map(latex_text, text.split()))
     return parts if " " not in text else rf"\begin{{tabular}}[b]{{@{{}}{column[0]}@{{}}}}{parts}\end{{tabular}}"
 
@@ -160,7 +160,7 @@ def latex_number(text: str) -> str:
 
 
 def html(table: Table) -> str:
-    """Return a table in HTML without styles; its escapes are those of `html.escape`, not Jinja's."""
+    """Return a table in HTML without styles, with texts escaped as `html.escape` does, not as Jinja does."""
     head, *lines = ([html_text(cell, LONGEST) for cell in line] for line in (table.head, *table.lines))
     heads = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     rows = [
@@ -174,4 +174,4 @@ def html(table: Table) -> str:
 
 
 FORMS = {"md": markdown, "tex": latex, "html": html}
-"""The format of a table, by file ending."""
+"""The function that formats a table, by file ending."""

@@ -16,11 +16,11 @@ Bytes = NDArray[np.uint8]
 
 INK, GREY = bytes((43, 124, 192)), bytes((128, 128, 128))
 FULL = 0.85
-"""Opacity of the largest weight, in tables and pictures alike: numbers stay readable on it."""
+"""Opacity of the largest weight in tables and pictures, low enough to keep the number on it readable."""
 VEIL = 70
-"""Opacity of the grey of masked places, of 255."""
+"""Opacity of the grey of masked places, out of 255."""
 FEW = 256
-"""Up to this many pixels, a colour for each is shorter than a palette."""
+"""Up to this many pixels, storing the colour of each pixel is shorter than a palette."""
 CLOSED = "#d0d0d0"
 """The grey of masked cells in a colour map."""
 SIDE = 256
@@ -28,9 +28,9 @@ SIDE = 256
 
 
 def picture(matrix: Array, shares: Callable[[Array], Array], closed: Array | None = None) -> str:
-    """Return weights `[t s]` as the `data:` URL of a picture; the opacity of a pixel is its share.
+    """Return the `data:` URL of a picture of weights `[t s]`.
 
-    `shares` maps weights to 0 to 1. Places that are `closed` are grey.
+    `shares` maps weights to opacities from 0 to 1. Places that are `closed` are grey.
     """
     opacity = (255 * FULL * shares(coarse(matrix))).round().astype(np.uint8)
     if closed is not None:
@@ -39,7 +39,7 @@ def picture(matrix: Array, shares: Callable[[Array], Array], closed: Array | Non
 
 
 def coarse(matrix: Array, side: int = SIDE) -> Array:
-    """Average a matrix over equal runs of rows and columns, at most `side` of each."""
+    """Average a matrix over blocks of equal size, so that it has at most `side` rows and columns."""
     for axis in (0, 1):
         length = matrix.shape[axis]
         if length > side:
@@ -50,7 +50,7 @@ def coarse(matrix: Array, side: int = SIDE) -> Array:
 
 
 def png(opacity: Bytes, veil: int = 0) -> bytes:
-    """Encode a picture `[height width]` in 256 opacities of one colour; the lowest is grey with opacity `veil`."""
+    """Encode a picture `[height width]` in 255 opacities of one colour; 0 stands for grey with opacity `veil`."""
     if opacity.size <= FEW:
         inks = np.array([[*GREY, veil], *([*INK, strength] for strength in range(1, 256))], np.uint8)
         return encoded_png(inks[opacity])
@@ -58,7 +58,7 @@ def png(opacity: Bytes, veil: int = 0) -> bytes:
 
 
 def colour_cells(matrix: Array, end: float, gamma: float, colours: str, closed: Array | None = None) -> Bytes:
-    """Return the colour of each number as pixels `[row column 4]`: NaN is transparent, masked places are grey."""
+    """Return the colours of numbers as pixels `[row column 4]`: NaN is transparent, masked places are grey."""
     opacity = 255 * np.isfinite(matrix)[:, :, None].astype(np.uint8)
     pixels = np.concatenate([palette(colours)[shades(matrix, end, gamma)], opacity], axis=2)
     if closed is not None:
@@ -67,7 +67,7 @@ def colour_cells(matrix: Array, end: float, gamma: float, colours: str, closed: 
 
 
 def encoded_png(pixels: Bytes, before: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
-    """Encode pixels `[height width byte]`: one byte is an index into the palette of `before`, more are a colour.
+    """Encode pixels `[height width byte]`: a single byte is an index into the palette in `before`, several a colour.
 
     Source: W3C, "Portable Network Graphics (PNG) Specification", third edition, sections 5 and 11.
     """
@@ -112,6 +112,6 @@ def palette(name: str) -> Bytes:
 
 
 def shades(matrix: Array, end: float, gamma: float) -> Bytes:
-    """Return the palette index of each number of a matrix, clipped to 0 and `end`."""
+    """Return the palette index of each number in a matrix, clipped to the range from 0 to `end`."""
     shares = np.clip(np.nan_to_num(matrix / end, posinf=0, neginf=0), 0, 1) ** gamma
     return np.minimum(shares * SHADES, SHADES - 1).astype(np.uint8)

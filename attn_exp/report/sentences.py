@@ -1,6 +1,6 @@
 """Sentences about a comparison, made from its numbers and settings, and its text for a terminal.
 
-They say which variants compute the same function, which tokens a run shows, why rows share a letter, where two
+They say which variants compute the same function, which tokens are queries, why rows share a letter, where two
 computations first differ, how accurate each variant is, and what each step of a ladder changes."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def opening(comparison: Comparison) -> str:
 
 
 def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:
-    """Say which variants compute the same function, how far the others are from the baseline row, and why.
+    """Say which variants compute the same function, how much the others differ from the baseline row, and why.
 
     `steps` break the differences down, if they are known; `against` names the baseline row, by default the first.
     """
@@ -63,7 +63,7 @@ def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against
 
 
 def rows_by_letter(rows: Sequence[Row]) -> list[list[Row]]:
-    """Group the variants that were computed by the function that they compute."""
+    """Group the rows of the variants by the function that they compute, leaving out variants that were not computed."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.same_as:
@@ -81,14 +81,14 @@ def agreement(members: Sequence[Row]) -> str:
     return ", ".join([f"{variants} give the same result (group {members[0].same_as})", *types])
 
 
-def agreed(agreements: Sequence[Agreement]) -> str:
+def format_agreement(agreements: Sequence[Agreement]) -> str:
     sentence = f"{sum(result.agrees for result in agreements)} of {len(agreements)} published results agree."
     others = [
         f"{result.quantity} has {result.computed}" for result in agreements if math.isnan(result.largest_difference)
     ]
     if not others:
         return sentence
-    return f"{sentence} {'; '.join(others)}; row: and first: in its entry say which part to compare."
+    return f"{sentence} {'; '.join(others)}; set row: and first: in its entry to choose the part to compare."
 
 
 SPOKEN = {
@@ -104,12 +104,12 @@ SPOKEN = {
 
 
 def spoken(stage: str) -> str:
-    """Return a stage in words; empty for projections, which go by their symbols."""
+    """Return a stage in words; empty for projections, which are called by their symbols."""
     return "" if stage[:2] in ("W_", "b_") else SPOKEN.get(stage, stage)
 
 
 class Tokens(NamedTuple):
-    """The tokens of a run in words: its default title, what the columns of maps are, and which tokens are queries."""
+    """The tokens of a run in words: the run's default title, the meaning of a map's columns, and which are queries."""
 
     title: str
     columns: str
@@ -117,7 +117,7 @@ class Tokens(NamedTuple):
 
 
 def describe_tokens(problem: Problem) -> Tokens:
-    """Describe the tokens of a run; `queries` is empty if they are the keys."""
+    """Describe the tokens of a run; `queries` is empty if queries and keys are the same tokens."""
     queries, past = len(problem.tokens), problem.past
     tokens = count_of(queries, "token")
     if problem.memory is not None:
@@ -131,13 +131,13 @@ def describe_tokens(problem: Problem) -> Tokens:
 
 
 NOT_A_PIN = ("form", "output_projection")
-"""Settings of a variant for which a run has no value of its own."""
+"""Settings of a variant that are not also settings of the run."""
 
 
 def why_letters_are_shared(comparison: Comparison) -> list[str]:
-    """Name the settings without effect on a variant's letter.
+    """Explain which settings of a variant have no effect on its letter.
 
-    These are settings equal to the run's own, and those in which a variant differs from the first one with its letter.
+    These are settings equal to the run's own, and those in which it differs from the first variant with its letter.
     """
     config, leaders, said = comparison.config, dict[str, str](), list[str]()
     for row in comparison.rows:
@@ -173,9 +173,9 @@ def pinned_settings(variant: Variant) -> list[str]:
 
 
 def where_functions_part(comparison: Comparison) -> list[str]:
-    """Say where each other function first differs from the baseline row.
+    """Say at which stage each other function first differs from that of the baseline row.
 
-    If two variants split heads differently, no stage can be compared; the ladder's steps show the effect.
+    If two variants split heads differently, their stages cannot be compared; the ladder's steps show the effect.
     """
     rows = {row.variant: row for row in comparison.rows if row.same_as}
     first = rows[baseline(comparison.config, comparison.variants).name]
@@ -230,14 +230,14 @@ def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 MATTERS = 0.1
-"""Orders are reported if they vary the move of a step by more than this share of the largest."""
+"""The range of a step's effect over orders is reported if it exceeds this share of the largest effect."""
 
 NOTHING = 1e-9
-"""A step is left out if it moves less than this share of the largest move, in every order."""
+"""A step is left out if its effect, in every order, is below this share of the largest effect of any step."""
 
 
 def departure(members: Sequence[Row], first: Row, steps: Sequence[Step] | None) -> str:
-    """Say how far a group of variants that compute one function is from the baseline row, and why."""
+    """Say how much a group of variants that compute one function differs from the baseline row, and why."""
     names, far = listed([row.variant for row in members]), max(row.max_diff for row in members)
     differ = "differs" if len(members) == 1 else "differ"
     shape = math.isnan(far)
@@ -268,14 +268,14 @@ def format_cause(steps: Sequence[Step]) -> str:
     settings = {name for step in steps for name in step.setting.split(" + ")} - {"form"}
     if len(telling) == 1 and len(settings) < 2:
         alone = telling[0]
-        return f", and {alone.change} alone {'do' if is_plural(alone) else 'does'} that"
+        return f", and {alone.change} alone {'cause' if is_plural(alone) else 'causes'} this"
     return ": " + ", then ".join(format_steps(telling))
 
 
 def format_steps(steps: Sequence[Step]) -> Iterator[str]:
     verb = {True: " change the output", False: " changes the output"}
     for step in steps:
-        many, orders = is_plural(step), ranged(step)
+        many, orders = is_plural(step), format_range(step)
         if math.isnan(step.moved):
             yield f"{step.change} {'change' if many else 'changes'} its shape"
             continue
@@ -284,13 +284,13 @@ def format_steps(steps: Sequence[Step]) -> Iterator[str]:
 
 
 def tells(step: Step, steps: Sequence[Step]) -> bool:
-    """Return whether a step moves the output beyond rounding, in this order or another."""
+    """Return whether a step changes the output by more than rounding, in this order or another."""
     return step.sameness == DIFFERENT or step.most > NOTHING * max(
         (other.moved for other in steps if not math.isnan(other.moved)), default=0.0
     )
 
 
-def ranged(step: Step) -> str:
+def format_range(step: Step) -> str:
     """Format the range of a step's effect on the output over all orders; empty if the order hardly matters."""
     if not step.orders or step.most - step.least <= MATTERS * step.most:
         return ""
@@ -302,7 +302,7 @@ def is_plural(step: Step) -> bool:
 
 
 NAMES = {name: column for name, column in COLUMNS.items() if "terminal" in column.shown}
-"""Fields of a row in the terminal's table; the dtype is left out if all are float64."""
+"""Fields of a row in the terminal's table; the dtype is left out if it is float64 in all rows."""
 
 
 def summary(comparison: Comparison) -> str:
@@ -327,7 +327,7 @@ def judgement(agreement: Agreement) -> tuple[str, str, str]:
 def published(agreements: Sequence[Agreement]) -> str:
     cells = [[result.quantity, *judgement(result)] for result in agreements]
     head = ["published", "difference", "tolerance", "agrees"]
-    return f"{table(head, cells)}\n\n{agreed(agreements)}"
+    return f"{table(head, cells)}\n\n{format_agreement(agreements)}"
 
 
 def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:

@@ -18,7 +18,7 @@ from attn_exp.rules.scores.score import Score
 
 
 class Explained(NamedTuple):
-    """One stage in words: `axes` are the letters of `[t d]`, `formula` is plain text."""
+    """One stage in words: `axes` are the letters of its shape, such as `t d`; `formula` is plain text."""
 
     symbol: str
     axes: str
@@ -42,7 +42,7 @@ PIECE = re.compile(
 
 
 def typeset(formula: str) -> str:
-    """Return a side of a formula, such as `A V` or `sum_k exp(L_ik)`, in MathML."""
+    """Return one side of a formula, such as `A V` or `sum_k exp(L_ik)`, in MathML."""
     return "".join(map(piece_in_mathml, PIECE.finditer(formula)))
 
 
@@ -63,12 +63,12 @@ def piece_in_mathml(piece: re.Match[str]) -> str:
 
 
 STAGES = {
-    "x": Explained("X", "t m", "The tokens as vectors, one row each: all that attention knows of them.", "X"),
-    "memory": Explained("X′", "s n", "The memory as vectors: keys and values are made of them alone.", "X′"),
+    "x": Explained("X", "t m", "The tokens as vectors, one row each: all that attention knows about them.", "X"),
+    "memory": Explained("X′", "s n", "The memory as vectors: keys and values come only from these.", "X′"),
     "W_q": Explained("W_q", "m d", "Turns a token's vector into its query: what it looks for.", "W_q"),
     "W_k": Explained("W_k", "m d", "Turns a token's vector into its key: what it can be found by.", "W_k"),
-    "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it hands over when found.", "W_v"),
-    "W_o": Explained("W_o", "e m", "Mixes the heads, side by side, back into one vector.", "W_o"),
+    "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it passes on when found.", "W_v"),
+    "W_o": Explained("W_o", "e m", "Mixes the concatenated heads into one vector.", "W_o"),
     "b_q": Explained("b_q", "d", "A bias that is added to every query.", "b_q"),
     "b_k": Explained("b_k", "d", "A bias that is added to every key.", "b_k"),
     "b_v": Explained("b_v", "e", "A bias that is added to every value.", "b_v"),
@@ -77,7 +77,7 @@ STAGES = {
     "k": Explained("K", "s d", "A key says what its token can be found by.", "K, given"),
     "v": Explained("V", "s e", "A value is what a token passes to the tokens that attend to it.", "V, given"),
     "scores": Explained(
-        "S", "t s", "Every query meets every key: the larger the product, the better they fit.", "S = Q K^T"
+        "S", "t s", "Each query is compared with each key: the larger the product, the better they match.", "S = Q K^T"
     ),
     "logits": Explained(
         "L",
@@ -86,7 +86,7 @@ STAGES = {
         "L = c S",
     ),
     "capped": Explained("L′", "t s", "The logits after a rule that caps each of them separately.", "L′ = bend(L)"),
-    "masked": Explained("M", "t s", "The logits after the rules.", "M = L"),
+    "masked": Explained("M", "t s", "The logits after all rules.", "M = L"),
     "weights": Explained("A", "t s", "Softmax turns each row into shares of attention that sum to 1.", ""),
     "lse": Explained("Z", "h t", "The logarithm of each row's sum of exponentials", "Z"),
     "context": Explained(
@@ -96,7 +96,7 @@ STAGES = {
 }
 
 AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"}
-"""Axes of stages that differ if the keys' tokens are not the queries'."""
+"""The axes of stages that change if queries and keys come from different tokens."""
 
 POOLED = {
     "first": "It uses the first {heads.shared} of its {heads.given} heads.",
@@ -121,7 +121,7 @@ def explain(stage: str, comparison: Comparison, settled: Settled) -> Explained:
         "W_o": "Turns the context into the output." if is_alone else stated.meaning,
         "scores": stated.meaning if rules.pairing is None else stated.meaning.replace("product", "score"),
         "logits": stated.meaning if scale is True else UNSCALED if scale is False else SCALE_GIVEN,
-        "lse": f"{stated.meaning}{held}: with it, partial results can be merged.",
+        "lse": f"{stated.meaning}{held}: it allows partial results to be merged.",
         "context": stated.meaning if "weights" in formed else NEVER_HELD,
         "output": f"{stated.meaning}: {'its context' if is_alone else 'the heads side by side'}"
         f"{', mixed by the output projection' if is_mixed else ''}.",
@@ -159,9 +159,9 @@ def explain_projection(stage: str, logit: str, comparison: Comparison, settled: 
 
 
 def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
-    """Return the meaning and formula of masked logits; old code may cap them after masking."""
-    closes, adds = bool(settled.rules.masks), bool(scores_that(comparison, settled, "bias"))
-    bends = settled.rules.bend_last and bool(scores_that(comparison, settled, "bend"))
+    """Return the meaning and the formula of masked logits; some conventions cap them after masking."""
+    closes, adds = bool(settled.rules.masks), bool(name_acting_scores(comparison, settled, "bias"))
+    bends = settled.rules.bend_last and bool(name_acting_scores(comparison, settled, "bend"))
     closed = "minus infinity where masked"
     meaning = {
         (True, True): f"The logits plus the biases of rules, {closed}.",
@@ -171,26 +171,26 @@ def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Sett
     formula = f"{logit} + bias" if adds else logit
     less = f", -inf {'before the bend ' if bends else ''}where masked" if closes else ""
     if bends:
-        return f"{meaning} A rule caps them after that.", f"M = bend({formula}){less}"
+        return f"{meaning} A rule then caps them.", f"M = bend({formula}){less}"
     return meaning, f"M = {formula}{less}"
 
 
 def explain_weights(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
     meaning, normalizer = STAGES[stage].meaning, settled.rules.normalizer
     if comparison.problem.weights is not None:
-        return "How much of each value a query receives, as given.", "A, given"
+        return "The given weights: how much of each value a query receives.", "A, given"
     if not normalizer.exponential:
         return f"{normalizer.name} turns each row of logits into weights.", f"A = {normalizer.name}({logit})"
     has_more = any(rule.extra(0) is not None for rule in settled.rules.scores)
     if has_more:
-        meaning = f"{meaning.removesuffix(' that sum to 1.')}; one more logit z takes its share and gives no value."
+        meaning = f"{meaning.removesuffix(' that sum to 1.')}; an extra logit z takes a share but adds no value."
     return meaning, f"A_ij = exp({logit}_ij) / (sum_k exp({logit}_ik){' + exp(z)' if has_more else ''})"
 
 
 def explain_mistake(stated: Explained, stage: str, settled: Settled) -> Explained:
     """Explain a stage that departs from the definition by the mistakes that begin there, or else by all of them.
 
-    The user's own functions have no named mistakes, and an earlier version may have had other ones.
+    A user's own function has no named mistakes, and a stored run may have mistakes that no longer exist.
     """
     made = {name: mistakes.mistake(name) for name in settled.mistakes if name in mistakes.names()}
     here = {name: mistake for name, mistake in made.items() if mistake.stage == stage} or made
@@ -209,12 +209,12 @@ def stages_of(trace: Trace) -> dict[str, Array]:
     return found
 
 
-BLIND_GETS = {"zeros": "0", "nan": "NaN", "mean": "all alike"}
+BLIND_GETS = {"zeros": "0", "nan": "NaN", "mean": "all equal"}
 """The weights of a query that sees no key, by convention."""
 
 
 RANDOM = (*DISTRIBUTIONS, "torch_linear", "torch_mha")
-"""The sources of projections that draw them."""
+"""The sources that draw projections at random."""
 
 
 def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
@@ -229,14 +229,14 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
         named = zip(settled.positions, positions.split(" + "), strict=False)
         here = [
             word for position, word in named if position.changes_x or stage != "v"
-        ]  # rotations of q and k leave v as it is
+        ]  # rotations of q and k do not change v
         return f"with position={' + '.join(here)}" if here else ""
     if stage == "weights" and trace.masked is not None and not settled.mistakes and settled.empty in BLIND_GETS:
         is_blind = bool(np.isneginf(trace.masked).all(axis=-1).any())
         return f"{BLIND_GETS[settled.empty]} where a query may see no key" if is_blind else ""
     act = {"scores": "pair", "capped": "bend", "masked": "bias"}.get(stage, "")
     mask = settled.words["mask"] if stage == "masked" else "none"
-    acting = scores_that(comparison, settled, act) if act else ""
+    acting = name_acting_scores(comparison, settled, act) if act else ""
     return ", ".join(filter(None, [f"mask={mask}" if mask != "none" else "", acting]))
 
 
@@ -249,18 +249,18 @@ def is_random(stage: str, comparison: Comparison) -> bool:
     return stage[:2] == "W_" and stage in names and not is_given and projections.source in RANDOM
 
 
-def scores_that(comparison: Comparison, settled: Settled, act: str) -> str:
-    """Name the score rules with an effect: those that `bend` the logits, say, or add a `bias`."""
+def name_acting_scores(comparison: Comparison, settled: Settled, act: str) -> str:
+    """Name the score rules with the effect `act`, such as those that `bend` the logits or add a `bias`."""
     named = zip(settled.rules.scores, settled.words["score"].split(" + "), strict=False)
     acting = [word for rule, word in named if has_effect(rule, act, comparison.traces[settled.name])]
     return f"score={' + '.join(acting)}" if acting else ""
 
 
 def has_effect(rule: Score, act: str, trace: Trace) -> bool:
-    """Return whether a rule has an effect.
+    """Return whether a score rule has the effect `act`.
 
-    The code of a rule from outside the package may be unavailable. It has one if the numbers of two successive stages
-    differ, masked places aside.
+    The code of a rule from outside the package may be unavailable. Such a rule has the effect if the numbers of two
+    successive stages differ at places that are not masked.
     """
     if type(rule).__module__.startswith(Score.__module__.removesuffix("score")):
         return getattr(type(rule), act) is not getattr(Score, act)

@@ -1,4 +1,4 @@
-"""The data of the explorer on a sweep's page: its cells, and what is drawn at first."""
+"""The data of the explorer on a sweep's page: the cells of the sweep, and the initial view."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from attn_exp.experiment.row import is_deep, titled
 from attn_exp.report.sweep_plots import Numbers, Plotted, is_number, labels, number, spaced_by_factors
 
 MOST_CELLS = 3000
-"""A larger page would be slow; its pictures and its table show the same."""
+"""Maximum number of cells, since a larger page would be slow; the plots and the table show the same numbers."""
 
 
 def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, Any] | None:
-    """Return the cells of a sweep, ready for JSON, with all metrics worth drawing and these; `first` comes first.
+    """Return the cells of a sweep, ready for JSON, with the metrics worth drawing and `metrics`; `first` comes first.
 
-    None if there are too many cells, or nothing varies.
+    None if there are too many cells, or no setting varies.
     """
     places = plotted.varying
     if not places or len(plotted.cells) > MOST_CELLS:
@@ -49,10 +49,10 @@ def axis_data(plotted: Plotted, place: int) -> dict[str, Any]:
 
 
 def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Return what is drawn at first of the first metric, as indices of axes.
+    """Return the axes (by index) that the explorer uses for x, colours and panels at first.
 
-    A numeric setting is along x. Of the rest, the setting that explains most is shown by colour, so that scaled and
-    unscaled share axes, and the next one by panel.
+    A numeric setting is along x. Of the other settings, the one that explains most of the first metric is shown by
+    colour, so that its values share one panel, and the next one by panels.
     """
     settings = list(range(len(axes) - 1))
     weights = explained(axes, cells)
@@ -69,7 +69,7 @@ def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]
 def explained(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> list[float]:
     """Return how much the means of the first metric vary along each axis, alone and in interactions.
 
-    That is the mean square deviation of each cell from the mean of the cells that differ from it along that axis alone.
+    This is the mean squared deviation of a cell from the mean of the cells that differ from it only along that axis.
     """
     known = [(cell["at"], cell["numbers"][0][0]) for cell in cells if cell["numbers"] and cell["numbers"][0]]
     weights = []

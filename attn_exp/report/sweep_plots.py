@@ -1,4 +1,4 @@
-"""The plots of a sweep as charts, chosen by the kinds of its axes, and drawn from its cells rather than single rows."""
+"""The plots of a sweep as charts. They are chosen by the types of its axes, and drawn from its cells, not its rows."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ if TYPE_CHECKING:
 
 
 FEW = 5
-"""Fewer seeds have no useful confidence interval."""
+"""With fewer seeds than this, a confidence interval is not useful."""
 
 ALL = "all"
-"""The label of a value that means no limit, such as the -1 of a window: it sorts after all numbers."""
+"""The label of a value that means no limit, such as -1 for a window; it sorts after all numbers."""
 
 NEEDS = {
     "effects": (1, 99, "a setting that varies"),
-    "against": (1, 3, "one to three settings that vary, one of them of numbers"),
+    "against": (1, 3, "one to three settings that vary, one of them numeric"),
     "choices": (1, 1, "one setting that varies"),
     "heat": (2, 2, "two settings that vary"),
-    "parallel": (2, 99, "two settings that vary, or more"),
+    "parallel": (2, 99, "two or more settings that vary"),
     "spread": (0, 99, "results"),
 }
-"""The minimum and maximum number of settings that vary besides the seed, and the same in words."""
+"""For each plot, the minimum and maximum number of settings that vary (besides the seed), and the same in words."""
 
 
 def refuse_plots(names: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse plots that do not exist, or that cannot be drawn of these axes.
+    """Refuse plots that do not exist, or that cannot be drawn for these axes.
 
     Raises:
-        UserError: the plot, and what it needs.
+        UserError: a plot is unknown, or does not suit the axes; the message says what it needs.
     """
     varying = [axis for axis in axes if axis["key"] != "seed" and axis["count"] > 1]
     numeric = [axis for axis in varying if axis["kind"] in ("int", "float")]
@@ -80,10 +80,10 @@ def refuse_plots(names: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> Non
 
 
 def refuse_unknown(names: Sequence[str]) -> None:
-    """Refuse names of figures that no sweep has.
+    """Refuse unknown names of plots.
 
     Raises:
-        UserError: the first of them.
+        UserError: a name is unknown.
     """
     for name in names:
         if name not in SWEEP_CAPTIONS:
@@ -92,7 +92,7 @@ def refuse_unknown(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Summary statistics of a cell of a sweep, such as those over its seeds.
+    """Summary statistics of the numbers in one cell of a sweep, such as those of its seeds.
 
     `squares` is the sum of squared deviations from the mean, and `half_width` half of the mean's 95% confidence
     interval, NaN for a single number.
@@ -109,7 +109,7 @@ class Numbers:
 class Change(NamedTuple):
     """The effect of one change of a setting on a metric: the mean paired difference, and whether it is significant.
 
-    `low` and `high` are the ends of the interval, NaN if there is none.
+    `low` and `high` are the ends of its interval, NaN if it has none.
     """
 
     label: str
@@ -122,10 +122,10 @@ class Change(NamedTuple):
 class Plotted(NamedTuple):
     """The data of a sweep's plots.
 
-    `cells` maps the labels of each of the `axes`, and the variant, to the numbers of each metric. `metrics` are those
-    worth drawing, the most important first, and `changes` the largest changes of each of the first two. `heads` are the
-    patterns of heads, `[layer head]` each, of the `layers`; `further` are plots that were requested. `size` is that of
-    the figures; if `only` is not empty, no other plots are drawn.
+    `cells` maps a label on each of the `axes`, and a variant, to the statistics of each metric. `metrics` are those
+    worth drawing, the most important first; `changes` holds the effects on each of the first two. `heads` holds a map
+    `[layer head]` of each head pattern in the `layers`. `further` are plots requested in addition; if `only` is not
+    empty, no other plots are drawn. `size` is the size of each plot.
     """
 
     axes: Sequence[str]
@@ -145,7 +145,7 @@ class Plotted(NamedTuple):
 
 
 def labels(plotted: Plotted, place: int) -> list[str]:
-    """Return the labels of an axis in the order of appearance, with no limit after the numbers."""
+    """Return the labels of an axis in order of appearance, or by number if one of them means no limit."""
     names = list(dict.fromkeys(key[place] for key in plotted.cells))
     return in_order(names) if ALL in names else names
 
@@ -155,7 +155,7 @@ def is_number(label: str) -> bool:
 
 
 def number(label: str) -> float:
-    """Return a label as a number: the middle of a range `1..3`, NaN for a word."""
+    """Convert a label to a number: the middle of a range such as `1..3`, and NaN for a word."""
     low, _, high = label.partition("..")
     try:
         return (float(low) + float(high or low)) / 2
@@ -164,13 +164,13 @@ def number(label: str) -> float:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """Sort labels by number, with no limit last; words keep their order."""
+    """Sort labels by number, with no limit last; if any label is a word, keep their order."""
     numbered = all(is_number(name) or name == ALL for name in names)
     return sorted(names, key=lambda name: math.inf if name == ALL else number(name)) if numbered else list(names)
 
 
 def spaced_by_factors(values: Sequence[float]) -> bool:
-    """Return whether sorted numbers grow by factors rather than by steps, so that a logarithmic axis suits them."""
+    """Return whether sorted numbers grow by factors rather than by steps, so that they suit a logarithmic axis."""
     if len(values) < 3 or values[0] <= 0:
         return False
     steps = [after - before for before, after in itertools.pairwise(values)]
@@ -178,31 +178,31 @@ def spaced_by_factors(values: Sequence[float]) -> bool:
 
 
 LINES, PANELS, MOST_LINES, MOST_MARKS = 7, 9, 200, 40
-"""Maximum numbers: of lines per panel, since more colours cannot be told apart; of maps per plot; of lines of
-combinations; and of marks per line."""
+"""Maximum number of lines per panel (more colours cannot be told apart), of panels per plot, of lines in a plot of
+parallel coordinates, and of marks per line."""
 
 PANEL = 2.1
 """Minimum width of a panel, in inches."""
 
 MAP = "cividis"
-"""Perceptually uniform, for the colour-blind and for grey print."""
+"""A perceptually uniform colour map, which suits the colour-blind and prints well in grey."""
 
 BELOW = 0.45
-"""Room below a panel for its numbers and the name of its axis, in inches."""
+"""The space below a panel for its tick labels and the name of its axis, in inches."""
 
 Key = tuple[str, ...]
 Point = tuple[float, float, float, float]
-"""Position, mean, and the ends of the interval."""
+"""A position, the mean there, and the ends of its interval."""
 
 
 Panel = tuple[str, Sequence[Stroke], Axis, Axis]
-"""A title, and strokes between two axes. An axis without ticks gets numbers, and one from 0 to 0 gets its range."""
+"""A title, strokes and two axes. An axis without ticks gets numbers; one from 0 to 0 gets the range of the strokes."""
 
 
 def draw(plotted: Plotted) -> dict[str, Chart]:
-    """Return the plot of the effects, and the one that suits the axes that vary.
+    """Return the plots of a sweep by name: the effects, and the plot that suits the axes that vary.
 
-    That is lines or points for one axis, heat maps for two, and parallel coordinates for more.
+    This plot has lines or points for one axis, heat maps for two, and parallel coordinates for more.
     """
     if not plotted.metrics:
         return {}
@@ -220,7 +220,7 @@ def draw(plotted: Plotted) -> dict[str, Chart]:
 def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Chart:
     """Draw a metric along one setting, with a line for each value of another.
 
-    Means over further settings have no intervals.
+    Means over other settings have no intervals.
     """
     along, *by = places
     names = [*plotted.axes, "variant"]
@@ -269,13 +269,13 @@ def numeric_axes(plotted: Plotted) -> list[int]:
 
 
 def axes_by_role(plotted: Plotted) -> list[int]:
-    """Return the varying axes: first the one along x, which has the most numbers, then those of the panels."""
+    """Return the varying axes: first the one along x, the longest numeric axis, then those of the panels."""
     along = max(numeric_axes(plotted), key=lambda place: len(labels(plotted, place)), default=-1)
     return sorted(plotted.varying, key=lambda place: place != along)
 
 
 def against(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw each metric against a numeric key, a line per variant; or one metric, with panels for the other keys."""
+    """Draw each metric against a numeric setting, a line per variant; or one metric, with panels for other settings."""
     along, *others = axes_by_role(plotted)
     groups = list(itertools.product(*(labels(plotted, place) for place in others)))
     variants, panels = plotted.variants[:LINES], list[Panel]()
@@ -290,7 +290,7 @@ def against(plotted: Plotted, width: float, height: float | None) -> Chart:
         name = titled(metric) if not (others and panels) else ""
         strokes = curves(plotted, metric, along, label_of)
         panels.append((title, strokes, axis_along(plotted, along), Axis(0, 0, name=name)))
-    if others:  # compared panels share one scale
+    if others:  # all panels share one scale
         low, high = range_of([stroke.y for _, strokes, *_ in panels for stroke in strokes])
         panels = [(title, strokes, x, y._replace(low=low, high=high)) for title, strokes, x, y in panels]
     return in_panels(panels, 2 if len(panels) < 5 else 3, 1.3, width, height)
@@ -332,7 +332,7 @@ def axis_along(plotted: Plotted, along: int) -> Axis:
 
 
 def point_of(point: tuple[float, Sequence[Numbers]]) -> Point:
-    """Return a point of a line, averaged over cells; only that of a single cell has an interval."""
+    """Average the cells at one point of a line; only a single cell has an interval."""
     x, cells = point
     mean = sum(cell.mean * cell.count for cell in cells) / sum(cell.count for cell in cells)
     return (x, mean, *(ends_of(cells[0]) if len(cells) == 1 else (mean, mean)))
@@ -347,7 +347,7 @@ def ends_of(numbers: Numbers) -> tuple[float, float]:
 def bars(
     points: Sequence[Point], colour: str, mark: str, label: str = "", *, upright: bool = False
 ) -> tuple[Stroke, Stroke]:
-    """Return the intervals and the means of some points, along x or upright."""
+    """Return two strokes, the intervals and the means of some points; the intervals are horizontal or `upright`."""
     at, mean, low, high = np.array(points, float).T
     ends = np.stack([low, high, np.full(len(at), np.nan)], axis=1).ravel()
     lines, marks = (np.repeat(at, 3), ends), (at, mean)
@@ -380,7 +380,7 @@ def axis_of_names(names: Sequence[str]) -> Axis:
 
 
 def spread(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw the spread of each metric over the seeds: range, quartiles as for a normal distribution, and mean."""
+    """Draw the spread of each metric over the seeds: range, mean, and the quartiles of a normal distribution."""
     rows, panels = {variant: row for row, variant in enumerate(plotted.variants)}, list[Panel]()
     for metric in plotted.metrics:
         whole, half = list[Point](), list[Point]()
@@ -398,7 +398,7 @@ def spread(plotted: Plotted, width: float, height: float | None) -> Chart:
 
 
 def effects(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw the changes of each metric, the largest on top: the mean and its interval, if there is one."""
+    """Draw the effects on each metric, the most important on top: the mean difference and its interval, if any."""
     panels = list[Panel]()
     for metric, lines in plotted.changes.items():
         strokes = [Stroke(np.zeros(2), np.array([-0.5, len(lines) - 0.5]), "#404040", 0.6)]
@@ -411,7 +411,7 @@ def effects(plotted: Plotted, width: float, height: float | None) -> Chart:
 
 
 def in_panels(panels: Sequence[Panel], across: int, high: float, width: float, height: float | None) -> Chart:
-    """Arrange panels in a grid under one legend; a given height determines theirs."""
+    """Arrange panels in a grid below one legend; if a height is given, the panels fill it."""
     across = min(across, len(panels), max(1, round(width / PANEL)))
     down = -(-len(panels) // across)
     entries = {stroke.label: stroke for _, strokes, *_ in panels for stroke in strokes if stroke.label}
@@ -473,7 +473,7 @@ def maps(named: Arrays, names: Named, width: float, height: float | None) -> Cha
 
 
 def parallel(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw an upright axis per key and a line per combination, coloured by its mean; of very many, every nth."""
+    """Draw an upright axis per setting and a line per combination, coloured by its mean; too many are thinned out."""
     metric, places = plotted.metrics[0], [*plotted.varying, len(plotted.axes)]
     names = [short([*plotted.axes, "variant"][place]) for place in places]
     orders = [in_order(labels(plotted, place)) for place in places]
@@ -509,4 +509,4 @@ PLOTS: dict[str, Callable[[Plotted, float, float | None], Chart]] = {
     "parallel": parallel,
     "spread": spread,
 }
-"""The plots by name; each takes its width in inches, and its height or None."""
+"""The plots by name; each function takes the width in inches, and the height or None."""

@@ -1,4 +1,4 @@
-"""Templates, compiled once and cached like Python's modules; pages, and helpers for Markdown."""
+"""Render templates as pages and Markdown. Like Python modules, templates are compiled once and cached."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from attn_exp.report.pages import TEMPLATES, policy, scripts, styles, template_t
 
 
 def templates(autoescape: bool, more: Mapping[str, str] = MappingProxyType({})) -> Environment:
-    """Return the environment of the templates, including `more` by name; undefined variables are errors."""
+    """Return the environment for templates, with `more` templates by name; an undefined variable is an error."""
     environment = Environment(
         loader=ChoiceLoader([FileSystemLoader(TEMPLATES), DictLoader(more)]),
         autoescape=autoescape,
@@ -46,7 +46,7 @@ def render_page(
     filters: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Render a page with inline style sheets and scripts, and a policy that allows nothing else."""
+    """Render a page with inline style sheets and scripts, and a policy that allows nothing else on it."""
     style, script = styles(*map(template_text, css), more_css), scripts(*js) if js else ""
     environment = templates(autoescape=True, more=more)
     environment.filters |= filters
@@ -73,15 +73,15 @@ def escape_controls(value: Any) -> Any:
 
 
 KEPT = TEMPLATES / "__pycache__", f"%s-{jinja2.__version__}-{Path(__file__).stat().st_mtime_ns}.jinja"
-"""The cache of compiled templates, and the names of its files: the result of compilation also depends on the version of
-Jinja and on the options in this file."""
+"""The folder of compiled templates, and the names of the files in it: compilation also depends on the version of Jinja
+and on the options in this file."""
 
 
 class Compiled(FileSystemBytecodeCache):
-    """A cache of compiled templates in a folder; without write access, templates are compiled on each run."""
+    """A cache of compiled templates in a folder; if it is not writable, each run compiles the templates again."""
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Load a cached template, ignoring one that is unreadable or incomplete."""
+        """Load a cached template, unless its file is unreadable or incomplete."""
         with suppress(OSError, EOFError, UnpicklingError):
             super().load_bytecode(bucket)
 
@@ -102,13 +102,13 @@ def pipe_cells(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def fenced(text: str) -> str:
-    """Return a code block, fenced by more backticks than it contains in a row."""
+    """Return a code block whose fence is longer than any run of backticks inside."""
     fence = backticks(text, least=3)
     return f"{fence}\n{text}\n{fence}"
 
 
 def code(text: str) -> str:
-    """Return inline code, fenced by more backticks than it contains in a row."""
+    """Return inline code between more backticks than it contains in a row."""
     fence, pad = backticks(text), " " if "`" in text else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 

@@ -1,4 +1,4 @@
-"""Two runs or sweeps compared, as text and as one page with an explorer for the weights of two runs."""
+"""The comparison of two runs or two sweeps, as text and as a page, with an explorer for the weights of two runs."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ NO_MAPS = "The page shows no maps of the two runs:"
 
 
 class Explorer(NamedTuple):
-    """The section of weights as it looks without a script, and the data of its script, ready for JSON."""
+    """The weights section as it looks without its script, and the data for the script, ready for JSON."""
 
     part: Mapping[str, Any]
     data: Mapping[str, Any]
 
 
-def why_not(runs: Mapping[str, Comparison]) -> str:
-    """Say why the weights of two runs cannot be shown together; empty if they can."""
+def explain_no_maps(runs: Mapping[str, Comparison]) -> str:
+    """Return why the weights of two runs cannot be shown together; empty if they can."""
     tokens = [labels(comparison.problem) for comparison in runs.values()]
     if any(each != tokens[0] for each in tokens):
         return f"{NO_MAPS} their tokens differ, so their weights do not correspond."
     for which, comparison in zip(("first", "second"), runs.values(), strict=True):
         if all(trace.weights is None for trace in comparison.traces.values()):
-            return f"{NO_MAPS} the {which} never formed its weights."
+            return f"{NO_MAPS} the {which} run never formed its weights."
     return ""
 
 
 def explorer(runs: Mapping[str, Comparison]) -> Explorer:
-    """Return the weights of runs with the same tokens, by name."""
+    """Return the explorer for the weights of several runs, by name, which must have the same tokens."""
     sides = {name: seen(comparison, MOST_COARSE) for name, comparison in runs.items()}
     tokens = [labels(comparison.problem) for comparison in runs.values()]
     panels = tuple(panel for views in sides.values() for panel in views.panels)
-    scale = colours(Views(next(iter(runs.values())), panels, ()))  # shared by all runs
+    scale = colours(Views(next(iter(runs.values())), panels, ()))  # one scale for all runs
     data: dict[str, Any] = {"panels": [], "walks": [], "variants": [], "beside": 0}
     for name, views in sides.items():
         first, data["beside"] = len(data["panels"]), len(data["walks"])
@@ -66,10 +66,10 @@ MOST = 24
 
 @dataclass(frozen=True)
 class Versus:
-    """Two folders compared: sentences, the most important first, and the tables behind them.
+    """The comparison of two folders: sentences, the most important first, and the tables behind them.
 
-    `moved` says whether any number differs beyond rounding, or is missing on one side; `depth` is the report depth that
-    was set, else that of both reports, or `all` if they differ. `explorer` shows the weights of two runs.
+    `moved` says whether any number differs by more than rounding, or is missing on one side. `depth` is the requested
+    report depth, else that of both reports, or `all` if they differ. `explorer` shows the weights of two runs.
     """
 
     first: str

@@ -16,16 +16,16 @@ from attn_exp.problem.problem import Problem
 from attn_exp.report.escapes import label
 
 FINE = 32
-"""Maps of block means with more rows or columns are shown wider."""
+"""Maps of block means with more rows or columns than this are shown wider."""
 
 MANY = 8
-"""Above this number of heads, an overview of small maps is shown."""
+"""With more heads than this, an overview of small maps is shown."""
 
 
 class Panel(NamedTuple):
-    """Variants with equal weights `[h t s]`, shown once.
+    """Variants with equal weights `[h t s]`, which are shown only once.
 
-    `split` holds the scores and biases whose softmax the weights are, if known and requested.
+    If known and requested, `split` holds the scores and biases of which the weights are the softmax.
     """
 
     variants: tuple[str, ...]
@@ -40,8 +40,8 @@ class Panel(NamedTuple):
 class Views(NamedTuple):
     """A comparison and its views.
 
-    `panels` hold distinct weights, `blocks` distinct block means of variants that never form their weights whole. Both
-    are in the order of the rows.
+    `panels` holds the distinct weights, and `blocks` the distinct block means of variants that never form their full
+    weights. Both are in the order of the rows.
     """
 
     comparison: Comparison
@@ -50,7 +50,7 @@ class Views(NamedTuple):
 
 
 def seen(comparison: Comparison, splits_up_to: float = np.inf) -> Views:
-    """Return the views of a comparison; only panels of at most `splits_up_to` weights are split."""
+    """Return the views of a comparison; only panels with at most `splits_up_to` weights get a `split`."""
     panels = group_equal(
         (name, trace.weights) for name, trace in comparison.traces.items() if trace.weights is not None
     )
@@ -67,7 +67,7 @@ def seen(comparison: Comparison, splits_up_to: float = np.inf) -> Views:
 
 
 def coarse_maps(comparison: Comparison) -> Iterable[tuple[str, Array]]:
-    """Yield the block means `[h a c]` of each variant without weights, unless blocks are single keys."""
+    """Yield the block means `[h a c]` of each variant without weights, unless each block is a single weight."""
     whole = len(comparison.problem.tokens), comparison.problem.keys
     for name, trace in comparison.traces.items():
         heat = None if trace.summary is None else trace.summary.heat  # only if the form computed block means
@@ -87,7 +87,7 @@ def group_equal(named: Iterable[tuple[str, Array]]) -> tuple[Panel, ...]:
 
 
 def same(left: Array, right: Array) -> bool:
-    """Return whether two arrays differ by rounding alone, with NaN at the same places."""
+    """Return whether two arrays differ only by rounding, with NaN in the same places."""
     return left.shape == right.shape and np.allclose(left, right, rtol=0, atol=SAME_WEIGHTS, equal_nan=True)
 
 
@@ -104,10 +104,10 @@ def top(matrices: Iterable[Array]) -> float:
 
 
 class Colours(NamedTuple):
-    """The colour scale of weights in all tables and pictures of a run: none at 0, full colour at `top`.
+    """The colour scale for weights in all tables and pictures of a run: no colour at 0, full colour at `top`.
 
-    A colour's strength is `(weight / top) ** power`: proportional for few keys, and steeper for many, so that small
-    weights are visible.
+    The strength of a colour is `(weight / top) ** power`: proportional if there are few keys, and steeper if there are
+    many, so that small weights are visible.
     """
 
     top: float
@@ -120,14 +120,14 @@ class Colours(NamedTuple):
 
 
 EVEN = 16
-"""A uniform weight has at least 1 / 16 of the full colour."""
+"""A uniform weight has at least 1 / 16 of full colour."""
 
 
 def colours(views: Views) -> Colours:
     """Return the colour scale of a run.
 
-    With n keys a uniform weight is 1 / n, or 1 / (n top) of the largest. The power makes this 1 / 16, or is 1 if it is
-    larger.
+    With n keys, a uniform weight is 1 / n, which is 1 / (n top) of the largest weight. The power raises this to 1 / 16;
+    if it is larger already, the power is 1.
     """
     end = top(panel.weights for panel in (*views.panels, *views.blocks))
     apart = max(EVEN, views.comparison.problem.keys * end)
@@ -135,9 +135,9 @@ def colours(views: Views) -> Colours:
 
 
 class Head(NamedTuple):
-    """The weights `[t s]` of one head, its variants, and its number, None for a single head.
+    """The weights `[t s]` of one head, the variants that have them, and the head's number, None if it is the only one.
 
-    `closed` marks the masked weights, if known.
+    `closed` marks the masked weights, if they are known.
     """
 
     variants: str
@@ -160,7 +160,7 @@ def heads_of(panel: Panel) -> list[Head]:
 
 
 def labels(problem: Problem) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the labels of the queries' and keys' tokens; a token that is both has one label."""
+    """Return the labels of the queries and those of the keys; a token that is both has the same label in both."""
     keys = distinct_labels(problem.key_tokens)
     if problem.tokens == problem.key_tokens:
         return keys, keys
@@ -174,8 +174,8 @@ def distinct_labels(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 MOST_EXACT, MOST_COARSE = 150_000, 300_000
-"""A page carries the arrays of a panel as float64 up to the first size and as float32 up to the second; beyond, it has
-pictures and no interactive parts."""
+"""A page stores the arrays of a panel as float64 up to the first size, and as float32 up to the second; for larger
+arrays, it has pictures and no interactive parts."""
 
 
 class Shown(NamedTuple):
@@ -190,13 +190,13 @@ SWEEP_CAPTIONS = {
         "The effect of each setting, compared seed by seed: mean difference and 95% interval, sorted by explained "
         "variance."
     ),
-    "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a bar.",
-    "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
-    "heat": "Means over two swept keys, one panel for each variant.",
-    "parallel": "Parallel coordinates: combinations of all swept keys, coloured by their mean.",
-    "heads": "Every head of every layer, a map for each pattern: what share of its weight a head gives to it.",
+    "against": "Each variant against the swept setting: mean, and its 95% interval over seeds as a bar.",
+    "choices": "Each variant at each value of the setting: mean, and its 95% interval over seeds.",
+    "heat": "Means for each pair of values of two swept settings, one panel per variant.",
+    "parallel": "Parallel coordinates: combinations of all swept settings, coloured by their mean.",
+    "heads": "Every head of every layer, one map per pattern: the share of a head's weight that fits the pattern.",
     "spread": (
-        "How the numbers of each variant spread over the seeds: quartiles are estimated as "
+        "The spread of each variant's numbers over the seeds; quartiles are estimated as "
         "the mean ± 0.674 standard deviations."
     ),
 }

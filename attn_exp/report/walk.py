@@ -21,13 +21,13 @@ from attn_exp.rules.rules import MOST_PLACES
 from attn_exp.rules.rules import places as allowed_places
 
 SIDE = 16
-"""Maximum number of rows and columns in a table; the results file has them all."""
+"""Maximum number of rows and columns in a table; the results file has all of them."""
 
 CELLS = 1200
-"""Maximum number of cells of a stage over its heads; at least one head is shown."""
+"""Maximum number of cells of a stage over all heads; at least one head is shown."""
 
 OUTWARD = ("W_o", "b_o")
-"""The output projection, which not every variant has."""
+"""The output projection, which only some variants have."""
 
 BY_KEY = ("scores", "logits", "capped", "masked", "weights")
 """Stages whose columns are keys."""
@@ -36,7 +36,7 @@ BY_KEY = ("scores", "logits", "capped", "masked", "weights")
 class Table(NamedTuple):
     """A labelled matrix, or its upper left corner if it is too large.
 
-    `parts` lists the heads of its columns, with their number of columns, from the left.
+    `parts` lists the heads that the columns belong to, from the left, each with its number of columns.
     """
 
     title: str
@@ -50,11 +50,11 @@ class Table(NamedTuple):
 class Step(NamedTuple):
     """One stage of a computation: its explanation, its full shape, and its tables, one per head.
 
-    `largest` is the number in full colour, `power` the exponent of the colour scale. `closed` marks masked weights,
-    `whole` means that all decimals are shown. `corners` holds the numbers of all heads `[h row column]`, also of those
-    without a table. For a projection whose columns split into heads, `owners` may name each corner's head and first
-    column; for W_o, `head_rows` is the number of rows per head if the corners are those of its heads. `wrong` means
-    that it does not follow from the stages before by the definition.
+    `largest` is the number shown in full colour, `power` the exponent of the colour scale. `closed` marks masked
+    weights; `whole` means that all decimals are shown. `corners` holds the numbers of all heads `[h row column]`, even
+    of heads without a table. If the columns of a projection are split into heads, `owners` may give the head and the
+    first column of each corner; if the rows of W_o are, `head_rows` is the number of rows per head. `wrong` means that,
+    by the definition, the stage does not follow from the earlier ones.
     """
 
     stage: str
@@ -76,7 +76,7 @@ class Step(NamedTuple):
 
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
-    """Return the stages of one variant in order, without those that change nothing."""
+    """Return the stages of one variant in order, leaving out those that change nothing."""
     settled = settled_as(comparison, variant)
     wrong: tuple[str, ...] = ()
     if settled.mistakes or is_code(settled.form):
@@ -87,9 +87,9 @@ def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
 
 
 def every(comparison: Comparison, variant: str) -> Iterator[tuple[str, Array]]:
-    """Yield x, the memory, the projections and the stages of one variant.
+    """Yield x, the memory, the projections and the stages of one variant, each as a name and an array.
 
-    The output projection comes just before the output, if it is used.
+    If the variant uses the output projection, it comes just before the output.
     """
     problem, outward = comparison.problem, is_mixed(comparison, variant)
     if problem.x is not None:
@@ -102,7 +102,7 @@ def every(comparison: Comparison, variant: str) -> Iterator[tuple[str, Array]]:
 
 
 def is_mixed(comparison: Comparison, variant: str) -> bool:
-    """Return whether a variant ends in W_o, judging by its row: a reopened run has no code."""
+    """Return whether a variant ends in W_o, according to its row, since a reopened run has no code."""
     rows = (row for row in comparison.rows if row.variant == variant)
     return "W_o" in comparison.problem.projections and any(row.output_projection for row in rows)
 
@@ -134,7 +134,7 @@ def beside(step: Step) -> str:
 def step(stage: str, array: Array, comparison: Comparison, settled: Settled, *, wrong: bool = False) -> Step:
     """Return one stage of a computation with its tables, formula and explanation.
 
-    `wrong` means that, by the definition, it does not follow from the earlier stages.
+    `wrong` means that, by the definition, the stage does not follow from the earlier ones.
     """
     heads = array if array.ndim == 3 else np.atleast_2d(array.T if stage == "lse" else array)[None]
     shown = max(1, min(len(heads), CELLS // max(1, min(SIDE, heads.shape[1]) * min(SIDE, heads.shape[2]))))
@@ -173,7 +173,7 @@ def left_out(shape: Shape, shown: int) -> str:
 def names(
     stage: str, comparison: Comparison, shape: Sequence[int], vector: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the labels of the rows and columns of a stage: tokens, or else numbers from 1."""
+    """Return the labels of the rows and columns of a stage: tokens, heads, or numbers counted from 1."""
     numbers = tuple(str(place + 1) for place in range(max(shape)))
     if stage[:2] in ("W_", "b_"):
         return (("",) if vector else numbers[: shape[0]]), numbers[: shape[1]]
@@ -186,11 +186,11 @@ def names(
 
 
 def decimals(magnitudes: Array) -> int:
-    """Return the number of decimals for a stage: as many as its numbers have, or four digits of the largest."""
+    """Return the number of decimals to show: enough for four digits of the largest number, fewer if all are exact."""
     if not magnitudes.size or not magnitudes.any():
         return 0
     most = int(np.clip(3 - np.floor(np.log10(magnitudes.max())), 0, 8))
-    few = magnitudes[:64]  # most fail here already; a model's stage has some 100,000 numbers
+    few = magnitudes[:64]  # a quick test, since a stage of a model has some 100,000 numbers
     exact = (places for places in range(most) if is_exact(few, places) and is_exact(magnitudes, places))
     return next(exact, most)
 
@@ -208,11 +208,11 @@ MEANING = {
     "e": "size of values: in one head, or in W for all heads together",
     "h": "number of heads",
 }
-"""The meaning of each letter in a shape, in the order of explanation."""
+"""The meaning of each letter in a shape, in the order in which a page explains them."""
 
 
 def axes_of(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
-    """Return the letters of shapes, each with its meaning and its sizes in words, such as `4 or 2`."""
+    """Return each letter in the shapes with its meaning and its sizes in words, such as `4 or 2`."""
     sizes: dict[str, dict[int, None]] = {}
     for step in steps:
         letters = step.explained.axes.split()
@@ -226,7 +226,7 @@ def axes_of(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
 
 
 TERMS = 8
-"""Maximum number of terms that a sum writes out, the largest."""
+"""Maximum number of terms in a written sum, which keeps the largest."""
 
 
 def sums(comparison: Comparison, settled: Settled) -> list[str]:
@@ -259,8 +259,8 @@ def sum_of(row: Array, keys: Sequence[str]) -> str:
 def closed_by_mask(settled: Settled, weights: Array) -> Array | None:
     """Return which of the weights `[h t s]` are masked; None without masks.
 
-    A weight above 0, as a mistake may leak, does not count. If there are too many, or a mask's code is unavailable,
-    every weight of exactly 0 counts as masked.
+    A masked weight above 0, as a mistake may leak, does not count. If there are too many weights, or the code of a mask
+    is unavailable, every weight of exactly 0 counts as masked.
     """
     masks, offset = settled.rules.masks, settled.rules.offset
     if not masks or np.ndim(offset):

@@ -1,4 +1,4 @@
-"""The pages of a class: sheets to fill in, with the formula of each box; their keys; marked sheets; and the grades."""
+"""The pages for a class: sheets to fill in, with the formula of each box; their keys; marked sheets; and the grades."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ STYLES = ("report.css", "worksheet.css")
 
 
 def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
-    """Return a sheet that checks its boxes as they are filled in.
+    """Return the page of a sheet, which checks the numbers as they are filled in.
 
-    The page of an `exam` checks nothing and contains no answers.
+    With `exam`, the page checks nothing and contains no answers.
     """
     blank = {
         "file": file,
@@ -44,7 +44,7 @@ def printed(paper: Paper, student: str) -> str:
 
 
 def render_solution(paper: Paper, student: str) -> str:
-    """Return a sheet filled in, with what each mistake would give."""
+    """Return a filled-in sheet, with the results of each mistake."""
     mistakes = [mistake(paper, one) for one in foretold(paper)]
     return render_one(contents(paper, student) | {"filled": True, "foretold": mistakes})
 
@@ -54,7 +54,7 @@ def render_one(shown: dict[str, Any]) -> str:
 
 
 def to_print(parts: Sequence[str]) -> str:
-    """Join sheets or keys, each on pages of its own."""
+    """Join sheets or keys for printing; each starts on a new page."""
     return render_page("worksheets.html", {"parts": list(map(Markup, parts))}, STYLES)
 
 
@@ -80,13 +80,13 @@ def grades(
     seal: str = "",
     boxes: Sequence[Sequence[str]] = (),
 ) -> str:
-    """Return the page of a class: counts of mistakes, points by box, a line per student, and the hash of its table."""
+    """Return the page with grades: counts of mistakes, points by box, a line per student, and the hash of the table."""
     shown = {"heads": heads, "lines": lines, "overview": overview, "boxes": boxes, "seal": seal}
     return render_page("grades.html", shown, STYLES)
 
 
 def given(paper: Paper) -> list[dict[str, Any]]:
-    """Return the given arrays of a sheet: all that a box needs and no earlier box asks for."""
+    """Return the arrays that a sheet gives: those that a box needs and that no earlier box asks for."""
     asked, problem = {blank.stage for blank in paper.blanks}, paper.sheet.problem
     arrays = [*sources(paper, asked), *angles(paper, asked), *later_stages(paper, asked)]
     if problem.weights is not None:
@@ -98,7 +98,7 @@ def given(paper: Paper) -> list[dict[str, Any]]:
 
 
 Named = tuple[str, Array, Sequence[str]]
-"""An array's name, the array, and the names of its rows."""
+"""The name of an array, the array, and the names of its rows."""
 
 
 def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
@@ -116,9 +116,9 @@ def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
 
 
 def angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
-    """Yield the cosines and sines that rotate q and k, if asked for, with a column for each pair.
+    """Yield the cosines and sines that rotate q and k, if the sheet asks for these, with a column for each pair.
 
-    Queries that are among the keys share their table; other tokens have their own.
+    If the queries are among the keys, one table serves both; otherwise q and k have a table each.
     """
     tokens = {"q": paper.sheet.problem.tokens, "k": paper.sheet.problem.key_tokens}
     turned = {side: one for side, one in paper.turned_sides.items() if side in asked and side in tokens}
@@ -148,7 +148,7 @@ def by_head(name: str, heads: Array, tokens: Sequence[str]) -> Iterator[Named]:
 
 
 def matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[str, Any]:
-    """Return a given matrix, with more digits than the sheet asks for; with tokens as columns if set so."""
+    """Return a given matrix, with more digits than the answers; tokens are columns if the sheet is transposed."""
     transposed, digits = paper.transposed, max(6, paper.digits + 4)
     shown = array.T if transposed and rows else array
     signs = str.maketrans({"-": "−"})
@@ -174,12 +174,12 @@ def matrix_of(array: Array, paper: Paper) -> list[list[str]]:
 
 
 def written(number: float, digits: int) -> str:
-    """Format a number to the decimals of a sheet, without the sign of a zero."""
+    """Format a number with the decimals of a sheet; zero has no sign."""
     return decimal(0.0 if abs(number) < 0.5 * 10.0**-digits else number, digits)
 
 
 def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
-    """Return the results of a mistake in the first box that it changes; none if it changes the shape."""
+    """Return the results of a mistake in the first box that it changes; no tables if it changes the shape."""
     made, blank = told.made.get(told.stage), next(blank for blank in paper.blanks if blank.stage == told.stage)
     heads = () if made is None else made if made.ndim == 3 else made[None]
     cells = [matrix_of(head, paper) for head in heads] if np.shape(heads) == blank.right.shape else []
@@ -187,7 +187,7 @@ def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
 
 
 def data(paper: Paper) -> dict[str, Any]:
-    """Return the data that the page checks with: every stage in full digits, and how each follows from the last."""
+    """Return the data for checking answers: each stage with all digits, and how it follows from the one before."""
     sheet = paper.sheet
     projections = sheet.problem.projections if sheet.settled.output_projection else {}
     return {
@@ -205,7 +205,7 @@ def data(paper: Paper) -> dict[str, Any]:
 
 
 def crossed(paper: Paper) -> dict[str, float]:
-    """Return the number that a cross stands for, by box, if a mask hides any place."""
+    """Return the number that a cross stands for, by stage; empty if no place is masked."""
     hides = paper.added is not None and bool(np.isneginf(paper.added).any())
     return {"masked": -math.inf, "weights": 0.0} if hides else {}
 
@@ -218,11 +218,11 @@ def nested(array: Array) -> Any:
 
 
 CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
-"""Stages after q, k and v, each before the one that it is computed from."""
+"""The stages after q, k and v from last to first: each is computed from the next one in the list."""
 
 
 def formula(paper: Paper, blank: Blank) -> str:
-    """Return the formula of a box, and of each stage between it and the box before."""
+    """Return the formula of a box, and that of each stage between it and the box before."""
     known, asked = formulas(paper), {other.stage for other in paper.blanks}
     parts = [known[blank.stage]]
     if blank.stage == "masked" and crossed(paper):
@@ -258,10 +258,10 @@ def formulas(paper: Paper) -> dict[str, str]:
     }.get(settled.rules.normalizer.name, f"weights = exp({of}) / sum of exp({of}) over the {line}")
     stages = {
         "scores": "scores = kᵀ q: a column for each query" if transposed else "scores = q kᵀ",
-        "logits": "logits = scores" if settled.multiplier == 1 else f"logits = scores × {scale_written(paper)}",
+        "logits": "logits = scores" if settled.multiplier == 1 else f"logits = scores × {format_scale(paper)}",
         "capped": f"capped = {cap} tanh(logits / {cap})",
         "masked": f"masked = {logits} + added{', −∞ where a token may not look' if crossed(paper) else ''}",
-        "weights": weights + (f", one more logit in the sum: {extra}" if extra else ""),
+        "weights": weights + (f", with an extra logit in the sum: {extra}" if extra else ""),
         "context": f"context = {'v weights' if transposed else 'weights v'}",
         "output": output_formula(paper),
     }
@@ -287,7 +287,7 @@ def output_formula(paper: Paper) -> str:
 
 
 def describe_rotation(paper: Paper, stage: str) -> str:
-    """Describe how positions rotate the columns of each head; empty if they do not."""
+    """Describe how position encodings rotate the columns of each head; empty if they do not."""
     one = paper.turned_sides.get(stage)
     if one is None or not one.pairs:
         return ""
@@ -296,7 +296,7 @@ def describe_rotation(paper: Paper, stage: str) -> str:
     heads = " of each head" if len(paper.exact[stage]) > 1 else ""
     first, last = ("", "") if len(one.pairs) == 1 else ("the pairs of ", " and the pair")
     return (
-        f", then {first}{lines} (a, b) = {pairs}{heads} turned: a cos − b sin and a sin + b cos, "
+        f", then {first}{lines} (a, b) = {pairs}{heads} rotated to (a cos − b sin, a sin + b cos), "
         f"with the cos and sin of the token{last}"
     )
 
@@ -308,7 +308,7 @@ HEADS_POOLED = {
 
 
 def describe_split(paper: Paper, stage: str) -> str:
-    """Describe how columns split into heads, and how many query heads share a key head."""
+    """Describe how columns are split into heads, and how many query heads share a key head."""
     shares = paper.sheet.settled.heads
     if stage in ("scores", "context") and shares.shared < shares.query:
         one, other = ("q", "k") if stage == "scores" else ("weights", "v")
@@ -326,8 +326,8 @@ def is_context_the_output(paper: Paper) -> bool:
     return paper.sheet.settled.head == 1 and not paper.sheet.settled.output_projection
 
 
-def scale_written(paper: Paper) -> str:
-    """Write the scale exactly: with few digits, as a root next to them, or with many digits."""
+def format_scale(paper: Paper) -> str:
+    """Format the scale with four digits if these are exact, with 1/√n after them if not, else with ten digits."""
     multiplier = paper.sheet.settled.multiplier
     few = f"{multiplier:.4g}"
     number = round(multiplier**-2) if multiplier else 0
@@ -337,7 +337,7 @@ def scale_written(paper: Paper) -> str:
 
 
 MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: "–"}
-"""Marks beside the numbers, so that a page without colours says the same."""
+"""Marks next to the numbers, so that a page can be read without colours."""
 
 MEANING = {
     WRONG: "✗ wrong: next to it is what your earlier numbers give",
@@ -348,7 +348,7 @@ MEANING = {
 """The legend of the marks."""
 
 LONG = 1e6
-"""Numbers from here on are written in six digits."""
+"""Numbers of at least this size are written with six digits."""
 
 
 def render_marked_page(title: str, parts: Sequence[str]) -> str:
@@ -417,5 +417,5 @@ def cell(paper: Paper, number: float, right: float, state: str) -> dict[str, str
 
 
 def count(points: float) -> str:
-    """Format points: whole ones plainly, others to a tenth."""
+    """Format points, rounded to a tenth; whole points have no decimal."""
     return f"{round(points, 1):g}"

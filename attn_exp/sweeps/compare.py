@@ -1,4 +1,4 @@
-"""`attn-exp compare A B`: what differs between two runs or two sweeps, in their settings and in their numbers."""
+"""`attn-exp compare A B`: the differences between two runs or two sweeps, in their settings and in their numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from attn_exp.forms import coarser
 from attn_exp.report.escapes import brief, minus, plain
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import spoken
-from attn_exp.report.versus import Versus, explorer, versus_page, versus_text, why_not
+from attn_exp.report.versus import Versus, explain_no_maps, explorer, versus_page, versus_text
 from attn_exp.runs import folders, store, trust
 from attn_exp.runs.execution import DEPTH, Result, said_anew
 from attn_exp.runs.provenance import origin
@@ -32,26 +32,29 @@ from attn_exp.sweeps.swept import UNREADABLE, Swept, load
 OPTION = "--exit-code"
 PAGES = "comparisons"
 NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
-"""Settings that no number depends on."""
+"""Settings that affect no numbers."""
 FROM_A_MODEL = ("embeddings.", "projections.")
 """Settings whose arrays come from a model, if one is configured."""
 LONGEST = 60
 ROUNDING = ("error", "error_ulp", "row_sum_error")
-"""Columns of rounding error; a change in them is no fault."""
+"""Columns of rounding errors, whose changes do not count as differences."""
 NEAR = 256 * np.finfo(np.float64).eps
-"""Relative and absolute tolerance within which numbers are the same to rounding."""
+"""Relative and absolute tolerance below which a difference is rounding."""
 OVER_KEYS = ("scores", "logits", "capped", "masked", "weights")
 """Stages whose columns are keys."""
 
 Apart = Mapping[str, tuple[Any, Any]]
-"""Settings that differ, by name, with both values."""
+"""Maps each setting that differs to its two values."""
 
 
 def compare(typed: Sequence[str]) -> tuple[str, bool]:
-    """Compare two folders, write the page, and return the text, and False if `--exit-code` is set and a number differs.
+    """Compare two folders, and write a page with the differences.
+
+    Returns:
+        The text to print, and False if `--exit-code` is set and a number differs, else True.
 
     Raises:
-        UserError: not two folders, one of a run and one of a sweep, or one that cannot be read.
+        UserError: the arguments are not two folders, one holds a run and the other a sweep, or one cannot be read.
     """
     settings = [word for word in typed if word.partition("=")[0] == DEPTH]
     names = [word for word in typed if word != OPTION and word not in settings]
@@ -68,10 +71,10 @@ def compare(typed: Sequence[str]) -> tuple[str, bool]:
 
 
 def compare_results(*sides: Result | Swept | str | Path) -> Versus:
-    """Compare two results, or the folders of two; see `attn_exp.compare`.
+    """Compare two results, or two folders with results; see `attn_exp.compare`.
 
     Raises:
-        UserError: one of a run and one of a sweep, or one that cannot be read.
+        UserError: one is a run and the other a sweep, or one cannot be read.
     """
     named = [side.folder if isinstance(side, Swept) else side for side in sides]
     places = [side if isinstance(side, Result) else machine.folder(path_of(side, "folder")) for side in named]
@@ -82,13 +85,14 @@ def side_by_side(*sides: Result | Path) -> Versus:
     """Compare two results or folders, both of runs or both of sweeps.
 
     Raises:
-        UserError: one of a run and one of a sweep, or one that cannot be read.
+        UserError: one is a run and the other a sweep, or one cannot be read.
     """
     sweeps = [side for side in sides if isinstance(side, Path) and is_sweep(side)]
     if len(sweeps) == 1:
-        raise UserError(f"{sweeps[0]} is a sweep, and the other is a run; compare two of a kind")
+        raise UserError(f"{sweeps[0]} is a sweep, but the other is a run; compare two runs or two sweeps")
     if sweeps:
-        with trust.refuse_damaged(f"{sweeps[0]}, {sweeps[1]}: {UNREADABLE}", *trust.UNREADABLE):  # it names the file
+        # the error names the file
+        with trust.refuse_damaged(f"{sweeps[0]}, {sweeps[1]}: {UNREADABLE}", *trust.UNREADABLE):
             return compare_sweeps(*map(load_side, sweeps))
     names = [str(side) if isinstance(side, Path) else "a result" for side in sides]
     runs = (
@@ -101,7 +105,7 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
     """Write the page next to the runs and sweeps of the first folder, and return its path.
 
     Raises:
-        UserError: it cannot be written there.
+        UserError: the page cannot be written there.
     """
     home = places[0].parent
     outputs = home.parent if home.name in folders.KINDS else Path(trust.OUTPUTS)
@@ -114,10 +118,10 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
     return target
 
 
-def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ, nested ones by dotted names; arrays come last.
+def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the settings that differ, under dotted names if nested; arrays come last.
 
-    Vectors and matrices from a model are left out if the model, the layer or the text differs.
+    If the settings of the model differ, the arrays that come from it are left out.
     """
     one, other = flatten_compared(first), flatten_compared(second)
     both = {name: (one.get(name), other.get(name)) for name in dict.fromkeys((*one, *other))}
@@ -128,7 +132,7 @@ def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[
 
 
 def flatten_compared(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten the settings that affect numbers to dotted names; a rule without settings becomes true."""
+    """Flatten the settings that affect numbers to dotted names; a rule without settings has the value true."""
     pairs = flatten({name: value for name, value in settings.items() if name.split(".")[0] not in NOT_COMPARED})
     return {name: True if value == {} else value for name, value in pairs if value != {} or "." in name}
 
@@ -137,7 +141,7 @@ def is_array(pair: tuple[Any, Any]) -> bool:
     return any(isinstance(value, list | tuple) for value in pair)
 
 
-def with_settings(versus: Versus, apart: Apart, depths: set[str]) -> Versus:
+def add_settings(versus: Versus, apart: Apart, depths: set[str]) -> Versus:
     lines = tuple((name, *map(show_setting, pair)) for name, pair in apart.items())
     table = Table("settings", "Settings that differ.", ("setting", "first", "second"), lines)
     count = count_of(len(apart), "setting differs", "settings differ")
@@ -160,51 +164,51 @@ def compare_runs(names: Sequence[str], one: Run, other: Run) -> Versus:
     a, b = one.comparison, other.comparison
     partings = {name: find_parting(name, one, other) for name in a.traces if name in b.traces}
     alone = [
-        f"{name} is only in the {'first' if name in a.traces else 'second'}."
+        f"{name} is only in the {'first' if name in a.traces else 'second'} run."
         for name in sorted(a.traces.keys() ^ b.traces.keys())
     ]
     kinds = [kind for kind, _ in partings.values()]
     is_moved = bool(alone) or DIFFERENT in kinds
     verdict = give_verdict(kinds.count(DIFFERENT), set(kinds) <= {IDENTICAL}, count_of(len(kinds), "variant"))
     sides = {"first": a, "second": b}
-    why = why_not(sides) if is_moved else ""
+    why = explain_no_maps(sides) if is_moved else ""
     sentences = (verdict, *(sentence for _, sentence in partings.values()), *alone, *filter(None, [why]))
     rows = rows_table(a.rows, b.rows, {name: kind for name, (kind, _) in partings.items()})
     explored = explorer(sides) if is_moved and not why else None
     versus = Versus(names[0], names[1], is_moved, sentences, (rows,), explorer=explored)
-    return with_settings(
-        versus, settings_apart(asdict(a.config), asdict(b.config)), {a.config.report.depth, b.config.report.depth}
+    return add_settings(
+        versus, differing_settings(asdict(a.config), asdict(b.config)), {a.config.report.depth, b.config.report.depth}
     )
 
 
 def give_verdict(moved: int, is_identical: bool, count: str, names: Sequence[str] = ()) -> str:
     if moved:
         return f"Numbers differ in {moved:,} of {count} that both have{': ' * bool(names)}{', '.join(names)}."
-    within = "are the same to the bit" if is_identical else "are the same to rounding"
-    return f"No number moved: {count} {within}."
+    within = "are bit-identical" if is_identical else "agree within rounding"
+    return f"No number changed: {count} {within}."
 
 
 def find_parting(name: str, one: Run, other: Run) -> tuple[str, str]:
-    """Return how far the stages of a variant agree in two runs, as a word and as a sentence."""
+    """Return how closely the stages of a variant agree in two runs, as a verdict and as a sentence."""
     first, second = (dict(run.comparison.traces[name].stages()) for run in (one, other))
     types = (row.computed_in for run in (one, other) for row in run.comparison.rows if row.variant == name)
     kind = coarser(*map(np.dtype, types))
     near = {stage: compared(array, second[stage], kind) for stage, array in first.items() if stage in second}
     if not near:
-        return DIFFERENT, f"{name}: no stage is in both."
-    verdict, text = IDENTICAL, f"{name}: the same to the bit."
+        return DIFFERENT, f"{name}: the runs have no stage in common."
+    verdict, text = IDENTICAL, f"{name}: bit-identical."
     for stage, word in near.items():
         label = spoken(stage) or stage
         if word == DIFFERENT:
-            return DIFFERENT, f"{name} first differs in the {label}, {where(one, stage, first[stage], second[stage])}."
+            return DIFFERENT, f"{name} first differs in the {label}, {locate(one, stage, first[stage], second[stage])}."
         if verdict == IDENTICAL != word:
             verdict = word
-            text = f"{name}: {word}, from the {label} on; before that the same to the bit."
+            text = f"{name}: {word} from the {label} on, bit-identical before."
     return verdict, text
 
 
-def where(run: Run, stage: str, one: Array, other: Array) -> str:
-    """Describe where two arrays of a stage `[h t s]`, `[h t d]` or `[t m]` differ most, with both numbers there."""
+def locate(run: Run, stage: str, one: Array, other: Array) -> str:
+    """Describe where two arrays of a stage `[h t s]`, `[h t d]` or `[t m]` differ most, and quote both numbers."""
     if one.shape != other.shape:
         return f"whose shapes are {list(one.shape)} and {list(other.shape)}"
     with np.errstate(invalid="ignore"):
@@ -221,7 +225,7 @@ def where(run: Run, stage: str, one: Array, other: Array) -> str:
 
 
 def rows_table(first: Sequence[Row], second: Sequence[Row], near: Mapping[str, str]) -> Table:
-    """Return the cells of the comparison table that differ, of variants that differ by more than rounding."""
+    """Tabulate the cells of the comparison that differ, for variants that differ by more than rounding."""
     others = {row.variant: row for row in second}
     shown = [row for row in first if row.variant in others and near.get(row.variant, DIFFERENT) == DIFFERENT]
     pairs = [(row, name, getattr(row, name), getattr(others[row.variant], name)) for row in shown for name in COLUMNS]
@@ -233,7 +237,7 @@ def rows_table(first: Sequence[Row], second: Sequence[Row], near: Mapping[str, s
 
 
 class Side(NamedTuple):
-    """One sweep: its folder, its description and its rows."""
+    """One of the two sweeps: its folder, its manifest and its rows."""
 
     name: str
     about: About
@@ -259,7 +263,7 @@ def load_side(folder: Path) -> Side:
 
 
 def compare_sweeps(one: Side, other: Side) -> Versus:
-    """Compare two sweeps, matching rows by the settings that both sweep, the seed and the variant."""
+    """Compare two sweeps, matching their rows by variant and by the settings that both vary, such as the seed."""
     shared = [name for name in one.swept if name in other.swept]
     first, second = (side.find_rows([*shared, VARIANT]) for side in (one, other))
     both = [key for key in first if key in second]
@@ -275,28 +279,28 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
     alone = {"first": len(first) - len(both), "second": len(second) - len(both)}
     verdict = give_verdict(max(moved.values(), default=0), not lines, count_of(len(both), "row"), [*moved])
     sentences = [
-        verdict if both else "No row is in both: they share no combination of settings, seed and variant.",
-        *(f"Only in the {which}: {count_of(rows, 'row')}." for which, rows in alone.items() if rows),
+        verdict if both else "No row is in both sweeps: they share no combination of settings, seed and variant.",
+        *(f"Only in the {which} sweep: {count_of(rows, 'row')}." for which, rows in alone.items() if rows),
     ]
     if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
         sentences.append(
             f"Only one sweep varies {unshared}; among points that differ in nothing else, only the first is compared."
         )
     head = ("metric", "rows", "moved", "largest", "at", "first", "second")
-    caption = "How each metric moved; the mean difference is the second minus the first."
+    caption = "How each metric changed; the mean difference is second minus first."
     deep = deep_places(name for name, *_ in lines)
     table = Table("numbers", caption, (*head, "mean difference"), tuple(lines), deep)
     is_moved = bool(moved) or any(alone.values()) or not both
     versus = Versus(one.name, other.name, is_moved, tuple(sentences), (table,))
     depths = {depth_of(one.about), depth_of(other.about)}
-    return with_settings(versus, settings_apart(one.settings, other.settings), depths)
+    return add_settings(versus, differing_settings(one.settings, other.settings), depths)
 
 
 def measure_move(name: str, keys: Sequence[str], first: Array, second: Array) -> tuple[tuple[str, ...], int]:
-    """Return the line of the table for one metric, and how many rows differ beyond rounding."""
+    """Return the table line of one metric, and the number of rows that differ by more than rounding."""
     places = np.isfinite(first) | np.isfinite(second)
     far = ~np.isclose(first, second, rtol=NEAR, atol=NEAR, equal_nan=True)
-    with np.errstate(invalid="ignore"):  # infinite where only one side has a number
+    with np.errstate(invalid="ignore"):  # NaN becomes infinite below if only one side has a number
         apart = np.where(first == second, 0.0, np.abs(second - first))
     apart[np.isnan(apart) & far] = np.inf
     place, moved = int(np.nanargmax(apart)), int(far.sum())

@@ -1,6 +1,6 @@
 """The effect of each setting on each metric, as one table: paired differences, seed by seed, and a verdict.
 
-Student's t is computed here, since the import of SciPy takes longer than a sweep's report.
+Student's t is computed here because importing SciPy takes longer than writing a sweep's report.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ YES, NO, FEW = "yes", "no", "too few seeds"
 RATIOS = frozenset(
     ("error", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
 )
-"""Metrics of rounding, which differ by powers of ten: their effects are differences of log10."""
+"""Rounding errors, which vary by orders of magnitude: their effects are differences of log10."""
 NOISE = 1e-9
-"""Half of an interval below this share of the mean is rounding."""
+"""An interval whose half-width is below this share of the mean is due to rounding."""
 GROUPS = ("embeddings.", "model.", "projections.", "mask.", "score.", "position.")
-"""Groups of settings whose members are clear without the prefix."""
+"""Prefixes of settings whose names are clear without them."""
 SPOKEN = ("entropy", "largest_weight", "max_diff")
-"""Built-in metrics described in sentences, besides an `error` beyond rounding: the first two that a setting changes."""
+"""Built-in metrics described in sentences: the first two that a setting changes, and `error` if it is not rounding."""
 MATTERS = asdict(Matters())
 RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
-"""Default thresholds: for a difference of log10, and for other metrics as a share of their size."""
+"""Default thresholds: for differences of log10, and for other metrics relative to their mean absolute value."""
 DEPENDS = 0.25
-"""An effect is shown at each value of another setting if it varies over them by this share of the largest."""
+"""An effect is shown at each value of another setting if it varies over these by at least this share of its maximum."""
 TURNS = 0.25
-"""A metric counts as non-monotonic along a setting if it reverses by this share of its range."""
+"""A metric counts as non-monotonic along a setting if it reverses by more than this share of its range."""
 FLOOR = 1e-12
-"""Differences below this, or below the share `NOISE` of the numbers, are rounding."""
+"""Differences below this, or below `NOISE` times the numbers, are due to rounding."""
 MOST_LEVELS = 12
-"""Maximum number of values compared for a numeric setting; of more, evenly spaced ones are picked."""
+"""Maximum number of values compared for a numeric setting; if there are more, evenly spaced ones are picked."""
 CHANGE_KEYS = ("mask", "past", "tokens")
-"""Settings that change the number of keys a query can attend to, as do those that choose a whole input."""
+"""Settings that change how many keys a query can attend to; those in `INPUTS` replace the whole input."""
 INPUTS = ("embeddings", "experiment")
 WRONG = 1e6
-"""Units in the last place beyond which rounding cannot explain an error."""
+"""Errors of more units in the last place than this cannot be due to rounding."""
 ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "max_diff", "cosine")
-"""Metrics that do not change merely because the number of visible keys does."""
+"""Metrics that do not change just because the number of visible keys does."""
 SCALES = ("scale", "multiplier", "logit_std")
 SPREAD = 0.05
-"""Smallest relative change of the logits' spread that is noted."""
+"""Smallest relative change of the standard deviation of the logits that is reported."""
 Shares = Mapping[tuple[str, ...], float]
 """The share of a metric's variance explained by one setting, or by the interaction of two: `(metric, setting, ...)`."""
 
 
 class Estimate(NamedTuple):
-    """A mean with one number per seed: its 95 % interval and p-value; NaN where undefined."""
+    """The mean of one number per seed, with its 95 % interval and p-value; NaN where undefined."""
 
     mean: float
     low: float
@@ -69,7 +69,10 @@ class Estimate(NamedTuple):
 
 
 def student_tails(distance: float, freedom: int) -> float:
-    """Return the two-sided tail probability of Student's t; Abramowitz & Stegun 1964, 26.7.3 and 4."""
+    """Return the two-sided tail probability of Student's t with `freedom` degrees of freedom.
+
+    Source: Abramowitz & Stegun 1964, 26.7.3 and 26.7.4.
+    """
     angle = math.atan2(distance, math.sqrt(freedom))
     sine, square = math.sin(angle), math.cos(angle) ** 2
     odd = freedom % 2
@@ -84,7 +87,7 @@ def student_tails(distance: float, freedom: int) -> float:
 
 @cache
 def t_quantile(freedom: int, level: float = LEVEL) -> float:
-    """Return the two-sided critical value of Student's t, by bisection."""
+    """Return the two-sided critical value of Student's t, found by bisection."""
     low, high = 0.0, 1e4
     for _ in range(60):
         middle = (low + high) / 2
@@ -93,9 +96,10 @@ def t_quantile(freedom: int, level: float = LEVEL) -> float:
 
 
 def find_level(chances: Iterable[float]) -> float:
-    """Return the largest significant p-value in a family of tests; Holm 1979, "A simple sequentially rejective test".
+    """Return the threshold at or below which a p-value in this family of tests is significant.
 
-    On average, at most 5 of 100 families contain a false positive.
+    On average, at most 5 of 100 families contain a false positive. Source: Holm 1979, "A simple sequentially rejective
+    multiple test procedure".
     """
     known = sorted(1.0 if math.isnan(chance) else chance for chance in chances)
     level = LEVEL / max(1, len(known))
@@ -110,8 +114,8 @@ def find_level(chances: Iterable[float]) -> float:
 class Effect:
     """The effect of changing a setting from `start` to `end` on a metric, overall or `at` a value of another setting.
 
-    `mean` is the mean over seeds of the paired differences, whose pairs share seed and all other settings; `low` and
-    `high` are its 95 % interval, NaN for one seed and where all seeds agree. `explains` is the share of the metric's
+    `mean` is the mean over seeds of the paired differences, where a pair shares the seed and all other settings; `low`
+    and `high` are its 95 % interval, NaN for one seed or if all seeds agree. `explains` is the share of the metric's
     variance that the setting explains. `sign` is 0 unless the effect is significant.
     """
 
@@ -133,9 +137,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two values of a setting and a metric, paired: `differences[levels of each setting ..., seeds]`.
+    """The change of a metric between two values of a setting: `differences[levels of each setting ..., seeds]`.
 
-    `tries` is the number of pairs of values that this one was chosen from, `turn` describes an extremum in between.
+    `tries` is the number of pairs of values that this one was chosen from; `turn` describes an extremum of the metric,
+    if there is one.
     """
 
     axis: int
@@ -149,7 +154,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Dependence:
-    """The effect at each value of another setting, and the p-value of the effects all being equal."""
+    """An effect at each value of another setting, and the p-value for all of these effects being equal."""
 
     axis: int
     chance: float
@@ -157,7 +162,7 @@ class Dependence:
 
     @property
     def width(self) -> float:
-        """The range of the effects relative to the largest."""
+        """The range of the effects, relative to the largest one."""
         means = [each.mean for each in self.at.values()]
         return (max(means) - min(means)) / (max(map(abs, means)) or 1.0)
 
@@ -167,7 +172,8 @@ def measure_effects(
 ) -> tuple[list[Effect], int]:
     """Return the effects, sorted by explained variance, and the number of tests behind their verdicts.
 
-    `thresholds` are the smallest differences of metrics that matter, `exact` means that no seed changes any number.
+    `thresholds` holds the smallest difference that matters, by metric; `exact` means that no number depends on the
+    seed.
     """
     inert = find_inert(cube)
     measured = [
@@ -194,8 +200,8 @@ def measure_effects(
             verdict = FEW if few else f"depends on {listed([shorten(cube.names[each.axis]) for each in found])}"
         elif dependences and dependences[0].chance <= LEVEL:
             means = sorted(each.mean for each in dependences[0].at.values())
-            over = f"over {shorten(cube.names[dependences[0].axis])}"
-            asides.append(f"{signed(means[0])} to {signed(means[-1])} {over}" if found else f"may differ {over}")
+            key = shorten(cube.names[dependences[0].axis])
+            asides.append(f"{signed(means[0])} to {signed(means[-1])} over {key}" if found else f"may depend on {key}")
         if 0 < len(inert.get(name, ())) < len(cube.variants):
             asides.append(f"{listed(inert[name])} {'is' if len(inert[name]) == 1 else 'are'} unaffected")
         start, end = (cube.levels[contrast.axis][place] for place in (contrast.start, contrast.end))
@@ -220,7 +226,7 @@ def judge(cube: Cube, contrast: Contrast, effect: Estimate, level: float, thresh
 def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[Contrast]:
     """Yield the contrasts of each setting in the metrics that it changes.
 
-    A setting that changes none yields its first contrast.
+    A setting that changes no metric yields only its first contrast.
     """
     rounded = float(np.nanmax(cube.numbers.get("error", np.zeros(1)), initial=0.0)) <= FLOOR
     asked = [metric for metric in cube.numbers if metric not in METRICS]
@@ -228,20 +234,21 @@ def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[C
     wanted = [metric for metric in SPOKEN if metric in cube.numbers] + asked + ["error"] * (not rounded)
     relative = {"max_diff", *(name for name in asked if name in metrics.known() and metrics.known()[name].relative)}
     for axis, name in enumerate(cube.names):
-        # relative metrics compare each variant with one of them anyway
+        # relative metrics compare each variant with the baseline anyway
         chosen = [metric for metric in wanted if name != VARIANT or metric not in relative]
         contrasts = [each for metric in chosen for each in contrast_levels(cube, axis, metric, inert.get(name, ()))]
         moved = {each.metric for each in contrasts if np.nanmax(np.abs(each.differences)) > 0}
         moved -= set([metric for metric in SPOKEN if metric in moved][2:])
-        moved -= {"error"} if is_wrong and len(moved) > 1 else set()  # wrong outputs are not a matter of precision
+        # the error of a wrong output says nothing about precision
+        moved -= {"error"} if is_wrong and len(moved) > 1 else set()
         yield from [each for each in contrasts if each.metric in moved] or contrasts[:1]
 
 
 def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) -> Iterator[Contrast]:
-    """Yield pairs of values that summarise a metric along a setting, leaving out inert variants.
+    """Yield pairs of values that summarise how a metric changes along a setting, leaving out inert variants.
 
-    Non-numeric values are compared with the first of them. A monotonic sequence is one pair, first and last; any other
-    is two, split at the extremum.
+    Each non-numeric value is paired with the first one. A monotonic sequence is summarised by one pair, its first and
+    last value, and any other by two, split at the extremum.
     """
     values, labels = values_of(cube, metric), cube.levels[axis]
     moving = [variant not in inert for variant in cube.variants]
@@ -267,7 +274,7 @@ def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) ->
 
 
 def values_of(cube: Cube, metric: str) -> Array:
-    """Return the values of a metric: errors as log10, and the baseline row's max_diff as NaN."""
+    """Return the values of a metric: log10 of errors, and NaN for the max_diff of the baseline row."""
     values = cube.numbers[metric]
     if metric == "max_diff":
         first = np.nan_to_num(values).max(axis=(*range(values.ndim - 2), -1), keepdims=True) == 0
@@ -276,7 +283,7 @@ def values_of(cube: Cube, metric: str) -> Array:
 
 
 def pick_levels(labels: Sequence[str], name: str) -> list[int]:
-    """Return the values to compare: numbers in order, false before true, words as they were typed."""
+    """Return the indices of the values to compare: numbers in order, false before true, words as typed."""
     ordered = in_order(labels) if name != VARIANT else labels
     places = [labels.index(label) for label in (sorted(labels) if set(labels) == {"true", "false"} else ordered)]
     if len(places) <= MOST_LEVELS or not all(map(is_number, labels)):
@@ -285,7 +292,7 @@ def pick_levels(labels: Sequence[str], name: str) -> list[int]:
 
 
 def paired(values: Array, groups: Array, axis: int, start: int, end: int) -> Array:
-    """Return the second level minus the first: 0 for rounding, NaN if one is missing or they are not comparable."""
+    """Return the values at `end` minus those at `start`; rounding counts as 0, and an incomparable pair is NaN."""
     first, second = (np.take(values, [level], axis=axis) for level in (start, end))
     same = np.take(groups, [start], axis=axis) == np.take(groups, [end], axis=axis)
     differences = np.where(same, second - first, np.nan)
@@ -294,10 +301,10 @@ def paired(values: Array, groups: Array, axis: int, start: int, end: int) -> Arr
 
 
 def estimate_of(differences: Array, exact: bool = False, tries: int = 1) -> Estimate | None:
-    """Estimate the mean over seeds by Student's t; an exact one has no interval, and its p-value is 0, or 1 if it is 0.
+    """Estimate the mean over seeds with Student's t; None if there are no numbers.
 
-    `tries` is the number of means from which this one was selected by size; the interval is widened (Bonferroni) to
-    match.
+    An exact mean has no interval; its p-value is 1 if it is 0, else 0. `tries` is the number of means from which this
+    one was selected by size; the interval is widened (Bonferroni) to match.
     """
     there = np.isfinite(differences)
     axes = tuple(range(differences.ndim - 1))
@@ -315,7 +322,7 @@ def estimate_of(differences: Array, exact: bool = False, tries: int = 1) -> Esti
 
 
 def find_dependences(cube: Cube, contrast: Contrast, exact: bool) -> list[Dependence]:
-    """Return how an effect varies over each other setting, most significant first."""
+    """Return how an effect varies with each other setting, most significant first."""
     found, looks = [], contrast.tries if contrast.turn else 1
     for axis, labels in enumerate(cube.levels):
         if axis == contrast.axis or len(labels) < 2:
@@ -331,10 +338,10 @@ def find_dependences(cube: Cube, contrast: Contrast, exact: bool) -> list[Depend
 
 
 def measure_shares(cube: Cube) -> dict[tuple[str, ...], float]:
-    """Return the variance shares of each setting, of the seed and of each pair, the largest of each metric first.
+    """Return the share of each metric's variance that each setting, the seed and each pair explain, largest first.
 
     Sums of squares of a balanced design: `SS_A = sum (m_a - m)^2` and `SS_AB = sum (m_ab - m_a - m_b + m)^2` over all
-    rows, divided by `sum (y - m)^2`; exact in a full grid. A metric whose rows do not all compare has none.
+    rows, divided by `sum (y - m)^2`; exact in a full grid. A metric whose rows are not all comparable has no shares.
     """
     names, shares = (*cube.names, "seed"), dict[tuple[str, ...], float]()
     for metric in cube.numbers:
@@ -357,7 +364,7 @@ def measure_shares(cube: Cube) -> dict[tuple[str, ...], float]:
 
 
 def mean_along(centred: Array, kept: Shape) -> Array:
-    """Return the means over all axes but `kept`, which broadcast against the whole."""
+    """Return the means over all axes except `kept`; the averaged axes have length 1."""
     there = np.isfinite(centred)
     dropped = tuple(axis for axis in range(centred.ndim) if axis not in kept)
     counts = np.maximum(1, there.sum(axis=dropped, keepdims=True))
@@ -369,7 +376,7 @@ def find_wrong_rows(cube: Cube) -> Array:
 
 
 def find_inert(cube: Cube) -> dict[str, list[str]]:
-    """Return, for each setting, the variants that fix it themselves: only the baseline row may change with it."""
+    """Return, for each setting, the variants that fix it themselves, so that only their baseline row may change."""
     tables = [cube.resolved, *(cube.numbers[own] for own in OWN if own in cube.numbers)]
     return {
         name: [
@@ -387,7 +394,7 @@ def is_inert(tables: Sequence[Array]) -> bool:
 
 
 def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
-    """Yield side effects of a setting's change that may explain its effect on a metric."""
+    """Yield side effects of changing a setting that may explain its effect on a metric."""
     name = cube.names[contrast.axis]
     parts = {part for key in name.split(", ") for part in (key.split(".")[0], key.split(".")[-1])}
     if (parts & set(CHANGE_KEYS) or set(name.split(", ")) & set(INPUTS)) and contrast.metric not in ALLOW_FOR_KEYS:

@@ -1,6 +1,6 @@
 """Parse the axes of a sweep with Hydra's grammar, and compose each choice of groups once.
 
-The size of a sweep is counted before anything is enumerated.
+The size of a sweep is checked before any point is enumerated.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ OF_THE_WHOLE = ("sweep", "output_dir", "strict")
 """Settings that have one value for the whole sweep."""
 
 MOST_POINTS = 50_000_000
-"""A plan of this many points starts in seconds, and its table fills a disk."""
+"""Maximum number of points: a sweep of this size starts in seconds, but its table fills a disk."""
 
 MOST_WRITTEN_OUT = 1_000_000
-"""Limit for values that are stored one by one, because they are not an integer range."""
+"""Maximum number of values on an axis that is not an integer range, so that its values are stored one by one."""
 
 MOST_COMPOSED = 10_000
-"""Each composition by Hydra takes hundredths of a second."""
+"""Maximum number of compositions by Hydra, each of which takes hundredths of a second."""
 
 INTERPOLATION = re.compile(r"\$\{([^{}]*)\}")
 
 
 def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]:
-    """Return the points that the words of `-m` describe, and the settings of the first, all checked.
+    """Return the points that the arguments of `-m` describe, and the settings of the first point, all validated.
 
     Raises:
-        UserError: a value of the wrong kind, an interval, or settings that cannot be swept.
+        UserError: a value has the wrong type, an axis is an interval, or a setting cannot be swept.
     """
     register_schema()
     with in_users_words(), opened(folders, words) as hydra, environment(words):
         given = {override.get_key_element(): override for override in parse_words(words, hydra.config_loader)}
         fixed = tuple(str(override.input_line) for override in given.values() if not override.is_sweep_override())
         axes = tuple(make_axis(each, hydra.config_loader) for each in given.values() if each.is_sweep_override())
-        compose = cache(composed_once)  # keyed by the words of a choice
+        compose = cache(composed_once)  # one composition per choice
         first = mark_named(plain(compose((*fixed, *(axis.word(0) for axis in axes)))), words)
         config = read_config(first)
         together = group_axes(axes, config.sweep)
@@ -72,11 +72,11 @@ def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override
     for override in overrides:
         reason = ""
         if override.is_interval_sweep():
-            reason = "an interval has no list of values; use range() or write them out"
+            reason = "an interval has no list of values; use range() or list the values"
         elif override.is_hydra_override():
             reason = "Hydra's own settings are not supported"
         elif override.is_sweep_override() and key_of(str(override.input_line)).split(".")[0] in OF_THE_WHOLE:
-            reason = f"{override.key_or_group} belongs to the whole sweep and takes one value"
+            reason = f"{override.key_or_group} applies to the whole sweep and takes one value"
         elif isinstance(override._value, RangeSweep):
             reason = refuse_range(override._value)
         if reason:
@@ -85,10 +85,10 @@ def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override
 
 
 def refuse_range(swept: RangeSweep) -> str:
-    """Say why a range cannot be swept: it is infinite or has too many values; empty if it can."""
+    """Return why a range cannot be swept (it is infinite or has too many values); empty if it can."""
     start, stop, step = swept.start, swept.stop, swept.step
     if start is None or stop is None or not (step and all(map(is_finite, (start, stop, step)))):
-        return "expected range(start,stop,step) of finite numbers, and a step that is not 0"
+        return "expected range(start,stop,step) with finite numbers and a step that is not 0"
     count = max(0, ceil((Fraction(stop) - Fraction(start)) / Fraction(step)))
     is_whole = all(isinstance(end, int) for end in (start, stop, step))
     kind, most = ("values", MOST_POINTS) if is_whole else ("values that are not whole numbers", MOST_WRITTEN_OUT)
@@ -96,7 +96,7 @@ def refuse_range(swept: RangeSweep) -> str:
 
 
 def make_axis(override: Override, loader: ConfigLoader) -> Axis:
-    """Return one swept key: as words, if it is a group or needs Hydra to compose it, else as plain values."""
+    """Return the axis of a swept key: with words if it is a group or Hydra must compose it, else with plain values."""
     swept = override._value
     if isinstance(swept, ChoiceSweep | RangeSweep):
         swept.shuffle = False  # keep the results in the order of the values
@@ -118,7 +118,7 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
 
 
 def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[Shape, ...]:
-    """Return the indices of axes, those of `sweep.zip` as one group, in order of first appearance."""
+    """Group the indices of the axes, in order of first appearance: those in `sweep.zip` together, each other alone."""
     keys = [axis.key for axis in axes]
     for key in sweep.zip:
         chosen(key, keys, "key in sweep.zip")
@@ -138,7 +138,7 @@ def compose_space(
 ) -> Space:
     """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one.
 
-    Words in `typed` may name code.
+    `typed` holds the words of the command, which may name code.
     """
     check_size(axes, together)
     bases, choices, read_by_others = {}, {}, set[int]()
@@ -161,13 +161,13 @@ def compose_space(
 def as_composed(axis: Axis) -> Axis:
     if len(axis.values) > MOST_COMPOSED:
         raise UserError(
-            f"{axis.key}: {len(axis.values):,} values that other settings read; at most {MOST_COMPOSED:,} are composed"
+            f"{axis.key}: other settings use its {len(axis.values):,} values; at most {MOST_COMPOSED:,} are possible"
         )
     return replace(axis, values=tuple(map(axis.value_word, range(len(axis.values)))), composed=True)
 
 
 def find_interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
-    """Return the plain axes that an interpolation in the settings may read, erring on the side of too many."""
+    """Return the indices of plain axes that an interpolation may read, erring on the side of too many."""
     ours: list[Any] = [key for key in config if key != "hydra"]
     text = str(OmegaConf.to_container(OmegaConf.masked_copy(config, ours), resolve=False))
     parts = set(re.findall(r"\w+", " ".join(INTERPOLATION.findall(text))))
@@ -175,7 +175,7 @@ def find_interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
 
 
 def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
-    """Validate every value of every plain axis once, alone."""
+    """Validate each value of each plain axis once, independently of other axes."""
     for axis in axes:
         if not axis.composed:
             top, *path = axis.key.split(".")
@@ -186,10 +186,10 @@ def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
 
 
 def check_size(axes: Sequence[Axis], together: Sequence[Shape]) -> None:
-    """Refuse a sweep of too many points, or of too many compositions by Hydra.
+    """Refuse a sweep with too many points, or with too many compositions by Hydra.
 
     Raises:
-        UserError: there would be too many; the message gives the count.
+        UserError: there are too many; the message gives the count.
     """
     points = prod(len(axes[group[0]].values) for group in together)
     if points > MOST_POINTS:
@@ -197,8 +197,8 @@ def check_size(axes: Sequence[Axis], together: Sequence[Shape]) -> None:
     compositions = prod(count_choices(axes, together))
     if compositions > MOST_COMPOSED:
         raise UserError(
-            f"{compositions:,} choices of groups and of what other settings read; a sweep composes at most "
-            f"{MOST_COMPOSED:,}"
+            f"{compositions:,} combinations of groups and of values that other settings use; a sweep composes at "
+            f"most {MOST_COMPOSED:,}"
         )
 
 
@@ -207,17 +207,17 @@ def count_choices(axes: Sequence[Axis], together: Sequence[Shape]) -> list[int]:
 
 
 def check_repeats(axes: Sequence[Axis], together: Sequence[Shape]) -> None:
-    """Refuse values that are typed more than once: their rows would count as independent data.
+    """Refuse repeated values, whose rows would count as independent data.
 
     Raises:
-        UserError: the first of them, and how often it is typed.
+        UserError: a value is given more than once.
     """
     for group in ([axes[place] for place in places] for places in together):
-        if any(isinstance(axis.values, range) for axis in group):  # its values are distinct
+        if any(isinstance(axis.values, range) for axis in group):  # the values of a range are distinct
             continue
         points = zip(*(map(axis.word, range(len(axis.values))) for axis in group), strict=True)
         words, count = Counter(map(" ".join, points)).most_common(1)[0]
         if count > 1:
             raise UserError(
-                f"{brief(words)} is given {count} times; give each value once, or its rows count as more data"
+                f"{brief(words)} is given {count} times; give each value once, since repeated rows would count as data"
             )

@@ -1,4 +1,4 @@
-"""The data of a sweep's report, which the terminal and the pages share."""
+"""The contents of a sweep's report, shared by the terminal and the pages."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
 LONGEST = 3000
 """Maximum length of a sentence in the terminal."""
 MOST_SAID = 5
-"""Number of effects described in words; the table has all of them."""
+"""Maximum number of effects described in words; the table has all of them."""
 ALIKE = 1e-9
-"""Outputs that differ by less than this are the same to rounding."""
+"""Outputs that differ by less than this are equal up to rounding."""
 NAMED = 20
-"""How many points that disagree with a published figure are listed."""
+"""Maximum number of listed points that disagree with a published figure."""
 TO_THE_FIRST = ("max_diff", "cosine")
-"""Metrics that compare a variant with the first one."""
+"""Metrics that compare a variant with the baseline row."""
 
 TABLE = [name for name, column in COLUMNS.items() if "sweep" in column.shown]
 DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda name: COLUMNS[name].drawn)
@@ -66,8 +66,8 @@ def closing(about: About, summary: Summary) -> str:
 def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str], str] = titled) -> Table:
     """Return the means of every combination as a table with at most `most` rows.
 
-    Its columns are the settings that vary, the variant, the number of points, and each metric's mean and interval.
-    `named` returns the column header of a metric; the terminal shows its field name.
+    The columns are the settings that vary, the variant, the number of points, and each metric's mean and interval.
+    `named` returns the column header of a metric; the terminal shows the field name instead.
     """
     names = metrics(summary, depth)
     places = [place for place in range(len(summary.axes)) if len({key[place] for key in summary.cells}) > 1]
@@ -78,8 +78,8 @@ def table(summary: Summary, most: int, depth: str = "all", named: Callable[[str]
         lines.append((*settings, key[-1], str(count), *(mean_and_interval(cell.get(name)) for name in names)))
     heads = (*(summary.axes[place] for place in places), "variant", "points", *map(named, names))
     caption = (
-        "Means over the seeds, each ± half of its 95% confidence interval; of fewer than five numbers, the least and "
-        "the most instead."
+        "Means over the seeds, each ± half of its 95% confidence interval; for fewer than five numbers, the smallest "
+        "and largest instead."
     )
     return Table("means", caption, heads, tuple(lines))
 
@@ -89,7 +89,7 @@ def depth_of(about: About) -> str:
 
 
 def metrics(summary: Summary, depth: str = "all") -> list[str]:
-    """Return the metrics in the table, without those that compare variants if all variants agree."""
+    """Return the metrics to tabulate; those that compare variants are left out if all variants agree."""
     is_alike = "max_diff" in summary.most and summary.most["max_diff"] <= ALIKE
     left_out = TO_THE_FIRST if len(summary.variants) == 1 or is_alike else ()
     shown = [name for name in TABLE if name in summary.most and name not in left_out] + summary.more
@@ -98,7 +98,7 @@ def metrics(summary: Summary, depth: str = "all") -> list[str]:
 
 
 def has_errors(summary: Summary) -> bool:
-    """Return whether any error exceeds rounding in float64, so that it is worth a column, as with `dtype`."""
+    """Return whether any error exceeds rounding in float64, as it does at a lower `dtype`, and deserves a column."""
     return "error" in summary.most and summary.most["error"] > FLOOR
 
 
@@ -113,13 +113,13 @@ def swept_words(about: About, point: int) -> str:
 
 
 def disagreements(about: About, summary: Summary) -> Iterator[tuple[str, str, str]]:
-    """Yield the points that disagree with a published figure: settings, tally, and command to repeat them."""
+    """Yield each point that disagrees with a published figure: its settings, tally, and the command to repeat it."""
     for point, tally in list(summary.disagreements.items())[:NAMED]:
         yield swept_words(about, point), tally, point_command(about, point).line
 
 
 def failures(about: About, summary: Summary) -> Iterator[tuple[str, int, str]]:
-    """Yield each error, the most frequent first: its number of points, and the command for the first of them."""
+    """Yield each error, the most frequent first, with its number of points and the command for the first of them."""
     for message, points in sorted(summary.failures.items(), key=lambda pair: -len(pair[1]))[:20]:
         yield message, len(points), point_command(about, points[0]).line
 
@@ -134,7 +134,7 @@ def terminal(about: About, summary: Summary) -> str:
     if shown.lines:
         parts.append(drawn(shown.head, shown.lines))
     if len(summary.cells) > len(shown.lines):
-        parts.append(f"{len(shown.lines)} of {len(summary.cells):,} rows; the report has more, the results have all.")
+        parts.append(f"{len(shown.lines)} of {len(summary.cells):,} rows; the report has more, the results file all.")
     struck = [f"{count:,} x {plain(message, 100)}\n    {again}" for message, count, again in failures(about, summary)]
     odd = [
         f"{plain(settings, 100)}: {tally} published results agree\n    {again}"
@@ -162,7 +162,7 @@ def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
         "partial": summary.points < about["points"],
         "about": about,
         "summary": summary,
-        "axes": [axis_told(axis) for axis in about["axes"]],
+        "axes": [format_axis(axis) for axis in about["axes"]],
         "fixed": [word for word in about["fixed"] if not word.startswith("sweep.")],
         "answers": answers.sentences[:MOST_SAID],
         "effects": effects_table(answers).at_depth(depth),
@@ -181,7 +181,7 @@ def contents(about: About, summary: Summary, depth: str) -> dict[str, Any]:
     }
 
 
-def axis_told(axis: Mapping[str, Any]) -> str:
+def format_axis(axis: Mapping[str, Any]) -> str:
     if "range" in axis:
         ends = list_words(axis)
         return f"{axis['key']}: {axis['count']:,} values from {ends[0]} to {ends[-1]}"
@@ -208,16 +208,16 @@ def plotted(about: About, summary: Summary, depth: str) -> Plotted:
 
 
 def explorable(about: About, summary: Summary) -> dict[str, Any] | None:
-    """Return the data of the page's explorer, ready for JSON; None without results."""
+    """Return the data of the page's explorer, ready for JSON; None if there are no results."""
     effects = summary.answers.effects
     first = effects[0].metric if effects else "entropy"
     return explored(plotted(about, summary, "all"), metrics(summary), first) if summary.most else None
 
 
 def head_maps(summary: Summary) -> tuple[list[str], dict[str, Array]]:
-    """Return the layers of a sweep in order, and a map `[layer head]` of each head pattern of its first variant.
+    """Return the layers of a sweep in order, and for its first variant a map `[layer head]` of each head pattern.
 
-    Points of the same layer are averaged; NaN where nothing was measured.
+    Points of the same layer are averaged; a map is NaN where nothing was measured.
     """
     columns = {name: place for name in summary.most if (place := head_and_pattern(name))}
     if not columns or LAYER not in summary.axes:

@@ -1,9 +1,9 @@
-"""The folder of a sweep: its lock, and its results while it runs, one part per chunk.
+"""The folder of a sweep: its lock, and its results while it runs, in one file per chunk (a part).
 
-A part is written atomically, and called `<chunk>-<hash>.csv`, with `-failed<count>` after the chunk if points failed. A
-part whose hash does not match its name is damaged: it is ignored, and its chunk is computed again. The last column of a
-part, which results do not have, is the key of the point: points that did not fail are found by it in parts in which
-others failed, and in the parts of earlier sweeps, which stay.
+A part is written atomically and named `<chunk>-<hash>.csv`, with `-failed<count>` after the chunk if points failed. If
+the hash does not match the contents, the part is damaged: it is ignored, and its chunk is computed again. The last
+column of a part, which the results leave out, is the key of the point. By this key, points are reused from parts in
+which other points failed, and from the parts of earlier sweeps, which are kept.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from attn_exp.sweeps.task import as_csv, settings_cells
 NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d{1,9}))?-([0-9a-f]{16})\.csv")
 MOST_DIGITS = 20
 MOST_BYTES = 2**30
-"""Size limit of a part."""
+"""Maximum size of a part in bytes."""
 MOST_POINTS = 1_000_000
-"""The most missing points that are looked for in other parts."""
+"""Maximum number of missing points to look for in other parts."""
 
 Lines = list[list[str]]
 
@@ -49,27 +49,28 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Shelf:
-    """The folder with the parts of a sweep, and their columns."""
+    """The folder with the parts of a sweep, and the columns of a part."""
 
     folder: Path
     head: Sequence[str]
 
     def find(self, wanted: Collection[str]) -> tuple[dict[str, Part], list[str]]:
-        """Return the intact parts of these chunks in their order, and the names of the damaged ones."""
+        """Return the intact parts of the `wanted` chunks, in that order, and the file names of damaged parts."""
         found: dict[str, Part] = {}
         damaged, names = dict[str, str](), set(wanted)
         for path, match in find_parts(self.folder):
             part = Part(path, match[1], int(match[2] or 0))
             if part.chunk in names and not is_whole(path, match):
                 damaged[path.name] = part.chunk
-            elif part.chunk in names and part.failed <= found.get(part.chunk, part).failed:  # a kill may leave two
+            # a killed driver may leave two
+            elif part.chunk in names and part.failed <= found.get(part.chunk, part).failed:
                 found[part.chunk] = part
         return {name: found[name] for name in wanted if name in found}, [
             name for name, chunk in damaged.items() if chunk not in found
         ]
 
     def write(self, chunk: str, lines: bytes, failed: int) -> Part:
-        """Write the part of a chunk, so that it survives a loss of power, and remove older ones."""
+        """Write the part of a chunk so that it survives a power failure, and remove its older parts."""
         data = as_csv([self.head]) + lines
         name = f"{chunk}-failed{failed}" if failed else chunk
         path = self.folder / f"{name}-{digest_of(chunk, data)}.csv"
@@ -80,7 +81,7 @@ class Shelf:
         return Part(path, chunk, failed)
 
     def cells(self, parts: Sequence[Part]) -> Iterator[list[str]]:
-        """Yield the cells of parts, in which an apostrophe may precede a text.
+        """Yield the cells of each line of some parts; texts may begin with an escaping apostrophe.
 
         Raises:
             DamagedError: unexpected columns, or a line with the wrong number of cells or without a point's number.
@@ -88,12 +89,12 @@ class Shelf:
         for path, *_ in parts:
             lines = machine.csv_lines(path)
             if next(lines, None) != list(self.head):
-                raise DamagedError(f"{path.name} has other columns")
+                raise DamagedError(f"{path.name} has unexpected columns")
             for line in lines:
                 if len(line) != len(self.head):
                     raise DamagedError(f"{path.name} has a line of {len(line)} cells; expected {len(self.head)}")
                 if not (line[0].isdecimal() and len(line[0]) < MOST_DIGITS):
-                    raise DamagedError(f"{path.name} has a line of no point")
+                    raise DamagedError(f"{path.name} has a line without the number of a point")
                 yield line
 
     def joined(self, parts: Sequence[Part]) -> Iterator[bytes]:
@@ -102,7 +103,7 @@ class Shelf:
             yield as_csv([line[:-1] for line in self.cells([part])])
 
     def find_shared(self, plan: Plan, whole: Mapping[str, Part]) -> dict[int, Lines]:
-        """Return the lines of points that are in no whole part but in others, by their numbers in a plan.
+        """Return the lines of missing points that other parts contain, by the number of the point in the plan.
 
         Raises:
             ValueError: a part cannot be read.
@@ -129,7 +130,7 @@ def create_folder(folder: Path) -> None:
     """Create `output_dir/sweeps/<name>/parts`.
 
     Raises:
-        OSError: a link or a file is in the way, or a folder cannot be made.
+        OSError: a link or a file is in the way, or a folder cannot be created.
     """
     trust.check_sweep(folder)
     folder.parent.parent.mkdir(parents=True, exist_ok=True)
@@ -139,10 +140,10 @@ def create_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock the sweep in `folder` until the block or the process ends, and remove the drafts that a kill left.
+    """Lock the sweep in `folder` until the block or the process ends, and remove temporary files of killed processes.
 
     Raises:
-        UserError: another driver holds it, named by process and machine.
+        UserError: another process holds the lock; the message names the process and its machine.
     """
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     try:

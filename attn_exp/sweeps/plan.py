@@ -1,8 +1,8 @@
-"""Cut a sweep into chunks, reproducibly, each named by everything that determines its results, to find parts again.
+"""Cut a sweep into chunks, each named by a hash of everything that determines its results, so that they can be reused.
 
-A point has a key as well: the sum, modulo 2^128, of a hash of the program and of each of its settings. It does not
-depend on which settings are swept, in which order, and over how many values, so other sweeps find the point again.
-`manifest.json` describes the plan, with the words that choose each point.
+Each point also has a key: the sum, modulo 2^128, of the hashes of the program and of each of its settings. The key does
+not depend on which settings are swept, in which order, or over how many values, so other sweeps recognise the point.
+`manifest.json` describes the plan, including the words that select each point.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from attn_exp.problem import input_files
 from attn_exp.registry import Origin
 from attn_exp.runs import folders, provenance, trust
 from attn_exp.runs.trust import DamagedError
-from attn_exp.sweeps.space import Axis, Places, Settings, Space, points_left
+from attn_exp.sweeps.space import Axis, Places, Settings, Space, remaining_points
 
 FILES = 500
-"""Number of parts of a large sweep, which keeps it under a thousand files with its tables and plots."""
+"""Maximum number of parts of a sweep, so that with its tables and plots it has fewer than a thousand files."""
 
 USUAL, MOST, SHARES, SEEDS = 32, 512, 16, 64
-"""Points per chunk: the default, the maximum where seeds are far apart, the fewest chunks of a small sweep, and the
-seeds per setting that a chunk should hold, since they are computed together."""
+"""The default number of points per chunk; the maximum, if the seeds of a setting are far apart; the minimum number of
+chunks of a small sweep; and how many seeds of a setting a chunk should contain, since they are computed together."""
 
 NO_RESULT = ("sweep", "report", "figures", "output_dir", "strict")
-"""Settings that change no row: changing them keeps a sweep's folder and parts."""
+"""Settings that affect no row: if only they change, a sweep keeps its folder and parts."""
 
 KEYS = 2**128
 FILE = "manifest.json"
@@ -61,13 +61,13 @@ SHAPE = {
     "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict],
     "exact?": bool, "sweep": dict, "figures": dict, **provenance.SHAPES,
 }  # fmt: skip
-"""The fields of a manifest that are read."""
+"""The fields of a manifest that are read, and their types."""
 KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
 
 
 @dataclass(frozen=True)
 class Job:
-    """Points for one worker: their numbers in the sweep, all of one chunk; a retry follows the death of a worker."""
+    """Points for one worker, all from one chunk, by their numbers in the sweep; a retry follows a worker's death."""
 
     chunk: int
     numbers: Sequence[int]
@@ -76,10 +76,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """The points left after `sweep.skip`, and what determines their results.
+    """The points that `sweep.skip` leaves, and everything that determines their results.
 
-    `chunk` is the number of points per chunk, `metrics` are those that are not built in, `own` the files of members
-    from outside.
+    `chunk` is the number of points per chunk, `metrics` names the metrics that are not built in, and `own` lists the
+    plugin files.
     """
 
     space: Space
@@ -99,7 +99,7 @@ class Plan:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The name of each chunk: a hash of the whole sweep, of the program and of the chunk's number."""
+        """The name of each chunk: a hash of the whole sweep, the program and the number of the chunk."""
         kept = self.kept if isinstance(self.kept, range) else hashlib.sha256(np.asarray(self.kept).tobytes()).digest()
         space = self.space.axes, self.space.dimensions, self.files, self.base_keys
         digest = hashlib.sha256(repr((self.version, self.chunk, kept, space)).encode()).hexdigest()
@@ -108,7 +108,7 @@ class Plan:
 
     @cached_property
     def base_keys(self) -> dict[Places, int]:
-        """The contribution of each composed base, and of the members from outside, to the keys of its points."""
+        """The contribution of each composed configuration, and of the plugins, to the keys of its points."""
         own = hash_setting("own members", ",".join(origin.sha256 for origin in self.own))
         return {place: (hash_base(base, self.space) + own) % KEYS for place, base in self.space.bases.items()}
 
@@ -122,7 +122,7 @@ class Plan:
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """Words that name a file of data or code, mapped to the same with a hash of the file."""
+        """Words that name a file of data or code, each mapped to the word followed by a hash of the file."""
         hashes = {}
         for axis in self.space.axes:
             for place, value in enumerate(axis.listed):
@@ -145,7 +145,7 @@ def hash_setting(key: str, text: str) -> int:
 
 
 def hash_base(base: Settings, space: Space) -> int:
-    """Return the sum of hashes over all settings that no axis sets, and the files and functions that they name."""
+    """Return the sum of the hashes of all settings that no axis sets, and of the files and functions they name."""
     swept = tuple(f"{axis.key}." for axis in space.axes if not axis.composed)
     deciding = {name: value for name, value in base.items() if name not in NO_RESULT}
     texts = {key: spelled(value) for key, value in flatten(deciding) if not f"{key}.".startswith(swept)}
@@ -165,7 +165,7 @@ def flatten(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 @cache
 def task_version() -> str:
-    """Return a hash of the program: its sources and the NumPy version."""
+    """Return a hash of the program: its source files and the NumPy version."""
     home = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256(importlib.metadata.version("numpy").encode())
     for path in sorted(home.rglob("*.py")):
@@ -177,16 +177,16 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
     """Return the plan of a sweep.
 
     Raises:
-        UserError: a `sweep.skip` that cannot be read or decided.
+        UserError: `sweep.skip` cannot be parsed or evaluated.
     """
     own = tuple(origin for origin in registry.origins() if origin.name)
-    kept: Sequence[int] = points_left(space, sweep.skip) if sweep.skip else range(space.size)
+    kept: Sequence[int] = remaining_points(space, sweep.skip) if sweep.skip else range(space.size)
     chunk = sweep.chunk or choose_chunk(space, len(kept))
     return Plan(space, kept, chunk, task_version(), sweep.fail_fast, metrics, own)
 
 
 def choose_chunk(space: Space, points: int) -> int:
-    """Return the number of points per chunk, for `points` points left of a space."""
+    """Return the number of points per chunk if `points` points of the space remain."""
     usual = max(USUAL, min(MOST, SEEDS * space.seeds[1])) if space.seeds else USUAL
     last = space.axes[space.dimensions[-1][-1]] if space.dimensions else None
     # at least a quarter of a model's layers, if consecutive points differ only in the layer and share a forward pass
@@ -195,7 +195,7 @@ def choose_chunk(space: Space, points: int) -> int:
 
 
 def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
-    """Return the default folder name of a sweep: a hash of its command, whatever the engine."""
+    """Return the default folder name of a sweep: a hash of its command that ignores settings such as the engine."""
     spelt = (values if isinstance(values := axis.values, range) else list(map(spelled, values)) for axis in space.axes)
     axes = [(axis.key, values) for axis, values in zip(space.axes, spelt, strict=True)]
     fixed = sorted(filter(is_deciding, space.fixed))
@@ -210,7 +210,7 @@ def is_deciding(word: str) -> bool:
 def columns(plan: Plan) -> list[str]:
     """Return the columns of the results: the point, its swept settings, its status, and the row of each variant.
 
-    The lines of a part also end with the key of the point, which the results leave out.
+    In a part, each line also ends with the key of its point, which the results leave out.
     """
     swept = [axis.column for axis in plan.space.axes]
     return ["point", *swept, "status", "message", "agree", *row_columns().values(), *plan.metrics]
@@ -218,7 +218,7 @@ def columns(plan: Plan) -> list[str]:
 
 @cache
 def row_columns() -> dict[str, str]:
-    """Return the column of each field of a row; one named like a setting gets the prefix `variant_`."""
+    """Return the column name of each field of a row; a field named like a setting gets the prefix `variant_`."""
     settings = {field.name for field in fields(Config)} - {"variant"}
     return {field.name: "variant_" * (field.name in settings) + field.name for field in fields(Row)}
 
@@ -282,10 +282,10 @@ def is_sweep(folder: Path) -> bool:
 
 
 def load_manifest(folder: Path) -> dict[str, Any]:
-    """Load and check the manifest of a sweep, which somebody else may have written.
+    """Load the manifest of a sweep, and check it, since it may come from someone else.
 
     Raises:
-        UserError: no sweep there, or a manifest that cannot be read.
+        UserError: the folder holds no sweep, or its manifest cannot be read.
     """
     with refuse(f"{folder}: its {FILE} cannot be read", OSError, ValueError, LookupError):
         about = trust.read_json(folder / FILE, SHAPE)
@@ -297,7 +297,7 @@ def read_figures(about: About) -> Figures:
     """Return the figure settings in the manifest.
 
     Raises:
-        UserError: unknown settings of figures.
+        UserError: a setting of figures is unknown.
     """
     said = {name: value for name, value in about["figures"].items() if value is not None}
     return Figures(**read_fields(Figures, said, "figures."))
@@ -307,7 +307,7 @@ def check_manifest(about: About) -> None:
     """Check that the axes and the counts in a manifest are consistent.
 
     Raises:
-        DamagedError: they are not.
+        DamagedError: they are inconsistent.
     """
     places = sorted(place for together in about["dimensions"] for place in together)
     fits = (
@@ -321,7 +321,7 @@ def check_manifest(about: About) -> None:
         and about["format"] in ("csv", "parquet")
     )
     if not fits:
-        raise DamagedError("its axes, points, parts and format do not fit each other")
+        raise DamagedError("its axes, points, parts and format are inconsistent")
 
 
 def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:
@@ -330,8 +330,8 @@ def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def point_command(about: About, point: int) -> Repeat:
-    """Return the command that runs one point alone, with the user's config folders that it needs."""
-    for first, stop in about["kept"]:  # among all combinations, including those left out
+    """Return the command that runs one point alone, including the config folders that it needs."""
+    for first, stop in about["kept"]:  # the index of the point among all combinations, including skipped ones
         if point < stop - first:
             break
         point -= stop - first

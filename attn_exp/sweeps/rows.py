@@ -1,4 +1,4 @@
-"""The rows of a sweep's table: as columns, read once, and as arrays with an axis for each setting."""
+"""The rows of a sweep's table, as columns and as arrays with an axis for each setting."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.sweep_plots import ALL
 
 Axes = Sequence[Mapping[str, Any]]
-"""The axes of a sweep as its manifest describes them."""
+"""The axes of a sweep, as described in its manifest."""
 OK = "ok"
-"""Value of the column `status` for a point that has its rows."""
+"""Value of the column `status` for a point that did not fail."""
 METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 PINNED = ("head", "kv_head", "scale", "bias", "mask", "score", "position", "normalizer", "convention", "mistake")
 RESOLVED = (*(f"variant_{name}" for name in PINNED), "form", "multiplier", "output_projection", "computed_in")
-"""Columns with the settings of a row as the variant resolved them, whatever the point set."""
+"""Columns with the settings that a variant really used, which may differ from those of the point."""
 
 MOST_POINTS = 50_000
-"""Maximum number of points compared in pairs; a larger sweep is limited to its first seeds."""
+"""Maximum number of points compared in pairs; of a larger sweep, only the first seeds are compared."""
 MOST_CELLS = 4_000_000
 OWN = tuple(name for name in METRICS if name not in ("max_diff", "cosine"))
-"""Metrics of a variant alone; the others compare it with the baseline row."""
+"""Metrics of a single variant; all other metrics compare a variant with the baseline row."""
 OF_SHARES = ("largest_weight", "sink", "sparsity")
-"""Metrics of weights; rows are comparable only if the weights of both sum to 1, or of neither."""
+"""Metrics of weights; two rows are comparable only if the weights sum to 1 in both or in neither."""
 OVER_QUERIES = ("entropy", "effective_keys", "largest_weight")
-"""Means over the queries that can attend to any key."""
+"""Means over the queries that can attend to at least one key."""
 PAST = "past"
-"""The setting with the number of tokens that have no query."""
+"""The setting for the number of tokens in the KV cache, which have no query."""
 VARIANT = "variant"
 
 
@@ -47,15 +47,15 @@ class Column(NamedTuple):
 
 
 Failed = tuple[int, str]
-"""A point that failed: its number, and its error."""
+"""A failed point: its number and its error."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of all points that did not fail, in their order, and the points that did.
+    """The rows of all points that did not fail, in order, and the points that failed.
 
-    `texts` holds the swept settings and the other texts by column, `numbers` the metrics, `settings` the resolved
-    settings of each row as one column of tuples, whose names are `resolved`.
+    `texts` holds the swept settings and other columns of text, `numbers` the metrics. `settings` is one column of
+    tuples, the settings that each row really used, and `resolved` are their names.
     """
 
     points: Array
@@ -67,7 +67,7 @@ class Rows:
 
 
 def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, metrics: Sequence[str]) -> Rows:
-    """Read the lines of a sweep's table; `metrics` are those that are not built in."""
+    """Read the lines of a sweep's table; `metrics` names the metrics that are not built in."""
     places = {name: place for place, name in enumerate(head)}
     names = (*(axis["column"] for axis in axes), "variant", "queries", "agree")
     known = {name: dict[str, int]() for name in names if name in places}
@@ -119,11 +119,12 @@ def combine(columns: Sequence[Column]) -> Column:
 
 @dataclass(frozen=True)
 class Cube:
-    """Measured numbers `[levels of each setting ..., variants, seeds]`, NaN where one is missing.
+    """Metrics as arrays `[levels of each setting ..., variants, seeds]`, NaN where a value is missing.
 
     `names` and `levels` are the settings that vary and their values, the variants last; zipped settings count as one.
-    `resolved` indexes `settings`, the settings that rows really had, `queries` numbers the sets of queries that means
-    are over; both are -1 where a point has no result. `left_out` counts the seeds beyond the limit.
+    `resolved` is an index into `settings`, the settings that each row really used, and `queries` identifies the set of
+    queries that a row's means are taken over; both are -1 where a point has no result. `left_out` is the number of
+    seeds beyond the limit.
     """
 
     names: tuple[str, ...]
@@ -140,7 +141,7 @@ class Cube:
         return self.levels[-1]
 
     def find_groups(self, metric: str) -> Array:
-        """Number the rows by what makes a metric comparable: its queries, and the sum of the weights."""
+        """Label the rows: those with the same label have comparable values (the same queries and sum of weights)."""
         over_queries = metric in OVER_QUERIES or metric not in METRICS or (PAST in self.names and metric == "max_diff")
         groups = self.queries if over_queries else np.zeros_like(self.queries)
         return 2 * groups + self.sums_to_one if metric in OF_SHARES else groups
@@ -154,9 +155,9 @@ class Cube:
 
 
 def make_cube(rows: Rows, axes: Axes, dimensions: Sequence[Sequence[int]], metrics: Sequence[str]) -> Cube | None:
-    """Return the rows as arrays; None if there are none, or far too many.
+    """Return the rows as arrays; None if there are no rows, or too many.
 
-    Seeds and variants have axes of their own: points of one variant each are compared along the variants' axis.
+    Seeds and variants have axes of their own: if each point has a single variant, points are compared along that axis.
     """
     # axes over `variant` whose values are single variants
     alone = [

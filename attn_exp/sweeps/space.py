@@ -18,26 +18,26 @@ from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, brief, unknown
 
 MOST_DECIDED = 1_000_000
-"""Maximum number of combinations for which `sweep.skip` is evaluated, some microseconds each."""
+"""Maximum number of combinations for which `sweep.skip` is evaluated, which takes some microseconds each."""
 ALLOWED = {
     "List", "Tuple", "UnaryOp", "BinOp", "BoolOp", "Compare", "And", "Or", "Not", "Load", "Add", "Sub", "Mult", "Div",
     "FloorDiv", "Mod", "USub", "UAdd", "Eq", "NotEq", "Lt", "LtE", "Gt", "GtE", "In", "NotIn",
 }  # fmt: skip
-"""The syntax of an expression, beside names and constants: nothing that calls, looks into an object or loops."""
+"""The syntax allowed in an expression, besides names and constants: no calls, no attributes of objects, no loops."""
 DOTTED = re.compile(r"\w+(\.\w+)*")
 WORDS = {"true": True, "false": False, "null": None}
 
 Settings = Mapping[str, Any]
 Places = Shape
-"""For each axis, the index of its value."""
+"""The index of a value on each axis."""
 
 
 @dataclass(frozen=True)
 class Axis:
     """One swept key and its values.
 
-    The values of a `composed` axis are words, each composed by Hydra: choices of groups, and values that interpolations
-    read. The values of other axes are inserted into the composed settings as they are.
+    The values of a `composed` axis are words for Hydra to compose: choices of groups, and values that interpolations
+    read. The values of any other axis are inserted into the composed settings unchanged.
     """
 
     key: str
@@ -47,12 +47,12 @@ class Axis:
 
     @property
     def column(self) -> str:
-        """The axis's column in tables: its key, except for `variant`, which names the rows of one point."""
+        """The column of the axis in tables: its key, but `variants` for `variant`, which is the name of a row."""
         return "variants" if self.key == "variant" else self.key
 
     @property
     def listed(self) -> Sequence[Any]:
-        """The values if they are stored one by one, and none of a range."""
+        """The values if they are stored one by one; empty for a range."""
         return () if isinstance(self.values, range) else self.values
 
     def word(self, place: int) -> str:
@@ -65,11 +65,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class Space:
-    """All combinations of the axes' values, in the order of the command line, the last axis fastest.
+    """All combinations of the axes' values, in the order of the command line; the last axis varies fastest.
 
-    `dimensions` groups the indices of zipped axes (`sweep.zip`); the others stand alone. `bases` holds the composed
-    settings for each combination of indices of composed axes, `choices` the groups' choices with them, `fixed` the
-    words that do not vary.
+    `dimensions` groups the indices of zipped axes (`sweep.zip`); each other axis is a group of its own. For each
+    combination of values of the composed axes, `bases` holds the composed settings and `choices` the choices of groups.
+    `fixed` are the words that do not vary.
     """
 
     axes: tuple[Axis, ...]
@@ -84,9 +84,9 @@ class Space:
 
     @cached_property
     def seeds(self) -> tuple[int, int] | None:
-        """The axis of the seeds, and the distance between points that differ only in the next seed.
+        """The index of the seed axis, and the distance between points that differ only in having the next seed.
 
-        None if seeds are not plain values, or vary with another setting.
+        None if the seeds are not plain values, or are zipped with another setting.
         """
         stride = self.size
         for length, together in zip(self.lengths, self.dimensions, strict=True):
@@ -102,7 +102,7 @@ class Space:
 
     @cached_property
     def configs(self) -> Mapping[Places, Config]:
-        """The bases as configurations, parsed once per worker."""
+        """`bases` as configurations, parsed once per worker."""
         return {key: read_config(base) for key, base in self.bases.items()}
 
     def places(self, index: int) -> Places:
@@ -137,7 +137,7 @@ def changed(settings: Settings, path: Sequence[str], value: Any) -> dict[str, An
 
 
 def holds(settings: Any, path: Sequence[str]) -> bool:
-    """Return whether a path leads to a value through mappings alone."""
+    """Return whether a path of keys leads to a value through nested mappings."""
     for part in path:
         if not isinstance(settings, Mapping) or part not in settings:
             return False
@@ -147,35 +147,39 @@ def holds(settings: Any, path: Sequence[str]) -> bool:
 
 @dataclass(frozen=True)
 class Condition:
-    """A parsed expression of `sweep.skip`: its text, its code, and the names of settings in it."""
+    """A parsed expression of `sweep.skip`: its text, its code, and the names of the settings that it uses."""
 
     text: str
     code: CodeType
     names: frozenset[str]
 
     def holds(self, values: Settings) -> bool:
-        """Return whether the expression is true for these values of its names.
+        """Return whether the expression is true for these values of its settings.
 
         Raises:
-            UserError: values that cannot be compared or computed with.
+            UserError: the values cannot be compared or computed with.
         """
         try:
             known = {"__builtins__": {}, "values": {**WORDS, **values}, "number": number}
-            return bool(eval(self.code, known))  # the syntax in `ALLOWED` alone, and arithmetic of numbers alone
+            return bool(eval(self.code, known))  # only the syntax in `ALLOWED`, and only arithmetic with numbers
         except (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
             shown = ", ".join(f"{name}={values[name]}" for name in self.names)
             raise UserError(f"sweep.skip={brief(self.text)}: cannot be evaluated for {shown} ({error})") from error
 
 
 def number(value: Any) -> int | float:
-    """Return a number; a product with a text or list could fill the memory."""
+    """Return the value if it is a number: multiplying a text or a list could exhaust the memory.
+
+    Raises:
+        TypeError: the value is not a number.
+    """
     if not isinstance(value, int | float):
         raise TypeError(f"{brief(str(value))} is not a number")
     return value
 
 
 class NamesAsKeys(ast.NodeTransformer):
-    """Replace each name, dotted or not, by `values["name"]`, collect the names, and refuse all other syntax."""
+    """Replace each name, dotted or not, with `values["name"]`; collect the names; refuse syntax not in `ALLOWED`."""
 
     def __init__(self, text: str) -> None:
         self.text, self.names = text, set[str]()
@@ -196,13 +200,13 @@ class NamesAsKeys(ast.NodeTransformer):
 
 
 def parse_condition(text: str) -> Condition:
-    """Parse an expression.
+    """Parse an expression of `sweep.skip`.
 
     It may use names of settings (`head`, `embeddings.tokens`), numbers, quoted words, lists, `true`, `false`, `null`,
     comparisons, `in`, `and`, `or`, `not`, and `+ - * / // %`.
 
     Raises:
-        UserError: anything else.
+        UserError: the text is not an expression, or uses anything else.
     """
     keys = NamesAsKeys(text)
     try:
@@ -211,7 +215,7 @@ def parse_condition(text: str) -> Condition:
     except UserError:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UserError(f"sweep.skip={brief(text)}: not an expression such as head > d_model") from error
+        raise UserError(f"sweep.skip={brief(text)}: expected an expression such as head > d_model") from error
     return Condition(text, code, frozenset(keys.names) - WORDS.keys())
 
 
@@ -219,7 +223,7 @@ def look_up(name: str, settings: Settings, choices: Settings) -> Any:
     """Return the value of a name at one point: the choice of a group, or the value of a setting.
 
     Raises:
-        UserError: no such setting.
+        UserError: there is no such setting.
     """
     if name in choices:
         return choices[name]
@@ -235,7 +239,7 @@ def look_up(name: str, settings: Settings, choices: Settings) -> Any:
 
 
 def find_d_model(embeddings: Settings) -> int | None:
-    """Return the width of a token's vector, if the settings determine it."""
+    """Return the size of a token's vector; None if the settings do not determine it."""
     if embeddings.get("d_model") is not None:
         return int(embeddings["d_model"])
     for name in ("vectors", "q"):
@@ -245,15 +249,15 @@ def find_d_model(embeddings: Settings) -> int | None:
     return None
 
 
-def points_left(space: Space, text: str) -> array[int]:
-    """Return the points for which the expression is false.
+def remaining_points(space: Space, text: str) -> array[int]:
+    """Return the indices of the points for which the expression is false.
 
     Raises:
-        UserError: an expression that cannot be parsed or evaluated, or too many points.
+        UserError: the expression cannot be parsed or evaluated, or there are too many points.
     """
     condition = parse_condition(text)
     if space.size > MOST_DECIDED:
-        raise UserError(f"sweep.skip is evaluated for at most {MOST_DECIDED:,} combinations; these are {space.size:,}")
+        raise UserError(f"sweep.skip works for at most {MOST_DECIDED:,} combinations; this sweep has {space.size:,}")
     left = array("Q")
     for index in range(space.size):
         settings, choices = space.settings(index), space.choices[space.base_key(space.places(index))]

@@ -1,4 +1,4 @@
-"""Commands on what is on disk: list runs and sweeps, recompute a run or a point of a sweep, redraw a report."""
+"""Commands for stored results: list runs and sweeps, recompute a run or a point of a sweep, redraw a report."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from attn_exp.runs.provenance import OPTION
 from attn_exp.sweeps.plan import flatten, is_sweep, load_manifest, point_command
 
 NO_PARAMETER = ("output_dir", "report", "figures", "sweep")
-"""Settings that change no number."""
+"""Settings that affect no numbers."""
 NO_METRIC = ("head", "kv_head", "multiplier", "checked")
-"""Numeric columns of a comparison that are settings of a variant."""
+"""Numeric columns of a comparison that are settings of a variant, not metrics."""
 MOST_BYTES = 2**26
 
 
@@ -38,10 +38,10 @@ def render_again(words: Sequence[str]) -> str:
 
 
 def rerun(words: Sequence[str]) -> str:
-    """Recompute `DIR [POINT] [--own-code]`, and return what a run prints.
+    """Recompute `DIR [POINT] [--own-code]`, and return the text that a run prints.
 
     Raises:
-        UserError: invalid words, or as `run_or_point`.
+        UserError: the arguments are invalid, or `run_or_point` raises it.
     """
     plain = [word for word in words if word != OPTION]
     if len(plain) not in (1, 2) or len(words) - len(plain) > 1:
@@ -50,18 +50,19 @@ def rerun(words: Sequence[str]) -> str:
 
 
 def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
-    """Recompute a run or a point, writing under the working folder, and return what a run prints.
+    """Recompute a run or a point, writing under the working directory, and return the text that a run prints.
 
-    The user's code runs only if `own` is set; stderr reports whether its file has changed.
+    User code runs only if `own` is set; stderr reports whether its file has changed.
 
     Raises:
-        UserError: neither a run nor a sweep there, no such point, words that are no settings, or code without `own`.
+        UserError: the folder holds neither a run nor a sweep, the point does not exist, a stored word is not a setting,
+            or user code would run without `own`.
     """
     if os.path.lexists(folder / "run.json"):
         return run_again(folder, own)
     about = load_manifest(folder)
     if point is None or not point.isdecimal() or len(point) > 20 or int(point) >= about["points"]:
-        raise UserError(f"{folder} is a sweep; name one of its points, 0 to {about['points'] - 1}")
+        raise UserError(f"{folder} is a sweep; give the number of a point, 0 to {about['points'] - 1}")
     repeat = point_command(about, int(point))
     words = trust.allowed_words(repeat.words, folder)
     from attn_exp.config.compose import composed  # noqa: PLC0415 - a run's own settings need no Hydra
@@ -69,7 +70,7 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
     with provenance.allow_members(about, folder, own):
         config = composed(words, repeat.folders, typed=False)
         for sentence in provenance.changed_inputs(config, about):
-            print(f"attn_exp: {printable(sentence)}; a sweep keeps no arrays", file=sys.stderr)
+            print(f"attn_exp: {printable(sentence)}; a sweep does not store its arrays", file=sys.stderr)
         return run_here(config, repeat, about, folder, own)
 
 
@@ -77,7 +78,7 @@ def run_again(folder: Path, own: bool) -> str:
     config, words, about = store.settings_of(folder)
     changes = list(provenance.changed_inputs(config, about))
     for sentence in changes:
-        print(f"attn_exp: {printable(sentence)}; this run takes the arrays that {folder} kept", file=sys.stderr)
+        print(f"attn_exp: {printable(sentence)}; the arrays stored in {folder} are used instead", file=sys.stderr)
     if changes:
         config, words = provenance.with_stored_arrays(config, words, store.problem_of(folder))
     with provenance.allow_members(about, folder, own) as files:
@@ -85,9 +86,9 @@ def run_again(folder: Path, own: bool) -> str:
 
 
 def run_here(config: Config, repeat: Repeat, about: Mapping[str, Any], folder: Path, own: bool) -> str:
-    """Run settings, with the user's code if `own` is set, and return what a run prints.
+    """Run a configuration, with user code only if `own` is set, and return the text that a run prints.
 
-    Results go under the working folder, wherever the settings say.
+    The results go under the working directory, even if `output_dir` names another place.
     """
     config = provenance.allow_functions(config, about, folder, own)
     return execution.run(replace(config, output_dir=trust.allowed_output_dir(config.output_dir)), repeat).text
@@ -97,7 +98,7 @@ def list_runs(words: Sequence[str]) -> str:
     """Return the runs and sweeps with given settings: `attn-exp runs [DIR] [head=2 mask=causal] [--json | --csv]`.
 
     Raises:
-        UserError: no such folder, an unknown setting, other options, or a run that cannot be read.
+        UserError: the folder does not exist, a setting or an option is unknown, or a run cannot be read.
     """
     options = [word for word in words if word.startswith("-")]
     wanted = {key_of(word): word.partition("=")[2] for word in words if "=" in word}
@@ -125,9 +126,9 @@ def list_runs(words: Sequence[str]) -> str:
 
 
 def make_record(output_dir: Path, entry: Listed) -> dict[str, Any]:
-    """Return a run as one flat record: its settings as `params.head`, and `metrics.matrix.entropy` of each variant.
+    """Return a run as one flat record: settings such as `params.head`, and metrics such as `metrics.matrix.entropy`.
 
-    A sweep has the settings that were typed; its numbers are in its own table, `results.csv`.
+    The record of a sweep has only the settings that were typed; its metrics are in its own table, `results.csv`.
     """
     folder = output_dir / f"{entry.kind}s" / entry.name
     record = {

@@ -1,6 +1,6 @@
-"""What a sweep found: the means of every combination, and its effects as sentences, tables and plots.
+"""The findings of a sweep: the mean of every combination, and the effects as sentences, tables and plots.
 
-Numbers have the digits that their intervals allow.
+Numbers have as many digits as their intervals justify.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Key = tuple[str, ...]
 MOST_NAMED = 6
 """Maximum number of values that a sentence lists."""
 MOST_DRAWN = 24
-"""Maximum number of lines in a plot panel; the effects that explain most are kept."""
+"""Maximum number of effects in a plot panel; those that explain the most variance are kept."""
 
 
 def head_column(head: int, pattern: str) -> str:
@@ -63,10 +63,10 @@ def head_and_pattern(name: str) -> tuple[int, str] | None:
 class Summary:
     """The data for a sweep's report.
 
-    `cells` maps the labels of each axis but the seed, and the variant, to the moments of each metric; `least` and
-    `most` hold the extremes of each metric; `first` holds the first point of each cell; `failures` the points of
-    each error. `tally` says how many published figures agree, as in 6 of 6; `disagreements` holds the points with a
-    disagreeing figure.
+    A cell is a combination of a value on each axis except the seed, and a variant: `cells` holds the statistics of each
+    metric in it, and `first` its first point. `least` and `most` hold the extremes of each metric, and `failures` the
+    points with each error message. `tally` says how many published figures agree, such as "6 of 6"; `disagreements`
+    holds the tally of each point where one does not.
     """
 
     axes: tuple[str, ...]
@@ -97,10 +97,10 @@ def summarized(
     matters: Mapping[str, float] | None = None,
     exact: bool = False,
 ) -> Summary:
-    """Summarise the lines of a sweep's table; `metrics` are those that are not built in.
+    """Summarise the lines of a sweep's table; `metrics` names the metrics that are not built in.
 
-    `dimensions` groups the indices of zipped axes; without it each axis is separate. `matters` holds the smallest
-    difference of each metric that matters, `exact` means that no seed changes any number.
+    `dimensions` groups the indices of zipped axes; if it is None, no axes are zipped. `matters` holds the smallest
+    difference that matters, by metric; `exact` means that no number depends on the seed.
     """
     rows = read_rows(head, lines, axes, metrics)
     together = dimensions if dimensions is not None else [[place] for place in range(len(axes))]
@@ -138,7 +138,7 @@ def summarized(
 
 
 def shown_axes(rows: Rows, axes: Axes) -> dict[str, Column]:
-    """Return the column of each axis but the seed; the longest are left out until at most `MOST_CELLS` cells remain."""
+    """Return the column of each axis except the seed, dropping the longest until at most `MOST_CELLS` cells remain."""
     shown = sorted((axis for axis in axes if axis["key"] != "seed"), key=lambda axis: int(axis["count"]))
     while math.prod(int(axis["count"]) for axis in shown) > MOST_CELLS:
         shown.pop()
@@ -146,7 +146,7 @@ def shown_axes(rows: Rows, axes: Axes) -> dict[str, Column]:
 
 
 def half_width(count: int, squares: float) -> float:
-    """Return half of the 95 % confidence interval of a mean, `t s / sqrt(n)`; NaN for a single number."""
+    """Return the half-width of the 95 % confidence interval of a mean, `t s / sqrt(n)`; NaN for a single number."""
     return t_quantile(count - 1) * math.sqrt(squares / (count - 1) / count) if count > 1 else math.nan
 
 
@@ -165,7 +165,7 @@ def measure_cells(cells: Column, numbers: Array) -> list[Numbers]:
 
 
 def count_agreement(rows: Rows) -> Array:
-    """Return how many published figures of each row's point agree, and their total, `[rows, 2]`."""
+    """Return how many published figures agree at each row's point, and out of how many: `[rows, 2]`."""
     agree = rows.texts.get("agree", Column(("",), np.zeros_like(rows.points)))
     pairs = [[int(number) for number in text.split(" of ")] if text else [0, 0] for text in agree.labels]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)[agree.codes]
@@ -176,9 +176,9 @@ def format_tally(pair: Array) -> str:
 
 
 def mean_and_interval(moments: Numbers | None) -> str:
-    """Format a mean with the digits that its uncertainty allows, and half of its 95 % interval.
+    """Format a mean with the digits that its uncertainty justifies, and the half-width of its 95 % interval.
 
-    A mean of few numbers is followed by their range instead; one that varies only by rounding stands alone.
+    If there are few numbers, their range replaces the interval; if they differ only by rounding, the mean stands alone.
     """
     if moments is None:
         return ""
@@ -198,7 +198,7 @@ class Answers:
     """The effect of each setting: `effects` are rows of one table, sorted by explained variance.
 
     `tests` is the number of comparisons behind the verdicts, `notes` qualify them and say what could not be compared,
-    `shares` are shares of the variance, and `warnings` say that outputs are wrong.
+    `shares` are shares of the variance, and `warnings` report wrong outputs.
     """
 
     effects: Sequence[Effect] = ()
@@ -214,7 +214,7 @@ class Answers:
 
 
 def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = False) -> Answers:
-    """Analyse a sweep; `thresholds` are the smallest differences that matter."""
+    """Analyse the effects in a sweep; `thresholds` holds the smallest difference that matters, by metric."""
     if cube is None:
         return Answers()
     shares = measure_shares(cube)
@@ -227,7 +227,7 @@ def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = Fal
 
 
 def count_rows(cube: Cube, rows: Array) -> str:
-    """Count some rows of a sweep, and name the values of a setting if these are all of their rows."""
+    """Count the rows marked in `rows`; if they are all the rows of some values of a setting, name these values."""
     there = cube.resolved >= 0
     text = f"{int(rows.sum()):,} of {int(there.sum()):,} rows"
     for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
@@ -256,7 +256,7 @@ def find_notes(cube: Cube, tests: int) -> Iterator[str]:
 
 
 def format_effects(rows: Sequence[Effect], tests: int) -> str:
-    """Describe the effect of a change on a metric; if it depends on another setting, the largest and the smallest."""
+    """Describe the effect of a change on a metric: the largest and the smallest, if it depends on another setting."""
     ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
     largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
     text = f"{shorten(largest.setting)}={short(largest.end)} instead of {short(largest.start)} "
@@ -270,7 +270,7 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
 def format_effect(effect: Effect, metric: str, tests: int) -> str:
     """Say what a change does to a metric, by how much, and at which value of another setting.
 
-    Where the interval of one comparison leaves out 0 and Holm's test of all of them finds no effect, both are said.
+    If the interval of this comparison excludes 0, but Holm's test of all comparisons finds no effect, report both.
     """
     at = f" at {shorten(effect.at)}" if effect.at else ""
     if effect.mean == 0:
@@ -287,12 +287,12 @@ def format_effect(effect: Effect, metric: str, tests: int) -> str:
 
 
 def is_divided(effect: Effect) -> bool:
-    """Return whether an effect lowers an error, so that its size is a divisor."""
+    """Return whether an effect lowers an error, so that its size is written as a divisor."""
     return effect.metric in RATIOS and effect.mean < 0 and effect.verdict != NO
 
 
 def format_size(effect: Effect) -> str:
-    """Format an effect with its sign and half its interval; on an error metric, as a factor."""
+    """Format an effect with its sign and the half-width of its interval; for an error, as a factor."""
     if effect.metric in RATIOS:
         sign = -1 if is_divided(effect) else 1
         mean, *ends = (10 ** (sign * number) for number in (effect.mean, effect.low, effect.high))
@@ -304,13 +304,13 @@ def format_size(effect: Effect) -> str:
 
 
 def round_number(number: float, digits: int = 2) -> str:
-    """Round to some significant digits; thousands are written out: `3,700`."""
+    """Round to `digits` significant digits; thousands are written out: `3,700`."""
     text = f"{number:.{digits}g}"
     return f"{float(text):,.0f}" if "e+" in text and abs(number) < 1e6 else text
 
 
 def with_interval(mean: float, low: float, high: float) -> str:
-    """Format a number with the digits that its interval allows: `2.2 ± 0.4`."""
+    """Format a number with the digits that its interval justifies: `2.2 ± 0.4`."""
     half = max(mean - low, high - mean)
     if not half > NOISE * abs(mean):
         return round_number(mean, 3)
@@ -356,10 +356,10 @@ def effects_table(answers: Answers) -> Table:
     ]  # fmt: skip
     full = [place for place in range(len(head)) if any(line[place] for line in lines)]
     caption = (
-        "What each setting does: the mean difference of rows that share seed and all other settings, with half of its "
-        "95% interval over the seeds (an error is multiplied or divided instead); how much of the metric's variance "
-        "the setting explains, alone and with those that its effect depends on; and whether there is an effect, as far "
-        "as these seeds tell."
+        "The effect of each setting: the mean difference between rows that share the seed and all other settings, ± "
+        "half of its 95% interval over the seeds (for an error, a factor or divisor instead); the share of the "
+        "metric's variance that the setting explains, alone and together with the settings that its effect depends "
+        "on; and whether these seeds show an effect."
     )
     head_shown, *shown = (tuple(line[place] for place in full) for line in (head, *lines))
     return Table("effects", caption, head_shown, tuple(shown), deep_places(effect.metric for effect in answers.effects))
@@ -370,6 +370,6 @@ def shares_table(answers: Answers) -> Table:
     lines = tuple(
         (titled(metric), " × ".join(settings), f"{share:.1%}") for (metric, *settings), share in large.items()
     )
-    caption = "The share of each metric's variance that each setting explains, and each pair beyond both alone."
+    caption = "The share of each metric's variance that a setting explains, or a pair beyond its two settings alone."
     head = ("metric", "explained by", "share")
     return Table("shares", caption, head, lines, deep_places(metric for metric, *_ in large))

@@ -1,4 +1,4 @@
-"""One sweep, from its command to its results: checks, a preview, and a driver that hands chunks to an engine."""
+"""Run one sweep, from its command to its results: checks, a preview, and a driver that hands chunks to an engine."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ from attn_exp.sweeps.swept import Swept
 from attn_exp.sweeps.task import CRASHED, Done, as_csv, compute, dtype_of, failed_line
 
 MOST_TRIED = 1024
-"""Points tried before a sweep is refused."""
+"""Maximum number of points tried before a sweep is refused."""
 
 MOST_BUILT = 64
-"""Maximum number of inputs built twice to see whether a seed changes them."""
+"""Maximum number of inputs built twice to see whether they depend on the seed."""
 
 TIMED = 16
-"""Points of a chunk that a preview times."""
+"""Maximum number of points that a preview times."""
 DONE, SOME_FAILED = 0, 1
 RAW = "sweep.skip="
 
 
 def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
-    """Refuse a sweep that cannot be written, whose engine is missing, or of which every point would fail.
+    """Refuse a sweep whose folder cannot be written, whose engine is missing, or all of whose points would fail.
 
     Raises:
-        UserError: the reason.
+        UserError: the sweep cannot run; the message says why.
     """
     engine.chosen(config.sweep)
     swept.check_plots(config.figures)
@@ -76,17 +76,17 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
     if config.sweep.format == "parquet":
         swept.import_arrow()
     if not plan.points:
-        raise UserError("no point is left to run: sweep.skip holds for every combination")
+        raise UserError("no point is left to run: sweep.skip is true for every combination")
     check_writable(folder.parent.parent)
     check_writable(folder)
     check_points(plan)
 
 
 def added_metrics(space: Space) -> tuple[str, ...]:
-    """Return the metrics that the sweep adds to the built-in ones, including those of heads; checks are refused.
+    """Return the metrics that the sweep adds to the built-in ones, including those of heads.
 
     Raises:
-        UserError: another check, or metrics that are not the same everywhere.
+        UserError: the sweep asks for a check, or for different metrics at different points.
     """
     asked = set()
     for config in map(read_config, space.bases.values()):
@@ -97,12 +97,12 @@ def added_metrics(space: Space) -> tuple[str, ...]:
     for value in next((axis.values for axis in space.axes if axis.key == "dtype"), ()):
         find_type(value if isinstance(value, str) else spelled(value))
     if len(asked) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
-        raise UserError("metrics and check belong to the whole sweep and take one value")
+        raise UserError("metrics and check apply to the whole sweep and take one value")
     return (*(name for name in asked.pop() if name not in row_columns().values()), *head_columns(space))
 
 
 def head_columns(space: Space) -> tuple[str, ...]:
-    """Return a column for each pattern of each head if a sweep covers the layers of a model; else none.
+    """Return a column for each pattern of each head if the sweep varies the layer of a model, else no column.
 
     Raises:
         UserError: the model cannot be read.
@@ -116,10 +116,10 @@ def head_columns(space: Space) -> tuple[str, ...]:
 
 
 def check_points(plan: Plan) -> None:
-    """Refuse a sweep if no point can be computed, judging by points from all over it.
+    """Refuse a sweep if no point can be computed, judging by points spread over the sweep.
 
     Raises:
-        UserError: the error of the first point.
+        UserError: none of these points can be computed; the message is that of the first.
     """
     messages = []
     for number in range(0, plan.points, -(-plan.points // MOST_TRIED)):
@@ -128,20 +128,20 @@ def check_points(plan: Plan) -> None:
             prepared(point, bind=provenance.binder(point))
         except UserError as error:
             messages.append(str(error))
-        except Exception:  # a worker will report it in the point's line
+        except Exception:  # a worker will report this in the point's line
             return
         else:
             return
     raise UserError(messages[0] + "; no other point of the sweep can be computed either" * (len(set(messages)) > 1))
 
 
-def draws_nothing(space: Space) -> bool:
-    """Return whether the inputs of a one-seed sweep do not depend on the seed: all are given, or from a checkpoint."""
+def has_fixed_inputs(space: Space) -> bool:
+    """Return whether the inputs of a sweep with one seed are independent of it: given, or from a checkpoint."""
     configs = [config for config in space.configs.values() if config.model.family is None]
     drawing = ("seed", "embeddings", "projections", "draws", "generator")
     if len(configs) > MOST_BUILT or any(axis.key.split(".")[0] in drawing and not axis.composed for axis in space.axes):
         return False
-    with suppress(Exception):  # a worker will report it in the point's line
+    with suppress(Exception):  # a worker will report this in the point's line
         return all(map(is_given, configs))
     return False
 
@@ -153,15 +153,15 @@ def is_given(config: Config) -> bool:
 
 
 def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part]) -> str:
-    """Return the axes, the number of points and chunks, how much is done, and the estimated time for the rest.
+    """Describe the axes, the number of points and chunks, what is done, and the estimated time for the rest.
 
-    `whole` are the existing parts, by chunk name.
+    `whole` holds the existing parts by chunk name.
     """
     done = sum(len(plan.numbers(chunk)) - whole[name].failed for chunk, name in enumerate(plan.names) if name in whole)
-    lines = [overview.axis_told(describe_axis(axis)) for axis in plan.space.axes]
+    lines = [overview.format_axis(describe_axis(axis)) for axis in plan.space.axes]
     lines.append(f"{plan.points:,} points in {len(plan.names):,} chunks, {done:,} done already")
     if plan.space.size > plan.points:
-        lines.append(f"{plan.space.size - plan.points:,} combinations left out: {config.sweep.skip}")
+        lines.append(f"{plan.space.size - plan.points:,} combinations skipped: {config.sweep.skip}")
     if plan.points > done:
         seconds = time_points(plan) / engine.workers(engine.chosen(config.sweep), config.sweep)
         lines.append(f"about {format_duration(seconds * (plan.points - done))} for the rest")
@@ -169,7 +169,7 @@ def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part])
 
 
 def time_points(plan: Plan) -> float:
-    """Return the seconds per point, timing a chunk from the middle of the sweep."""
+    """Return the seconds per point, measured on a chunk in the middle of the sweep."""
     compute(plan, Job(0, [0]))  # warm-up
     middle = len(plan.names) // 2
     started = time.perf_counter()
@@ -179,7 +179,7 @@ def time_points(plan: Plan) -> float:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a sweep: the text for the terminal, exit code, folder, and whether that holds results."""
+    """The outcome of a sweep: the text for the terminal, the exit code, the folder, and whether it holds results."""
 
     text: str
     code: int
@@ -188,17 +188,17 @@ class Outcome:
 
 
 def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
-    """Run the sweep that the words of `-m` describe, and return its results as text, and its folder.
+    """Run the sweep that the arguments of `-m` describe, and return its results as text with the exit code and folder.
 
     Raises:
-        UserError: a mistake in the words, found before anything starts, or a folder that cannot be written to.
+        UserError: an argument is invalid, which is found before anything starts, or the folder cannot be written to.
     """
     space, first = expand([quote_skip(word) for word in words], folders)
     plan = make_plan(space, first.sweep, added_metrics(space))
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
     check_sweep(plan, folder, first)
     command = Repeat(tuple(words), tuple(folders), many=True, own=registry.files())
-    about = describe_sweep(plan, first, command) | {"exact": draws_nothing(space)}
+    about = describe_sweep(plan, first, command) | {"exact": has_fixed_inputs(space)}
     if first.sweep.dry_run:
         return Outcome(preview(plan, folder, first, Swept(folder, about).parts), DONE, folder, kept=False)
     with refuse(f"{folder}: the sweep stopped; the same command continues it", OSError):
@@ -208,10 +208,10 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
 
 
 def compute_sweep(words: Sequence[str], folders: Sequence[str]) -> Swept:
-    """Run the sweep that the words of `-m` describe, and return its results.
+    """Run the sweep that the arguments of `-m` describe, and return its results.
 
     Raises:
-        UserError: as `sweep`, or a sweep that only shows its plan.
+        UserError: `sweep` raises it, or the sweep is a dry run, which has no results.
     """
     outcome = sweep(words, folders)
     if not outcome.kept:
@@ -220,15 +220,15 @@ def compute_sweep(words: Sequence[str], folders: Sequence[str]) -> Swept:
 
 
 def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outcome:
-    """Compute what is missing, and write the table and report of what exists, however it ends.
+    """Compute the missing points, and write the table and report of all results, even if the sweep is interrupted.
 
-    A complete sweep keeps its time, however often its report is rewritten.
+    If no point is missing, the recorded duration of the sweep stays the same.
 
     Raises:
-        UserError: the folder holds another sweep, which shares no point with this one.
+        UserError: the folder holds another sweep that shares no point with this one.
     """
     last, shelf = dict[str, Any](), Swept(folder, about).shelf
-    with suppress(UserError):  # none, or one that cannot be read
+    with suppress(UserError):  # no manifest, or one that cannot be read
         last = load_manifest(folder)
     is_same = last.get("parts") == about["parts"]
     whole, damaged = shelf.find(plan.names)
@@ -239,7 +239,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
             f"{folder} holds another sweep: {last['command']}; choose another sweep.name, or remove that folder"
         )
     if damaged:
-        print(f"attn_exp: damaged parts, computed again: {printable(some(damaged))}", file=sys.stderr)
+        print(f"attn_exp: recomputing damaged parts: {printable(some(damaged))}", file=sys.stderr)
     driver = Driver(plan, shelf, PointProgress(points=plan.points), whole, shared)
     jobs = list(driver.jobs())
     workers = engine.start(plan, config.sweep, len(jobs)) if jobs else None
@@ -264,20 +264,20 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
 
 
 def is_another(last: About, about: About, plan: Plan) -> bool:
-    """Return whether the words of two sweeps without a common point ask for other results."""
+    """Return whether two sweeps that share no point have different commands, ignoring settings that affect no row."""
     one, other = ([word for word in sorted(sweep["words"]) if is_deciding(word)] for sweep in (last, about))
     return one != other and last["version"] == about["version"] and plan.points <= MOST_POINTS
 
 
 def quote_skip(word: str) -> str:
-    """Quote the expression of `sweep.skip`, which Hydra's grammar cannot parse."""
+    """Quote the expression of `sweep.skip`, since Hydra's grammar cannot parse it."""
     is_raw = word.startswith(RAW) and word[len(RAW) :][:1] not in ("'", '"')
     return RAW + quoted(word[len(RAW) :]) if is_raw else word
 
 
 @dataclass
 class Chunk:
-    """A chunk in progress: its lines so far, and the numbers of missing and failed points."""
+    """A chunk in progress: its lines so far, and how many of its points are missing or failed."""
 
     pieces: list[bytes]
     missing: int
@@ -286,7 +286,7 @@ class Chunk:
 
 @dataclass
 class Driver:
-    """One sweep on disk: its plan, the shelf of its parts, and what has been counted and written so far."""
+    """The driver of a sweep: its plan, the folder of its parts, and the parts and counts so far."""
 
     plan: Plan
     shelf: Shelf
@@ -301,7 +301,7 @@ class Driver:
         return SOME_FAILED if is_failed or (config.strict and disagreeing) else DONE
 
     def jobs(self) -> Iterator[Job]:
-        """Yield the remaining jobs, count what exists, and write the chunks that other parts complete."""
+        """Yield the remaining jobs; count the existing points, and write the chunks that they complete."""
         for chunk, name in enumerate(self.plan.names):
             part, numbers = self.parts.get(name), self.plan.numbers(chunk)
             if part is not None and not part.failed:
@@ -318,7 +318,7 @@ class Driver:
                 self.write(chunk)
 
     def run(self, workers: Workers, todo: deque[Job]) -> bool:
-        """Compute and write what is missing or failed; return whether every point now has its row.
+        """Compute and write what is missing or failed; return whether every point has a result now.
 
         With `fail_fast`, stop at the first failure.
         """
@@ -358,9 +358,9 @@ class Driver:
             del self.open_chunks[number]
 
     def after_death(self, died: Died) -> list[Job]:
-        """Return the jobs that replace one whose worker died: each of its points alone, once.
+        """Return the jobs that replace one whose worker died: one retry for each of its points.
 
-        A point that kills its worker again is recorded as crashed.
+        A point whose worker dies again is recorded as crashed.
         """
         job = died.job
         if not job.is_retry:

@@ -1,4 +1,4 @@
-"""The results of a sweep: its table, answers and plots from its parts, in Python and on disk, and its status."""
+"""The results of a sweep, in Python and on disk: the table, answers and plots made from its parts; and its status."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ READ: dict[str, Callable[[str], Any]] = {
     "string": str,
     "float64": float,
 }
-"""How a text is read, by the type of pandas; all of them but that of numbers know a missing value."""
+"""How the text of a cell is parsed, by pandas type; an empty cell is a missing value."""
 
 
 def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tuple[str, int]:
-    """Write the table, the report and the manifest of the parts that exist.
+    """Write the table, the report and the manifest from the existing parts, marked as partial if some are missing.
 
-    Return the text for the terminal, and the number of points that disagree with a published figure. A partial sweep
-    gets all of them too, marked as partial.
+    Returns:
+        The text for the terminal, and the number of points that disagree with a published figure.
     """
     there = {name: parts[name] for name in about["parts"] if name in parts}
     about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
@@ -112,7 +112,7 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
     `depth` and `figures` override the settings in its manifest.
 
     Raises:
-        UserError: no sweep there, one that is running now, or a folder that cannot be read or written to.
+        UserError: the folder holds no sweep, the sweep is running, or the folder cannot be read or written to.
     """
     about = load_manifest(folder)
     if depth:
@@ -130,20 +130,20 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
 
 
 def check_plots(figures: Figures) -> None:
-    """Refuse unknown plots, and fonts that this machine lacks.
+    """Refuse unknown plots, and a font that is not installed.
 
     Raises:
-        UserError: the plots or the font.
+        UserError: a plot is unknown, or the font is not installed.
     """
     refuse_unknown(figures.only)
     check_figures(replace(figures, only=()))
 
 
 def show_status(words: Sequence[str]) -> str:
-    """Report the status of a sweep: points done and failed, and who is running it.
+    """Report the status of a sweep: how many points are done and failed, and which process is running it.
 
     Raises:
-        UserError: no sweep there.
+        UserError: the folder holds no sweep.
     """
     folder = machine.folder(words[0])
     about = load_manifest(folder)
@@ -153,8 +153,8 @@ def show_status(words: Sequence[str]) -> str:
     failed = sum(part.failed for part in whole.values())
     count = f"{len(whole):,} of {len(parts):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
     holder, status = machine.read_holder(folder / "lock"), about["status"]
-    word = {"running": "stopped before its end", COMPLETE: "damaged since it was complete"}.get(status, status)
-    ended = f"{word}; the same command continues" if done < points else COMPLETE
+    word = {"running": "stopped before it finished", COMPLETE: "damaged after it finished"}.get(status, status)
+    ended = f"{word}; the same command continues it" if done < points else COMPLETE
     running = ended if holder is None else f"running: {describe(holder)}"
     return "\n".join([about["command"], f"{done:,} of {points:,} points, {failed:,} failed; {count}", running])
 
@@ -163,7 +163,7 @@ def import_arrow() -> Any:
     """Import `pyarrow` with its Parquet writer, an optional dependency that is slow to import.
 
     Raises:
-        UserError: it is not installed; a sweep with this format checks before anything starts.
+        UserError: it is not installed. A sweep with this format finds out before it starts.
     """
     try:
         import pyarrow.parquet  # noqa: PLC0415 - see above
@@ -173,7 +173,7 @@ def import_arrow() -> Any:
 
 
 def column_types(about: About) -> dict[str, Any]:
-    """Return the pandas type of each column: by the fields of a row, by the values of an axis, else string."""
+    """Return the pandas type of each column: the type of the row's field or of the axis's values, else string."""
     of_field = {int: "Int64", float: "float64", bool: "boolean"}
     of_axis = {"int": "Int64", "float": "float64", "bool": "boolean"}
     hints = get_type_hints(Row)
@@ -185,7 +185,7 @@ def column_types(about: About) -> dict[str, Any]:
 
 
 def encode_parquet(swept: Swept) -> bytes:
-    """Convert the table of a sweep to Parquet, a part at a time."""
+    """Convert the table of a sweep to Parquet, one part at a time."""
     arrow, stream = import_arrow(), BytesIO()
     schema = arrow.Schema.from_pandas(replace(swept, known={}).table, preserve_index=False)
     with arrow.parquet.ParquetWriter(stream, schema) as writer:
@@ -197,15 +197,15 @@ def encode_parquet(swept: Swept) -> bytes:
 
 @dataclass(frozen=True)
 class Swept:
-    """The results of a sweep. A notebook shows its answers and the means of every combination.
+    """The results of a sweep; a notebook displays its answers and the mean of every combination.
 
-    `folder` is its location, `about` the contents of its manifest.
+    `folder` is where the sweep is stored, `about` the contents of its manifest.
     """
 
     folder: Path
     about: About
     known: Mapping[str, Part] | None = None
-    """The intact parts, if the driver just wrote them."""
+    """The intact parts, if they are known already."""
 
     @property
     def shelf(self) -> Shelf:
@@ -220,7 +220,7 @@ class Swept:
 
     @cached_property
     def summary(self) -> Summary:
-        """The means of every combination, the extremes and the answers, computed once."""
+        """The mean of every combination, the extremes and the answers, computed once."""
         about = self.about
         with trust.refuse_damaged(f"{self.folder}: {UNREADABLE}", *trust.UNREADABLE):
             return summarized(
@@ -234,12 +234,12 @@ class Swept:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row per point and variant: the swept settings, the status, and the row's settings and numbers.
+        """One row per point and variant: the swept settings, the status, and the settings and metrics of the variant.
 
-        Columns have their types, and `table.attrs["units"]` the units of those that have one.
+        Each column has a pandas type; `table.attrs["units"]` maps columns to their units.
 
         Raises:
-            UserError: parts that cannot be read.
+            UserError: a part cannot be read.
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
@@ -255,7 +255,7 @@ class Swept:
 
     @property
     def effects(self) -> pd.DataFrame:
-        """The paired effect of each setting on each metric, in full digits."""
+        """The paired effect of each setting on each metric, with all digits."""
         return frame_of(*list_records(self.summary.answers)["effects"])
 
     @property
@@ -265,7 +265,7 @@ class Swept:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The answers of the sweep, a sentence each."""
+        """The answers of the sweep, one sentence each."""
         return self.summary.answers.sentences
 
     def latex(self, name: str = "effects") -> str:
@@ -278,7 +278,7 @@ class Swept:
         return papers.latex(tables[chosen(name, tables, "table")])
 
     def figure(self, name: str = "effects") -> Drawing:
-        """Return a plot, which shows itself in a notebook; its `figure` is Matplotlib's own.
+        """Return a plot that displays itself in a notebook; its `figure` is a Matplotlib figure.
 
         Raises:
             UserError: this sweep has no such plot.
@@ -305,7 +305,7 @@ def load(folder: Path) -> Swept:
     """Load the sweep in a folder.
 
     Raises:
-        UserError: no sweep there that can be read.
+        UserError: the folder holds no sweep that can be read.
     """
     return Swept(folder, load_manifest(folder))
 
@@ -314,7 +314,7 @@ def plot(words: Sequence[str]) -> str:
     """Draw one figure of a sweep, and return the paths of its files.
 
     Raises:
-        UserError: no sweep there, or a setting or a metric that it does not have.
+        UserError: the folder holds no sweep, or the sweep has no such setting or metric.
     """
     drawn = {key: value for key, _, value in (word.partition("=") for word in words[1:]) if key in ("x", "y", "by")}
     if not {"x", "y"} <= set(drawn):
@@ -335,7 +335,7 @@ def plot(words: Sequence[str]) -> str:
 
 
 def find_place(plotted: Plotted, key: str, name: str) -> int:
-    """Return the index of a setting, or of the variant, which comes last.
+    """Return the index of a setting, where the variant comes last.
 
     Raises:
         UserError: the sweep has no such setting.

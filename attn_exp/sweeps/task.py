@@ -1,4 +1,4 @@
-"""The code of a worker: a pure function from points to lines of CSV."""
+"""The code that workers run: a pure function from points to lines of CSV."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from attn_exp.sweeps.summary import head_and_pattern
 Line = Sequence[str]
 FAILED, CRASHED = "failed", "crashed"
 LONGEST = 300
-"""Characters of an error message that a table keeps."""
+"""Maximum length of an error message in the table."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """The lines of a job's points, without a header, and the number of failed points."""
+    """The result of a job: its lines, without a header, and how many points were computed and how many failed."""
 
     job: Job
     lines: bytes
@@ -45,9 +45,9 @@ class Done:
 
 
 def compute(plan: Plan, job: Job) -> Done:
-    """Compute the points of a job; a point that fails becomes a line with its error."""
+    """Compute the points of a job; the line of a point that fails has its error message."""
     lines, failed, count = list[Line](), 0, 0
-    # a worker forked from the driver already has the members from outside registered
+    # a worker forked from the driver has registered the plugins already
     is_known = all(origin in registry.origins() for origin in plan.own)
     with nullcontext() if is_known else plugins.members_known_again(plan.own):
         together = compute_stacks(plan, job)
@@ -66,16 +66,16 @@ def compute(plan: Plan, job: Job) -> Done:
 
 def compute_point(plan: Plan, number: int, under_way: Pass) -> list[Line]:
     config = config_of(plan, number)
-    with chdir(os.curdir):  # user code may change the working folder, where our relative paths start
+    with chdir(os.curdir):  # user code may change the working directory, on which our relative paths depend
         comparison = tabulate(config, under_way=under_way, bind=provenance.binder(config), dtype=dtype_of(config))
     return list(ok_lines(plan, number, comparison))
 
 
 def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
-    """Compute points that differ only in their seed as one batch, and return their lines by number.
+    """Compute points that differ only in their seed as one batch, and return their lines by point number.
 
-    Points that need more than rows are left out, and so are batches that fail: their points are computed alone, and
-    report their errors.
+    Points that need more than rows are left out, and so are those of a batch that fails: they are computed alone, and
+    each reports its own error.
     """
     ready: dict[int, list[Line]] = {}
     has_published = any(base.get("published") for base in plan.space.bases.values())
@@ -95,7 +95,7 @@ def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
 
 
 def group_seeds(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the points and seeds of each group that differs only in its seeds, if these are plain integers."""
+    """Yield the points and seeds of each group of points that differ only in the seed, if all are plain integers."""
     members: dict[int, list[tuple[int, int]]] = {}
     if plan.space.seeds is not None:
         axis, stride = plan.space.seeds
@@ -131,11 +131,11 @@ def dtype_of(config: Config) -> str:
     """Return the dtype that a point is computed in.
 
     Raises:
-        UserError: there are several; a sweep takes one at a time.
+        UserError: the settings list several, and a point has only one.
     """
     if len(config.dtype) > 1:
         types = ",".join(config.dtype)
-        raise UserError(f"dtype=[{types}]: a point of a sweep has one type; write dtype={types} to sweep over them")
+        raise UserError(f"dtype=[{types}]: a point of a sweep has one dtype; write dtype={types} to sweep over them")
     return next(iter(config.dtype), "float64")
 
 
@@ -148,20 +148,20 @@ def config_of(plan: Plan, number: int) -> Config:
 
 
 def elsewhere(plan: Plan, job: Job) -> Done:
-    """Compute a job on one BLAS thread, in a process that may run on another machine.
+    """Compute a job with one BLAS thread, in a process that may run on another machine.
 
     Raises:
-        UserError: its program differs from the driver's, so that its numbers could differ too.
+        UserError: this process has another version of the program than the driver, so its numbers could differ.
     """
     if task_version() != plan.version:
         where = f"{socket.gethostname()}, {Path(__file__).parent.parent}"
-        raise UserError(f"a worker ({where}) has another version of attn_exp or NumPy; install the same there")
+        raise UserError(f"a worker ({where}) has another version of attn_exp or NumPy; install the same one there")
     with threadpool_limits(1):
         return compute(plan, job)
 
 
 def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[str]]:
-    """Yield a line for each variant of a point; `agree` counts published figures: `6 of 6`."""
+    """Yield a line for each variant of a point; the column `agree` counts published figures that agree: `6 of 6`."""
     agreeing = sum(figure.agrees for figure in comparison.published)
     printed = len(comparison.published)
     start = [*settings_cells(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]

@@ -90,7 +90,7 @@ def test_what_a_position_or_a_mistake_changes_is_said(opened: Tab, tmp_path: Pat
         if "the table has" not in text:
             assert computed(text) == pytest.approx(plain(shown), abs=1e-3), (step, text)
     show(opened, tmp_path, "variant=[looped]", "mistake=no_scale")
-    told = "because this stage departs from the definition, as explained above it"
+    told = "because this stage departs from the definition, as explained above"
     assert said(opened, 2, 1, "walk-1-logits") == f"L[likes, she] = 0.861, {told}"
 
 
@@ -112,7 +112,7 @@ def test_keys_that_are_not_shown_still_take_their_share(opened: Tab, tmp_path: P
     assert " of keys that are not shown) = " in weight
     numbers = re.search(r"= ([0-9.]+) / ([0-9.]+) = ([0-9.]+)$", weight)
     assert numbers and float(numbers[1]) / float(numbers[2]) == pytest.approx(float(numbers[3]), abs=1e-3)
-    assert " of 16 more that are not shown" in said(opened, 1, 1, "walk-1-scores")
+    assert " from 16 terms that are not shown" in said(opened, 1, 1, "walk-1-scores")
     assert said(opened, 1, 1, "walk-1-context").count("×") == 16
 
 
@@ -130,6 +130,6 @@ def test_arrows_move_and_escape_ends(opened: Tab, tmp_path: Path) -> None:
 
 def test_a_number_that_a_mistake_made_is_not_written_as_the_right_sum(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, "variant=[matrix]", "mask=causal", "mistake=mask_small_fill")
-    told = "because this stage departs from the definition, as explained above it"
+    told = "because this stage departs from the definition, as explained above"
     assert said(opened, 1, 2, "walk-1-masked").endswith(told)
     assert " × " in said(opened, 1, 2, "walk-1-logits")

@@ -32,13 +32,13 @@ def test_the_summary_says_what_each_setting_does_in_one_line() -> None:
 
 
 CASES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({}, {"scale": False}, ", and leaving out the scaling alone does that."),
-    ({}, {"head": 3}, ", and 3 heads alone do that."),
-    ({"head": 3}, {"head": 1}, ", and 1 head alone does that."),
-    ({}, {"mask": {"causal": {}}}, ", and mask=causal alone does that."),
-    ({"mask": {"causal": {}}}, {}, ", and leaving out the mask alone does that."),
-    ({}, {"output_projection": True, "form": "looped"}, ", and W_o alone does that."),
-    ({}, {"mistake": ("no_scale",)}, ", and mistake=no_scale alone does that."),
+    ({}, {"scale": False}, ", and leaving out the scaling alone causes this."),
+    ({}, {"head": 3}, ", and 3 heads alone cause this."),
+    ({"head": 3}, {"head": 1}, ", and 1 head alone causes this."),
+    ({}, {"mask": {"causal": {}}}, ", and mask=causal alone causes this."),
+    ({"mask": {"causal": {}}}, {}, ", and leaving out the mask alone causes this."),
+    ({}, {"output_projection": True, "form": "looped"}, ", and W_o alone causes this."),
+    ({}, {"mistake": ("no_scale",)}, ", and mistake=no_scale alone causes this."),
 ]
 
 
@@ -67,7 +67,7 @@ def test_rows_of_one_function_that_come_to_it_by_other_settings_are_told_apart()
     variants = {name: Variant(**{"form": "matrix", "head": 1, **pins}) for name, pins in rows.items()}
     text = said(compare(replace(config(*RANDOM), variant=variants)))
     assert text.startswith("b and c give the same result (group B). ")
-    assert text.endswith(": in b leaving out the scaling alone does that; in c scale=1.0 alone does that.")
+    assert text.endswith(": in b leaving out the scaling alone causes this; in c scale=1.0 alone causes this.")
 
 
 def test_settings_that_undo_each_other_change_nothing_together() -> None:

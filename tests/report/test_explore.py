@@ -160,6 +160,6 @@ def test_the_walk_of_y_shows_what_it_is_made_of(opened: Tab, tmp_path: Path) -> 
     opened.click("#walk-1-output tr.now td:nth-of-type(2)")
     said = opened.ask("document.querySelector('p.why').textContent").replace("−", "-")
     assert said.startswith(f"Y[x4, 2] = {trace.context[6, 4, 0]:.3f} × ") and f"{matrix[48, 1]:.4f}" in said
-    assert "of 92 more" in said and said.endswith(f"{trace.output[4, 1]:.3f}")
+    assert "from 92 terms" in said and said.endswith(f"{trace.output[4, 1]:.3f}")
     opened.ask("attention.choose({ show: 0 })")
     assert texts(opened, "#walk-1-W_o tbody th") == ["1", "2", "3", "4"]

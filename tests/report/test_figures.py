@@ -53,7 +53,7 @@ def test_the_entropy_of_each_query_is_marked(coffee: Comparison) -> None:
 
 
 def test_the_most_that_an_entropy_can_be_knows_the_mask() -> None:
-    most = strokes(comparison("mask=causal", "variant=[matrix]"))["ln n: uniform over n keys in sight"]
+    most = strokes(comparison("mask=causal", "variant=[matrix]"))["ln n: uniform over n visible keys"]
     np.testing.assert_allclose(most, [0.0, math.log(2), *[math.log(3)] * 2])
 
 

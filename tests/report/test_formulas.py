@@ -50,7 +50,8 @@ def test_the_output_follows_from_what_its_sheet_gives() -> None:
     mine = of_sides(given["q"], given["k"], given["v"], given["added"], None)[-1]
     assert np.abs(mine - paper.blanks[0].right[0]).max() < 1e-8
     assert formula(paper, paper.blanks[0]) == (
-        "output = weights v, weights = exp(masked) / sum of exp(masked) over the row, one more logit in the sum: 0.25, "
+        "output = weights v, weights = exp(masked) / sum of exp(masked) over the row, "
+        "with an extra logit in the sum: 0.25, "
         "masked = capped + added, −∞ where a token may not look, capped = 1.5 tanh(logits / 1.5), "
         "logit = score × 0.5, scores = q kᵀ"
     )

@@ -156,8 +156,8 @@ def test_old_and_new_stand_side_by_side_and_cells_explain_the_new_numbers(opened
 
 NOT_HERE = {
     ("mistake=no_scale",): "this variant makes a mistake on purpose, no_scale",
-    ("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=128"): "starts from 70,656 numbers, and a page",
-    ("convention=flash",): "this variant rounds to float32, and a page computes in float64",
+    ("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=128"): "starts from 70,656 numbers, but a page",
+    ("convention=flash",): "this variant rounds to float32, but a page computes in float64",
 }
 
 

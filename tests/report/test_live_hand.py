@@ -94,8 +94,8 @@ def test_what_cannot_follow_is_said_to_be_the_runs_own_until_the_numbers_are_bac
     assert shown["error", "looped"][2] and shown["median_s", "multi_head"][2]
     assert not shown["max_diff", "multi_head"][2]
     assert shown["entropy", "looped"][0] != shown["entropy", "looped"][1]
-    assert opened.ask("document.querySelector('header .lead').textContent").startswith("Of the run, before the change.")
-    assert opened.ask("document.querySelector('#check-mask .of-run').textContent") == "Of the run, before the change."
+    assert opened.ask("document.querySelector('header .lead').textContent").startswith("From the run, before the")
+    assert opened.ask("document.querySelector('#check-mask .of-run').textContent") == "From the run, before the change."
     bar = opened.ask("document.querySelector('.changed [role=status]').textContent")
     assert "still show the run's numbers from before the change: the sentences at the top, error" in bar
     assert bar.endswith("Check: mask.")

@@ -45,7 +45,7 @@ def test_of_too_many_weights_the_page_says_what_it_leaves_out(
     monkeypatch.setattr("attn_exp.report.page_data.MOST_COARSE", 1000)
     show(opened, tmp_path, *LONG, address="#show=multi_head.2&query=31")
     assert texts(opened, "#large .note") == ["There are too many weights to draw lines or to change the scale."]
-    assert texts(opened, ".sums li") == ["This page carries too many weights to write a sum."]
+    assert texts(opened, ".sums li") == ["This page has too many weights to write out a sum."]
     assert texts(opened, "#walk-1-weights tbody th") == ["x30"]
     weights = stages(LONG)["weights"]
     np.testing.assert_allclose(numbers(opened, "#walk-1-weights tbody td"), weights[1, 30, 22:38], atol=0.0006)
@@ -56,7 +56,7 @@ def test_of_too_many_weights_the_page_says_what_it_leaves_out(
 @pytest.mark.parametrize(
     ("most", "rows", "columns"),
     [
-        (7000, "the row of x30, of 40", "columns x0 to x13 of 40"),
+        (7000, "1 of 40 rows, that of x30", "columns x0 to x13 of 40"),
         (500, "1 of 12 heads, rows x0 to x15 of 40", "columns"),
     ],
     ids=["fewer keys", "the first queries"],

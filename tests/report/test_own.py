@@ -52,7 +52,7 @@ def test_the_mistake_its_stage_and_the_smallest_case_are_told_without_the_code_t
         text = (run / name).read_text().replace("\\_", "_")
         assert "What is wrong with mine" in text
         assert "no_scale" in text
-        assert "On the smallest input that fails it first differs from the definition in the logits." in text.replace(
+        assert "On the smallest input that fails, it first differs from the definition in the logits." in text.replace(
             "\\", ""
         )
         assert "variant.mine.form=" in text

@@ -95,7 +95,7 @@ def test_each_token_has_its_sum(page: str, told: str) -> None:
     assert "context 2(coffee) = 0.36 v(she) + 0.28 v(likes) + 0.36 v(coffee)" in told
 
 
-@pytest.mark.parametrize(("convention", "gets"), [("none", "0"), ("udl", "NaN"), ("jax", "all alike")])
+@pytest.mark.parametrize(("convention", "gets"), [("none", "0"), ("udl", "NaN"), ("jax", "all equal")])
 def test_rows_of_queries_that_see_no_key_are_said(convention: str, gets: str) -> None:
     """Their weights do not sum to 1, as the sentence beside them says of the others; a sum of no values is 0."""
     settings = "mask=padding", "mask.padding.lengths=[0]", f"convention={convention}", "variant=[matrix]"
@@ -152,7 +152,7 @@ def test_markdown_escapes_marks_and_nothing_else(text: str, expected: str) -> No
 def test_a_long_run_shows_corners_and_says_so() -> None:
     found = comparison("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=24", "head=6")
     text = markdown_of(a_run(found))
-    assert "Shown: 4 of 6 heads and 16 of 40 rows and 16 of 40 columns; results.npz holds all." in text
+    assert "Shown: 4 of 6 heads and 16 of 40 rows and 16 of 40 columns; results.npz has all of them." in text
     assert "of other values" in text
 
 

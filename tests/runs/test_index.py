@@ -47,7 +47,7 @@ def test_runs_show_the_settings_in_which_they_differ_newest_first(tmp_path: Path
         ["b run", "Four", "4", "false", "", "2026-11-21 05:00:00"],
         ["a run", "", "2", "", "", "2026-11-21 04:00:00"],
     ]
-    assert "All with bias=true." in text
+    assert "The same for all: bias=true." in text
 
 
 def test_what_a_reader_opens_is_linked_and_a_sweep_says_that_it_is_one(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_what_a_reader_opens_is_linked_and_a_sweep_says_that_it_is_one(tmp_path:
 def test_an_empty_folder_has_an_empty_index_and_a_missing_one_none(tmp_path: Path) -> None:
     text = page(tmp_path)
     assert table(text) == [["run", "settings", "started"]]
-    assert "Nothing here yet: python -m attn_exp computes a first run." in text
+    assert "No runs yet: python -m attn_exp computes the first one." in text
     with pytest.raises(UserError, match="nowhere: cannot be read"):
         folders.rebuild_index(tmp_path / "nowhere")
 
@@ -106,7 +106,7 @@ def test_a_folder_that_cannot_be_read_is_one_line_that_says_why(text: str, tmp_p
     add(tmp_path, "c", "head=2")
     lines = table(page(tmp_path))
     assert lines[-1] == ["a run (cannot be read)", WRONG[text], ""]
-    assert "All with head=2." in (tmp_path / "index.html").read_text()
+    assert "The same for all: head=2." in (tmp_path / "index.html").read_text()
     assert f"cannot be read  {WRONG[text][:45]}" in re.sub("  +", "  ", stored.list_runs([str(tmp_path)]))
 
 

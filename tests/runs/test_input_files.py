@@ -83,7 +83,7 @@ def test_a_run_of_files_is_repeated_to_the_bit(
     after, told = newest(), capsys.readouterr().err
     assert after != before
     same(before, after)
-    assert told.count("this run takes the arrays that") == (0 if change == "nothing" else told.count("\n"))
+    assert told.count("the arrays stored in") == (0 if change == "nothing" else told.count("\n"))
     assert (told == "") is (change == "nothing")
     assert ("is gone" in told, "has changed since" in told) == (change == "gone", change == "other")
     described = json.loads((after / "run.json").read_text(encoding="utf-8"))
@@ -104,5 +104,5 @@ def test_a_run_on_disk_makes_nobody_read_a_file_that_it_did_not_record(
     about["config"]["embeddings"]["file"] = str(tmp_path / "turned.npy")
     (folder / "run.json").write_text(json.dumps(about), encoding="utf-8")
     assert cli.obey(["rerun", str(folder)]) == cli.DONE
-    assert "turned.npy was not recorded; this run takes the arrays" in capsys.readouterr().err
+    assert "turned.npy was not recorded; the arrays stored in" in capsys.readouterr().err
     same(folder, newest())

@@ -22,7 +22,7 @@ def test_status_while_it_runs_and_after(tmp_path: Path) -> None:
     assert f"running: process {driver.pid} on " in out
     assert " of 160 points, 0 failed" in out
     out, _ = quickly(tmp_path, "status", str(the_sweep(tmp_path)))
-    assert "stopped before its end; the same command continues" in out
+    assert "stopped before it finished; the same command continues it" in out
     run(tmp_path, *SLOW)
     out, _ = quickly(tmp_path, "status", str(the_sweep(tmp_path)))
     assert "160 of 160 points, 0 failed" in out
@@ -60,7 +60,7 @@ def test_rerun_asks_for_a_point_that_there_is(tmp_path: Path) -> None:
     quickly(tmp_path, "-m", "seed=0,1", "report=none", "sweep.name=mine", "sweep.engine=serial")
     for words in (("rerun", "outputs/sweeps/mine"), ("rerun", "outputs/sweeps/mine", "2")):
         _, err = quickly(tmp_path, *words, code=2)
-        assert err == "attn_exp: error: outputs/sweeps/mine is a sweep; name one of its points, 0 to 1\n"
+        assert err == "attn_exp: error: outputs/sweeps/mine is a sweep; give the number of a point, 0 to 1\n"
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:

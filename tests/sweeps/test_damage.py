@@ -58,13 +58,13 @@ def test_a_damaged_part_is_computed_again_and_said(damage: Callable[[Path], None
     damage(tmp_path)
     said, _ = quickly(tmp_path, "status", str(folder))
     assert "70 of 80 points, 0 failed; 7 of 8 parts, 1 damaged" in said
-    assert "damaged since it was complete; the same command continues" in said
+    assert "damaged after it finished; the same command continues it" in said
     said, _ = quickly(tmp_path, "collect", str(folder))
     assert "damaged and left out: " in said
     assert "Partial: 70 of 80 points" in said
     assert (folder / "results.csv").read_bytes() != expected
     said, told = quickly(tmp_path, *WORDS)
-    assert "attn_exp: damaged parts, computed again: " in told
+    assert "attn_exp: recomputing damaged parts: " in told
     assert "80 of 80 points" in told and "70 cached" in told
     assert (folder / "results.csv").read_bytes() == expected
     assert len(parts(tmp_path)) == 8
@@ -104,4 +104,4 @@ def test_a_part_that_somebody_sealed_anew_is_one_line(words: tuple[str, ...], sw
     path.unlink()
     (there / "results.csv").unlink()
     _, said = quickly(tmp_path, *words, *([str(there)] if len(words) == 1 else []), code=2)
-    assert re.search(r"its parts cannot be read \(.*has a line of no point\)$", said.rstrip()), said
+    assert re.search(r"its parts cannot be read \(.*has a line without the number of a point\)$", said.rstrip()), said

@@ -41,7 +41,7 @@ def test_nothing_else_is_understood(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["head >", "", "head > 2; seed", "head = 2", "(" * 5000])
 def test_what_cannot_be_parsed_is_told(text: str) -> None:
-    with pytest.raises(UserError, match="not an expression such as head > d_model"):
+    with pytest.raises(UserError, match="expected an expression such as head > d_model"):
         parse_condition(text)
 
 

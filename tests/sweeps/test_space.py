@@ -18,7 +18,7 @@ from attn_exp.config.compose import plain, register_schema
 from attn_exp.errors import UserError
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.plan import find_runs
-from attn_exp.sweeps.space import points_left
+from attn_exp.sweeps.space import remaining_points
 from tests.refusal import refusal
 
 SWEEPS = [
@@ -86,7 +86,7 @@ def test_zipped_keys_move_together() -> None:
             ["head=1,2", "seed=0,1,2", "sweep.zip=[head,seed]"],
             "equally many values of each key: head has 2, seed has 3",
         ),
-        (["sweep.workers=1,2"], "belongs to the whole sweep"),
+        (["sweep.workers=1,2"], "applies to the whole sweep"),
         (["head=1,2", "hydra.sweep.dir=here"], "Hydra's own settings are not supported"),
         (["head=1,2", "sweep.name=../x"], "sweep.name=../x: expected a folder's name"),
     ],
@@ -100,7 +100,7 @@ TOO_LARGE = [
     (["seed=range(0,100000000)"], "100,000,000 values; a sweep takes at most 50,000,000"),
     (["scale=range(0,1,1e-17)"], "99,999,999,999,999,993 values that are not whole numbers"),
     (["seed=range(0,100000)", "head=range(1,100001)"], "10,000,000,000 points; a sweep takes at most 50,000,000"),
-    (["seed=range(0,100000)", "title='run ${seed}'"], "seed: 100,000 values that other settings read"),
+    (["seed=range(0,100000)", "title='run ${seed}'"], "seed: other settings use its 100,000 values"),
 ]
 
 
@@ -129,6 +129,6 @@ def test_a_skip_decided_by_combination_leaves_the_points_for_which_it_does_not_h
             {**space.settings(index), "choice": space.choices[space.base_key(space.places(index))]["embeddings"]},
         )
     ]
-    assert list(points_left(space, text)) == expected
-    runs = find_runs(points_left(space, text))
+    assert list(remaining_points(space, text)) == expected
+    runs = find_runs(remaining_points(space, text))
     assert [number for first, stop in runs for number in range(first, stop)] == expected

@@ -16,7 +16,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Run
 from attn_exp.report.versus import Versus, versus_text
 from attn_exp.runs import store
-from attn_exp.sweeps.compare import Side, compare, compare_runs, compare_sweeps, settings_apart, side_by_side
+from attn_exp.sweeps.compare import Side, compare, compare_runs, compare_sweeps, differing_settings, side_by_side
 from attn_exp.sweeps.plan import load_manifest
 from attn_exp.sweeps.rows import read_rows
 from attn_exp.sweeps.sweep import sweep
@@ -39,9 +39,9 @@ def bent(run: Run, variant: str, stage: str, change: Callable[[Any], Any]) -> Ru
 def test_a_run_and_itself_are_the_same_to_the_bit(saved: Path) -> None:
     versus = side_by_side(saved, saved)
     assert not versus.moved
-    assert versus.sentences[0].startswith("No number moved: ")
+    assert versus.sentences[0].startswith("No number changed: ")
     assert versus.sentences[1:] == (
-        "matrix: the same to the bit.", "multi_head: the same to the bit.", "All settings are the same."
+        "matrix: bit-identical.", "multi_head: bit-identical.", "All settings are the same."
     )  # fmt: skip
     assert versus.tables == ()
 
@@ -69,8 +69,8 @@ def test_the_last_bit_is_rounding_and_no_move(saved: Path) -> None:
     run = store.load(saved)
     versus = compare_runs(("a", "b"), run, bent(run, "matrix", "logits", lambda array: np.nextafter(array, 9.0)))
     assert not versus.moved
-    assert versus.sentences[0] == "No number moved: 2 variants are the same to rounding."
-    assert versus.sentences[1] == "matrix: within 1 ulp, from the logits on; before that the same to the bit."
+    assert versus.sentences[0] == "No number changed: 2 variants agree within rounding."
+    assert versus.sentences[1] == "matrix: within 1 ulp from the logits on, bit-identical before."
 
 
 def swept(folder: Path, *words: str) -> Path:
@@ -99,7 +99,7 @@ def changed(folder: Path, change: Callable[[dict[str, str]], None]) -> Versus:
 
 def test_a_sweep_and_itself_are_the_same_to_the_bit(table: Path) -> None:
     versus = side_by_side(table, table)
-    assert (versus.moved, versus.sentences[0]) == (False, "No number moved: 6 rows are the same to the bit.")
+    assert (versus.moved, versus.sentences[0]) == (False, "No number changed: 6 rows are bit-identical.")
 
 
 def test_a_cell_that_moved_is_named_with_its_point(table: Path) -> None:
@@ -118,8 +118,8 @@ def test_points_of_one_side_alone_are_counted(table: Path, tmp_path: Path) -> No
     versus = side_by_side(table, other)
     assert "1 setting differs: seed." in versus.sentences
     assert versus.moved
-    assert versus.sentences[0] == "No number moved: 4 rows are the same to the bit."
-    assert {"Only in the first: 2 rows.", "Only in the second: 4 rows."} <= set(versus.sentences)
+    assert versus.sentences[0] == "No number changed: 4 rows are bit-identical."
+    assert {"Only in the first sweep: 2 rows.", "Only in the second sweep: 4 rows."} <= set(versus.sentences)
 
 
 def test_the_page_says_what_the_terminal_says(saved: Path, table: Path) -> None:
@@ -128,7 +128,7 @@ def test_the_page_says_what_the_terminal_says(saved: Path, table: Path) -> None:
     written = place.read_text()
     assert passed
     assert place.parent.name == "comparisons"
-    assert "the same to the bit" in written
+    assert "bit-identical" in written
     assert "<script" not in written
     assert versus_text(side_by_side(table, table)) in compare([str(table), str(table), "--exit-code"])[0]
 
@@ -141,7 +141,7 @@ def test_python_compares_results_and_folders_as_the_command_does(saved: Path, ta
     assert attn_exp.compare(str(saved), saved) == side_by_side(saved, saved)
     assert attn_exp.compare(attn_exp.load(table), table) == side_by_side(table, table)
     for first, second in ((saved, table), (other, table)):
-        with pytest.raises(UserError, match="is a sweep, and the other is a run"):
+        with pytest.raises(UserError, match="is a sweep, but the other is a run"):
             attn_exp.compare(first, second)
 
 
@@ -161,6 +161,6 @@ def test_another_layer_of_a_model_is_one_setting() -> None:
     first = {"model": model, "embeddings": {"vectors": [[1.0]]}, "projections": {"given": {"W_q": [[2.0]]}}}
     second = first | {"model": {**model, "layer": 5}, "embeddings": {"vectors": [[3.0]]}}
     second["projections"] = {"given": {"W_q": [[4.0]]}}
-    assert settings_apart(first, second) == {"model.layer": (0, 5)}
+    assert differing_settings(first, second) == {"model.layer": (0, 5)}
     changed = {**first, "embeddings": {"vectors": [[3.0]]}}
-    assert list(settings_apart(first, changed)) == ["embeddings.vectors"]
+    assert list(differing_settings(first, changed)) == ["embeddings.vectors"]

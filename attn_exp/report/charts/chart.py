@@ -1,9 +1,9 @@
-"""Charts: heat maps and plots, placed in inches from the upper left corner of a sheet, shapes, and widths of text.
+"""Charts: heat maps and plots, in inches from the upper left corner of a sheet, shapes, and the widths of texts.
 
 `layout` turns maps and plots into the shapes that both renderers draw: rectangles, paths, texts and pictures, in points
 from the same corner. All are named tuples, since each dataclass would add a millisecond to the start of a run. The
-functions below choose round numbers for ticks, as Matplotlib would, and measure text without any font: by a table of
-common letters, and by an upper bound for all others.
+functions below choose round numbers for ticks, as Matplotlib would, and measure text without a font: from a table of
+common letters, and from an upper bound for all others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 MARKERS = "osD^vPX"
 INK, QUIET, PAPER = "#1b1f24", "#59636e", "#ffffff"
-"""Colours of text, of lines in the diagram of the flow, and of the background."""
+"""Colours of text, of lines in the flow diagram, and of the background."""
 
 GREY = "#808080"
 LINE = 0.17
@@ -36,7 +36,7 @@ NARROW = 4.5
 
 
 class Box(NamedTuple):
-    """A rectangle, in inches from the upper left."""
+    """A rectangle, in inches from the upper left corner."""
 
     left: float
     top: float
@@ -45,7 +45,7 @@ class Box(NamedTuple):
 
 
 class Ticks(NamedTuple):
-    """Tick labels and their positions in units of the axis; `turned` ones read upwards."""
+    """Tick labels and their positions in units of the axis; `turned` labels read upwards."""
 
     places: tuple[float, ...] = ()
     names: tuple[str, ...] = ()
@@ -75,10 +75,10 @@ class Heat(NamedTuple):
 
 
 class Stroke(NamedTuple):
-    """Points `[n]` joined by a line, marked, or both.
+    """Points `[n]` that are joined by a line, have marks, or both.
 
-    `width` is that of the line in points, 0 for none; `steps` keeps each y until the next x. `mark` is one of
-    `MARKERS`, `size` its diameter in points. A stroke with a label is in the legend.
+    `width` is the width of the line in points, 0 for no line; `steps` keeps each y until the next x. `mark` is one of
+    `MARKERS`, `size` its diameter in points. A stroke with a label appears in the legend.
     """
 
     x: Array
@@ -94,7 +94,7 @@ class Stroke(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """An axis from `low` to `high`, logarithmic if `log`; its name may have several lines."""
+    """An axis from `low` to `high`, logarithmic if `log` is set; its name may have several lines."""
 
     low: float
     high: float
@@ -104,7 +104,7 @@ class Axis(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """Strokes between two axes, the first at the bottom, with a legend of `columns` columns above."""
+    """Strokes between two axes, drawn in order, below a legend with `columns` columns."""
 
     box: Box
     strokes: tuple[Stroke, ...]
@@ -141,7 +141,7 @@ class Path(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A text that starts, ends or is centred at a point, after a `symbol` in bold italics.
+    """A text that starts, ends or is centred at a point, preceded by a `symbol` in bold italics.
 
     A `turned` text reads upwards.
     """
@@ -171,9 +171,9 @@ Part = Heat | Plot | Shape
 
 
 class Chart(NamedTuple):
-    """A white sheet in inches with its parts, enlarged `zoom` times.
+    """A white sheet with its parts, measured in inches, and enlarged `zoom` times.
 
-    It is centred on a larger `page`, if any. `letters` is the size of most of its text, in points.
+    It is centred on a larger `page`, if there is one. `letters` is the size of most of its text, in points.
     """
 
     width: float
@@ -192,7 +192,7 @@ POINTS_EACH = 15
 
 
 def number_ticks(low: float, high: float, length: float) -> Ticks:
-    """Return round numbers along an upward axis, `length` inches long, with equal digits; tiny ones as `2e-25`."""
+    """Return ticks at round numbers on an upward axis of `length` inches, with equal decimals; tiny ones as `2e-25`."""
     places = round_places(low, high, ticks_in(length))
     step = f"{places[1] - places[0]:.3g}" if len(places) > 1 else "0.01"
     kind = ".4g" if "e" in step else f".{len(step.partition('.')[2])}f"
@@ -200,15 +200,15 @@ def number_ticks(low: float, high: float, length: float) -> Ticks:
 
 
 def ticks_in(length: float) -> int:
-    """Return the maximum number of tick intervals on an upward axis, `length` inches long."""
+    """Return the maximum number of tick intervals on an upward axis of `length` inches."""
     return max(1, min(9, int(length * 72 // POINTS_EACH)))
 
 
 def round_places(low: float, high: float, most: int) -> tuple[float, ...]:
     """Return multiples of the smallest round step that splits an axis into at most `most` intervals.
 
-    If fewer than two are on the axis, the next smaller step is used. Source: `MaxNLocator` of Matplotlib, with the
-    steps 1, 2, 2.5, 5 and 10.
+    If fewer than two multiples are on the axis, the next smaller step is used. Source: `MaxNLocator` of Matplotlib,
+    with the steps 1, 2, 2.5, 5 and 10.
     """
     piece = max((high - low) / most, 1e-300)  # floats lose precision below this
     power = 10.0 ** math.floor(math.log10(piece))
@@ -229,7 +229,7 @@ def power_ticks(low: float, high: float, length: float) -> Ticks:
 
 
 def name_ticks(names: list[str], turned: bool, length: float) -> Ticks:
-    """Return the names of cells along an axis, `length` inches long, skipping names evenly to avoid overlaps."""
+    """Return the names of cells as ticks on an axis of `length` inches, skipping names evenly to avoid overlaps."""
     places = range(0, len(names), max(1, math.ceil(0.12 * len(names) / length)))
     return Ticks(tuple(map(float, places)), tuple(names[place] for place in places), turned)
 
@@ -256,10 +256,10 @@ SCRIPTS = (
     (0x2E80, 0xA4CF, 1.0), (0xA800, 0xABFF, 2.0), (0xAC00, 0xD7AF, 1.0), (0xF900, 0xFAFF, 1.0), (0xFDF0, 0xFDFF, 8.0),
     (0xFF00, 0xFFEF, 1.0), (0x10000, 0x1FFFF, 1.75), (0x20000, 0x3FFFF, 1.0),
 )  # fmt: skip
-"""Other letters: first and last code point, and the largest width in any common font."""
+"""Ranges of other letters: first and last code point, and the largest width in any common font."""
 
 BROAD = 1.55
-"""Upper bound for all other letters."""
+"""Upper bound on the width of any other letter."""
 
 
 def width(text: str, size: float = 8.0) -> float:
@@ -272,7 +272,7 @@ def widest(names: Iterable[str], size: float = 8.0) -> float:
 
 
 def known(text: str) -> bool:
-    """Return whether the table has every letter, so that the width is exact and not an upper bound."""
+    """Return whether the table has every letter of a text, so that its width is exact, not an upper bound."""
     return all(letter in WIDTHS for letter in text)
 
 
@@ -290,7 +290,7 @@ def letter_width(letter: str) -> float:
 
 
 def fitted(text: str, room: float, size: float = 8.0) -> str:
-    """Shorten a text to at most `room` inches."""
+    """Shorten a text to a width of at most `room` inches."""
     while width(text, size) > room and len(text) > 4:
         text = f"{text[:-2].rstrip('…')}…"
     return text

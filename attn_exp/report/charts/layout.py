@@ -1,4 +1,4 @@
-"""Layouts of charts: maps and axes on a sheet, and the shapes of these that both renderers draw."""
+"""Layouts of charts: place maps and axes on a sheet, and turn them into the shapes that both renderers draw."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from attn_exp.report.views import Head, top
 COLOURS = "Blues"
 
 GAP, NARROWEST = 0.12, 1.05
-"""The gap between two maps, and the minimum width of a map while there is room, in inches."""
+"""The gap between two maps, and the minimum width of a map if there is room, in inches."""
 
 BAR = 0.1
 """The width of a colour scale, in inches."""
 
 LONG = 0.5
-"""A longer unit is written next to the colour scale and reads upwards, in inches."""
+"""A unit that is longer than this, in inches, is written next to the colour scale and reads upwards."""
 
 PIECES = 4
-"""Maximum number of intervals between the numbers of a colour scale."""
+"""Maximum number of intervals between the numbers along a colour scale."""
 
 NUMBERS_UP_TO = 8
-"""Cells contain their number if a matrix has at most this many rows and columns."""
+"""Cells show their numbers if a matrix has at most this many rows and columns."""
 
 
 class Named(NamedTuple):
@@ -78,12 +78,14 @@ def weight_maps(
     left, below = widest(names.rows) + 0.32, widest(names.columns)
     numbers = GAP + BAR + 6 / 72 + widest(scale_ticks(low, end).names, 7.5)
     right = max(0.55, numbers + (LINE if width_of(names.unit) > LONG else 0))
-    ratio = max(0.4, min(2.5, len(names.rows) / len(names.columns)))  # a map is as high as it has rows, within reason
+    # a map has the proportions of its matrix, within limits
+    ratio = max(0.4, min(2.5, len(names.rows) / len(names.columns)))
     across, side = arranged(len(maps), width - left - right, ratio, None if height is None else height - 0.22 - below)
     turned, tall = below > 0.9 * side / len(names.columns), side * ratio
     pitch, down = tall + 2 * LINE, -(-len(maps) // across)
     high = down * pitch + 0.22 + (below if turned else LINE)
-    is_written = not low and side / len(names.columns) > 0.06 * len(format(0.01, names.form))  # numbers fit into cells
+    # the cells are wide enough for numbers
+    is_written = not low and side / len(names.columns) > 0.06 * len(format(0.01, names.form))
     parts: list[Part] = []
     for place, head in enumerate(maps):
         line, column = divmod(place, across)
@@ -104,9 +106,9 @@ def weight_maps(
 
 
 def arranged(count: int, room: float, ratio: float, height: float | None) -> tuple[int, float]:
-    """Return the number of maps per row and the width of each; for a given height, the largest that fits.
+    """Return the number of maps per row and the width of a map, which is the largest that fits into a given height.
 
-    Maps are `ratio` times as high as wide.
+    Maps are `ratio` times as high as they are wide.
     """
     if height is None:
         across = max(1, min(count, 4, int(room / NARROWEST)))
@@ -150,19 +152,19 @@ def short_title(head: Head, width: float) -> str:
 
 
 HIGH, LEAST = 1.85, 1.0
-"""The default height of axes, and the minimum, in inches."""
+"""The default and the minimum height of axes, in inches."""
 
 LEFT, BESIDE = 0.55, 0.7
-"""The room left of axes, and on both sides together, in inches."""
+"""The space to the left of axes, and on both sides together, in inches."""
 
 KEY = 0.4
-"""The room of a legend entry besides its text, in inches."""
+"""The width of a legend entry besides its text, in inches."""
 
 
 def line_chart(strokes: Sequence[Stroke], x: Axis, y: Axis, below: float, width: float, height: float | None) -> Chart:
     """Return a chart of strokes between two axes, with a legend above, names below, and numbers along `y`.
 
-    The legend's columns are as wide as they need if all fit side by side; else they share the width equally.
+    The columns of the legend are as wide as necessary if all fit side by side; else they share the width equally.
     """
     columns = 2 if width > NARROW else 1
     labels = [stroke.label for stroke in strokes if stroke.label]
@@ -185,7 +187,7 @@ ABOVE, BELOW = 0.76, 0.236
 """Ascent and descent of letters, relative to the font size. Source: DejaVu Sans."""
 
 MIDDLE, AT_TICK = (ABOVE - BELOW) / 2, ABOVE / 2
-"""Distance of the baseline below the middle of a text, and below its tick, relative to the font size."""
+"""Distance of the baseline below the middle of a text, and below the tick of a label, relative to the font size."""
 
 
 def shapes_of(chart: Chart) -> Iterator[Shape]:
@@ -255,7 +257,7 @@ def relative_positions(axis: Axis, values: Array) -> Array:
 
 
 def legend_shapes(strokes: Sequence[Stroke], across: int, left: float, bottom: float) -> Iterator[Shape]:
-    """Yield the legend of labelled strokes above a point, in so many columns."""
+    """Yield the legend of labelled strokes in `across` columns, above and to the right of a point."""
     shown = [stroke for stroke in strokes if stroke.label]
     columns = np.array_split(np.arange(len(shown)), across)
     left += 0.6 * TICK
@@ -270,7 +272,7 @@ def legend_shapes(strokes: Sequence[Stroke], across: int, left: float, bottom: f
 
 
 def stroke_paths(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
-    """Yield the line and the marks of a stroke; dots are as long as the line is wide."""
+    """Yield the line and the marks of a stroke; the dots of a dotted line are as long as it is wide."""
     if stroke.width:
         dots = (stroke.width, 1.65 * stroke.width) if stroke.dotted else None
         path = line_through(x.tolist(), y.tolist(), stroke.steps)

@@ -1,7 +1,7 @@
-"""Matplotlib output: charts as figures, one style for all, fonts, and encoding.
+"""Matplotlib output: charts as figures, the common style, fonts, and encoding.
 
-It is needed for formats other than SVG, for a configured font, and for notebooks. Drawings use
-`matplotlib.figure.Figure` alone, so that equal comparisons give equal bytes.
+Matplotlib is needed for formats other than SVG, for a configured font, and for notebooks. Only
+`matplotlib.figure.Figure` is used, without pyplot, so that equal comparisons give equal bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from attn_exp.report.escapes import visible
 
 
 def figure_of(chart: Chart) -> Figure:
-    """Return a chart as a figure in its displayed size, drawn on one pair of axes."""
+    """Draw a chart as a Matplotlib figure in its displayed size, on one pair of axes."""
     wide, high = chart.page or (chart.width, chart.height)
     figure = Figure(figsize=(wide * chart.zoom, high * chart.zoom))
     axes = figure.add_axes((0, 0, 1, 1))
@@ -64,7 +64,7 @@ def patch_properties(shape: Rect | Path, zoom: float) -> dict[str, Any]:
 
 
 def path_of(path: str, origin: tuple[float, float] = (0, 0)) -> Line:
-    """Convert a path in SVG syntax, moved to an origin."""
+    """Convert a path in SVG syntax to a Matplotlib path that starts from `origin`."""
     points, codes, start = [np.zeros(2)], list[int](), np.zeros(2)
     for letter, numbers in re.findall("([MLCmlcz])([^MLCmlcz]*)", path):
         if letter == "z":
@@ -95,16 +95,16 @@ UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationD
 
 
 def look(further: Mapping[str, Any] = MappingProxyType({}), zoom: float = 1.0) -> AbstractContextManager[None]:
-    """Return a context with our style on top of Matplotlib's defaults, so that no user settings change a figure.
+    """Return a context with our style on top of Matplotlib's defaults, so that the user's settings have no effect.
 
-    Its letters, lines and paddings are `zoom` times larger. `rc_context` would accept the file itself, but first reads
-    every style that comes with Matplotlib.
+    Letters, lines and paddings are `zoom` times larger. `rc_context` would accept the style file itself, but would
+    first read every style that comes with Matplotlib.
     """
     style: dict[Any, Any] = dict(matplotlib.rc_params_from_file(STYLE))
     ours = matplotlib.rc_params_from_file(STYLE, use_default_template=False)
     style |= {key: value * zoom for key, value in ours.items() if isinstance(value, float)}
-    style["axes.titley"] = 1.0  # otherwise Matplotlib looks for room above every title
-    del style["backend"]  # a choice of GUI, which no figure needs
+    style["axes.titley"] = 1.0  # otherwise Matplotlib looks for space above every title
+    del style["backend"]  # selects a GUI, which no figure needs
     return matplotlib.rc_context(style | dict(further))
 
 
@@ -125,7 +125,7 @@ FURTHER = (
     "Noto Sans", "Source Han Sans", "WenQuanYi", "Droid Sans Fallback", "IPAGothic", "Arial Unicode", "PingFang",
     "Hiragino", "Microsoft YaHei", "SimHei", "Malgun", "Segoe UI", "Noto Emoji", "Symbola", "Unifont",
 )  # fmt: skip
-"""Prefixes of the names of fonts for other scripts; they are used where installed and needed."""
+"""Prefixes of the names of fonts for other scripts, which are used if they are installed and needed."""
 
 
 def installed() -> list[str]:
@@ -133,7 +133,7 @@ def installed() -> list[str]:
 
 
 def fonts_for(texts: Iterable[str], first: str = FIRST) -> list[str]:
-    """Return fonts in order of preference that cover these texts as far as the machine can."""
+    """Return fonts, in order of preference, that cover these texts as far as the installed fonts allow."""
     fonts = list(dict.fromkeys((first, FIRST)))
     is_known = all(has(FIRST, letter) for letter in set("".join(texts)))
     return fonts if is_known else [*fonts, *(name for name in installed() if name.startswith(FURTHER))]
@@ -144,6 +144,6 @@ def has(font: str, character: str) -> bool:
 
 
 def drawable(text: str) -> str:
-    """Return a text on one line, with a square for each character that no font in use has."""
+    """Return a text on one line, with a square in place of each character that no font in use has."""
     fonts = matplotlib.rcParams["font.family"]
     return "".join(letter if any(has(font, letter) for font in fonts) else "□" for letter in visible(text))

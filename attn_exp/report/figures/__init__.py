@@ -1,8 +1,8 @@
-"""The figures of a report: one file each, found by its name.
+"""The figures of a report; each has its own file, and is found by the name of that file.
 
-A figure is a file with `FIGURE = Figure(...)`: its caption, whether it applies to a comparison, and how it is drawn. A
-new file adds a figure to the page, to the Markdown and to the files. Figures planned as charts become SVG without
-Matplotlib, which is loaded for other formats, and for figures drawn with it.
+The file defines `FIGURE = Figure(...)`: its caption, whether it applies to a comparison, and how it is drawn. A new
+file adds a figure to the page, to the Markdown and to the files. Figures planned as charts become SVG without
+Matplotlib, which is only loaded for other formats and for figures that are drawn with it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def figures() -> dict[str, Figure]:
 
 
 def wanted(views: Views) -> dict[str, Figure]:
-    """Return the figures that were requested and apply to a comparison."""
+    """Return the requested figures that apply to a comparison."""
     known, only = figures(), views.comparison.config.figures.only
     return {name: member for name, member in known.items() if name in (only or known) and member.wanted(views)}
 
 
 def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
-    """Return figures as Matplotlib's, in one style, with fonts for every token."""
+    """Draw figures with Matplotlib, in one style, with fonts for every token."""
     from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - a page of charts alone needs none
 
     comparison = views.comparison
@@ -57,11 +57,11 @@ def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
 
 
 def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
-    """Encode the requested figures in some formats, `svg`, `png` or `pdf`, by name and format."""
+    """Encode the requested figures in some of the formats `svg`, `png` and `pdf`; return them by name and format."""
     members, settings = wanted(views), views.comparison.config.figures
     made = dict[str, dict[str, bytes]]()
     for name, member in members.items():
-        alone = charts_do(member, settings, "svg") and member.plan
+        alone = avoids_matplotlib(member, settings, "svg") and member.plan
         made[name] = {"svg": chart_as_svg(planned(partial(alone, views), size(settings)))} if alone else {}
     others = {name: member for name, member in members.items() if set(forms) - set(made[name])}
     if others:
@@ -72,26 +72,26 @@ def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
     return made
 
 
-def charts_do(member: Figure, settings: Figures, form: str) -> bool:
-    """Return whether a figure in this format needs no Matplotlib.
+def avoids_matplotlib(member: Figure, settings: Figures, form: str) -> bool:
+    """Return whether a figure can be made in this format without Matplotlib.
 
-    With a configured font it does: Matplotlib knows the widths of its letters, and embeds their shapes for readers that
-    lack it.
+    A configured font needs Matplotlib, which knows the widths of its letters, and embeds their shapes for readers
+    without the font.
     """
     return member.plan is not None and form == "svg" and settings.font is None
 
 
 def load(settings: Figures) -> None:
-    """Import what figures will be drawn with, so that a record of imported modules is complete."""
-    if not all(charts_do(member, settings, form) for member in figures().values() for form in settings.format):
+    """Import Matplotlib if a figure needs it, so that a list of imported modules is complete."""
+    if not all(avoids_matplotlib(member, settings, form) for member in figures().values() for form in settings.format):
         import_module("attn_exp.report.charts.matplotlib_figure")
 
 
 def check(settings: Figures) -> None:
-    """Refuse unknown figures, and a font that this machine lacks.
+    """Refuse unknown figures, and a font that is not installed.
 
     Raises:
-        UserError: the name, and some known ones.
+        UserError: a name is unknown; the message lists some known ones.
     """
     known = figures()
     for name in settings.only:
@@ -101,4 +101,4 @@ def check(settings: Figures) -> None:
         from attn_exp.report.charts.matplotlib_figure import installed  # noqa: PLC0415 - as above
 
         if settings.font not in installed():
-            raise UserError(f"{unknown(settings.font, installed(), 'figures.font')}, of the fonts that are here")
+            raise UserError(f"{unknown(settings.font, installed(), 'figures.font')}, among the installed fonts")

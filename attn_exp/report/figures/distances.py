@@ -1,4 +1,4 @@
-"""The largest difference between the outputs of every two variants."""
+"""The largest difference between the outputs of each pair of variants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Head, Views
 
 FEW = 5
-"""Up to this many variants, cells have room for two digits of a number such as 4.4e-16."""
+"""With at most this many variants, cells have room for two digits of a number such as 4.4e-16."""
 
 
 def wanted(views: Views) -> bool:
@@ -29,7 +29,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
 
 
 def between(comparison: Comparison) -> tuple[tuple[str, ...], Array]:
-    """Return the names of the variants and the matrix of the largest differences between their outputs."""
+    """Return the names of the variants, and the matrix of the largest differences between their outputs."""
     names = tuple(row.variant for row in comparison.rows)
     matrix = np.zeros((len(names), len(names)))
     for distance in comparison.distances:
@@ -39,7 +39,7 @@ def between(comparison: Comparison) -> tuple[tuple[str, ...], Array]:
 
 
 FIGURE = Figure(
-    caption="Largest difference between the outputs of every two variants.",
+    caption="Largest difference between the outputs of each pair of variants.",
     plan=plan,
     wanted=wanted,
     place=30,

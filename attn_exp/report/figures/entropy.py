@@ -18,22 +18,22 @@ from attn_exp.report.figures.figure import NARROWEST, Figure
 from attn_exp.report.views import Panel, Views
 
 MARKED = 200
-"""Up to this many queries have a mark each; more are a line."""
+"""With at most this many queries, each has a mark; more are drawn as a line."""
 
 MARKS = 600
-"""Maximum number of marks of single heads."""
+"""Maximum number of marks for single heads."""
 
 APART = 0.35
-"""Maximum distance between two marks, in inches, unless a height is given."""
+"""Maximum distance between two marks in inches, if no height is given."""
 
 
 def wanted(views: Views) -> bool:
-    """The entropy of one query is a number, and over one key it is 0."""
+    """Return whether there are several queries and keys: a curve needs several queries, and over one key it is 0."""
     return min(len(views.comparison.problem.tokens), views.comparison.problem.keys) > 1 and bool(shown(views))
 
 
 def shown(views: Views) -> list[Panel]:
-    """Return the panels whose rows sum to 1; otherwise their entropy is not that of a distribution."""
+    """Return the panels whose rows sum to 1, and so are distributions that have an entropy."""
     comparison = views.comparison
     firsts = [(panel, panel.variants[0]) for panel in views.panels]
     return [panel for panel, name in firsts if share_out(comparison.traces[name], settled_as(comparison, name).rules)]
@@ -46,11 +46,11 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     names = list(map(label, views.comparison.problem.tokens))
     longest = widest(names)
     turned = longest > 0.9 * (width - BESIDE) / len(names)
-    counts = np.max([keys_seen(views, panel) for panel in panels], axis=0)
+    counts = np.max([count_visible_keys(views, panel) for panel in panels], axis=0)
     strokes = [
         stroke
         for place, panel in enumerate(panels)
-        for stroke in of_queries(panel, place, 0.6 * ((place + 0.5) / len(panels) - 0.5))
+        for stroke in query_strokes(panel, place, 0.6 * ((place + 0.5) / len(panels) - 0.5))
     ]
     end = 1.08 * float(np.log(counts.max())) or 1.0
     x = Axis(-0.5, len(names) - 0.5, name_ticks(names, turned, width - BESIDE))
@@ -59,8 +59,8 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     return line_chart([*strokes, maximum_entropy(counts)], x, y, below, width, height)
 
 
-def keys_seen(views: Views, panel: Panel) -> Array:
-    """Return the number of keys that each query `[t]` may attend to, in the head that sees most; at least 1."""
+def count_visible_keys(views: Views, panel: Panel) -> Array:
+    """Return the number of keys that each query `[t]` may attend to, in the head that sees the most; at least 1."""
     masked = views.comparison.traces[panel.variants[0]].masked
     if masked is None:
         return np.full(panel.weights.shape[1], views.comparison.problem.keys)
@@ -69,12 +69,12 @@ def keys_seen(views: Views, panel: Panel) -> Array:
 
 def maximum_entropy(counts: Array) -> Stroke:
     edges = np.arange(len(counts) + 1) - 0.5
-    label = "ln n: uniform over n keys in sight" if np.ptp(counts) else f"ln {counts[0]}: uniform"
+    label = "ln n: uniform over n visible keys" if np.ptp(counts) else f"ln {counts[0]}: uniform"
     return Stroke(edges, np.log([*counts, counts[-1]]), GREY, 0.7, dotted=True, steps=True, label=label)
 
 
-def of_queries(panel: Panel, place: int, aside: float) -> Iterator[Stroke]:
-    """Yield the marks of one panel's queries, shifted by `aside` so that panels do not hide each other."""
+def query_strokes(panel: Panel, place: int, aside: float) -> Iterator[Stroke]:
+    """Yield the marks for the queries of one panel, shifted by `aside` so that panels do not hide each other."""
     colour, mark, heads = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], entropy(panel.weights)
     count = heads.shape[-1]
     queries = np.arange(count) + aside

@@ -1,6 +1,6 @@
-"""The contract of a figure of the report, and its size.
+"""The interface of a figure in a report, and its size.
 
-A figure is laid out at the size of paper, then enlarged until its text has the configured size.
+A figure is laid out at its size on paper, then enlarged until its text has the configured size.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from attn_exp.report.charts.chart import Chart
 from attn_exp.report.views import Views
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing  # a page with charts alone does not load Matplotlib
+    from matplotlib.figure import Figure as Drawing  # a page with only charts does not load Matplotlib
 
 
 @dataclass(frozen=True)
 class Figure:
     """One figure of the report, drawn with Matplotlib (`draw`) or planned as a chart (`plan`).
 
-    `caption`: a sentence below it that says what it shows.
-    `draw`: draws it with Matplotlib from the views of a comparison, so many inches wide.
-    `wanted`: says whether it applies to a comparison.
-    `place`: its place among the others; the smallest comes first.
-    `plan`: plans it as a chart, which becomes an SVG without Matplotlib; the height is None unless one is configured.
-    `in_page`: whether the page shows it; figures whose content is on the page in another form are left out.
+    `caption`: a sentence below the figure that says what it shows.
+    `draw`: takes the views of a comparison and a width in inches, and draws the figure with Matplotlib.
+    `wanted`: returns whether the figure applies to a comparison.
+    `place`: sorts the figures; the smallest comes first.
+    `plan`: takes the views, a width in inches and a height, None unless configured; returns a chart, which becomes SVG
+        without Matplotlib.
+    `in_page`: whether the page shows the figure; False if it shows the same content in another form.
     """
 
     caption: str
@@ -51,17 +52,17 @@ def size(figures: Figures) -> Size:
 
 
 def drawn_width(wanted: Size) -> float:
-    """Return the width in inches at which a figure is laid out before it is enlarged."""
+    """Return the width at which a figure is laid out before it is enlarged, in inches."""
     return max(NARROWEST, wanted.width * FONT_SIZE / wanted.font_size)
 
 
 WIDER = (1.0, 1.2, 1.45, 1.7, 2.0, 2.5, 3.0, 4.0)
-"""On a page of a given height, layouts at these multiples of the width are compared, and the one with the largest text
-is used."""
+"""If the height is given, layouts at these multiples of the width are compared, and the one with the largest text is
+used."""
 
 
 def planned(plan: Callable[[float, float | None], Chart], wanted: Size) -> Chart:
-    """Return a chart in the configured size: larger text means a larger zoom, as far as the page has room."""
+    """Return a chart in the configured size; larger text means a larger zoom, as far as the size allows."""
     width = drawn_width(wanted)
     zoom, high = wanted.width / width, math.inf if wanted.height is None else wanted.height
 

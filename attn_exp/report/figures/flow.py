@@ -1,4 +1,4 @@
-"""The computation from the input to the output, a diagram for each function that the variants compute."""
+"""The computation from the input to the output, one diagram for each function that the variants compute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDE = 3.15
 """The width of one diagram if there is room, in inches."""
 
 MOST = 6
-"""Maximum number of diagrams; those of more functions differ in little."""
+"""Maximum number of diagrams; those of further functions would differ little."""
 
 TITLE, MARGIN = 24, 2
 """The height of the title above a diagram, and the margin around it, in pixels."""
@@ -37,7 +37,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
 
 
 FIGURE = Figure(
-    caption=("From the input to the output: each stage with its size, one picture for each function."),
+    caption=("From the input to the output: each stage with its size, one diagram for each function."),
     plan=plan,
     wanted=wanted,
     in_page=False,

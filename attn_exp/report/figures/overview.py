@@ -1,4 +1,4 @@
-"""Many heads at once: a small map of each, with its strongest pattern."""
+"""An overview of many heads: a small map of each, with its strongest pattern."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from attn_exp.report.views import MANY, Views, colours, maps_in, top
 from attn_exp.report.walk import closed_in
 
 ACROSS, CELLS = 12, 48
-"""Maximum number of maps per row, and of rows and columns of one; larger ones are averaged over blocks."""
+"""Maximum number of maps per row, and of rows and columns of a map; larger maps are averaged over blocks."""
 
 NARROWEST = 0.47
-"""Minimum width of a map, in inches: a narrower one has no room for the text above."""
+"""Minimum width of a map, in inches; the text above does not fit on a narrower one."""
 
 ABOVE, RIGHT = 0.31, 0.6
 """The height of the text above a map, and the room for the colour scale, in inches."""
 
 SHOWN = 0.94
-"""The share of its cell that a map fills; the rest separates it from the next."""
+"""The share of a grid cell that its map fills; the rest separates it from the next map."""
 
 
 def wanted(views: Views) -> bool:
-    """Whole maps of few heads are another figure; maps of one weight each show nothing."""
+    """Return whether there are many heads (few have larger maps), and a map has more than one weight."""
     return maps_in(views) > MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 
@@ -49,22 +49,22 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
             closed = None if shut is None else coarse(shut[head].astype(float), CELLS) == 1
             box = Box(x, y - side, SHOWN * side, side)
             parts.append(Heat(box, coarse(matrix, CELLS), end, COLOURS, power, closed=closed))
-            lines = enumerate(told(numbers, head))
+            lines = enumerate(title_lines(numbers, head))
             parts += [Text(72 * (x + 0.02), 72 * (y - side) - 3 - 9 * above, line, 7) for above, line in lines]
     parts += colour_scale(Box(width - 0.45, 2 * LINE + ABOVE, BAR, side), end, power, "weight", 0.45)
     return Chart(width, y + LINE / 2, tuple(parts))
 
 
-def told(numbers: dict[str, Array], head: int) -> list[str]:
-    """Return the lines above a map, the lower one first: the strongest pattern and the number of the head."""
+def title_lines(numbers: dict[str, Array], head: int) -> list[str]:
+    """Return the lines above a map from bottom to top: its strongest pattern, and the number of the head."""
     name, share = find_strongest(numbers, head)
     return [name, f"{head + 1}: {share:.0%}"] if name else [str(head + 1)]
 
 
 FIGURE = Figure(
     caption=(
-        "Every head at once: queries down, keys across, one colour scale; above each its "
-        "number and the known pattern that takes most of its weight."
+        "All heads at once: queries down, keys across, one colour scale; above each map, the "
+        "number of the head and the pattern that gets the largest share of its weight."
     ),
     plan=plan,
     wanted=wanted,

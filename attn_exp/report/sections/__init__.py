@@ -1,6 +1,6 @@
-"""The sections of a report: one file each, found by its name.
+"""The sections of a report; each has its own file, and is found by the name of that file.
 
-A section is a file with `SECTION = Section(...)`: the data of a run that it shows, and its templates for the page and
+The file defines `SECTION = Section(...)`: the data of a run that the section shows, and its templates for the page and
 for Markdown. A new file adds a section to both.
 """
 

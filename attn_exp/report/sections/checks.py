@@ -1,4 +1,4 @@
-"""The findings of a run's checks: a sentence and a table each."""
+"""The findings of a run's checks: a sentence and a table for each check."""
 
 from __future__ import annotations
 

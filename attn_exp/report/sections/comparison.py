@@ -1,4 +1,4 @@
-"""The comparison as a table of the columns that differ between variants, and a list of the values all share."""
+"""The comparison as a table of the columns that differ between variants, and a list of the values that all share."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ COLUMNS["median_s"] = COLUMNS["median_s"].measured_in("ms")
 
 
 class Table(NamedTuple):
-    """The comparison as text: heads, a line per variant, and the values all variants share."""
+    """The comparison as text: column heads, a line per variant, and the values that all variants share."""
 
     head: tuple[Column, ...]
     lines: tuple[tuple[str, ...], ...]
     shared: tuple[tuple[Column, str], ...]
 
     def part(self, aside: bool) -> Table:
-        """Return the names of the variants with the columns shown on request, or with those always on the page."""
+        """Return the names of the variants with the columns that are always shown, or if `aside`, with the others."""
         return self.chosen(
             [0, *(place for place, head in enumerate(self.head) if place and ("page" in head.shown) != aside)]
         )
 
     @property
     def kinds(self) -> list[str]:
-        """The style-sheet classes of each column: its kind, and whether the depth `reading` leaves it out."""
+        """The CSS classes of each column: its kind, and `deep` if the depth `reading` leaves it out."""
         return [f"{kind} deep" if head.deep else kind for kind, head in zip(kinds(self.lines), self.head, strict=True)]
 
     def at_depth(self, depth: str) -> Table:
@@ -46,7 +46,7 @@ class Table(NamedTuple):
 
 
 def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
-    """Return the comparison with the columns that differ between variants, and separately the values all share."""
+    """Return the comparison: the columns that differ between variants, and separately the values that all share."""
     costs = {timing.variant: format_cost(timing) for timing in timings}
     values = [
         {field.name: brief(getattr(row, field.name)) for field in fields(Row)} | costs.get(row.variant, {})

@@ -1,4 +1,4 @@
-"""What makes rows differ, one setting at a time: each rung of a ladder with its weights and output."""
+"""What makes rows differ, one setting at a time: a ladder of steps, each with its weights and output."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from attn_exp.report import walk
 from attn_exp.report.escapes import brief
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sections.weights import Drawn, draw_picture
-from attn_exp.report.sentences import listed, ranged, tells
+from attn_exp.report.sentences import format_range, listed, tells
 from attn_exp.report.views import Colours, colours
 
 SMALL, WIDE = 6, 8
-"""Outputs with at most this many rows and columns are tables of numbers; larger ones are pictures, as weights are."""
+"""Outputs with at most this many rows and columns are shown as tables of numbers, larger ones as pictures."""
 
 MOST_HEADS = 4
 """Maximum number of heads shown."""
@@ -34,7 +34,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]]:
-    """Yield the rows that the same steps lead to, with the steps; changes of form without effect are left out."""
+    """Yield groups of rows that the same steps lead to, with the steps; changes of form without effect are left out."""
     found: dict[tuple[Any, ...], tuple[list[Row], list[Step]]] = {}
     for row in comparison.rows:
         mine = [step for step in comparison.steps if step.variant == row.variant]
@@ -46,7 +46,7 @@ def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]
 
 
 def make_ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Step], scale: Colours) -> dict[str, Any]:
-    """Return the rungs from one row to others, and the distance between them."""
+    """Return the steps from one row to others, and how much their outputs differ."""
     start, far = steps[0].against, rows[0].max_diff
     traces = [comparison.traces[start], *(trace_of(comparison, step) for step in steps)]
     outputs = [trace.output for trace in traces if trace.output is not None]
@@ -61,13 +61,13 @@ def make_ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Ste
 
 
 def make_rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> dict[str, Any]:
-    """Return the change, how far it moved the output, also relative to the largest move, and its arrays."""
+    """Return the change of one step, its effect on the output (also relative to the largest effect), and its arrays."""
     share = step.moved / most if most and math.isfinite(step.moved) else 0.0
     if math.isnan(step.moved):
         moved = "changes the shape of the output"
     else:
         moved = f"changes the output by up to {brief(step.moved)}" if step.moved > 1e-12 * most else "changes nothing"
-    notes = [*filter(None, [ranged(step), step.note, f"this is {step.row}" if step.row else ""])]
+    notes = [*filter(None, [format_range(step), step.note, f"this is the variant {step.row}" if step.row else ""])]
     return {"title": step.change, "moved": moved, "note": "; ".join(notes), "share": share, "arrays": drawn}
 
 

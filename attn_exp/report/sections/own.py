@@ -14,7 +14,7 @@ Matrix = tuple[tuple[str, ...], ...]
 
 
 class Pair(NamedTuple):
-    """One head of a stage: the function's own numbers, if known, and the expected ones."""
+    """One head of a stage: the numbers of the user's function, if known, and the expected numbers."""
 
     head: str
     mine: Matrix
@@ -73,7 +73,7 @@ def parting_sentence(stages: tuple[Stage, ...]) -> str:
         return ""
     before = [stage for stage in stages[: stages.index(first)] if not stage.mine]
     ending = " at the latest; its earlier stages are not known" if before else ""
-    return f"On the smallest input that fails it first differs from the definition in the {first.name}{ending}."
+    return f"On the smallest input that fails, it first differs from the definition in the {first.name}{ending}."
 
 
 def pairs(stage: Stage) -> list[Pair]:

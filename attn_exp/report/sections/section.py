@@ -1,4 +1,4 @@
-"""The contract of a section of a run's report."""
+"""The interface of a section in a run's report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attn_exp.report.views import Shown, Views
 
 
 class Material(NamedTuple):
-    """The input of sections: a run, its views, the figures and its walks, each computed once."""
+    """The input of all sections: a run, its views, its figures and its walks, each computed once."""
 
     run: Run
     views: Views
@@ -21,16 +21,16 @@ class Material(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """One section of the report: a file next to this one has it as `SECTION`, and nothing else names it.
+    """One section of the report, which a file next to this one defines as `SECTION`; no other file names it.
 
-    `place`: its place among the others; the smallest comes first.
+    `place`: sorts the sections; the smallest comes first.
     `parts`: returns the data of the section, one mapping for each time it appears; empty if it has nothing to show.
-        Each has an `anchor`, its address on the page, and a `title`, which the list at the top of the page links to it.
-    `html`: its template for the page, where `part` is one of the parts; everything filled in is escaped. Macros of
-        `templates/tables.html` draw tables, those of `matrices.html` coloured matrices. Without a template the section
+        Each mapping has an `anchor`, its address on the page, and a `title` for the links at the top of the page.
+    `html`: the template for the page, in which `part` is one of the parts; everything filled in is escaped. Macros in
+        `templates/tables.html` draw tables, those in `matrices.html` coloured matrices. Without a template, the section
         is not on the page.
-    `markdown`: its template for report.md; the filter `md` escapes a text, and `piped` makes a table of lines.
-    `place_in_markdown`: its place there, if different.
+    `markdown`: the template for report.md; the filter `md` escapes a text, and `piped` makes a table of lines.
+    `place_in_markdown`: sorts the sections in report.md, if their order there is different.
     """
 
     place: int

@@ -11,7 +11,7 @@ from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
-from attn_exp.report.flow import Flow, by_head, flow, parted, rows_by_head, splitting
+from attn_exp.report.flow import Flow, by_head, flow, label_parts, rows_by_head, splitting
 from attn_exp.report.page_data import FEW, MANY_TOKENS, on_page
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sentences import rows_by_letter
@@ -35,9 +35,9 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> list[list[walk.Step]]:
-    """Return the steps of a walk as a page shows them, in groups that stand side by side.
+    """Return the steps of a walk as a page shows them, in groups that appear side by side.
 
-    Weights have the colours of the maps, and wide projections are shown by head.
+    Weights have the same colours as on the maps, and wide projections are shown head by head.
     """
     most, split = FEW if len(problem.tokens) > MANY_TOKENS else walk.SIDE, shown["split"]
 
@@ -52,9 +52,9 @@ def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> lis
 
 
 def walks(views: Views) -> list[dict[str, Any]]:
-    """Return one walk for each function that the variants compute; `new` are the steps that no earlier walk has.
+    """Return one walk for each function that the variants compute; `new` are its steps that no earlier walk has.
 
-    A projection is repeated if its columns split into heads differently; W_o is shown wherever it is used.
+    A projection counts as new if its columns are split into heads differently; W_o always counts as new.
     """
     made, known = list[dict[str, Any]](), set[Any]()
     for number, (title, variant) in enumerate(functions(views.comparison), start=1):
@@ -70,7 +70,7 @@ def walks(views: Views) -> list[dict[str, Any]]:
 
 
 def functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield each function that the variants compute: its variants as an equation, and the first of them."""
+    """Yield each function that the variants compute: its variants as an equation, and the first variant."""
     for rows in rows_by_letter(comparison.rows):
         yield " = ".join(row.variant for row in rows), rows[0].variant
 
@@ -86,7 +86,7 @@ def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]
     comparison, settled = views.comparison, settled_as(views.comparison, variant)
     trace = comparison.traces[variant]
     split = splitting(comparison.problem, settled, trace)
-    steps = [parted(step, split) for step in walk.steps(comparison, variant)]
+    steps = [label_parts(step, split) for step in walk.steps(comparison, variant)]
     places = {step.stage: f"{name}-{step.stage}" for step in steps}
     return {
         "title": title,
@@ -102,10 +102,10 @@ def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]
 
 
 def facts(comparison: Comparison, settled: Settled) -> dict[str, Any]:
-    """Return the data from which a page explains a cell: `share` is the number of query heads per key head.
+    """Return the facts that a page needs to explain a cell; `share` is the number of query heads per key head.
 
-    `extra` says whether more than keys get weight, `caps` lists the bounds of capped logits, `pair` names a rule whose
-    scores are not products, `sums` names the stage that is a sum of values.
+    `extra` says whether something other than keys gets weight, `caps` lists the bounds of capped logits, `pair` names a
+    rule whose scores are not products, and `sums` names the stage that is a sum of values.
     """
     trace, rules = comparison.traces[settled.name], settled.rules
     bounds = [rule.bound() for rule in rules.scores if type(rule).bend is not Score.bend]
@@ -183,7 +183,7 @@ Columns, from the left: {% for whom, count in table.parts %}{#
 {% endif %}
 {% endfor %}
 {%- if step.left_out %}
-Shown: {{ step.left_out }}; results.npz holds all.
+Shown: {{ step.left_out }}; results.npz has all of them.
 
 {% endif %}
 {%- endfor %}

@@ -41,7 +41,7 @@ def draw_picture(
 
 
 SMALL = 16
-"""Weights with at most this many rows and columns are a table of numbers; larger ones are a picture."""
+"""Weights with at most this many rows and columns are shown as a table of numbers, larger ones as a picture."""
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
@@ -50,9 +50,9 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = True) -> dict[str, Any]:
-    """Return the section of the weights of one run, or of several by name; `several` means a choice of functions.
+    """Return the section with the weights of one run or of several named runs.
 
-    Only the first map of each run is drawn.
+    Only the first map of each run is drawn. `several` means that there are several functions to choose from.
     """
     views = sides[0][1]
     first = [first_map(side, scale, name) for name, side in sides if side.panels]
@@ -118,7 +118,7 @@ HTML = """\
 #}no scaling</button></span>
 </div>
 {% if part.blocks %}<details class="more"{{ " open" if not part.first }}>{#
-#}<summary>Block means of weights that are never formed whole</summary><div class="grid">
+#}<summary>Block means of weights that are never stored as a full matrix</summary><div class="grid">
 {% for map in part.blocks %}{{ draw(map, "weights of " ~ map.title) }}
 {% endfor -%}
 </div></details>{% endif %}

@@ -37,7 +37,7 @@
     const first = (one, place) => (marks.length ? `(${joined([text(one), short(marks[place])])})` : text(one));
     const terms = pairs.map(([one, other], place) => `${first(one, place)} × ${inBrackets(value(other), text(other))}`);
     if (added) terms.push(text(added));
-    if (pairs.length < count) terms.push(`${short(value(cell) - total)} of ${count - pairs.length} more that are not shown`);
+    if (pairs.length < count) terms.push(`${short(value(cell) - total)} from ${count - pairs.length} terms that are not shown`);
     const apart = pairs.length >= count && Math.abs(total - value(cell)) > slack;
     return { sum: joined(terms), lit: [...pairs.flat(), ...(added ? [added] : [])], apart: apart && total };
   }
@@ -121,7 +121,7 @@
 
   function why(walk, stage, head, row, column, cell, facts, note) {
     const key = Math.floor(head / Number(facts.share));
-    if ((facts.wrong || "").split(" ").includes(stage)) return { why: "this stage departs from the definition, as explained above it", lit: [] };
+    if ((facts.wrong || "").split(" ").includes(stage)) return { why: "this stage departs from the definition, as explained above", lit: [] };
     if (["q", "k", "v"].includes(stage)) return projected(walk, stage, head, row, column, cell, facts);
     if (stage === "scores") {
       const many = sizes(walk, "q").at(-1);

@@ -61,7 +61,7 @@
   let rows = null; // steps show one query of many, or all
   choice.append(...Object.values(controls).map(({ label }) => label));
   if (data.tokens.length > 8 && steps.sections.length) {
-    const [label, box] = [element("label", {}, " the rows of all queries"), element("input", { type: "checkbox", id: "all-rows" })];
+    const [label, box] = [element("label", {}, " show the rows of all queries"), element("input", { type: "checkbox", id: "all-rows" })];
     box.addEventListener("change", () => choose({}));
     label.prepend(box);
     document.querySelectorAll(".walk > h2").forEach((title) => title.after(element("p", { class: "touch of-rows" })));
@@ -202,7 +202,7 @@
     }
     if (movable) {
       const weights = weightsOf(one, multiplier), [mean, most] = [meanEntropy(weights, one.panel.shape[2]), mostEntropy(one.panel, one.head)].map((value) => value.toFixed(4));
-      said = [said, `Mean entropy ${mean} of at most ${most} nats; the largest of all weights is ${weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4)}.`].filter(Boolean).join(" ");
+      said = [said, `Mean entropy ${mean} of at most ${most} nats; the largest weight is ${weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4)}.`].filter(Boolean).join(" ");
     }
     large.replaceChildren(...parts);
     byId("told").textContent = said;

@@ -107,7 +107,7 @@
   function mark(element, on, place = (label) => element.prepend(label, " ")) {
     const label = element.querySelector(".of-run");
     element.classList.toggle("still", on);
-    if (on && !label) place(create("span", { class: "note of-run" }, "Of the run, before the change."));
+    if (on && !label) place(create("span", { class: "note of-run" }, "From the run, before the change."));
     if (!on && label) { if (label.nextSibling?.data === " ") label.nextSibling.remove(); label.remove(); }
   }
   function markAll(on) {

@@ -62,7 +62,7 @@
     const line = (which, all, here, lines) => {
       if (which !== "q" && which !== "k") return here < all ? `${here} of ${all} ${lines}` : "";
       const from = begins(which, here), said = names(which, from, Math.min(SIDE, here));
-      if (which === "q" && many && around.q < here) return all > 1 ? `the row of ${data.tokens[around.q]}, of ${all}` : "";
+      if (which === "q" && many && around.q < here) return all > 1 ? `1 of ${all} rows, that of ${data.tokens[around.q]}` : "";
       return said.length < all ? `${lines} ${said[0]} to ${said.at(-1)} of ${all}` : "";
     };
     const shown = [
@@ -72,7 +72,7 @@
     ].filter(Boolean);
     let note = step.querySelector(":scope > .note");
     if (!note && shown.length) step.append(note = element("p", { class: "note" }));
-    if (note) { note.textContent = `Shown: ${shown.join(", ")}; results.npz holds all.`; note.hidden = !shown.length; }
+    if (note) { note.textContent = `Shown: ${shown.join(", ")}; results.npz has all of them.`; note.hidden = !shown.length; }
   }
 
   /** The table of one head of a stage in its step; written if it is not there yet, or shows other keys. */
@@ -119,7 +119,7 @@
   function sum(walk, head, query) {
     const { panel } = data.walks[walk], weights = panels[panel]?.weights, list = sections[walk].querySelector(".sums");
     if (!list) return;
-    if (!weights) { list.replaceChildren(element("li", { class: "note" }, "This page carries too many weights to write a sum.")); return; }
+    if (!weights) { list.replaceChildren(element("li", { class: "note" }, "This page has too many weights to write out a sum.")); return; }
     const [heads, rows, keys] = panels[panel].shape, line = Array.from(weights.subarray((head * rows + query) * keys, (head * rows + query + 1) * keys));
     const item = element("li", { "data-q": query, "data-head": head });
     item.append(sumOf(`${sections[walk].dataset.sums}${heads > 1 ? ` ${head + 1}` : ""}(${data.tokens[query]})`, line));

@@ -1,4 +1,4 @@
-"""Dask: workers on this machine, or on a cluster that is already running."""
+"""The Dask engine: workers on this machine, or on a cluster that is already running."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLUGIN = "attn-exp-plan"
 
 
 def start(plan: Plan, workers: int, address: str | None) -> Futures:
-    """Start or join a cluster; every worker, including later ones, gets the plan once."""
+    """Start or join a cluster, and send the plan once to every worker, including those that join later."""
     import dask  # noqa: PLC0415 - an extra
     import distributed  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""The contract of an engine, which computes the points of a sweep, and the two that need nothing installed.
+"""The interface of an engine, which computes the points of a sweep, and the two engines without dependencies.
 
-Each other engine is one file in this folder.
+Each other engine has its own file in this folder.
 """
 
 from __future__ import annotations
@@ -23,34 +23,35 @@ from attn_exp.sweeps.task import Done, compute, elsewhere
 
 @dataclass(frozen=True)
 class Died:
-    """A job whose worker died, and how."""
+    """A job whose worker died, and the reason."""
 
     job: Job
     reason: str
 
 
 class Workers(Protocol):
-    """Workers that compute jobs. Results are the same for any worker: a point carries all that determines them."""
+    """Workers that compute jobs. The plan and the job determine the results, whichever worker computes them."""
 
     @property
     def capacity(self) -> int:
-        """How many jobs to submit at once: more than there are workers, so that none of them waits."""
+        """How many jobs to submit ahead: more than there are workers, so that no worker waits."""
 
     def submit(self, job: Job) -> None:
         """Submit a job."""
 
     def finished(self, seconds: float) -> list[Done | Died]:
-        """Return the jobs that ended, waiting up to `seconds` for the first."""
+        """Return the jobs that have ended, waiting up to `seconds` for the first."""
 
     def close(self) -> None:
-        """Stop at once and leave no worker behind."""
+        """Stop at once, and leave no worker running."""
 
 
 @dataclass(frozen=True)
 class Futures:
-    """Workers behind futures of a library, whose own retries are off, so that the driver counts every death.
+    """Workers of a library that returns futures; its own retries are disabled, so that the driver sees every death.
 
-    `start` submits one job, `count_cores` returns how many there are now, `lost` are the errors if a worker is lost.
+    `start` submits one job, `count_cores` returns the current number of cores, and `lost` are the exceptions that mean
+    that a worker was lost.
     """
 
     start: Callable[[Job], Future[Done]]
@@ -78,7 +79,7 @@ class Futures:
 
 
 def start_serial(plan: Plan, workers: int, address: str | None) -> Futures:
-    """Let the driver itself compute one job after another."""
+    """Compute the jobs one after another in the process of the driver."""
 
     def submit(job: Job) -> Future[Done]:
         future: Future[Done] = Future()
@@ -90,10 +91,10 @@ def start_serial(plan: Plan, workers: int, address: str | None) -> Futures:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine; one with a file of its own is named after it.
+    """An engine for sweeps.
 
-    `start` gets a plan, the number of workers and the address of a cluster, if any. `library` is the package that it
-    needs. `workers` is a fixed number of workers; None lets the settings decide.
+    `start` gets a plan, the number of workers and the address of a cluster, if any. `library` is the package that the
+    engine needs. `workers` is a fixed number of workers; if it is None, the settings decide.
     """
 
     start: Callable[[Plan, int, str | None], Workers]
@@ -133,7 +134,7 @@ def start(plan: Plan, sweep: Sweep, jobs: int) -> Workers:
     """Start the engine that the settings name, with at most one worker per job.
 
     Raises:
-        UserError: an engine that is not installed, or a cluster that does not answer.
+        UserError: the engine is not installed, or the cluster does not answer.
     """
     engine = chosen(sweep)
     return engine.start(plan, max(1, min(workers(engine, sweep), jobs)), sweep.address)

@@ -1,4 +1,4 @@
-"""Ray: workers on this machine, or on a cluster that is already running."""
+"""The Ray engine: workers on this machine, or on a cluster that is already running."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.task import elsewhere
 
 HOME = Path(__file__).resolve().parents[3]
-"""The folder of the package, from which workers import it."""
+"""The folder that contains the package, from which workers import it."""
 
 
 def start(plan: Plan, workers: int, address: str | None) -> Futures:
@@ -22,7 +22,7 @@ def start(plan: Plan, workers: int, address: str | None) -> Futures:
     ray: Any = library
     path = os.pathsep.join(filter(None, (str(HOME), os.environ.get("PYTHONPATH"))))
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    # without an address Ray would join whatever cluster runs on this machine or stands in RAY_ADDRESS
+    # without an address, Ray would join any cluster that runs on this machine or that RAY_ADDRESS names
     alone = {"address": "local", "num_cpus": workers, "include_dashboard": False}
     chosen = {"address": address} if address else alone
     try:
