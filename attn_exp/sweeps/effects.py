@@ -6,6 +6,7 @@ Student's t is computed here because importing SciPy takes longer than writing a
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -29,7 +30,7 @@ RATIOS = frozenset(
 """Rounding errors, which vary by orders of magnitude: their effects are differences of log10."""
 NOISE = 1e-9
 """An interval whose half-width is below this share of the mean is due to rounding."""
-GROUPS = ("embeddings.", "model.", "projections.", "mask.", "score.", "position.")
+GROUPS = re.compile(r"(?:^|(?<=, ))(?:embeddings|model|projections|mask|score|position)\.")
 """Prefixes of settings whose names are clear without them."""
 SPOKEN = ("entropy", "largest_weight", "max_diff")
 """Built-in metrics described in sentences: the first two that a setting changes, and `error` if it is not rounding."""
@@ -44,11 +45,12 @@ FLOOR = 1e-12
 """Differences below this, or below `NOISE` times the numbers, are due to rounding."""
 MOST_LEVELS = 12
 """Maximum number of values compared for a numeric setting; if there are more, evenly spaced ones are picked."""
-CHANGE_KEYS = ("mask", "past", "tokens")
+CHANGE_KEYS = ("mask", "mask_join", "align", "past", "tokens", "memory")
 """Settings that change how many keys a query can attend to; those in `INPUTS` replace the whole input."""
 INPUTS = ("embeddings", "experiment")
 WRONG = 1e6
 """Errors of more units in the last place than this cannot be due to rounding."""
+CORRECTION = "; metrics=[normalized_entropy] corrects for this"
 ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "max_diff", "cosine")
 """Metrics that do not change just because the number of visible keys does."""
 SCALES = ("scale", "multiplier", "logit_std")
@@ -398,12 +400,13 @@ def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
     name = cube.names[contrast.axis]
     parts = {part for key in name.split(", ") for part in (key.split(".")[0], key.split(".")[-1])}
     if (parts & set(CHANGE_KEYS) or set(name.split(", ")) & set(INPUTS)) and contrast.metric not in ALLOW_FOR_KEYS:
-        yield "the number of visible keys changes too; metrics=[normalized_entropy] corrects for this"
+        yield f"the number of visible keys changes too{CORRECTION * (contrast.metric == 'entropy')}"
     if name == "head":
         yield "d_head = d_model / head changes too"
     if "logit_std" in cube.numbers and not parts & set(SCALES) and contrast.metric not in SCALES:
-        levels = (contrast.start, contrast.end)
-        first, second = (np.take(cube.numbers["logit_std"], level, axis=contrast.axis) for level in levels)
+        first, second = (
+            np.take(cube.numbers["logit_std"], level, axis=contrast.axis) for level in (contrast.start, contrast.end)
+        )
         there = np.isfinite(first) & np.isfinite(second)
         ratio = float(second[there].sum() / first[there].sum()) - 1 if there.any() else 0.0
         if abs(ratio) > SPREAD:
@@ -415,4 +418,5 @@ def signed(number: float) -> str:
 
 
 def shorten(setting: str) -> str:
-    return next((setting.removeprefix(group) for group in GROUPS if setting.startswith(group)), setting)
+    """Return a setting, or zipped settings, without the groups that are clear."""
+    return GROUPS.sub("", setting)

@@ -273,8 +273,7 @@ def find_runs(numbers: Sequence[int]) -> list[list[int]]:
 
 
 def write_manifest(folder: Path, about: About) -> None:
-    text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
-    machine.write(folder / FILE, text, sync=True)
+    machine.write(folder / FILE, json.dumps(about, indent=1, ensure_ascii=False) + "\n", sync=True)
 
 
 def is_sweep(folder: Path) -> bool:

@@ -159,9 +159,9 @@ def make_cube(rows: Rows, axes: Axes, dimensions: Sequence[Sequence[int]], metri
 
     Seeds and variants have axes of their own: if each point has a single variant, points are compared along that axis.
     """
-    # axes over `variant` whose values are single variants
+    # axes over `variant` whose values are single variants, in brackets or not
     alone = [
-        at for at, axis in enumerate(axes) if axis["key"] == "variant" and "[" not in "".join(axis.get("words", "["))
+        at for at, axis in enumerate(axes) if axis["key"] == "variant" and "," not in "".join(axis.get("words", ","))
     ]
     seeded = [group[0] for group in dimensions if len(group) == 1 and axes[group[0]]["key"] == "seed"]
     groups = [group for group in dimensions if len(group) > 1 or group[0] not in (*alone, *seeded)]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.errors import count_of
 from attn_exp.experiment.row import COLUMNS, spoken, titled
 from attn_exp.report import sweep_plots
 from attn_exp.report.escapes import brief
@@ -48,10 +49,6 @@ MOST_NAMED = 6
 """Maximum number of values that a sentence lists."""
 MOST_DRAWN = 24
 """Maximum number of effects in a plot panel; those that explain the most variance are kept."""
-
-
-def head_column(head: int, pattern: str) -> str:
-    return f"head_{head}_{pattern}"
 
 
 def head_and_pattern(name: str) -> tuple[int, str] | None:
@@ -209,8 +206,12 @@ class Answers:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        changes = groupby(self.effects, lambda row: (row.setting, row.start, row.end, row.metric))
-        return (*self.warnings, *(format_effects(list(rows), self.tests) for _, rows in changes))
+        by_change = groupby(self.effects, lambda row: (row.setting, row.start, row.end, row.metric))
+        changes = sorted(
+            (list(rows) for _, rows in by_change),
+            key=lambda rows: (-np.nan_to_num(rows[0].explains), -max(abs(row.mean) for row in rows)),
+        )
+        return (*self.warnings, *(format_effects(rows, self.tests) for rows in changes))
 
 
 def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = False) -> Answers:
@@ -221,8 +222,10 @@ def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = Fal
     effects, tests = measure_effects(cube, thresholds, shares, exact)
     warnings, wrong = list[str](), find_wrong_rows(cube)
     if wrong.any():
-        largest = round_number(float(np.nanmax(cube.numbers["error"])))
-        warnings.append(f"The output is wrong in {count_rows(cube, wrong)}, by up to {largest}.")
+        warnings.append(
+            f"The output is wrong in {count_rows(cube, wrong)}, "
+            f"by up to {round_number(float(np.nanmax(cube.numbers['error'])))}."
+        )
     return Answers(effects, tests, list(find_notes(cube, tests)), shares, warnings)
 
 
@@ -246,10 +249,12 @@ def find_notes(cube: Cube, tests: int) -> Iterator[str]:
         if lost.any():
             yield f"The {spoken(metric)} is missing in {count_rows(cube, lost)}."
         apart += [f"the {spoken(metric)}"] if (groups != groups[:1]).any() else []
+    if not there.all():
+        yield "Not every combination has a result: two values are compared only where both have one."
     if apart:
         yield f"For {listed(apart)}, only rows with the same queries and the same sum of weights are compared."
     if len(cube.seeds) > 1 and tests:
-        holm = f"Of 100 such sweeps, at most 5 have a false verdict (Holm, {tests:,} tests)"
+        holm = f"Of 100 such sweeps, at most 5 report a false effect (Holm, {count_of(tests, 'test')})"
         yield f"{holm}; ± is half of a 95% interval over {len(cube.seeds):,} seeds."
     if cube.left_out:
         yield f"The first {len(cube.seeds):,} of {len(cube.seeds) + cube.left_out:,} seeds are compared."
@@ -259,11 +264,13 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
     """Describe the effect of a change on a metric: the largest and the smallest, if it depends on another setting."""
     ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
     largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
-    text = f"{shorten(largest.setting)}={short(largest.end)} instead of {short(largest.start)} "
+    start = format_value(largest.setting, largest.start).removeprefix(f"{shorten(largest.setting)}=")
+    text = f"{format_value(largest.setting, largest.end)} instead of {start} "
     text += format_effect(largest, f"the {spoken(largest.metric)}", tests)
     text += "".join(f" and {format_effect(each, 'it', tests)}" for each in others)
-    seeds = "1 seed is" if largest.seeds == 1 else f"{largest.seeds} seeds are"
-    few = f"{seeds} too few to tell" if largest.verdict == FEW and largest.mean else ""
+    few = f"{count_of(largest.seeds, 'seed is', 'seeds are')} too few to tell" * (
+        largest.verdict == FEW and largest.mean != 0
+    )
     return "; ".join(filter(None, (text, few, largest.note if largest.verdict != NO else ""))) + "."
 
 
@@ -272,7 +279,7 @@ def format_effect(effect: Effect, metric: str, tests: int) -> str:
 
     If the interval of this comparison excludes 0, but Holm's test of all comparisons finds no effect, report both.
     """
-    at = f" at {shorten(effect.at)}" if effect.at else ""
+    at = f" at {format_value(*effect.at.split('=', 1))}" if effect.at else ""
     if effect.mean == 0:
         return f"does not change {metric}{at}{' with this seed' * (effect.verdict == FEW and effect.seeds == 1)}"
     unit = COLUMNS[effect.metric].small if effect.metric in COLUMNS and effect.metric not in RATIOS else ""
@@ -314,7 +321,7 @@ def with_interval(mean: float, low: float, high: float) -> str:
     half = max(mean - low, high - mean)
     if not half > NOISE * abs(mean):
         return round_number(mean, 3)
-    decimals = -math.floor(math.log10(half)) + f"{half:.1e}".startswith("1")
+    decimals = -math.floor(math.log10(float(f"{half:.1e}"))) + f"{half:.1e}".startswith("1")
     if abs(decimals) > 6:
         return f"{round_number(mean)} ± {round_number(half, 1)}"
     shown, around = (f"{round(number, decimals) + 0.0:.{max(0, decimals)}f}" for number in (mean, half))
@@ -323,6 +330,12 @@ def with_interval(mean: float, low: float, high: float) -> str:
 
 def short(label: str) -> str:
     return f"{float(label):g}" if len(label) > 8 and is_number(label) else label
+
+
+def format_value(setting: str, label: str) -> str:
+    """Format a value of a setting, or values of zipped settings: `head=2 and d_model=16`."""
+    names, values = shorten(setting).split(", "), label.split(", ", setting.count(", "))
+    return listed([f"{name}={short(value)}" for name, value in zip(names, values, strict=True)])
 
 
 def format_change(effect: Effect) -> str:

@@ -48,7 +48,7 @@ from attn_exp.sweeps.plan import (
     write_manifest,
 )
 from attn_exp.sweeps.space import Space
-from attn_exp.sweeps.summary import LAYER, head_column
+from attn_exp.sweeps.summary import LAYER
 from attn_exp.sweeps.swept import Swept
 from attn_exp.sweeps.task import CRASHED, Done, as_csv, compute, dtype_of, failed_line
 
@@ -112,7 +112,7 @@ def head_columns(space: Space) -> tuple[str, ...]:
     if LAYER not in keys or "head" in keys or config.model.family is None:
         return ()
     heads = ask_model(config).head
-    return tuple(head_column(head, name) for head in range(1, heads + 1) for name in PATTERNS)
+    return tuple(f"head_{head}_{name}" for head in range(1, heads + 1) for name in PATTERNS)
 
 
 def check_points(plan: Plan) -> None:

@@ -54,17 +54,11 @@ def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tupl
     there = {name: parts[name] for name in about["parts"] if name in parts}
     about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
     swept, table = Swept(folder, about, there), folder / f"results.{about['format']}"
-    if about["format"] == "parquet":
-        machine.write(table, encode_parquet(swept), sync=True)
-    else:
-        machine.write(table, swept.shelf.joined(list(there.values())), sync=True)
+    is_parquet = about["format"] == "parquet"
+    machine.write(table, encode_parquet(swept) if is_parquet else swept.shelf.joined(list(there.values())), sync=True)
     summary = swept.summary
     text = f"{overview.terminal(about, summary)}\n\n{write_report(folder, about, summary)}"
-    counts = {
-        "done": summary.points - summary.failed,
-        "failed": summary.failed,
-    }
-    write_manifest(folder, {**about, **counts})
+    write_manifest(folder, {**about, "done": summary.points - summary.failed, "failed": summary.failed})
     return text, len(summary.disagreements)
 
 

@@ -191,14 +191,15 @@ def test_one_seed_shows_its_differences_and_claims_nothing() -> None:
 
 @pytest.mark.parametrize(("seeds", "exact"), [(3, False), (1, True)])
 def test_what_no_seed_changes_is_exact(seeds: int, exact: bool) -> None:
-    """A checkpoint draws nothing: its effects need no seeds, and have no interval."""
-    made = {"scale": FLAG, "head": (1, 2)}
-    answers = answered(made, lambda scale, head: 0.5 * (scale == "true"), seeds, spread=0.0, exact=exact)
-    assert [(each.verdict, each.mean) for each in answers.effects] == [("yes", 0.5), ("no", 0.0)]
+    """A checkpoint draws nothing: its effects need no seeds, and have no interval; the largest is said first."""
+    made = {"score": ("none", "alibi", "t5"), "head, embeddings.d_model": ("1, 8", "2, 16")}
+    answers = answered(made, lambda score, _: 0.5 * len(score), seeds, spread=0.0, exact=exact)
+    assert [(each.verdict, each.mean) for each in answers.effects] == [("yes", 0.5), ("yes", -1.0), ("no", 0.0)]
     assert all(math.isnan(each.low) for each in answers.effects)
     assert answers.sentences == (
-        "scale=true instead of false raises the entropy by 0.5 nats.",
-        "head=2 instead of 1 does not change the entropy.",
+        "score=t5 instead of none lowers the entropy by 1 nats.",
+        "score=alibi instead of none raises the entropy by 0.5 nats.",
+        "head=2 and d_model=16 instead of head=1 and d_model=8 does not change the entropy.",
     )
 
 
@@ -295,7 +296,7 @@ def test_points_of_one_variant_each_are_compared() -> None:
         for seed in range(8) for name in ("plain", "sharp")
     ]  # fmt: skip
     head = ["point", "seed", "status", "message", "variant", "entropy"]
-    words = axis("variant", 2) | {"words": ["plain", "sharp"]}
+    words = axis("variant", 2) | {"words": ["plain", "[sharp]"]}
     (effect,) = summarized(head, lines, [axis("seed", 8), words]).answers.effects
     assert (effect.start, effect.end, effect.sign, effect.verdict) == ("plain", "sharp", -1, "yes")
 
@@ -320,10 +321,9 @@ def test_what_else_a_setting_changes_stands_beside_its_effect() -> None:
         normalized_entropy=lambda mask: "0.80" if mask == "none" else "0.78",
         logit_std=lambda mask: "1.0" if mask == "none" else "1.3",
     )  # fmt: skip
-    expected = (
+    assert rows(both, "mask")[0].note == (
         "the number of visible keys changes too; metrics=[normalized_entropy] corrects for this; "
         "the standard deviation of the logits changes by +30%"
     )
-    assert rows(both, "mask")[0].note == expected
     (heads,) = answered({"head": (1, 8)}, float).effects
     assert heads.note == "d_head = d_model / head changes too"
