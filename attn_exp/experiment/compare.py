@@ -15,12 +15,11 @@ from attn_exp import forms
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError, shown
 from attn_exp.experiment import checks, ladder, long_runs
-from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import embedded, execute, find_type, joined, keep, placed, rounded
 from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.measuring import describe, distance, make_rows, measure
 from attn_exp.experiment.published import hold
-from attn_exp.experiment.row import Distance, Row
+from attn_exp.experiment.row import Comparison, Distance, Row
 from attn_exp.experiment.variant import Bind, Settled, baseline, check_range, settle
 from attn_exp.forms.trace import ApartError, Trace, pile_traces
 from attn_exp.problem.problem import Pass, Problem, ask_model, build, stacked

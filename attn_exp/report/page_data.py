@@ -15,11 +15,10 @@ import numpy as np
 
 from attn_exp import forms, registry
 from attn_exp.arrays import Array
-from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.executing import answer, first_position
 from attn_exp.experiment.metrics.logits import standard_multiplier
 from attn_exp.experiment.metrics.spread import shares_by_rule
-from attn_exp.experiment.row import Row
+from attn_exp.experiment.row import Comparison, Row, settled_as
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import TAKEN

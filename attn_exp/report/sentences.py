@@ -15,11 +15,10 @@ import numpy as np
 from attn_exp.config.schema import Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import count_of
-from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.ladder import TOO_LARGE, choices, differing
 from attn_exp.experiment.measuring import DIFFERENT, SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
-from attn_exp.experiment.row import COLUMNS, Agreement, Row, Step, at_depth
+from attn_exp.experiment.row import COLUMNS, Agreement, Comparison, Row, Step, at_depth, settled_as
 from attn_exp.experiment.variant import baseline, pinned_or_run
 from attn_exp.problem.problem import Problem
 from attn_exp.problem.projections import MATRICES

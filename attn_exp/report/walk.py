@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array, Shape
-from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.executing import departures
+from attn_exp.experiment.row import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem

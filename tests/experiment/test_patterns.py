@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attn_exp.experiment.checks import heads
-from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.row import Run
 from attn_exp.report.documents import documents
 from tests.compose import comparison
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
 from attn_exp import registry
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from attn_exp.report import figures
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.pixels import palette, shades

@@ -11,9 +11,9 @@ import numpy as np
 
 from attn_exp import forms
 from attn_exp.arrays import Array
-from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.metrics.errors import largest_finite_error
 from attn_exp.experiment.metrics.metric import Metric, Subject, finite_weights, mean, mean_seen, require_formed, stage
+from attn_exp.experiment.row import Comparison, settled_as
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At
 from attn_exp.forms.steps import repeat_heads

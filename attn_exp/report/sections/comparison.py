@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.row import Column, Row, Timing, columns
+from attn_exp.experiment.row import Column, Comparison, Row, Timing, columns
 from attn_exp.report.escapes import brief, kinds
 from attn_exp.report.sections.section import Material, Section
 
