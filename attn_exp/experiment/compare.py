@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_exp import forms
+from attn_exp import forms, registry
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError, shown
 from attn_exp.experiment import checks, ladder, long_runs
 from attn_exp.experiment.executing import embedded, execute, find_type, joined, keep, placed, rounded
 from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.measuring import describe, distance, make_rows, measure
-from attn_exp.experiment.published import hold
 from attn_exp.experiment.row import Comparison, Distance, Row
 from attn_exp.experiment.variant import Bind, Settled, baseline, check_range, settle
 from attn_exp.forms.trace import ApartError, Trace, pile_traces
@@ -86,7 +85,9 @@ def tabulate(
             for name, trace in traces.items()
         }
     rows = make_rows(config, problem, variants, traces, expected)
-    published = hold(config, problem, variants, traces)
+    published = (  # most runs compare no figures
+        registry.module(__package__, "published").hold(config, problem, variants, traces) if config.published else ()
+    )
     return Comparison(config, problem, variants, rows, (), traces, published, seconds=seconds)
 
 

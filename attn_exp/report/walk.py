@@ -16,7 +16,7 @@ from attn_exp.problem.problem import Problem
 from attn_exp.report.escapes import visible
 from attn_exp.report.stages import Explained, explain, explain_mistake, remark, stages_of
 from attn_exp.report.views import Head, Panel, Views, heads_of, labels
-from attn_exp.rules.from_outside import AbsentMask
+from attn_exp.rules import AbsentMask
 from attn_exp.rules.rules import MOST_PLACES
 from attn_exp.rules.rules import places as allowed_places
 

@@ -3,18 +3,22 @@
 A rule is a frozen dataclass; its fields are its settings. On a `Grid` of places of the logits, a mask returns which it
 `allows`, and a score transforms logits or returns a `bias`; a `span` lets forms skip blocks. No rule knows which form
 runs it. Only masks produce -inf: an additive mask is split at the boundary, and its -inf become booleans, so that NaN
-at masked places cannot leak. `example` is the expected result that each file must write out by hand.
+at masked places cannot leak. A stored run may name a rule whose code is not available: a placeholder shows it
+without running any. `example` is the expected result that each file must write out by hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, get_type_hints
 
+import numpy as np
+
 from attn_exp import registry
+from attn_exp.arrays import Array
 from attn_exp.config import kinds
 from attn_exp.errors import UserError, unknown
-from attn_exp.rules.from_outside import ABSENT, absent_normalizer
 from attn_exp.rules.masks.mask import AnyOf, Mask
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.positions.position import Position
@@ -104,3 +108,38 @@ def scores(given: Mapping[str, Any]) -> tuple[Score, ...]:
 
 def positions(given: Mapping[str, Any]) -> tuple[Position, ...]:
     return tuple(make("position", name, settings) for name, settings in given.items())
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A placeholder for a rule known only by name; it refuses to compute."""
+
+    stands_for: str
+
+    def refuse(self, *given: Any, **more: Any) -> Any:
+        raise UserError(
+            f"{self.stands_for} is code from outside the package, and the command line does not name its file: --with"
+        )
+
+
+class AbsentMask(Absent, Mask):
+    allows = Absent.refuse
+
+
+class AbsentScore(Absent, Score):
+    bend = Absent.refuse
+
+
+class AbsentPosition(Absent, Position):
+    embed = Absent.refuse
+
+
+def absent_normalizer(name: str) -> Normalizer:
+    def weigh(logits: Array, extra: Array | None) -> Array:
+        return np.asarray(Absent(name).refuse())
+
+    weigh.__name__ = name
+    return Normalizer(weigh, takes_extra=True)
+
+
+ABSENT: dict[str, Callable[[str], Any]] = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}

@@ -1,9 +1,8 @@
-"""Rules from outside the package: checked against their example, guarded when called, or replaced by a placeholder.
+"""Rules from outside the package: checked against their example, and guarded when called.
 
 Forms, the reference and the pages call rules in many places, and none of them expects a mask to raise, to return
 numbers instead of booleans, or to return another shape. So each method that an outside class defines is wrapped in a
-guard, which reports a violation as a user's mistake with the name of the rule. A stored run may name a rule whose code
-is not available; a placeholder shows it without running any.
+guard, which reports a violation as a user's mistake with the name of the rule.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,10 +20,7 @@ from attn_exp.own_code import THIS_PACKAGE, error_line, held
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask
-from attn_exp.rules.normalizers.normalizer import Normalizer
-from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules, whole_grid
-from attn_exp.rules.scores.score import Score
 
 SEEN, UNSEEN = "█", "·"
 
@@ -160,38 +155,3 @@ MISFITS: dict[str, Misfit] = {
     "turn_key": values_misfit,
 }
 """The check of each method's result, for masks, score rules and positions."""
-
-
-@dataclass(frozen=True)
-class Absent:
-    """A placeholder for a rule known only by name; it refuses to compute."""
-
-    stands_for: str
-
-    def refuse(self, *given: Any, **more: Any) -> Any:
-        raise UserError(
-            f"{self.stands_for} is code from outside the package, and the command line does not name its file: --with"
-        )
-
-
-class AbsentMask(Absent, Mask):
-    allows = Absent.refuse
-
-
-class AbsentScore(Absent, Score):
-    bend = Absent.refuse
-
-
-class AbsentPosition(Absent, Position):
-    embed = Absent.refuse
-
-
-def absent_normalizer(name: str) -> Normalizer:
-    def weigh(logits: Array, extra: Array | None) -> Array:
-        return np.asarray(Absent(name).refuse())
-
-    weigh.__name__ = name
-    return Normalizer(weigh, takes_extra=True)
-
-
-ABSENT: dict[str, Callable[[str], Any]] = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}
