@@ -19,7 +19,7 @@ from attn_exp.experiment.executing import embedded, execute, find_type, joined, 
 from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.measuring import describe, distance, make_rows, measure
 from attn_exp.experiment.row import Comparison, Distance, Row
-from attn_exp.experiment.variant import Bind, Settled, baseline, check_range, settle
+from attn_exp.experiment.variant import Bind, Settled, baseline, settle
 from attn_exp.forms.trace import ApartError, Trace, pile_traces
 from attn_exp.problem.problem import Pass, Problem, ask_model, build, stacked
 from attn_exp.reference import oracle
@@ -211,8 +211,6 @@ def most_points(problem: Problem, variants: Sequence[Settled]) -> int:
 def tabulate_stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Sequence[int]) -> list[Rows]:
     problems = [build(replace(config, seed=seed)) for seed in seeds]
     problem = stacked(problems)
-    for variant, each in itertools.product(variants, problems):
-        check_range(variant.rules, each, variant.words["convention"])
     chosen = [variant for variant in variants if not variant.refused]
     traces = {
         variant.name: trace_at_once(variant, problem)

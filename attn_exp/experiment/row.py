@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 if TYPE_CHECKING:
     from attn_exp.config.schema import Config
@@ -54,10 +54,6 @@ class Column(NamedTuple):
         """The name, with its unit in brackets unless the name ends in it."""
         return f"{self.name} ({self.small})" if self.small else self.name
 
-    def measured_in(self, unit: str) -> Self:
-        """Return the column in another unit, which replaces its own in the name."""
-        return self._replace(name=f"{self.name.removesuffix(f' {self.unit}')} {unit}", unit=unit)
-
 
 SPOKEN = {
     "saturation_90": "share of rows with a weight above 0.90",
@@ -103,10 +99,6 @@ def columns(*schemas: type) -> dict[str, Column]:
         if isinstance(extra, Column)
     }
     return dict(sorted(known.items(), key=lambda pair: pair[1].place))
-
-
-def at_depth(names: Mapping[str, Column], depth: str) -> dict[str, Column]:
-    return {name: column for name, column in names.items() if depth == "all" or not column.deep}
 
 
 EVERYWHERE = ("page", "terminal", "paper")

@@ -179,7 +179,8 @@ def reasons(comparison: Comparison, settled: Settled) -> list[str]:
 def is_computed(rule: Score | Position) -> bool:
     """Return whether a page can compute a rule: scores are products, or sums as in additive attention."""
     return (
-        rule.bends_as_known() and (not rule.pairs or registry.name_of(rule) == "additive")
+        (type(rule).bend is Score.bend or rule.bound() is not None)
+        and (not rule.pairs or registry.name_of(rule) == "additive")
         if isinstance(rule, Score)
         else registry.name_of(rule) in ("rope", "sinusoidal")
     )

@@ -33,11 +33,6 @@ def names(group: str) -> tuple[str, ...]:
     return (*registry.names(registry.folder(home), without=(group,)), *registry.outside(home))
 
 
-def has(group: str, name: str) -> bool:
-    home = package(group)
-    return (home, name) in registry.OUTSIDE or name in registry.names(registry.folder(home), without=(group,))
-
-
 def package(group: str) -> str:
     return f"{__name__}.{group}s"
 
@@ -50,7 +45,7 @@ def kind(group: str, name: str) -> type:
 def endless(key: str) -> Any:
     """Return the value of a rule's setting, such as `mask.window.left`, that stands for no limit, or None."""
     group, name, setting = (["", "", "", *key.split(".")])[-3:]
-    if group not in KINDS or not has(group, name) or registry.is_absent(package(group), name):
+    if group not in KINDS or name not in names(group) or registry.is_absent(package(group), name):
         return None
     return kinds.kind_of(get_type_hints(kind(group, name), include_extras=True).get(setting, Any)).endless
 
@@ -61,12 +56,8 @@ def make(group: str, name: str, settings: Any) -> Any:
     Raises:
         UserError: an unknown rule, a rule of another group, or invalid settings.
     """
-    if not has(group, name):
-        other = next((other for other in KINDS if name in names(other)), None)
-        if other is not None:
-            raise UserError(f"{group}.{name}: {name} is a {other} rule; use {other}={name}")
-        word = "position" if group == "position" else "rule"
-        raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], word))
+    if name not in names(group):
+        raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], group))
     if registry.is_absent(package(group), name):
         return ABSENT[group](name)
     return kinds.make(kind(group, name), settings, f"{group}.{name}")
@@ -85,7 +76,7 @@ def normalizer(name: str) -> Normalizer:
     Raises:
         UserError: unknown name.
     """
-    if not has("normalizer", name):
+    if name not in names("normalizer"):
         raise UserError(unknown(name, names("normalizer"), "normalizer"))
     if registry.is_absent(package("normalizer"), name):
         return absent_normalizer(name)
@@ -97,17 +88,13 @@ def masks(given: Mapping[str, Any], join: str, blocks: bool = False, tokens: Seq
 
     With `blocks`, booleans that a user wrote are read as True = hidden. `tokens` are the names of the keys.
     """
-    made: tuple[Mask, ...] = tuple(make("mask", name, settings) for name, settings in given.items())
-    made = tuple((mask.turned() if blocks else mask).told(tokens) for mask in made)
+    made = tuple((mask.turned() if blocks else mask).told(tokens) for mask in make_all("mask", given))
     return (AnyOf(made),) if join == "or" and len(made) > 1 else made
 
 
-def scores(given: Mapping[str, Any]) -> tuple[Score, ...]:
-    return tuple(make("score", name, settings) for name, settings in given.items())
-
-
-def positions(given: Mapping[str, Any]) -> tuple[Position, ...]:
-    return tuple(make("position", name, settings) for name, settings in given.items())
+def make_all(group: str, given: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the rules of a group from a mapping from names to settings, as they are written."""
+    return tuple(make(group, name, settings) for name, settings in given.items())
 
 
 @dataclass(frozen=True)

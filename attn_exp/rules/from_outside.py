@@ -19,10 +19,10 @@ from attn_exp.errors import UserError
 from attn_exp.own_code import THIS_PACKAGE, error_line, held
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
-from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.rules import Rules, whole_grid
 
-SEEN, UNSEEN = "█", "·"
+SEEN = "█"
+"""A place that may attend, in the drawing of a mask."""
 
 
 def difference(group: str, rule: Any, example: Example) -> str:
@@ -30,25 +30,13 @@ def difference(group: str, rule: Any, example: Example) -> str:
 
     `rule` is a mask, score rule or position with the settings of the example, or a normalizer.
     """
-    if group == "mask":
-        return mask_difference(rule, example)
-    said = numbers_difference(outcome(group, rule, example), example.outcome, example.decimals)
+    drawn = example.outcome if group != "mask" else [[key == SEEN for key in row] for row in example.outcome]
+    said = numbers_difference(outcome(group, rule, example), drawn, example.decimals)
     if said or group != "position" or not (len(example.keys) or len(example.keys_after)):
         return said
     keys = rule.turn_key(np.array(example.keys, float), np.arange(len(example.keys)) + example.offset)
     said = numbers_difference(keys, example.keys_after, example.decimals)
     return f"of its keys, {said}" if said else ""
-
-
-def mask_difference(rule: Mask, example: Example) -> str:
-    drawn = list(example.outcome)
-    if not drawn or any(set(row) - {SEEN, UNSEEN} or len(row) != len(drawn[0]) for row in drawn):
-        return f"its rows must be of {SEEN} and {UNSEEN}, all of one length"
-    for place, (row, expected) in enumerate(zip(outcome("mask", rule, example), drawn, strict=True)):
-        seen = "".join(SEEN if key else UNSEEN for key in row)
-        if seen != expected:
-            return f"query {place} sees {seen}, expected {expected}"
-    return ""
 
 
 def outcome(group: str, rule: Any, example: Example) -> Array:

@@ -33,8 +33,9 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         weights = execute(settled, problem).weights
         if weights is None:
             continue
-        offset, apart = int(settled.rules.offset), problem.memory is not None
-        numbers = measure_patterns(weights, problem.key_tokens, offset, apart)
+        numbers = measure_patterns(
+            weights, problem.key_tokens, int(settled.rules.offset), apart=problem.memory is not None
+        )
         for head in range(len(weights)):
             yield Record(settled.name, head + 1, *(float(numbers[name][head]) for name in PATTERNS))
 

@@ -11,7 +11,7 @@ from attn_exp.report.escapes import brief, kinds
 from attn_exp.report.sections.section import Material, Section
 
 COLUMNS = columns(Row, Timing)
-COLUMNS["median_s"] = COLUMNS["median_s"].measured_in("ms")
+COLUMNS["median_s"] = COLUMNS["median_s"]._replace(name="median ms", unit="ms")
 """The columns of the comparison, in reading order."""
 
 
