@@ -23,7 +23,7 @@ from attn_exp.config.loader import changes_part_of_an_array, opened
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import key_of, known_to_hydra
 from attn_exp.experiment.compare import compare
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from attn_exp.own_code import mark_named, variants_of_code
 
 UNUSUAL = ("hydra", "oc.env", "@")

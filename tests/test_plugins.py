@@ -15,7 +15,7 @@ import attn_exp
 from attn_exp import cli, registry, rules
 from attn_exp.errors import UserError
 from attn_exp.experiment.metrics.metric import Metric
-from attn_exp.forms import form
+from attn_exp.forms import decode, form
 from attn_exp.forms.form import Form
 from attn_exp.own_code import split_files
 from attn_exp.plugins import KINDS, members_known
@@ -147,7 +147,7 @@ def test_options_are_found_wherever_they_stand() -> None:
         ("raise SystemExit(0)\n", "wrong.py ended without an answer (SystemExit: 0), as it was imported"),
         (
             HEAD + EVEN + DRAWN.replace("███", "██·"),
-            "wrong.py: mask=wrong does not reproduce its EXAMPLE: query 1 sees",
+            "wrong.py: mask=wrong does not reproduce its EXAMPLE: row 1, column",
         ),
         (HEAD + EVEN + DRAWN.replace("{}", "{'stp': 2}"), "wrong.py: unknown setting 'mask.wrong.stp'; did you mean"),
         (HEAD + EVEN + "EXAMPLE = 3\n", "wrong.py: mask=wrong: its EXAMPLE is a int; expected Example"),
@@ -223,7 +223,7 @@ def test_a_class_is_registered_and_returned(here: Path) -> None:
         def allows(self, grid: Grid) -> Any:
             return grid.query == grid.key
 
-    assert OwnKeyOnly().looks_ahead()
+    assert decode.refuses(rules.rules.Rules(masks=(OwnKeyOnly(),)))
     np.testing.assert_array_equal(weights("mask=own_key_only"), [np.eye(5)])
     np.testing.assert_array_equal(weights("mask=none"), before)
 
@@ -265,7 +265,7 @@ def test_register_refuses_in_one_sentence() -> None:
         (package, {}, "package is not a member"),
         (Near, {"name": "causal"}, "mask=causal is taken"),
         (Near, {"name": "two words"}, "expected a name of letters, digits and _"),
-        (Near, {"example": wrong}, r"mask=near does not reproduce its EXAMPLE: query 2 sees ·██, expected ·█·"),
+        (Near, {"example": wrong}, r"mask=near does not reproduce its EXAMPLE: row 2, column 2 is 1, expected 0"),
         (Form(form("matrix").attend), {}, r"a form has no name of its own: attn_exp\.register\(FORM, name=\"mine\"\)"),
         (Metric("all", lambda subject: 1.0, meaning=""), {}, "metric=all is taken"),
     ]

@@ -21,13 +21,12 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp import own_code, registry
-from attn_exp.config import large_arrays
 from attn_exp.config.choices import ONE_CHOICE, choices, group_names
 from attn_exp.config.hydra_errors import check_hydra_words, what_hydra_stumbles_over
 from attn_exp.config.inputs import MEMORY
 from attn_exp.config.loader import TARGET, environment, names_a_target, opened
 from attn_exp.config.schema import Config, read_config
-from attn_exp.config.spelling import Repeat, known_to_hydra, quoted
+from attn_exp.config.spelling import Repeat, known_to_hydra, put_in, quoted
 from attn_exp.errors import UserError, brief
 
 NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"
@@ -136,7 +135,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     arrays = getattr(hydra.config_loader, "arrays", {})
-    return {str(key): large_arrays.put_in(value, arrays) if arrays else value for key, value in settings.items()}
+    return {str(key): put_in(value, arrays) if arrays else value for key, value in settings.items()}
 
 
 def without_hydra(composed: DictConfig) -> dict[Any, Any]:

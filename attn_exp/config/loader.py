@@ -34,7 +34,7 @@ from omegaconf.resolvers import oc
 from yaml import resolver
 
 from attn_exp import machine, own_code
-from attn_exp.config import large_arrays
+from attn_exp.config import spelling
 from attn_exp.config.choices import OUTSIDE_GROUPS, conf_dir, outside_choices, yaml_choices
 from attn_exp.errors import UserError, brief, first_line, shown
 
@@ -121,7 +121,7 @@ class Source(FileConfigSource):
         if not isinstance(values, dict | None):
             raise UserError(f"{path}: expected settings, such as head: 2; got {brief(shown(values), 40)}")
         values = {} if values is None else values
-        return values if self.arrays is None or REFERENCE.search(text) else large_arrays.taken_out(values, self.arrays)
+        return values if self.arrays is None or REFERENCE.search(text) else spelling.taken_out(values, self.arrays)
 
 
 def parse_yaml(path: Path, text: str) -> Any:

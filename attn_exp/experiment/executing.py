@@ -23,7 +23,7 @@ from attn_exp.forms.pipeline import At, Given, Recipe, Step, compute
 from attn_exp.forms.steps import join_heads, project, share, share_in_turns, split
 from attn_exp.forms.trace import CELLS, Trace, summarize_weights
 from attn_exp.problem.problem import Problem, pool_heads, sides, with_sides
-from attn_exp.rules.from_outside import AbsentMask
+from attn_exp.rules import AbsentMask
 from attn_exp.rules.scores.score import Score
 
 

@@ -20,11 +20,10 @@ from attn_exp import forms
 from attn_exp.config.schema import Config, Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, count_of
-from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import answer, execute
 from attn_exp.experiment.measuring import compared
 from attn_exp.experiment.metrics.errors import largest_error
-from attn_exp.experiment.row import Step
+from attn_exp.experiment.row import Comparison, Step
 from attn_exp.experiment.variant import JOINS, Settled, baseline, pinned_or_run, say_choices, settle
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem, heads

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,7 +12,6 @@ from time import monotonic
 from typing import NamedTuple, TextIO
 
 from attn_exp import forms
-from attn_exp.config.inputs import Draw
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError
 from attn_exp.problem import drawing, sources
@@ -50,13 +48,6 @@ def check_drawn(config: Config) -> None:
         UserError: with the size, the free memory, and a way out.
     """
     draws = config.draws or {}
-    places = {f"embeddings.{name}": getattr(config.embeddings, name) for name in ("vectors", "q", "k", "v", "weights")}
-    places |= {f"draws.{name}": given for name, given in draws.items()}
-    refuse_too_large(
-        Need(INPUTS * NUMBER * math.prod(given.shape), f"{key}.shape={list(given.shape)}", "", "choose a smaller shape")
-        for key, given in places.items()
-        if isinstance(given, Draw)
-    )
     size = drawing.size(draws["x"]) if "x" in draws else sources.size(config.embeddings)
     if size is not None:
         refuse_too_large(estimate_all(config, size))
@@ -71,9 +62,12 @@ def estimate_all(config: Config, size: tuple[int, int]) -> Iterator[Need]:
     yield Need(rows * token, f"embeddings.tokens={rows} with d_model={width}", "for its vectors", fewer)
     if memory is not None:
         yield Need(keys * of_memory, f"embeddings.memory.tokens={keys}", "for its vectors", fewer)
-    setting = f"embeddings.d_model={width} with projections of {columns} columns"
-    largest = PROJECTIONS * NUMBER * max(width, source) * columns
-    yield Need(largest, setting, "for its projections", "choose fewer numbers")
+    yield Need(
+        size=PROJECTIONS * NUMBER * max(width, source) * columns,
+        setting=f"embeddings.d_model={width} with projections of {columns} columns",
+        purpose="for its projections",
+        instead="choose fewer numbers",
+    )
     yield estimate_matrices(config, max(rows - config.past, 0), keys)
 
 
@@ -83,8 +77,11 @@ def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
     needed = max(sizes.values()) if config.weights == "blocks" else sum(sizes.values())
     asked = next((f"{name}=" for name in ASKING if getattr(config, name)), "")
     largest = "weights=full" if config.weights == "full" else f"variant {max(sizes, key=sizes.__getitem__)}"
-    other = "use variant=[blockwise] with weights=auto, which never forms one"
-    instead = "choose fewer tokens, or leave it out" if asked else other
+    instead = (
+        "choose fewer tokens, or leave it out"
+        if asked
+        else "use variant=[blockwise] with weights=auto, which never forms one"
+    )
     setting = f"embeddings.tokens={rows}: {asked or largest}"
     return Need(needed, setting, f"for whole matrices of {rows} x {keys}", instead)
 
@@ -108,8 +105,10 @@ def refuse_too_large(needs: Iterable[Need]) -> None:
     if whole > SMALL and whole > free():
         most = max(parts, key=lambda part: part.size)
         others = f", {whole / GIB:,.1f} GiB with all else" if whole - most.size > most.size / 20 else ""
-        needed = f"{most.setting} needs {most.size / GIB:,.1f} GiB {most.purpose}".rstrip()
-        raise UserError(f"{needed}{others}, and {free() / GIB:,.1f} GiB are free; {most.instead}")
+        raise UserError(
+            f"{most.setting} needs {most.size / GIB:,.1f} GiB {most.purpose}{others}, "
+            f"and {free() / GIB:,.1f} GiB are free; {most.instead}"
+        )
 
 
 def free() -> int:
@@ -170,6 +169,7 @@ class PointProgress(Progress):
         self.show()
 
     def show(self, last: bool = False) -> None:
-        known = f"{self.cached + self.done:,} of {self.points:,} points"
-        counts = f"{known}, {self.failed:,} failed, {self.cached:,} cached"
+        counts = (
+            f"{self.cached + self.done:,} of {self.points:,} points, {self.failed:,} failed, {self.cached:,} cached"
+        )
         self.tell(counts, self.points - self.cached, self.done, last=last)

@@ -1,12 +1,20 @@
-"""The rows of a comparison: one variant in plain numbers, what each column means, and how far two are apart."""
+"""The result of a run as plain data: its rows, what each column means, how far two are apart, and the comparison."""
 
 # Annotations are read when the class is made, not kept as text: each would be compiled once more to be read.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, NamedTuple, Self, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+
+if TYPE_CHECKING:
+    from attn_exp.config.schema import Config
+    from attn_exp.experiment.checks.check import Finding
+    from attn_exp.experiment.variant import Settled
+    from attn_exp.experiment.verdict import Verdict
+    from attn_exp.forms.trace import Trace
+    from attn_exp.problem.problem import Problem
 
 
 class Column(NamedTuple):
@@ -45,10 +53,6 @@ class Column(NamedTuple):
     def title(self) -> str:
         """The name, with its unit in brackets unless the name ends in it."""
         return f"{self.name} ({self.small})" if self.small else self.name
-
-    def measured_in(self, unit: str) -> Self:
-        """Return the column in another unit, which replaces its own in the name."""
-        return self._replace(name=f"{self.name.removesuffix(f' {self.unit}')} {unit}", unit=unit)
 
 
 SPOKEN = {
@@ -95,10 +99,6 @@ def columns(*schemas: type) -> dict[str, Column]:
         if isinstance(extra, Column)
     }
     return dict(sorted(known.items(), key=lambda pair: pair[1].place))
-
-
-def at_depth(names: Mapping[str, Column], depth: str) -> dict[str, Column]:
-    return {name: column for name, column in names.items() if depth == "all" or not column.deep}
 
 
 EVERYWHERE = ("page", "terminal", "paper")
@@ -339,3 +339,40 @@ class Agreement:
     tolerance: float
     agrees: bool
     note: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The complete result of one run: plain data that renderers read and never compute.
+
+    `steps`: what makes each row differ from the baseline row, one setting at a time; `rungs`: the weights and output
+    after a step that leads to no row, by variant and step, where they are small; points of a sweep have neither.
+    `verdicts`: the verdict on each function of the user's own, by variant.
+    `seconds`: what each variant took during the comparison; empty for a run read from disk.
+    """
+
+    config: "Config"
+    problem: "Problem"
+    variants: "tuple[Settled, ...]"
+    rows: tuple[Row, ...]
+    distances: tuple[Distance, ...]
+    traces: "Mapping[str, Trace]"
+    published: tuple[Agreement, ...]
+    checks: "tuple[Finding, ...]" = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    verdicts: "Mapping[str, Verdict]" = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
+    rungs: "Mapping[tuple[str, int], Trace]" = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A comparison, the time of each variant, and `about`: how to repeat it and where it was made (`run.json`)."""
+
+    comparison: Comparison
+    timings: tuple[Timing, ...]
+    about: Mapping[str, Any]
+
+
+def settled_as(comparison: Comparison, variant: str) -> "Settled":
+    return next(settled for settled in comparison.variants if settled.name == variant)

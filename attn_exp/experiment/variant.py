@@ -16,7 +16,7 @@ from attn_exp.experiment.library_conventions import Convention, convention
 from attn_exp.own_code import Named, is_code
 from attn_exp.problem.problem import Heads, Problem, heads
 from attn_exp.reference.oracle import TAKEN, Question
-from attn_exp.rules import deciding, kind, masks, normalizer, positions, scores
+from attn_exp.rules import deciding, kind, make_all, masks, normalizer
 from attn_exp.rules.grid import Rule
 from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.positions.position import Position
@@ -173,11 +173,13 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
     settings = pinned_or_run(variant, config)
     for mistake in settings["mistake"]:
         mistakes.usable(mistake)
-    shares = share_heads(name, variant, settings, config, problem)
+    # pinned heads bring their own keys and values
+    kv_head = settings["kv_head"] if variant.head is None or variant.kv_head is not None else None
+    shares = heads(settings["head"], kv_head, problem, config.kv_pool)
     size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
     means = convention(settings["convention"])
     rules = make_rules(settings, means, multiplier(settings["scale"], size), problem)
-    marks = positions(settings["position"])
+    marks = make_all("position", settings["position"])
     if misfit := next(filter(None, misfits(rules, marks, shares.query, size, problem)), None):
         raise UserError(misfit)
     check_range(rules, problem, settings["convention"])
@@ -210,18 +212,6 @@ def pinned_or_run(variant: Variant, config: Config) -> dict[str, Any]:
     return {name: getattr(config, name) if value is None else value for name, value in pinned.items()}
 
 
-def share_heads(name: str, variant: Variant, settings: Mapping[str, Any], config: Config, problem: Problem) -> Heads:
-    follows = variant.head is None or variant.kv_head is not None  # pinned heads bring their own keys and values
-    try:
-        return heads(settings["head"], settings["kv_head"] if follows else None, problem, config.kv_pool)
-    except UserError as error:
-        if variant.head in (None, config.head):
-            raise
-        raise UserError(
-            f"variant={name} pins head={variant.head}; write variant.{name}.head={config.head}: {error}"
-        ) from error
-
-
 def multiplier(scale: bool | float, size: int) -> float:
     """Return the multiplier of the scores: 1 / sqrt(d), 1, or the number given."""
     if isinstance(scale, bool):
@@ -248,7 +238,7 @@ def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, pro
     return Rules(
         scale=scale,
         masks=limits,
-        scores=scores(settings["score"]),
+        scores=make_all("score", settings["score"]),
         normalizer=normalizer(settings["normalizer"]),
         offset=first_position(alignment(settings["align"], means, limits, problem), limits, problem),
         softmax_dtype=means.softmax_dtype,

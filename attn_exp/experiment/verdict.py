@@ -198,12 +198,6 @@ def text_of(verdict: Verdict, name: str = "") -> str:
     first, *said = summary_of(verdict, name).split("\n")
     if verdict.stage:
         said.append(f"The first stage that differs: {STAGES.get(verdict.stage, verdict.stage)}.")
-    for side in verdict.sides:
-        under = f"{RIGHT} under {side.right_under}" if side.right_under else RIGHT
-        state = side.computes.rstrip(".") if side.outcome == WRONG else under
-        said.append(f"Beside the definition, {side.name}: {state}.")
-    if verdict.right_under and not verdict.sides:
-        said.append(f"It is right under {verdict.right_under}; pass these settings to check it under them.")
     said += [f"{known}: {mistake.says} Seen in: {mistake.seen}" for known, mistake in look_up_mistakes(verdict)]
     if verdict.alike:
         said.append(f"The same numbers come from {', or '.join(' with '.join(group) for group in verdict.alike)}.")

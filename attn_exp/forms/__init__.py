@@ -2,8 +2,7 @@
 
 A form is a pure function `attend(q, k, v, rules) -> Trace` plus the facts that a run needs about it (`form`). No form
 knows which masks exist; a form that cannot compute some rules gives the reason in `refuses`. `trace` names the stages.
-`_blocks/` is the machinery of `blockwise`, `_operator` the ONNX operator on arrays, exported as `attn_exp.attention`,
-and `_foreign` translates rules into the arguments of other libraries.
+`_blocks/` is the machinery of `blockwise`, `_operator` the ONNX operator on arrays, exported as `attn_exp.attention`.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.forms._blocks.threads import default_threads
-from attn_exp.forms._foreign import beyond, change
 from attn_exp.forms.form import Form
+from attn_exp.forms.torch_sdpa import beyond, change
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.rules import Rules
 

@@ -72,7 +72,11 @@ MISTAKES = {
         seen="transformers issue 25199; LLMs-from-scratch issues 746 to 838",
         stage="q",
         changes=(
-            change_pairs(lambda position: position.other_pairs()),
+            change_pairs(
+                lambda position: (
+                    replace(position, interleaved=not position.interleaved) if isinstance(position, Rope) else None
+                )
+            ),
             change_pairs(
                 lambda position: Mixed(position) if isinstance(position, Rope) else None
             ),  # only in the tables

@@ -17,7 +17,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from attn_exp.errors import printable
-from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.row import Run
 from attn_exp.report import figures, papers, walk
 from attn_exp.report.escapes import brief, decimal, md
 from attn_exp.report.flow import hue

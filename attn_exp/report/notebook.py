@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_exp.errors import UserError, chosen, shown
-from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.row import Agreement, Distance, Row, Step, Timing
+from attn_exp.experiment.row import Agreement, Comparison, Distance, Row, Step, Timing
 from attn_exp.report import figures
 from attn_exp.report.escapes import brief, label, minus, plain
 from attn_exp.report.pixels import FULL, INK, picture

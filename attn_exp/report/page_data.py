@@ -15,11 +15,10 @@ import numpy as np
 
 from attn_exp import forms, registry
 from attn_exp.arrays import Array
-from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.executing import answer, first_position
 from attn_exp.experiment.metrics.logits import standard_multiplier
 from attn_exp.experiment.metrics.spread import shares_by_rule
-from attn_exp.experiment.row import Row
+from attn_exp.experiment.row import Comparison, Row, settled_as
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import TAKEN
@@ -28,12 +27,9 @@ from attn_exp.report.escapes import decimal
 from attn_exp.report.pixels import picture
 from attn_exp.report.views import MOST_COARSE, MOST_EXACT, Colours, Panel, Views, colours, labels
 from attn_exp.report.walk import SIDE, Step, closed_by_mask, is_mixed
-from attn_exp.rules.from_outside import AbsentMask
+from attn_exp.rules import AbsentMask
 from attn_exp.rules.positions.position import Position
-from attn_exp.rules.positions.rope import Rope
-from attn_exp.rules.positions.sinusoidal import Sinusoidal
 from attn_exp.rules.rules import Rules, places, whole_grid
-from attn_exp.rules.scores.additive import Additive
 from attn_exp.rules.scores.score import Score
 
 Data = dict[str, Any]
@@ -182,9 +178,12 @@ def reasons(comparison: Comparison, settled: Settled) -> list[str]:
 
 def is_computed(rule: Score | Position) -> bool:
     """Return whether the script of a page implements a score rule or a position encoding."""
-    if isinstance(rule, Score):
-        return rule.bends_as_known() and (not rule.pairs or isinstance(rule, Additive))
-    return type(rule) in (Rope, Sinusoidal)
+    return (
+        (type(rule).bend is Score.bend or rule.bound() is not None)
+        and (not rule.pairs or registry.name_of(rule) == "additive")
+        if isinstance(rule, Score)
+        else registry.name_of(rule) in ("rope", "sinusoidal")
+    )
 
 
 def plan(comparison: Comparison, settled: Settled) -> Data:
@@ -213,7 +212,7 @@ def position_data(problem: Problem, settled: Settled) -> Data:
         for name, array in sources.items()
         if array is not None
     }
-    turns = [position for position in settled.positions if isinstance(position, Rope) and problem.q is not None]
+    turns = [position for position in settled.positions if not position.changes_x and problem.q is not None]
     width = 0 if problem.q is None else problem.q.shape[1] // settled.head
     queries = np.arange(len(problem.tokens)) + (first_position(settled, problem) if turns else 0)
     return {
@@ -222,7 +221,7 @@ def position_data(problem: Problem, settled: Settled) -> Data:
     }
 
 
-def angles(rope: Rope, width: int, queries: Array, keys: Array) -> Data:
+def angles(rope: Any, width: int, queries: Array, keys: Array) -> Data:
     """Return the cosines and sines that rotate each query and key, found by rotating the pair (1, 0)."""
     size = width if rope.size is None else rope.size
     first = slice(0, size, 2) if rope.interleaved else slice(0, size // 2)
@@ -253,8 +252,8 @@ def rule_data(problem: Problem, settled: Settled) -> Data:
 
 
 def additive_weights(rules: Rules, problem: Problem, heads: int) -> list[list[float]] | None:
-    rule = rules.pairing
-    if not isinstance(rule, Additive) or problem.q is None:
+    rule: Any = rules.pairing
+    if rule is None or problem.q is None:
         return None
     size = problem.q.shape[1] // heads
     whole = rule.weights(size, np.arange(heads)[:, None, None])

@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.row import COLUMNS, Row, is_deep
+from attn_exp.experiment.row import COLUMNS, Comparison, Row, is_deep
 from attn_exp.report.escapes import brief, is_number
 from attn_exp.report.escapes import html as html_text
 from attn_exp.report.escapes import latex as latex_text

@@ -15,11 +15,10 @@ import numpy as np
 from attn_exp.config.schema import Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import count_of
-from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.ladder import TOO_LARGE, choices, differing
 from attn_exp.experiment.measuring import DIFFERENT, SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
-from attn_exp.experiment.row import COLUMNS, Agreement, Row, Step, at_depth
+from attn_exp.experiment.row import COLUMNS, Agreement, Comparison, Row, Step, settled_as
 from attn_exp.experiment.variant import baseline, pinned_or_run
 from attn_exp.problem.problem import Problem
 from attn_exp.problem.projections import MATRICES
@@ -307,8 +306,12 @@ NAMES = {name: column for name, column in COLUMNS.items() if "terminal" in colum
 
 def summary(comparison: Comparison) -> str:
     ordinary = all(row.computed_in == "float64" for row in comparison.rows)
-    known = at_depth(NAMES, comparison.config.report.depth)
-    names = [name for name in known if name != "computed_in" or not ordinary]
+    everything = comparison.config.report.depth == "all"
+    names = [
+        name
+        for name, column in NAMES.items()
+        if (everything or not column.deep) and (name != "computed_in" or not ordinary)
+    ]
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
     parts = [table(names, cells), visible(opening(comparison))]
     if comparison.published:

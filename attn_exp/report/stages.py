@@ -10,7 +10,7 @@ import numpy as np
 from attn_exp import mistakes, registry
 from attn_exp.arrays import Array
 from attn_exp.config.inputs import DISTRIBUTIONS
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.report.escapes import ESCAPED

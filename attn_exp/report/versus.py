@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.row import spoken
+from attn_exp.experiment.row import Comparison, spoken
 from attn_exp.report.documents import FILTERS, SHARES
 from attn_exp.report.page_data import panel_data, variant_data
 from attn_exp.report.papers import Table

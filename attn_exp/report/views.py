@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.metrics.logits import SAME_WEIGHTS, Split, split
+from attn_exp.experiment.row import Comparison
 from attn_exp.problem.problem import Problem
 from attn_exp.report.escapes import label
 

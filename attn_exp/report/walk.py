@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array, Shape
-from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.executing import departures
+from attn_exp.experiment.row import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
 from attn_exp.report.escapes import visible
 from attn_exp.report.stages import Explained, explain, explain_mistake, remark, stages_of
 from attn_exp.report.views import Head, Panel, Views, heads_of, labels
-from attn_exp.rules.from_outside import AbsentMask
+from attn_exp.rules import AbsentMask
 from attn_exp.rules.rules import MOST_PLACES
 from attn_exp.rules.rules import places as allowed_places
 

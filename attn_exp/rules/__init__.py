@@ -3,18 +3,22 @@
 A rule is a frozen dataclass; its fields are its settings. On a `Grid` of places of the logits, a mask returns which it
 `allows`, and a score transforms logits or returns a `bias`; a `span` lets forms skip blocks. No rule knows which form
 runs it. Only masks produce -inf: an additive mask is split at the boundary, and its -inf become booleans, so that NaN
-at masked places cannot leak. `example` is the expected result that each file must write out by hand.
+at masked places cannot leak. A stored run may name a rule whose code is not available: a placeholder shows it
+without running any. `example` is the expected result that each file must write out by hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, get_type_hints
 
+import numpy as np
+
 from attn_exp import registry
+from attn_exp.arrays import Array
 from attn_exp.config import kinds
 from attn_exp.errors import UserError, unknown
-from attn_exp.rules.from_outside import ABSENT, absent_normalizer
 from attn_exp.rules.masks.mask import AnyOf, Mask
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.positions.position import Position
@@ -29,11 +33,6 @@ def names(group: str) -> tuple[str, ...]:
     return (*registry.names(registry.folder(home), without=(group,)), *registry.outside(home))
 
 
-def has(group: str, name: str) -> bool:
-    home = package(group)
-    return (home, name) in registry.OUTSIDE or name in registry.names(registry.folder(home), without=(group,))
-
-
 def package(group: str) -> str:
     return f"{__name__}.{group}s"
 
@@ -46,7 +45,7 @@ def kind(group: str, name: str) -> type:
 def endless(key: str) -> Any:
     """Return the value of a rule's setting, such as `mask.window.left`, that stands for no limit, or None."""
     group, name, setting = (["", "", "", *key.split(".")])[-3:]
-    if group not in KINDS or not has(group, name) or registry.is_absent(package(group), name):
+    if group not in KINDS or name not in names(group) or registry.is_absent(package(group), name):
         return None
     return kinds.kind_of(get_type_hints(kind(group, name), include_extras=True).get(setting, Any)).endless
 
@@ -57,12 +56,8 @@ def make(group: str, name: str, settings: Any) -> Any:
     Raises:
         UserError: an unknown rule, a rule of another group, or invalid settings.
     """
-    if not has(group, name):
-        other = next((other for other in KINDS if name in names(other)), None)
-        if other is not None:
-            raise UserError(f"{group}.{name}: {name} is a {other} rule; use {other}={name}")
-        word = "position" if group == "position" else "rule"
-        raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], word))
+    if name not in names(group):
+        raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], group))
     if registry.is_absent(package(group), name):
         return ABSENT[group](name)
     return kinds.make(kind(group, name), settings, f"{group}.{name}")
@@ -81,7 +76,7 @@ def normalizer(name: str) -> Normalizer:
     Raises:
         UserError: unknown name.
     """
-    if not has("normalizer", name):
+    if name not in names("normalizer"):
         raise UserError(unknown(name, names("normalizer"), "normalizer"))
     if registry.is_absent(package("normalizer"), name):
         return absent_normalizer(name)
@@ -93,14 +88,45 @@ def masks(given: Mapping[str, Any], join: str, blocks: bool = False, tokens: Seq
 
     With `blocks`, booleans that a user wrote are read as True = hidden. `tokens` are the names of the keys.
     """
-    made: tuple[Mask, ...] = tuple(make("mask", name, settings) for name, settings in given.items())
-    made = tuple((mask.turned() if blocks else mask).told(tokens) for mask in made)
+    made = tuple((mask.turned() if blocks else mask).told(tokens) for mask in make_all("mask", given))
     return (AnyOf(made),) if join == "or" and len(made) > 1 else made
 
 
-def scores(given: Mapping[str, Any]) -> tuple[Score, ...]:
-    return tuple(make("score", name, settings) for name, settings in given.items())
+def make_all(group: str, given: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the rules of a group from a mapping from names to settings, as they are written."""
+    return tuple(make(group, name, settings) for name, settings in given.items())
 
 
-def positions(given: Mapping[str, Any]) -> tuple[Position, ...]:
-    return tuple(make("position", name, settings) for name, settings in given.items())
+@dataclass(frozen=True)
+class Absent:
+    """A placeholder for a rule known only by name; it refuses to compute."""
+
+    stands_for: str
+
+    def refuse(self, *given: Any, **more: Any) -> Any:
+        raise UserError(
+            f"{self.stands_for} is code from outside the package, and the command line does not name its file: --with"
+        )
+
+
+class AbsentMask(Absent, Mask):
+    allows = Absent.refuse
+
+
+class AbsentScore(Absent, Score):
+    bend = Absent.refuse
+
+
+class AbsentPosition(Absent, Position):
+    embed = Absent.refuse
+
+
+def absent_normalizer(name: str) -> Normalizer:
+    def weigh(logits: Array, extra: Array | None) -> Array:
+        return np.asarray(Absent(name).refuse())
+
+    weigh.__name__ = name
+    return Normalizer(weigh, takes_extra=True)
+
+
+ABSENT: dict[str, Callable[[str], Any]] = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}

@@ -1,9 +1,8 @@
-"""Rules from outside the package: checked against their example, guarded when called, or replaced by a placeholder.
+"""Rules from outside the package: checked against their example, and guarded when called.
 
 Forms, the reference and the pages call rules in many places, and none of them expects a mask to raise, to return
 numbers instead of booleans, or to return another shape. So each method that an outside class defines is wrapped in a
-guard, which reports a violation as a user's mistake with the name of the rule. A stored run may name a rule whose code
-is not available; a placeholder shows it without running any.
+guard, which reports a violation as a user's mistake with the name of the rule.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,13 +19,10 @@ from attn_exp.errors import UserError
 from attn_exp.own_code import THIS_PACKAGE, error_line, held
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
-from attn_exp.rules.masks.mask import Mask
-from attn_exp.rules.normalizers.normalizer import Normalizer
-from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules, whole_grid
-from attn_exp.rules.scores.score import Score
 
-SEEN, UNSEEN = "█", "·"
+SEEN = "█"
+"""A place that may attend, in the drawing of a mask."""
 
 
 def difference(group: str, rule: Any, example: Example) -> str:
@@ -35,25 +30,13 @@ def difference(group: str, rule: Any, example: Example) -> str:
 
     `rule` is a mask, score rule or position with the settings of the example, or a normalizer.
     """
-    if group == "mask":
-        return mask_difference(rule, example)
-    said = numbers_difference(outcome(group, rule, example), example.outcome, example.decimals)
+    drawn = example.outcome if group != "mask" else [[key == SEEN for key in row] for row in example.outcome]
+    said = numbers_difference(outcome(group, rule, example), drawn, example.decimals)
     if said or group != "position" or not (len(example.keys) or len(example.keys_after)):
         return said
     keys = rule.turn_key(np.array(example.keys, float), np.arange(len(example.keys)) + example.offset)
     said = numbers_difference(keys, example.keys_after, example.decimals)
     return f"of its keys, {said}" if said else ""
-
-
-def mask_difference(rule: Mask, example: Example) -> str:
-    drawn = list(example.outcome)
-    if not drawn or any(set(row) - {SEEN, UNSEEN} or len(row) != len(drawn[0]) for row in drawn):
-        return f"its rows must be of {SEEN} and {UNSEEN}, all of one length"
-    for place, (row, expected) in enumerate(zip(outcome("mask", rule, example), drawn, strict=True)):
-        seen = "".join(SEEN if key else UNSEEN for key in row)
-        if seen != expected:
-            return f"query {place} sees {seen}, expected {expected}"
-    return ""
 
 
 def outcome(group: str, rule: Any, example: Example) -> Array:
@@ -160,38 +143,3 @@ MISFITS: dict[str, Misfit] = {
     "turn_key": values_misfit,
 }
 """The check of each method's result, for masks, score rules and positions."""
-
-
-@dataclass(frozen=True)
-class Absent:
-    """A placeholder for a rule known only by name; it refuses to compute."""
-
-    stands_for: str
-
-    def refuse(self, *given: Any, **more: Any) -> Any:
-        raise UserError(
-            f"{self.stands_for} is code from outside the package, and the command line does not name its file: --with"
-        )
-
-
-class AbsentMask(Absent, Mask):
-    allows = Absent.refuse
-
-
-class AbsentScore(Absent, Score):
-    bend = Absent.refuse
-
-
-class AbsentPosition(Absent, Position):
-    embed = Absent.refuse
-
-
-def absent_normalizer(name: str) -> Normalizer:
-    def weigh(logits: Array, extra: Array | None) -> Array:
-        return np.asarray(Absent(name).refuse())
-
-    weigh.__name__ = name
-    return Normalizer(weigh, takes_extra=True)
-
-
-ABSENT: dict[str, Callable[[str], Any]] = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}

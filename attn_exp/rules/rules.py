@@ -88,8 +88,6 @@ def visible(rules: Rules, heads: int, rows: int, keys: int) -> Array:
     block = max(1, min(KEYS_AT_ONCE, AT_ONCE // max(1, heads * rows)))
     for start in range(0, keys, block):
         blind = np.flatnonzero(~seen.all(axis=0))
-        if not blind.size:
-            break
         row, key = blind[:, None], np.arange(start, min(start + block, keys))
         allowed = AllOf(rules.masks).allows(replace(whole, row=row, query=row + int(rules.offset), key=key))
         seen[:, blind] |= np.broadcast_to(allowed, (heads, len(row), len(key))).any(axis=-1)

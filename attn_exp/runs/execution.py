@@ -22,10 +22,9 @@ from attn_exp.errors import UserError, chosen, printable, refuse, unknown
 from attn_exp.errors import folder as path_of
 from attn_exp.experiment import checks, ladder
 from attn_exp.experiment.compare import completed, tabulate
-from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.executing import measure
 from attn_exp.experiment.long_runs import Progress
-from attn_exp.experiment.row import Timing
+from attn_exp.experiment.row import Comparison, Run, Timing
 from attn_exp.problem.problem import Pass
 from attn_exp.report import sentences
 from attn_exp.runs import folders, provenance, store, trust

@@ -21,14 +21,12 @@ import numpy as np
 from attn_exp import machine, registry
 from attn_exp.arrays import Array, Arrays
 from attn_exp.config.kinds import make
-from attn_exp.config.large_arrays import MARK, as_numbers, name_of, stored
 from attn_exp.config.schema import Config, read_config
-from attn_exp.config.spelling import Repeat, spelled
+from attn_exp.config.spelling import MARK, Repeat, as_numbers, name_of, spelled, stored
 from attn_exp.errors import UserError, first_line, refuse
 from attn_exp.experiment import checks
 from attn_exp.experiment.checks.check import Finding
-from attn_exp.experiment.comparison import Comparison, Run
-from attn_exp.experiment.row import Agreement, Distance, Row, Step, Timing
+from attn_exp.experiment.row import Agreement, Comparison, Distance, Row, Run, Step, Timing
 from attn_exp.experiment.variant import Settled, settle
 from attn_exp.forms.trace import Summary, Trace
 from attn_exp.own_code import is_code

@@ -13,9 +13,8 @@ from attn_exp import machine
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, count_of, refuse, some
 from attn_exp.errors import folder as path_of
-from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
-from attn_exp.experiment.row import COLUMNS, Row
+from attn_exp.experiment.row import COLUMNS, Row, Run
 from attn_exp.forms import coarser
 from attn_exp.report.escapes import brief, minus, plain
 from attn_exp.report.papers import Table, deep_places

@@ -150,7 +150,7 @@ class Cube:
     def sums_to_one(self) -> Array:
         """Whether the weights of each row are non-negative and sum to 1."""
         names = (settings.get("variant_normalizer", "softmax") for settings in self.settings)
-        known = (rules.normalizer(name if rules.has("normalizer", name) else "softmax") for name in names)
+        known = (rules.normalizer(name if name in rules.names("normalizer") else "softmax") for name in names)
         return np.array([*(each.sums_to_one and not each.signed for each in known), True])[self.resolved]
 
 

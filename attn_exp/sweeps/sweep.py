@@ -18,10 +18,10 @@ from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat, quoted, spelled
 from attn_exp.errors import UserError, printable, refuse, some
 from attn_exp.experiment import checks, metrics
-from attn_exp.experiment.checks.heads import PATTERNS
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.executing import find_type
 from attn_exp.experiment.long_runs import PointProgress
+from attn_exp.experiment.metrics.targets import PATTERNS
 from attn_exp.problem.problem import ask_model, build
 from attn_exp.processes import format_duration
 from attn_exp.report.sweep_plots import refuse_plots

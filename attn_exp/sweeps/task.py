@@ -17,10 +17,9 @@ from attn_exp.config.schema import Config, read_settings
 from attn_exp.config.spelling import bare
 from attn_exp.errors import UserError, first_line
 from attn_exp.experiment.checks import measures
-from attn_exp.experiment.checks.heads import measure_patterns
 from attn_exp.experiment.compare import Rows, tabulate, tabulate_seeds
-from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.row import Row
+from attn_exp.experiment.metrics.targets import measure_patterns
+from attn_exp.experiment.row import Comparison, Row
 from attn_exp.problem.problem import Pass
 from attn_exp.runs import provenance, records
 from attn_exp.runs.records import cell

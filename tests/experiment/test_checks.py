@@ -14,11 +14,10 @@ from attn_exp import rules as all_rules
 from attn_exp.arrays import Array
 from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.checks.check import Finding
-from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.measuring import compared, distance
 from attn_exp.experiment.metrics.errors import ulp_distances
 from attn_exp.experiment.metrics.logits import gradient
-from attn_exp.experiment.row import Timing
+from attn_exp.experiment.row import Run, Timing
 from attn_exp.forms import matrix
 from attn_exp.forms.trace import Trace
 from attn_exp.report.sentences import summary

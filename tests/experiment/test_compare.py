@@ -10,9 +10,8 @@ import pytest
 
 from attn_exp.errors import UserError
 from attn_exp.experiment.compare import tabulate
-from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import answer
-from attn_exp.experiment.row import Row
+from attn_exp.experiment.row import Comparison, Row
 from tests.compose import comparison, config
 
 RANDOM = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=12", "head=3")

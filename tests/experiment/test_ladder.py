@@ -9,10 +9,9 @@ import pytest
 
 from attn_exp.config.schema import Variant
 from attn_exp.experiment.compare import compare
-from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.ladder import PIPELINE
 from attn_exp.experiment.measuring import DIFFERENT
-from attn_exp.experiment.row import Step
+from attn_exp.experiment.row import Comparison, Step
 from tests.compose import comparison, config
 
 RANDOM = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=12", "head=3")

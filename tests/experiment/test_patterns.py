@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attn_exp.experiment.checks import heads
-from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.metrics import targets
+from attn_exp.experiment.row import Run
 from attn_exp.report.documents import documents
 from tests.compose import comparison
 
@@ -21,13 +21,13 @@ HEADS = np.stack([BEFORE, FIRST, ITSELF, DOT, AFTER_THE_SAME, EVEN])
 
 
 def test_each_pattern_is_whole_in_the_head_that_does_it() -> None:
-    numbers = heads.measure_patterns(HEADS, TOKENS)
-    for head, name in enumerate(heads.PATTERNS):
+    numbers = targets.measure_patterns(HEADS, TOKENS)
+    for head, name in enumerate(targets.PATTERNS):
         assert numbers[name][head] == pytest.approx(1.0)
 
 
 def test_patterns_by_hand() -> None:
-    numbers = heads.measure_patterns(HEADS, TOKENS)
+    numbers = targets.measure_patterns(HEADS, TOKENS)
     np.testing.assert_allclose(numbers["previous"], [1, 1 / 4, 0, 1 / 4, 1 / 4, 1 / 5])
     np.testing.assert_allclose(numbers["self"], [1 / 5, 1 / 5, 1, 1 / 5, 1 / 5, 1 / 5])
     np.testing.assert_allclose(numbers["delimiter"], [1 / 5, 0, 1 / 5, 1, 1 / 5, 1 / 5])
@@ -36,16 +36,16 @@ def test_patterns_by_hand() -> None:
 
 
 def test_what_the_tokens_have_no_place_for_is_no_number() -> None:
-    once = heads.measure_patterns(HEADS, ("a", "b", "c", "d", "e"))
+    once = targets.measure_patterns(HEADS, ("a", "b", "c", "d", "e"))
     assert np.isnan([once["delimiter"], once["induction"]]).all()
-    assert np.isnan(heads.measure_patterns(HEADS[:, :2], TOKENS)["induction"]).all()
-    other = heads.measure_patterns(HEADS, TOKENS, apart=True)
+    assert np.isnan(targets.measure_patterns(HEADS[:, :2], TOKENS)["induction"]).all()
+    other = targets.measure_patterns(HEADS, TOKENS, apart=True)
     assert all(np.isnan(other[name]).all() for name in ("previous", "self", "induction"))
     assert other["first"][1] == 1
-    numbers = heads.measure_patterns(HEADS[:, :1, :1], ("a",))
+    numbers = targets.measure_patterns(HEADS[:, :1, :1], ("a",))
     assert np.isnan(numbers["previous"]).all()
     assert np.isnan(numbers["broad"]).all()
-    assert heads.find_strongest(numbers, 0)[0] == "first"
+    assert targets.find_strongest(numbers, 0)[0] == "first"
 
 
 def test_a_check_says_what_each_head_does() -> None:

@@ -16,9 +16,8 @@ from attn_exp.config.choices import choices
 from attn_exp.config.schema import Published, read_config
 from attn_exp.diagnosis.classroom.boxes import read_cells
 from attn_exp.errors import UserError
-from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.published import hold, read, rewritten
-from attn_exp.experiment.row import Agreement
+from attn_exp.experiment.row import Agreement, Comparison
 from attn_exp.report.sentences import summary
 from tests.compose import comparison
 

@@ -8,9 +8,8 @@ from dataclasses import fields
 import pytest
 
 from attn_exp.config.spelling import Repeat
-from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.executing import measure
-from attn_exp.experiment.row import Row, Timing
+from attn_exp.experiment.row import Row, Run, Timing
 from attn_exp.report import papers, sentences
 from attn_exp.runs import store
 from tests.compose import comparison

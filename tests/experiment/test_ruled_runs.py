@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from attn_exp.errors import UserError
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from attn_exp.problem.problem import left_to_model
 from tests import ROOT
 from tests.checkpoints import write_tiny_model

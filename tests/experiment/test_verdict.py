@@ -21,7 +21,6 @@ PRINTED = {
         """f: right under align=top_left
 asked: mask=causal
 It computes attention as requested.
-It is right under align=top_left; pass these settings to check it under them.
     ok  it can be called
     ok  values            2 cases
      -  masks""",
@@ -32,7 +31,6 @@ It is right under align=top_left; pass these settings to check it under them.
 asked: mask=causal
 It computes attention as requested.
 not verified: argument `x` (unknown)
-It is right under align=top_left; pass these settings to check it under them.
     ok  it can be called
     ok  values            2 cases
      -  masks""",
@@ -61,8 +59,6 @@ f is wrong.
   # gives [1.0]
   # the definition gives [2.0]
 not compared: masks
-Beside the definition, f: no attention.
-Beside the definition, g: right under mask=causal.
     ok  it can be called
     ok  values            2 cases
      -  masks""",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attn_exp import run
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from tests.compose import comparison
 from tests.refusal import refusal
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from tests.compose import comparison
 from tests.report.render import page_of
 from tests.report.tab import Tab

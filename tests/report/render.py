@@ -6,7 +6,7 @@ import re
 
 from matplotlib.figure import Figure as Drawing
 
-from attn_exp.experiment.comparison import Comparison, Run
+from attn_exp.experiment.row import Comparison, Run
 from attn_exp.report import figures
 from attn_exp.report.documents import markdown, page
 from attn_exp.report.sections.section import Material

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.row import Run
 from attn_exp.report.versus import Versus, versus_page
 from attn_exp.sweeps.compare import compare_runs
 from tests.compose import comparison

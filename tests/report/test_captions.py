@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.experiment.comparison import settled_as
 from attn_exp.experiment.executing import departures
 from attn_exp.experiment.metrics.logits import split
+from attn_exp.experiment.row import settled_as
 from attn_exp.forms.trace import Trace
 from attn_exp.report.walk import Step, steps
 from attn_exp.runs.execution import Result

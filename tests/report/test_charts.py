@@ -16,7 +16,7 @@ from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
 from attn_exp import registry
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from attn_exp.report import figures
 from attn_exp.report.charts.chart import number_ticks
 from attn_exp.report.figures.figure import Figure, planned, size

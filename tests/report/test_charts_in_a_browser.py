@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from tests.compose import comparison
 from tests.letters import WIDTHS, set_in
 from tests.report.tab import tab

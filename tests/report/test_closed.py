@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attn_exp.experiment.comparison import settled_as
+from attn_exp.experiment.row import settled_as
 from attn_exp.report.charts import chart_as_svg
 from attn_exp.report.figures import weights
 from attn_exp.report.views import seen

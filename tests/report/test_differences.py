@@ -9,7 +9,7 @@ import pytest
 
 from attn_exp.config.schema import Variant
 from attn_exp.experiment.compare import compare
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from attn_exp.report import sentences
 from attn_exp.report.escapes import brief
 from tests.compose import comparison, config

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.metrics.logits import curves
+from attn_exp.experiment.row import Comparison
 from attn_exp.report import notebook
 from attn_exp.report.charts.chart import Chart, Heat, Plot
 from attn_exp.report.charts.matplotlib_figure import encoded

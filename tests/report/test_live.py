@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.executing import execute
+from attn_exp.experiment.row import Comparison, settled_as
 from attn_exp.problem.problem import Problem, with_sides
 from tests.report.live_page import CELLS, show, type_into
 from tests.report.tab import Tab

@@ -14,7 +14,7 @@ import pytest
 
 from attn_exp.config.schema import Config
 from attn_exp.experiment.compare import compare
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from tests.report.live_page import CELLS, LIVE, show, table, type_into
 from tests.report.tab import Tab
 from tests.report.test_live import changed

@@ -13,9 +13,8 @@ import pytest
 
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
-from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.executing import measure
-from attn_exp.experiment.row import Agreement
+from attn_exp.experiment.row import Agreement, Comparison, Run
 from attn_exp.report import escapes, notebook, sentences
 from attn_exp.report.views import Shown
 from attn_exp.runs import execution, store

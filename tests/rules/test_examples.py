@@ -62,8 +62,7 @@ def test_a_member_gives_what_its_file_draws(group: str, name: str) -> None:
 def test_another_outcome_is_a_difference() -> None:
     """What holds all examples would be silent about each of these."""
     causal, softmax = rules.make("mask", "causal", {}), rules.normalizer("softmax")
-    assert difference("mask", causal, Example({}, ("█·", "·█"))) == "query 1 sees ██, expected ·█"
-    assert difference("mask", causal, Example({}, ("█x", "██"))) == "its rows must be of █ and ·, all of one length"
+    assert difference("mask", causal, Example({}, ("█·", "·█"))) == "row 1, column 0 is 1, expected 0"
     logits = Example({}, ((0.5, 0.4),), given=((0.0, 0.0),))
     assert difference("normalizer", softmax, logits) == "row 0, column 1 is 0.5, expected 0.4"
     assert "its shape is [1, 2]" in difference("normalizer", softmax, logits._replace(outcome=((0.5,),)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from attn_exp.rules.masks.mask import Holes
 from tests.compose import comparison
 from tests.refusal import refusal

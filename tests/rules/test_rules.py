@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_exp import rules
+from attn_exp.forms import decode
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
@@ -86,11 +87,11 @@ def test_a_span_bounds_what_its_mask_allows(mask: Mask, first: int, more: int) -
 
 
 @given(COMPOSED, st.lists(st.integers(-5, 5), min_size=1, max_size=3))
-def test_a_mask_that_says_it_never_looks_ahead_shows_no_later_key(mask: Mask, offsets: list[int]) -> None:
+def test_a_mask_that_decoding_takes_shows_no_later_key(mask: Mask, offsets: list[int]) -> None:
     offset: Any = offsets[0] if len(offsets) == 1 else np.array(offsets)
     grid = whole_grid(Rules(offset=offset), 1, 5, 7, batches=len(offsets))
     later = np.asarray(mask.allows(grid)) & (grid.key > grid.query)
-    assert mask.looks_ahead() or not later.any()
+    assert decode.refuses(Rules(masks=(mask,))) or not later.any()
 
 
 def test_alibi_slopes_are_the_authors_for_any_head_count() -> None:
@@ -177,12 +178,12 @@ def test_rope_turns_a_part_of_a_head_and_stretches_positions() -> None:
 @pytest.mark.parametrize(
     ("group", "name", "settings", "said"),
     [
-        ("mask", "windo", {}, "unknown rule 'mask.windo'; did you mean mask.window?"),
+        ("mask", "windo", {}, "unknown mask 'mask.windo'; did you mean mask.window?"),
         ("mask", "window", {"lft": 1}, "unknown setting 'mask.window.lft'; did you mean mask.window.left?"),
         ("mask", "window", {"left": -2}, "mask.window.left=-2: expected a whole number of keys, or -1"),
         ("mask", "causal", {"left": 1}, "mask.causal has no settings"),
         ("mask", "prefix", {}, "mask.prefix.length is missing"),
-        ("mask", "alibi", {}, "mask.alibi: alibi is a score rule; use score=alibi"),
+        ("mask", "alibi", {}, "unknown mask 'mask.alibi'"),
         ("mask", "array", {"values": [[0.5]]}, "mask values must be true or false"),
     ],
 )

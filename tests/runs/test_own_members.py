@@ -138,7 +138,7 @@ def test_what_a_run_on_disk_calls_its_own_hides_no_rule_of_the_package() -> None
 def test_a_folder_of_yaml_names_no_file(here: Path, ran: Callable[[], bool]) -> None:
     (here / "conf/mask").mkdir(parents=True)
     (here / "conf/mask/mine.yaml").write_text("mine:\n  step: 2\n")
-    with pytest.raises(UserError, match=r"unknown rule 'mask\.mine'"):
+    with pytest.raises(UserError, match=r"unknown mask 'mask\.mine'"):
         cli.obey(["--config-dir", "conf", "mask=mine", "report=none"])
     assert not ran()
     assert cli.obey([*WITH, "--config-dir", "conf", "mask=mine", "report=none"]) == 0

@@ -19,8 +19,8 @@ from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment.compare import compare
-from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.executing import measure
+from attn_exp.experiment.row import Run
 from attn_exp.runs import records, store, trust
 
 VARIANTS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp import cli
-from attn_exp.experiment.checks.heads import PATTERNS
+from attn_exp.experiment.metrics.targets import PATTERNS
 from tests.checkpoints import write_bert
 from tests.compose import comparison
 

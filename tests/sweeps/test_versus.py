@@ -13,7 +13,7 @@ import pytest
 
 import attn_exp
 from attn_exp.errors import UserError
-from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.row import Run
 from attn_exp.report.versus import Versus, versus_text
 from attn_exp.runs import store
 from attn_exp.sweeps.compare import Side, compare, compare_runs, compare_sweeps, differing_settings, side_by_side

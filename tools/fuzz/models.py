@@ -26,7 +26,7 @@ from attn_exp.config.inputs import Model
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.compare import compare
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from tools.fuzz._folders import ODD
 
 CLOSE, LONGEST = 1e-5, 300

@@ -17,8 +17,7 @@ from xml.etree import ElementTree
 
 import attn_exp
 from attn_exp.config.schema import Report
-from attn_exp.experiment.comparison import Comparison, Run
-from attn_exp.experiment.row import Agreement
+from attn_exp.experiment.row import Agreement, Comparison, Run
 from attn_exp.report import notebook, papers, sentences
 from attn_exp.report.documents import documents
 

@@ -17,7 +17,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.library_conventions import convention
 from attn_exp.experiment.variant import multiplier
 from attn_exp.problem.sources.words import listed
-from attn_exp.rules import masks, normalizer, positions, scores
+from attn_exp.rules import make_all, masks, normalizer
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import AllOf, AnyOf, Holes, Mask, Span
@@ -121,8 +121,8 @@ def asked_by(config: Config, words: Sequence[str]) -> dict[str, Any]:
     made = masks(config.mask, config.mask_join, means.blocks, token_names(config))
     return {
         "masks": tuple(map(of_any_length, made)),
-        "scores": scores(config.score),
-        "positions": positions(config.position),
+        "scores": make_all("score", config.score),
+        "positions": make_all("position", config.position),
         "normalizer": normalizer(config.normalizer),
         "scale": config.scale,
         "align": config.align or means.where_it_stands,

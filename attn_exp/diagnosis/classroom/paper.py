@@ -113,7 +113,11 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, transposed
     exact = stages(sheet, sheet.right)
     if settled.mistakes or settled.refused or exact is None:
         raise no_steps(settled)
-    untold = [type(rule).__name__.lower() for rule in settled.rules.scores if rule.pairs or not rule.bends_as_known()]
+    untold = [
+        type(rule).__name__.lower()
+        for rule in settled.rules.scores
+        if rule.pairs or (type(rule).bend is not Score.bend and rule.bound() is None)
+    ]
     if settled.rules.normalizer.name not in TOLD_NORMALIZERS:
         untold.append(settled.rules.normalizer.name)
     if untold:

@@ -45,7 +45,6 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         computed = [settled for settled in under.values() if not settled.refused]
         traces = {settled.name: execute(settled, problem).as_stack() for settled in computed}
         measured = measure(computed, traces, {}, computed[0].name)
-        asked = config.align if chosen.align is None else chosen.align
         for name, settled in under.items():
             means = convention(settled.words["convention"])
             columns = measured.get(name, {"same_as": [""], "sameness": [settled.refused], "differs_at": [""]})
@@ -53,7 +52,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
                 convention=name,
                 variant=variant.name,
                 true_means="blocked" if means.blocks else "may attend",
-                align=alignment(asked, means, settled.rules.masks, problem),
+                align=alignment(chosen.align or config.align, means, settled.rules.masks, problem),
                 empty=means.empty,
                 softmax=means.softmax_dtype or "input's type",
                 caps="after mask" if means.caps_last else "before mask",

@@ -29,7 +29,7 @@ class Record:
 
     `shows` is "yes"; "no" if it gives the right answer here; "alike" if another mistake, `like`, gives the same wrong
     answer; "not asked for" if the run lacks the setting; or "-" if the variant is not computed in steps. `reason` is
-    the missing setting, or the sizes that coincide in the variant, any of which may be why.
+    the missing setting, or why it cannot be tried.
     """
 
     variant: str
@@ -52,8 +52,6 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
     recipe, variant, made = right(settled), settled.name, dict[str, list[Array | None]]()
     present = features([(recipe, given_to(settled, problem))])
-    sizes = ", ".join(find_coincidences(settled, problem))
-    sizes = sizes and f"possibly {sizes}"
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
         missing = [need for need in mistake.needs if need not in present]
@@ -68,7 +66,7 @@ def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
         fitting = [answer for answer in answers if answer is not None]
         telling = [answer for answer in fitting or answers if differ(answer, plain)]
         if not telling:
-            yield Record(variant, name, HIDDEN, "", sizes)
+            yield Record(variant, name, HIDDEN, "", "")
             continue
         alike = [
             other
@@ -76,29 +74,9 @@ def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
             if other != name and telling[0] is not None and not all(differ(answer, telling[0]) for answer in theirs)
         ]
         if alike:
-            yield Record(variant, name, ALIKE, ", ".join(alike), sizes)
+            yield Record(variant, name, ALIKE, ", ".join(alike), "")
         else:
             yield Record(variant, name, SHOWS, "", "" if fitting else "it does not fit the shapes")
-
-
-def find_coincidences(settled: Settled, problem: Problem) -> Iterator[str]:
-    """Yield which sizes of a variant coincide, so that confusing them may give the right answer."""
-    heads, groups, rows, keys = settled.head, settled.heads.shared, len(problem.tokens), problem.keys
-    size = 1 if problem.q is None else problem.q.shape[-1] // heads
-    width = heads * size if problem.x is None else problem.x.shape[-1]
-    known = {
-        "H = 1": heads == 1,
-        "every head has keys and values of its own": heads == groups > 1,
-        "all heads share one key/value head": groups == 1 < heads,
-        "d = d_model": size == width,
-        "H = d": heads == size > 1,
-        "one key": keys == 1,
-        "keys = H": keys == heads,
-        "keys = d": keys == size,
-        "keys = d_model": keys == width,
-        "as many queries as keys": rows == keys,
-    }
-    yield from (text for text, is_so in known.items() if is_so)
 
 
 def sentence(records: Sequence[Record]) -> str:
@@ -113,8 +91,7 @@ def summarize(records: Sequence[Record]) -> str:
         return records[0].reason
     tried = [record for record in records if record.shows != UNASKED]
     shown = sum(record.shows == SHOWS for record in tried)
-    sizes = next((record.reason for record in tried if record.shows in (HIDDEN, ALIKE) and record.reason), "")
-    return f"{shown} of {len(tried)} mistakes would show{f'; for the others, the reason is {sizes}' if sizes else ''}"
+    return f"{shown} of {len(tried)} mistakes would show"
 
 
 def compute_answer(recipe: Recipe, settled: Settled, problem: Problem) -> Array | None:

@@ -44,7 +44,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         alike = (heads == heads[:1]).all()
         for head, allowed in enumerate(heads[:1] if alike else heads):
             name = settled.name if alike else f"{settled.name} {head + 1}"
-            size = block_size(allowed)
+            size = 1 << int((max(allowed.shape) - 1) // WIDEST).bit_length()  # the smallest power of two that fits
             for row, blocks in enumerate(picture(allowed, size)):
                 part = allowed[row * size : (row + 1) * size]
                 of_part = tokens[row * size : (row + 1) * size]
@@ -58,11 +58,6 @@ def picture(allowed: Array, size: int) -> list[str]:
     rows = (allowed[row : row + size] for row in range(0, allowed.shape[0], size))
     blocks = ([row[:, key : key + size] for key in range(0, allowed.shape[1], size)] for row in rows)
     return ["".join(FULL if part.all() else PARTIAL if part.any() else EMPTY for part in row) for row in blocks]
-
-
-def block_size(allowed: Array) -> int:
-    """Return the smallest power of two for which at most `WIDEST` blocks span the mask."""
-    return 1 << int((max(allowed.shape) - 1) // WIDEST).bit_length()
 
 
 def describe_keys(seen: Array, names: Sequence[str]) -> str:
@@ -87,9 +82,7 @@ def sentence(records: Sequence[Record]) -> str:
         kinds = "".join(record.blocks for record in rows)
         counts = f"{kinds.count(FULL)} full, {kinds.count(PARTIAL)} partial and {kinds.count(EMPTY)} empty blocks"
         size = f" of {rows[0].size} x {rows[0].size}" if rows[0].size > 1 else ""
-        blind = sum(record.density == 0 for record in rows)
-        note = f"; {blind} rows see no key" if blind else ""
-        lines.append(f"{name}: {counts}{size}, {sum(record.density for record in rows) / len(rows):.0%} open{note}")
+        lines.append(f"{name}: {counts}{size}, {sum(record.density for record in rows) / len(rows):.0%} open")
     return f"{'. '.join(lines)}."
 
 

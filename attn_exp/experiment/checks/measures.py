@@ -49,8 +49,7 @@ def sentence(records: Sequence[Record]) -> str:
         f"no {', '.join(dict.fromkeys(record.metric for record in records if record.note == note))}: {note}"
         for note in dict.fromkeys(record.note for record in records if record.note)
     ]
-    means = "what each means: attn_exp/experiment/metrics/"
-    return f"{count}; {'; '.join([*absent, means])}."
+    return f"{'; '.join([count, *absent])}."
 
 
 CHECK = Check(

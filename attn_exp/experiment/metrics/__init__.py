@@ -22,8 +22,6 @@ def known() -> dict[str, Metric]:
 
 
 def chosen(names: Sequence[str]) -> tuple[Metric, ...]:
-    if not names:
-        return ()
     metrics = known()
     for name in names:
         if name not in ("all", *metrics):

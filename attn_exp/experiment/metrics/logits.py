@@ -11,9 +11,9 @@ import numpy as np
 
 from attn_exp import forms
 from attn_exp.arrays import Array
-from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.metrics.errors import largest_finite_error
-from attn_exp.experiment.metrics.metric import Metric, Subject, finite_weights, mean, mean_seen, require_formed, stage
+from attn_exp.experiment.metrics.metric import Metric, Subject, finite_weights, mean_seen, require_formed, stage
+from attn_exp.experiment.row import Comparison, settled_as
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At
 from attn_exp.forms.steps import repeat_heads
@@ -22,9 +22,8 @@ from attn_exp.rules.normalizers.softmax import softmax
 from attn_exp.rules.rules import Rules
 
 
-def finite_logits(subject: Subject) -> Array:
-    masked = stage(subject.trace, "masked")
-    finite = masked[np.isfinite(masked)]
+def drop_infinite(numbers: Array) -> Array:
+    finite = numbers[np.isfinite(numbers)]
     require_formed(finite.size > 0)
     return finite
 
@@ -53,16 +52,6 @@ def log_sum_exp(masked: Array) -> Array:
 def log_sums(trace: Trace) -> Array:
     """Return the log-sum-exp of each row `[h t]`: the form's own, or from its masked logits."""
     return log_sum_exp(stage(trace, "masked")) if trace.lse is None else trace.lse
-
-
-def mean_finite_sum(subject: Subject) -> float:
-    sums = log_sums(subject.trace)
-    return mean(sums[np.isfinite(sums)])
-
-
-def sums_error(subject: Subject) -> float:
-    """Return the largest difference of the log-sum-exps from the exact ones; infinite if only one is finite."""
-    return largest_finite_error(log_sums(subject.trace), log_sums(subject.exact))
 
 
 # How weights sharpen: their entropy as a function of the multiplier of the scores
@@ -226,17 +215,17 @@ metric, slope, summed = (partial(Metric, place=place) for place in (9, 11, 12))
 METRICS = (
     metric(
         "logit_min",
-        lambda subject: finite_logits(subject).min(),
+        lambda subject: drop_infinite(stage(subject.trace, "masked")).min(),
         meaning="the smallest logit that no mask hides",
     ),
     metric(
         "logit_max",
-        lambda subject: finite_logits(subject).max(),
+        lambda subject: drop_infinite(stage(subject.trace, "masked")).max(),
         meaning="the largest logit",
     ),
     metric(
         "logit_std",
-        lambda subject: finite_logits(subject).std(),
+        lambda subject: drop_infinite(stage(subject.trace, "masked")).std(),
         meaning="the standard deviation of the logits",
     ),
     metric(
@@ -252,13 +241,13 @@ METRICS = (
     ),
     summed(
         "log_sum_exp",
-        mean_finite_sum,
+        lambda subject: drop_infinite(log_sums(subject.trace)).mean(),
         meaning="the log-sum-exp of a row, which merges partial outputs",
         source="FlashAttention-2, section 3.1",
     ),
     summed(
         "log_sum_exp_error",
-        sums_error,
+        lambda subject: largest_finite_error(log_sums(subject.trace), log_sums(subject.exact)),
         meaning="the largest error of the log-sum-exp",
     ),
     slope(

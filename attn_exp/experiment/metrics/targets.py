@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Arrays
 from attn_exp.experiment.metrics.metric import (
     Metric,
     Subject,
@@ -17,7 +17,7 @@ from attn_exp.experiment.metrics.metric import (
     one_sequence,
     weights,
 )
-from attn_exp.experiment.metrics.spread import shares
+from attn_exp.experiment.metrics.spread import normalized_entropy, rows_that_share, shares
 
 DELIMITERS = frozenset((".", ",", ";", ":", "!", "?", "[SEP]", "</s>", "<|endoftext|>", "<|end_of_text|>"))
 """Punctuation and separator tokens; a `_` before one is a space."""
@@ -99,6 +99,62 @@ def shares_of_one_sequence(subject: Subject) -> Array:
 
 def mean_of_heads(numbers: Array) -> float:
     return mean(numbers[~np.isnan(numbers)])
+
+
+# The known patterns of heads
+
+MEANINGS: Mapping[str, str] = {
+    "previous": "weight on the token before",
+    "first": "weight on the first token",
+    "self": "weight on the token itself",
+    "delimiter": "weight on full stops, commas and marks such as [SEP]",
+    "induction": "weight on the token after an earlier copy of this one",
+    "broad": "entropy divided by its maximum",
+}
+"""The patterns, in display order."""
+
+PATTERNS = tuple(MEANINGS)
+
+
+def measure_patterns(weights: Array, tokens: Sequence[str], offset: int = 0, apart: bool = False) -> dict[str, Array]:
+    """Measure every pattern in every head: `[h]` each, from weights `[h t s]`; NaN if no token can show it.
+
+    `tokens` are those of the keys; `apart` means that the queries come from another input, so that no key is next to or
+    before a query. `broad` treats the keys with a nonzero weight as the visible ones.
+    """
+    steps, nowhere = ahead(weights, offset), np.full(len(weights), np.nan)
+    return {
+        "previous": nowhere if apart else mean_weight_at(weights, steps == -1),
+        "first": sink(weights),
+        "self": nowhere if apart else mean_weight_at(weights, steps == 0),
+        "delimiter": on_delimiters(weights, tokens),
+        "induction": nowhere if apart else induction(weights, tokens),
+        "broad": broad(weights),
+    }
+
+
+def mean_weight_at(weights: Array, places: Array) -> Array:
+    """Return, per head, the mean weight on the places `[t s]`, over the queries that have one."""
+    some = places.any(axis=-1)
+    return head_means((weights * places).sum(axis=-1)[:, some], weights[:, some])
+
+
+def broad(weights: Array) -> Array:
+    """Return, per head, the mean of `entropy / ln n` over the queries that attend to n > 1 keys.
+
+    It is NaN if rows do not sum to 1, as with a sigmoid.
+    """
+    if not rows_that_share(weights).all():
+        return np.full(len(weights), np.nan)
+    each = (normalized_entropy(head, head > 0) for head in weights)
+    return np.array([rows.mean() if rows.size else np.nan for rows in each])
+
+
+def find_strongest(numbers: Arrays, head: int) -> tuple[str, float]:
+    """Return the pattern with the largest weight in a head, and that weight; `broad`, an entropy, is left out."""
+    known = {name: float(of[head]) for name, of in numbers.items() if name != "broad" and np.isfinite(of[head])}
+    name = max(known, key=known.__getitem__, default="")
+    return name, known.get(name, float("nan"))
 
 
 metric = partial(Metric, place=6)

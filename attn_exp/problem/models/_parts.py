@@ -14,7 +14,7 @@ from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.steps import join_heads, project, split
 from attn_exp.problem.models._checkpoint import Checkpoint
 from attn_exp.problem.models.model import Block, Config, Kind, Layer, Model, Shapes
-from attn_exp.rules import masks, positions
+from attn_exp.rules import make_all, masks
 from attn_exp.rules.rules import Rules
 
 
@@ -121,7 +121,7 @@ def attend(layer: Layer) -> Array:
     size = layer.arrays["W_q"].shape[1] // layer.head
     q, k, v = (split(side, side.shape[1] // size) for side in (project(one, layer.x, layer.arrays) for one in "qkv"))
     places = np.arange(len(layer.x))
-    for position in positions(layer.position):
+    for position in make_all("position", layer.position):
         q, k = position.turn(q, places), position.turn_key(k, places)
     scale = (size**-0.5 if layer.scale else 1.0) if isinstance(layer.scale, bool) else layer.scale
     recipe = Recipe(Rules(scale=scale, masks=masks(layer.mask, "and") if layer.mask else ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from attn_exp.report.charts.chart import Chart
 from attn_exp.report.charts.layout import Named, weight_maps
 from attn_exp.report.escapes import label

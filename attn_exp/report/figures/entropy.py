@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.comparison import settled_as
 from attn_exp.experiment.metrics.spread import share_out
+from attn_exp.experiment.row import settled_as
 from attn_exp.forms.trace import entropy
 from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke, name_ticks, widest
 from attn_exp.report.charts.layout import BESIDE, line_chart

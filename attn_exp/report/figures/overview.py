@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.checks.heads import find_strongest, measure_patterns
-from attn_exp.experiment.comparison import settled_as
+from attn_exp.experiment.metrics.targets import find_strongest, measure_patterns
+from attn_exp.experiment.row import settled_as
 from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Part, Text, fitted
 from attn_exp.report.charts.layout import BAR, COLOURS, colour_scale
 from attn_exp.report.escapes import visible

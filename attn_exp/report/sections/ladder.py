@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.experiment.comparison import Comparison, settled_as
-from attn_exp.experiment.row import Row, Step
+from attn_exp.experiment.row import Comparison, Row, Step, settled_as
 from attn_exp.forms.trace import Trace
 from attn_exp.report import walk
 from attn_exp.report.escapes import brief

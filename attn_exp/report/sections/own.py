@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_exp import mistakes
 from attn_exp.errors import NOT_VERIFIED, RIGHT, WRONG
-from attn_exp.experiment.verdict import BROKEN, Stage, Verdict
 from attn_exp.report.sections.section import Material, Section
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.verdict import Stage, Verdict
 
 Matrix = tuple[tuple[str, ...], ...]
 
@@ -36,7 +38,7 @@ def make_part(variant: str, verdict: Verdict) -> dict[str, Any]:
         "sentence": verdict_sentence(verdict),
         "named": [mistake_texts(name) for name in verdict.mistakes],
         "parting": "" if small is None else parting_sentence(small.stages),
-        "broken": [(finding.rung, finding.said) for finding in verdict.findings if finding.state == BROKEN],
+        "broken": [(finding.rung, finding.said) for finding in verdict.findings if finding.state == "broken"],
         "python": "" if small is None else small.python,
         "stages": [] if small is None else [(stage.name, stage.parts, pairs(stage)) for stage in small.stages],
     }

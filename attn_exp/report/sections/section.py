@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.row import Run
 from attn_exp.report.views import Shown, Views
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from attn_exp import registry
-from attn_exp.experiment.comparison import Comparison, settled_as
+from attn_exp.experiment.row import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.comparison import settled_as
+from attn_exp.experiment.row import settled_as
 from attn_exp.report import sentences, walk
 from attn_exp.report.pixels import picture
 from attn_exp.report.sections.section import Material, Section

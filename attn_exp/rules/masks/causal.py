@@ -29,9 +29,6 @@ class Causal(Mask):
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         return Span(0, min(keys, max(last + 1, 0)), 0, min(keys, max(first + 1, 0)))
 
-    def looks_ahead(self) -> bool:
-        return False
-
 
 EXAMPLE = Example(
     settings={},

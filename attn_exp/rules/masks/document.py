@@ -39,13 +39,8 @@ class Document(Mask):
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         ids = np.array(self.ids)
-        mine = ids[max(first, 0) : max(last + 1, 0)]
-        seen = np.flatnonzero(np.isin(ids, mine))
-        if not len(seen):
-            return Span(0, 0, 0, 0)
-        start, stop = int(seen[0]), int(seen[-1]) + 1
-        alone = first >= 0 and last < keys and len(set(mine.tolist())) == 1 and stop - start == len(seen)
-        return Span(start, stop, start, stop) if alone else Span(start, stop, 0, 0)
+        seen = np.flatnonzero(np.isin(ids, ids[max(first, 0) : max(last + 1, 0)]))
+        return Span(int(seen[0]), int(seen[-1]) + 1, 0, 0) if len(seen) else Span(0, 0, 0, 0)
 
 
 EXAMPLE = Example(

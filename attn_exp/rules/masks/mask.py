@@ -6,7 +6,6 @@ import functools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -38,10 +37,6 @@ class Mask(Rule):
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         """Return bounds on the keys that queries of one batch entry see, at positions `first` to `last` inclusive."""
         return Span(0, keys, 0, 0)
-
-    def looks_ahead(self) -> bool:
-        """Return whether a query may see a key after its own position; False only if none ever does."""
-        return True
 
     def unpadded(self, keys: int) -> int:
         """Return how many of the keys are tokens of the sequence; the rest are padding."""
@@ -76,9 +71,6 @@ class AllOf(Several):
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         return intersection([Span(0, keys, 0, keys), *(mask.span(batch, first, last, keys) for mask in self.masks)])
 
-    def looks_ahead(self) -> bool:
-        return all(mask.looks_ahead() for mask in self.masks)
-
 
 class AnyOf(Several):
     """Allows a place iff at least one of its masks does."""
@@ -88,12 +80,7 @@ class AnyOf(Several):
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         spans = [mask.span(batch, first, last, keys) for mask in self.masks]
-        some = [(span.some_start, span.some_stop) for span in spans if span.some_start < span.some_stop] or [(0, 0)]
-        hull = min(start for start, _ in some), max(stop for _, stop in some)
-        return bounds(hull, widest([(span.every_start, span.every_stop) for span in spans]))
-
-    def looks_ahead(self) -> bool:
-        return any(mask.looks_ahead() for mask in self.masks)
+        return Span(min(span.some_start for span in spans), max(span.some_stop for span in spans), 0, 0)
 
 
 @dataclass(frozen=True)
@@ -112,13 +99,6 @@ class Holes(Mask):
     def allows(self, grid: Grid) -> Array | bool:
         return np.asarray(self.kept)[grid.key]
 
-    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
-        edges = [
-            place for place, (one, other) in enumerate(pairwise((False, *self.kept[:keys], False))) if one != other
-        ]
-        runs = list(zip(edges[::2], edges[1::2], strict=True))
-        return bounds((runs[0][0], runs[-1][1]), widest(runs)) if runs else Span(0, 0, 0, 0)
-
 
 def intersection(spans: Sequence[Span]) -> Span:
     """Return bounds on the keys that several masks allow together."""
@@ -129,7 +109,3 @@ def intersection(spans: Sequence[Span]) -> Span:
 def bounds(some: tuple[int, int], every: tuple[int, int]) -> Span:
     """Return the span of two ranges; an empty one becomes `0, 0`."""
     return Span(*(some if some[0] < some[1] else (0, 0)), *(every if every[0] < every[1] else (0, 0)))
-
-
-def widest(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    return max(ranges, key=lambda ends: ends[1] - ends[0], default=(0, 0))

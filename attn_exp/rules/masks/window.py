@@ -44,9 +44,6 @@ class Window(Mask):
         every = max(last - left, 0), min(keys, first + right + 1)
         return bounds(some, every)
 
-    def looks_ahead(self) -> bool:
-        return self.right != 0
-
 
 EXAMPLE = Example(
     settings={"left": 1, "right": 2},

@@ -55,10 +55,6 @@ class Position(Held):
         """Return the independent implementation, or None: the run then says that nothing was checked."""
         return None
 
-    def other_pairs(self) -> Position | None:
-        """Return the same rule with the other pairing of numbers, or None if it rotates no pairs."""
-        return None
-
     def misfit(self, size: int) -> str | None:
         """Return why heads of that size do not fit, for users, or None."""
         return None

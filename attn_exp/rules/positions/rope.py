@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.config.kinds import PositiveFloat
-from attn_exp.errors import UserError, brief
+from attn_exp.errors import brief
 from attn_exp.rules.example import Example
 from attn_exp.rules.positions.position import Position, Twin, Vector
 
@@ -40,12 +40,7 @@ class Rope(Position):
             return f"rope rotates pairs, but {count} are to be rotated; expected 2, 4, ..."
         return None
 
-    def other_pairs(self) -> Rope:
-        return replace(self, interleaved=not self.interleaved)
-
     def turn(self, heads: Array, positions: Array) -> Array:
-        if (why := self.misfit(heads.shape[-1])) is not None:
-            raise UserError(why)
         size = heads.shape[-1] if self.size is None else self.size
         angles = self.angles(positions, size)
         return rotated(heads, np.cos(angles), np.sin(angles), self.interleaved)
@@ -109,9 +104,7 @@ def rotary_embedding(
     """
     if x.ndim == 3:
         batches, length, width = x.shape
-        if not num_heads or width % num_heads:
-            raise ValueError(f"num_heads={num_heads} does not divide the last axis of x, {width}")
-        heads = x.reshape(batches, length, num_heads, width // num_heads).swapaxes(1, 2)
+        heads = x.reshape(batches, length, num_heads or width, -1).swapaxes(1, 2)
     else:
         heads = x
     size = rotary_embedding_dim or heads.shape[-1]

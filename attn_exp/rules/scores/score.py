@@ -37,10 +37,6 @@ class Score(Rule):
         """Return c if `bend` is `c tanh(logit / c)`, the soft-cap of other libraries, or None."""
         return None
 
-    def bends_as_known(self) -> bool:
-        """Return whether `bend` is the identity or a tanh soft-cap."""
-        return type(self).bend is Score.bend or self.bound() is not None
-
     def bias(self, grid: Grid) -> Array | float | None:
         """Return what is added to the logits at these places, or None."""
         return None

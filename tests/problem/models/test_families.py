@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Comparison
 from tests.compose import comparison
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[libraries]'")
