@@ -1,7 +1,4 @@
-"""PyTorch's `scaled_dot_product_attention`, if installed: another row for comparison, not our computation.
-
-`beyond` and `change` translate rules into the arguments of any library's attention: one array for masks and biases.
-"""
+"""PyTorch's `scaled_dot_product_attention`, if installed: another row for comparison, not our computation."""
 
 from __future__ import annotations
 
@@ -61,6 +58,9 @@ def tensor(torch: Any, array: Array) -> Any:
     kind = np.dtype(DTYPE) if array.dtype.itemsize > np.dtype(DTYPE).itemsize else array.dtype.newbyteorder("=")
     as_it_lies = array.dtype == kind and array.flags.writeable and min(array.strides) >= 0
     return torch.from_numpy(array if as_it_lies else array.astype(kind, order="C"))
+
+
+# Rules as the arguments of any library's attention: one array for masks and biases
 
 
 def beyond(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> str | None:
