@@ -12,7 +12,7 @@ from attn_exp.rules.scores.score import Score
 
 
 def beyond(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> str | None:
-    """Return why a bias on the logits before a softmax, and up to `caps` soft-caps, cannot express these rules.
+    """Return why these rules cannot be expressed as a bias on the logits and up to `caps` soft-caps, or None.
 
     `dtype` is the type in which the library computes its softmax, if that is not the input's.
     """

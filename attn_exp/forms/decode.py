@@ -43,7 +43,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return an error if the masks let a query look ahead: decoding has no later keys."""
+    """Return the reason if the masks let a query look ahead (decoding has no later keys), else None."""
     ahead = AllOf(rules.masks).looks_ahead()
     return "decoding has no later keys to look at; use mask=causal" if ahead else None
 

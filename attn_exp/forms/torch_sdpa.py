@@ -24,7 +24,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
     Source: PyTorch, `torch.nn.functional.scaled_dot_product_attention`.
     """
-    import torch  # noqa: PLC0415 - only where this form is asked for
+    import torch  # noqa: PLC0415 - only if this form is used
 
     added = change(q, k, rules)
     context = torch.nn.functional.scaled_dot_product_attention(
@@ -40,7 +40,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return which of these rules PyTorch's function cannot express, in one line, or None."""
+    """Return in one line which of these rules PyTorch's function cannot express, or None."""
     if not find_spec("torch"):
         return "PyTorch is not installed: pip install torch"
     return beyond(rules, "PyTorch's function")

@@ -53,7 +53,7 @@ def swap_projections(**sides: str) -> Change:
 
 
 def choose_sources(*sides: str) -> Change:
-    """Make these sides from x, as the queries should be; without "q", make the queries from the memory."""
+    """Project these of q, k and v from x; if "q" is not among them, project the queries from the memory."""
 
     def source(step: Step, side: str, x: Array, memory: Array) -> Any:
         if side in sides:

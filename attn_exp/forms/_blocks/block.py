@@ -54,7 +54,7 @@ class Sums(NamedTuple):
 
 
 def cut(whole: Operands, task: Task, scratch: Scratch, keys: slice | None = None) -> Block:
-    """Return a task's block of the operands, restricted to `keys` if given."""
+    """Return the part of the operands that a task needs, restricted to `keys` if given."""
     some = whole.q[task]
     joined = some.shape[2] > 1 and some.shape[3] == whole.shape.rows <= LEAST
     q = scale_queries(some, whole.rules.scale, joined, scratch)

@@ -35,10 +35,10 @@ class Memory:
 
     The C library may return freed memory to the system, and the next call then waits while the system hands out the
     same pages again, cleared: with 64 tokens that took two thirds of the time. Arrays that live no longer than a call
-    are therefore cut from bytes that stay with the thread; results are always freshly allocated. A nested call, from a
-    rule or from `tell`, gets other bytes.
+    are therefore cut from a buffer that stays with the thread; results are always freshly allocated. A nested call,
+    from a rule or from `tell`, gets another buffer.
 
-    `most`: how many bytes a thread keeps; `keep_memory` changes it. `idle`: what each thread keeps.
+    `most`: how many bytes a thread may keep; `keep_memory` changes it. `idle`: the buffers that the threads keep.
     """
 
     most: ClassVar[int] = 8 << 20
@@ -58,7 +58,7 @@ class Memory:
         return np.empty(shape, dtype) if self.used > len(self.bytes) else np.ndarray(shape, dtype, self.bytes, start)
 
     def begin(self) -> None:
-        """Release all arrays, and grow to the size that earlier calls wanted."""
+        """Release all arrays, and grow to the size that earlier calls needed."""
         self.used = 0
         if self.wanted > len(self.bytes):
             self.bytes = aligned_bytes(self.wanted)
