@@ -1,4 +1,4 @@
-"""Large arrays among settings: detected, and named by a hash of their contents."""
+"""Detection of large arrays among settings, which are named by a hash of their contents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from attn_exp.arrays import Array
 
 MOST_NUMBERS = 1000
-"""Longer lists are replaced by the name of their hash."""
+"""Lists of more numbers are replaced by a name made from their hash."""
 
 MARK = "array"
 
@@ -37,7 +37,7 @@ def as_numbers(value: Any) -> Array | None:
 
 
 def count(value: Any) -> int:
-    """Return how many numbers nested lists hold, judging by the first item at each level."""
+    """Estimate how many numbers nested lists hold, from the first item at each level."""
     if not isinstance(value, list | tuple):
         return 1
     return len(value) * count(value[0]) if value else 0

@@ -21,7 +21,7 @@ WINDOWS_PATH = re.compile(r"([A-Za-z]:[\\/]|\\\\[^\\])[^,\"\[\]{}$]*(?<!\s)")
 
 
 def known_to_hydra(word: str) -> str:
-    """Return a word as Hydra can parse it: Windows paths are quoted, and settings of the memory are added."""
+    """Return an argument as Hydra can parse it: Windows paths are quoted, settings of the memory prefixed with ++."""
     word = with_path_quoted(word)
     if MEMORY.match(word):
         return f"++{word.lstrip('+')}"
@@ -52,9 +52,9 @@ def spelled(value: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    """Quote a text if it would otherwise be parsed as something else.
+    """Quote a string if it would otherwise be parsed as something else.
 
-    Inside quotes Hydra keeps backslashes, except that two directly before a quote stand for one.
+    Inside quotes Hydra keeps backslashes, except that two directly before a quote mean one.
     """
     if PLAIN.fullmatch(text) and text.lower() not in NOT_TEXT:
         return text
@@ -66,9 +66,9 @@ def bare(value: Any) -> str:
 
 
 class Repeat(NamedTuple):
-    """How to repeat a command: its words, users' own folders of YAML, whether it is a sweep, and its member files.
+    """How to repeat a command: its arguments, users' own folders of YAML, whether it is a sweep, and its member files.
 
-    The words may name members of the files in `own`.
+    The arguments may name members of the files in `own`.
     """
 
     words: tuple[str, ...] = ()

@@ -156,7 +156,7 @@ MISFITS: list[tuple[dict[str, Any], str, str]] = [
     (WHOLE, "projections.transposed=true", "expected d_model=4 rows; it fits with projections.transposed=false"),
     ({**WHOLE, "W_o": OUT.T}, "", "W_o has the shape [4, 10]; expected the size of v=10 rows; it fits with"),
     ({**WHOLE, "W_q": by_heads(Q, 3)}, "", "W_q has the shape [3,4,2]; expected [2,4,d], one matrix per head"),
-    ({**WHOLE, "W_q": Q[None, None]}, "", "W_q has the shape [1,1,4,6]; expected rows and columns, or heads of them"),
+    ({**WHOLE, "W_q": Q[None, None]}, "", "W_q has the shape [1,1,4,6]; expected rows and columns, or one such matrix"),
     ({**WHOLE, "b_q": np.ones((3, 4))}, "bias=true", "projections.b_q has 12 numbers; expected 6"),
     ({**WHOLE, "b_q": np.ones(6)}, "", "b_q given, but bias=false adds none; write bias=true"),
     ({"W_q": Q, "W_o": OUT}, "", "has no W_k and no W_v: it holds W_q, W_o; projections.names.W_k=NAME names"),

@@ -141,8 +141,8 @@ WRONG = {
     "embeddings.memory=[[1,x]]": "embeddings.memory.vectors: row 0 holds 'x', which is not a number",
     "embeddings.memory=nowhere.csv": "embeddings.memory.file=nowhere.csv: cannot be read (No such file or directory)",
     "embeddings.memory.tokns=3": "unknown setting 'embeddings.memory.tokns'; did you mean embeddings.memory.tokens",
-    "embeddings.memory.q=[[1]]": "embeddings.memory.q: a memory is vectors",
-    "embeddings.memory.memory=2": "embeddings.memory.memory: a memory is vectors",
+    "embeddings.memory.q=[[1]]": "embeddings.memory.q: a memory has only vectors",
+    "embeddings.memory.memory=2": "embeddings.memory.memory: a memory has only vectors",
     "embeddings.memory=2 past=1": "past=1 and embeddings.memory: keys come from earlier tokens or from a memory",
     "embeddings.memory=[[1,2]] projections=identity": "projections=identity leaves vectors as they are: the memory's",
     "embeddings.memory=[[1,2]] ++projections.given.W_k=[[1,2,3,4],[1,2,3,4],[1,2,3,4]]": "W_k has the shape [3, 4]",
@@ -155,7 +155,7 @@ WRONG = {
     "mistake=output_through_another head=4 kv_head=2 variant=[multi_head] embeddings=random embeddings.d_model=8": (
         "mistake=output_through_another does not fit the shapes"
     ),
-    "embeddings.memory.file=a.csv embeddings.memory.vectors=[[1]]": "both say what the memory is",
+    "embeddings.memory.file=a.csv embeddings.memory.vectors=[[1]]": "both define the memory",
 }
 
 
