@@ -56,13 +56,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "rope without a name": (
         OF_LLAMA | {"rope_interleaved": True},
-        "rope_interleaved=true; only false or null is computed",
+        "rope_interleaved=true; only false or null is supported",
     ),
     "an encoder's output": (
         OF_BERT | {"is_decoder": True, "add_cross_attention": True},
         "add_cross_attention=true; only false",
     ),
-    "pieces": (OF_BERT | {"chunk_size_feed_forward": 2}, "chunk_size_feed_forward=2; only 0 is computed here"),
+    "pieces": (OF_BERT | {"chunk_size_feed_forward": 2}, "chunk_size_feed_forward=2; only 0 is supported"),
     "a switch of 1": (OF_BERT | {"is_decoder": 1}, "is_decoder=1; expected true or false"),
     "no switch": (OF_LLAMA | {"is_causal": None}, "is_causal=null; expected true or false"),
     "an encoder that is causal": (OF_BERT | {"is_causal": True}, "is_causal=true and is_decoder=false"),
@@ -83,7 +83,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "num_key_value_heads=5, which does not divide 32 heads",
     ),
     "nobody's head_dim": (OF_QWEN2 | {"head_dim": None}, "head_dim=null; expected a whole number"),
-    "windows of nobody": (OF_LLAMA | {"sliding_window": 4}, "sliding_window=4; only null is computed here"),
+    "windows of nobody": (OF_LLAMA | {"sliding_window": 4}, "sliding_window=4; only null is supported"),
     "layers that nobody reads": (
         OF_MISTRAL | {"layer_types": ["full_attention"] * 32},
         "which is not read here and may change the numbers",
