@@ -47,7 +47,7 @@ def group_names(folders: Sequence[str] = ()) -> set[str]:
 
 
 def outside_choices(group: str) -> dict[str, dict[str, Any]]:
-    """Return, by name, the settings of a group's members from outside the package, as YAML would hold them.
+    """Return, by name, the settings of a group's members from outside the package, as they would appear in YAML.
 
     Members whose code is not available are left out.
     """

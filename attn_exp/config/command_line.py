@@ -69,7 +69,7 @@ class Help(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A text to print, such as that of `--cfg job`."""
+    """Text to print, such as that of `--cfg job`."""
 
     text: str
 
@@ -81,7 +81,7 @@ def understood(words: Sequence[str]) -> Asked:
     """Parse the arguments of a command line.
 
     Raises:
-        UserError: an unknown or misplaced option, arguments that cannot be parsed, or invalid settings.
+        UserError: there is an unknown or misplaced option, arguments that cannot be parsed, or invalid settings.
     """
     check_hydra_words(words)
     if not any(word.startswith("-") for word in words):  # the common case, without a parser, whose creation takes 4 ms
@@ -100,10 +100,10 @@ def understood(words: Sequence[str]) -> Asked:
 
 
 def parse_words(words: Sequence[str]) -> Namespace:
-    """Parse the options and settings of a command line; options may stand anywhere among the settings.
+    """Parse the options and settings of a command line; options may appear anywhere among the settings.
 
     Raises:
-        UserError: an unknown option, one without its value, or two that conflict.
+        UserError: an option is unknown, lacks its value, or conflicts with another.
     """
 
     def refuse(message: str) -> NoReturn:

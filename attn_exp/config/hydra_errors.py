@@ -48,7 +48,7 @@ SAYS_OTHERWISE = {
         "embeddings.d_model",
     ),
 }
-"""The setting that another library's name for it means."""
+"""The settings here that correspond to other libraries' names."""
 ARRAY = re.compile(r"[Wb]_[qkvo]")
 PLACE = re.compile(r"([\w.]+?)((?:\[\d+\])+)=(.*)", re.DOTALL)
 

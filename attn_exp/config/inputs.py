@@ -40,7 +40,7 @@ LEFT = "model"
 """The value that leaves a setting to the run's model."""
 
 PLAIN = ("head", "scale", "bias")
-"""Scalar settings that can be taken from the model."""
+"""Scalar settings whose value can be left to the model."""
 
 MEMORY = "embeddings.memory"
 """The section of a second input, for cross-attention."""

@@ -256,7 +256,7 @@ NAMES = Kind(read_names, "a name and its settings")
 BY_TYPE = {bool: FLAG, int: WHOLE, float: NUMBER, str: TEXT, tuple[str, ...]: TEXTS, Mapping[str, Any]: NAMES}
 
 OPEN = "???"
-"""Hydra's marker for a mandatory value: it means that a required setting is missing; other settings take it as text."""
+"""Hydra's marker for a mandatory value: a required setting with this value is missing; elsewhere it is plain text."""
 
 
 def read_fields(schema: type, values: Any, path: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ MARK = "array"
 
 
 def name_of(array: Array) -> str:
-    """Return a unique name of an array: a hash of its dtype, shape and numbers."""
+    """Return a unique name for an array: a hash of its dtype, shape and numbers."""
     return hashlib.sha256(f"{array.dtype.str} {array.shape}".encode() + array.tobytes()).hexdigest()[:32]
 
 

@@ -63,7 +63,7 @@ FLOAT = re.compile(
 )
 """Floats as Hydra parses them; YAML 1.1 itself parses 1e5 as text."""
 WHOLE = re.compile(r"^[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)$")
-"""Whole numbers, without two surprises of YAML 1.1: there `1:30` is 90 and `010` is 8."""
+"""Whole numbers, without two surprises of YAML 1.1, in which `1:30` is 90 and `010` is 8."""
 
 Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -58,7 +58,7 @@ class Variant:
 class Published:
     """A result printed in a document, and the stage of the run to compare it with.
 
-    `printed` holds the digits as in the document, in any brackets; `decimals` counts them if NumPy dropped trailing
+    `printed` holds the digits as in the document, with any brackets; `decimals` counts them if NumPy dropped trailing
     zeros. `stage` is x, an array of the projections, or a stage of the trace of `variant`, by default the first; `head`
     selects one of several heads. `columns` transposes it; then `row` and the `first` columns select the printed part.
     Heads and rows count from 1. `product` computes it as a plain product: `@`, `matmul`, `dot`, or a `sum`.

@@ -134,7 +134,7 @@ def run_jobs(
     tell: Tell = None,
     entire: bool = False,
 ) -> None:
-    """Run jobs on several threads, each each with its own buffers; with `entire`, these have room for whole rows."""
+    """Run jobs on several threads, each with its own buffers; with `entire`, these have room for whole rows."""
     finished = count(1)
 
     def work_through(some: Iterator[Job]) -> None:
@@ -174,7 +174,7 @@ def make_jobs(tasks: Sequence[Task], pieces: Sequence[slice | None] = (None,)) -
 
 
 def key_runs(whole: Operands) -> Sequence[slice | None]:
-    """Return the runs of keys, each a job of its own, or a single None if cutting heads and queries is enough."""
+    """Return the runs of keys, one per job, or a single None if cutting heads and queries is enough."""
     shape, heads = whole.shape, max(1, whole.shape.batches * whole.shape.groups)
     if heads >= PIECES or not 0 < shape.rows <= LEAST or shape.keys * heads < 2 * LONG or whole.entire:
         return (None,)

@@ -24,7 +24,7 @@ from attn_exp.rules.masks.window import Window
 
 @dataclass(frozen=True)
 class Sees(Mask):
-    """A mask given by any function of the grid."""
+    """A mask defined by any function of the grid."""
 
     seen: Callable[[Grid], Any]
 

@@ -47,7 +47,7 @@ def around(name: str, wrong: Callable[..., Any]) -> Change:
 
 
 class WrappedStep(NamedTuple):
-    """A step wrapped as `wrong(step, ...)`; two wraps of the same functions are equal, so that caches find them."""
+    """A step wrapped as `wrong(step, ...)`; wrappers of the same functions are equal, so that caches find them."""
 
     wrong: Callable[..., Any]
     step: Step

@@ -30,7 +30,7 @@ def mix_queries(recipe: Recipe) -> Recipe:
 
 
 def multiply_sums(score: Step, at: At, q: Array, k: Array) -> Array:
-    """Sum the features of queries and keys separately, as an einsum with two letters for them does."""
+    """Sum the features of queries and of keys separately, as an einsum does that gives them different letters."""
     return np.asarray(q.sum(axis=-1)[..., :, None] * k.sum(axis=-1)[..., None, :])
 
 

@@ -34,7 +34,7 @@ def change_alibi(other: Callable[[Alibi], Score]) -> Change:
 
 @dataclass(frozen=True)
 class Sloped(Alibi):
-    """ALiBi with other slopes: `other(heads)` returns one for each head."""
+    """ALiBi with wrong slopes: `other(heads)` returns one slope per head."""
 
     other: Callable[[int], Array] = lambda heads: np.array(slopes(heads))
 

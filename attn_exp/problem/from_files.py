@@ -123,8 +123,8 @@ def find_projections(settings: Projections, held: Held, said: str) -> dict[str, 
     for role, several in group_names(inside, meant_projection).items():
         if role not in chosen and len(several) > 1:
             raise UserError(
-                f"{said}: {some(several, 80)} may all be {role}; say which with projections.names.{role}=..., or where "
-                "with projections.prefix=..."
+                f"{said}: {some(several, 80)} may all be {role}; choose one with projections.names.{role}=..., or a "
+                "layer with projections.prefix=..."
             )
         chosen.setdefault(role, inside[several[0]])
     return chosen

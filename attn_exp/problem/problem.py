@@ -66,7 +66,7 @@ def build(config: Config) -> Problem:
 
 
 def check_size(problem: Problem) -> None:
-    """Refuse numbers whose scores `q k^T` may overflow, which would make weights NaN or undefined."""
+    """Refuse inputs whose scores `q k^T` may overflow, which would make weights NaN or undefined."""
     sides = {"q": problem.q, "k": problem.k, "v": problem.v}
     largest = {name: 0.0 if side is None else float(np.abs(side).max()) for name, side in sides.items()}
     width = 1 if problem.q is None else problem.q.shape[1]
@@ -142,12 +142,12 @@ def start_late(config: Config, given: Start) -> Problem:
 
 
 def check_past(config: Config, count: int) -> None:
-    """Refuse a past that leaves no new token, or one beside a memory.
+    """Refuse a past that leaves no new token, or a past together with a memory.
 
     The past is the tokens whose keys and values are in a cache: only the tokens after them have queries.
 
     Raises:
-        UserError: the past is too long, or given beside a memory.
+        UserError: the past is too long, or a memory is given too.
     """
     if config.past and config.embeddings.memory is not None:
         raise UserError(

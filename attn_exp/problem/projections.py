@@ -57,7 +57,7 @@ def project(
     """Return W_q, W_k, W_v, W_o, and with `bias` b_q, b_k, b_v, b_o, as the settings describe them.
 
     W_q is `[m h*d]`, W_k and W_v `[n h*d]`, W_o `[h*e m]`: keys and values are made from the memory `[s n]` if there is
-    one, else from x `[t m]`, where n is m.
+    one, else from x `[t m]`, so that n is m.
 
     Tokens are rows: `q = x W_q + b_q`. A document with tokens in columns writes `W x + b`; its arrays are transposed
     here. Arrays that are `drawn` already, by name, are taken as they are.
@@ -241,7 +241,7 @@ def calls(settings: Projections, known: Arrays, bias: bool, head: int) -> Iterat
 
 
 def widths(settings: Projections, d_model: int) -> dict[str, int]:
-    """Return the columns of W_q, W_k, W_v and W_o, by their letter."""
+    """Return the numbers of columns of W_q, W_k, W_v and W_o, by letter."""
     query = settings.width or d_model
     key = settings.key_width or query
     return {"q": query, "k": key, "v": settings.value_width or key, "o": settings.output_width or d_model}
@@ -274,7 +274,7 @@ def multi_head_attention(stream: Stream, size: int, biases: bool, source: int) -
     """Draw the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
 
     Its output projection is drawn first, like any `Linear`; then one matrix `[3 size, size]` of queries, keys and
-    values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, even the output's, which is drawn too.
+    values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, even the output's, although it is drawn.
     If keys and values have another size, `kdim=source, vdim=source`, the three are drawn one after another.
     """
     output = weight_of_linear(stream, size, size)

@@ -81,7 +81,7 @@ def test_a_list_of_words_is_taken_as_it_is() -> None:
         ("embeddings=words|embeddings.text=[a, [b,c]]", "expected one sentence; -m runs several"),
         ("embeddings=words|embeddings.d_model=null", "embeddings.text needs embeddings.d_model"),
         ("embeddings=words|embeddings.columns=true", "embeddings.columns=true transposes vectors that are written"),
-        ("embeddings.text=a b", "both define x; give only one of them; embeddings=words leaves the other out"),
+        ("embeddings.text=a b", "both define x; give only one of them; embeddings=words unsets the other"),
         ("embeddings=words|embeddings.tokens=[a]", "embeddings.tokens names 1 tokens, but there are 6 vectors"),
     ],
 )

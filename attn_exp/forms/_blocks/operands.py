@@ -1,4 +1,4 @@
-"""The arrays that a thread works on: a problem cut into heads, one task's part of it, and the rules evaluated there.
+"""The arrays that a thread works on: a problem cut into heads, one task's part, and the rules evaluated on it.
 
 The rules determine which keys a block sees, what is added to its logits, and which places are masked.
 """
@@ -197,7 +197,7 @@ def rows_per_task(whole: Operands) -> int:
 
 
 def evaluate_rule(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
-    """Evaluate a rule on a run of keys; a relative rule is evaluated once per `key - query` where that pays."""
+    """Evaluate a rule on a run of keys; a relative rule is evaluated once per `key - query` if that is faster."""
     offset, queries = np.asarray(block.whole.rules.offset), block.q.shape[-1]
     rows = block.task.rows
     if not rule.relative or offset.ndim or queries * (run.stop - run.start) < WORTH:

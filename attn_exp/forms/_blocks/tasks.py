@@ -47,7 +47,7 @@ KEYS = keys_per_tile(second_level())
 """Keys per tile in float32; half as many in float64."""
 
 PLACES = ROWS * KEYS
-"""Logits per tile in float32; short sequences put several heads into one tile."""
+"""Logits per tile in float32; for short sequences, a tile holds several heads."""
 
 UNPACKED = 10**6
 """Up to this many multiplications, OpenBLAS makes no copies: decoding takes a fifth less time."""

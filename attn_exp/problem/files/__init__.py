@@ -1,7 +1,7 @@
 """Files of arrays: similar formats share a module, and all are read as plain numbers, so that none can run code.
 
 The suffix selects the module, whose `look` lists the contents of a file without reading the numbers. Numbers are read
-on demand; a false header, a truncated file or one that is not regular gives an error of one line. Pickles, which may
+on demand; a false header, a truncated file or one that is not regular gives a one-line error. Pickles, which may
 run foreign code, are never opened.
 """
 
@@ -91,7 +91,7 @@ def read_text(path: Path) -> str:
 
 
 def look(file: str, key: str) -> Held:
-    """List what a file holds; `key` is the setting that named it, such as `embeddings.file`.
+    """List the contents of a file; `key` is the setting that names it, such as `embeddings.file`.
 
     Raises:
         UserError: the file is missing or not regular, its suffix or contents have no known format, or it is a pickle.
@@ -143,7 +143,7 @@ def numbers(entry: Entry, said: str) -> Array:
     """Return an array as float64; `said` names its file and itself.
 
     Raises:
-        UserError: the array is empty, has numbers that are not real and finite, or is truncated.
+        UserError: the array is empty or truncated, or some values are not finite real numbers.
     """
     try:
         array = entry.read(...)

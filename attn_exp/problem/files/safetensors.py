@@ -20,7 +20,7 @@ from attn_exp.errors import UserError, brief, reason, some
 from attn_exp.problem.files import Entry, Held, size_of
 
 MOST_HEADER = 2**25
-"""The size of the largest header or index that is read, in bytes; large models need some hundred thousand."""
+"""The size of the largest header or index that is read, in bytes; large models need several hundred thousand."""
 
 TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "|b1", "U8": "|u1", "I8": "|i1",
@@ -42,7 +42,7 @@ def look(path: Path, said: str) -> Held:
             raise UserError(f"{said}: {brief(file)}: cannot be read ({reason(error)})") from error
     absent = [name for name, file in places.items() if name not in known[file]]
     if absent:
-        raise ValueError(f"{brief(places[absent[0]])} lacks {some(absent, 80)}, which the index says it holds")
+        raise ValueError(f"{brief(places[absent[0]])} lacks {some(absent, 80)}, which the index lists")
     return Held({name: known[file][name] for name, file in places.items()})
 
 

@@ -97,7 +97,7 @@ STRETCHED: dict[str, tuple[str, dict[str, tuple[str, Kind]]]] = {
 def rope(config: Config) -> dict[str, Any]:
     """Return the rotary positions: their base, their stretching, and which features pair up.
 
-    `rope_scaling` or, in newer files, `rope_parameters` takes precedence over the fields beside it.
+    `rope_scaling` or, in newer files, `rope_parameters` takes precedence over top-level fields.
 
     Raises:
         UserError: the positions are stretched in a way that no rule here supports.

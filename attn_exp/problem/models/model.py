@@ -1,8 +1,8 @@
 """The contract of a family of models: the checkpoints it reads, the structure of a layer, and the first layer's input.
 
 Every field of config.json is checked once, before anything is computed. A missing field has the default of
-`transformers`. A field that is not read must be known to affect no number, or have the value that is computed here
-anyway; any other is refused, so that no future field is silently ignored.
+`transformers`. A field that is not read must be known to affect no number, or have the value that is assumed
+here; any other is refused, so that no future field is silently ignored.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ LEAST, MOST = 1e-38, 1e38
 
 
 class Kind(NamedTuple):
-    """The values that a field may have: in words, and as a test."""
+    """The values that a field may have: a description, and a test."""
 
     words: str
     fits: Callable[[Any], bool]

@@ -64,7 +64,7 @@ def select_source(settings: Embeddings, source: Numbers, path: str = INPUT) -> t
         one, other = list(given)[:2]
         what = "x" if path == INPUT else "the memory"
         chosen = [CALLED.get(key, key) for key in (one, other) if path == INPUT and key in ("text", "file")]
-        hint = f"; embeddings={chosen[0]} leaves the other out" if chosen else ""
+        hint = f"; embeddings={chosen[0]} unsets the other" if chosen else ""
         raise UserError(f"{path}.{one} and {path}.{other} both define {what}; give only one of them{hint}")
     for key, value in given.items():
         member = find(key)
@@ -79,7 +79,7 @@ def select_source(settings: Embeddings, source: Numbers, path: str = INPUT) -> t
 def embed(settings: Embeddings, source: Numbers, path: str = INPUT) -> Vectors | None:
     """Return x, tokens in rows, and the names that came with it; None if no source is selected.
 
-    `path` is where the user wrote the settings.
+    `path` is the section in which the user wrote the settings.
 
     Raises:
         UserError: as in `select_source`, or raised by the source.
