@@ -156,7 +156,7 @@ def check_past(config: Config, count: int) -> None:
     if config.past >= count > 0:
         most = f"choose at most {count - 1}" if count > 1 else "leave past out"
         raise UserError(
-            f"past={config.past}: the input has {count_of(count, 'token')}, at least one must be new; {most}"
+            f"past={config.past}: the input has {count_of(count, 'token')}, of which one must be new; {most}"
         )
 
 

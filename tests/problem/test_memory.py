@@ -133,9 +133,9 @@ def test_keys_that_are_given_get_names() -> None:
 WRONG = {
     "embeddings.memory=0": "embeddings.memory.tokens=0: expected a whole number of at least 1",
     "embeddings.memory=-2": "embeddings.memory.tokens=-2: expected a whole number of at least 1",
-    "embeddings.memory=[]": "embeddings.memory=[]: expected how many tokens",
-    "embeddings.memory=true": "embeddings.memory=true: expected how many tokens",
-    "embeddings.memory=2.5": "embeddings.memory=2.5: expected how many tokens",
+    "embeddings.memory=[]": "embeddings.memory=[]: expected a number of tokens",
+    "embeddings.memory=true": "embeddings.memory=true: expected a number of tokens",
+    "embeddings.memory=2.5": "embeddings.memory=2.5: expected a number of tokens",
     "embeddings.memory=[[1,2],[3]]": "embeddings.memory.vectors is ragged",
     "embeddings.memory=[[1,nan]]": "embeddings.memory.vectors: row 0, column 1 holds nan",
     "embeddings.memory=[[1,x]]": "embeddings.memory.vectors: row 0 holds 'x', which is not a number",

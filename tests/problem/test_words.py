@@ -76,7 +76,7 @@ def test_a_list_of_words_is_taken_as_it_is() -> None:
         ("embeddings=words|embeddings.text=", "expected at least one word"),
         ("embeddings=words|embeddings.text= ", "expected at least one word"),
         ("embeddings=words|embeddings.text=[]", "expected at least one word"),
-        ("embeddings=words|embeddings.text={a:1}", "expected a text, such as 'she likes hot coffee'"),
+        ("embeddings=words|embeddings.text={a:1}", "expected text, such as 'she likes hot coffee'"),
         ("embeddings=words|embeddings.text=[[a,b],[c,d]]", "expected one sentence; -m runs several"),
         ("embeddings=words|embeddings.text=[a, [b,c]]", "expected one sentence; -m runs several"),
         ("embeddings=words|embeddings.d_model=null", "embeddings.text needs embeddings.d_model"),
