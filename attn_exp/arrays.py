@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 def bfloat16() -> Any:
-    """Return the dtype bfloat16, which NumPy lacks; few runs need the package that has it."""
+    """Return the dtype bfloat16, which NumPy lacks; its package is imported on demand, because few runs need it."""
     import ml_dtypes  # noqa: PLC0415
 
     return np.dtype(ml_dtypes.bfloat16)
@@ -27,11 +27,11 @@ def draw(
 ) -> Array:
     """Draw an array from its own stream, so that adding or reshaping another array cannot change it.
 
-    `normal` is N(0, 1), `uniform` is U(-1, 1) or between other bounds, `integers` are integers from the lower bound up
-    to, but not including, the upper. The stream is `SeedSequence([seed, *name])`, with the name as bytes.
+    `normal` is N(0, 1), `uniform` is U(-1, 1) or between other bounds, `integers` are drawn from the lower bound up to,
+    but not including, the upper bound. The stream is `SeedSequence([seed, *name])`, with the name as bytes.
     """
     words = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(1, seed.bit_length()), 32)]
-    entropy = np.array([*words, *name.encode()], np.uint32)  # of a list of integers NumPy makes the same, slowly
+    entropy = np.array([*words, *name.encode()], np.uint32)  # a list of integers would give the same, more slowly
     stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
     if distribution == "normal":
         return stream.standard_normal(shape)

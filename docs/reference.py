@@ -215,7 +215,7 @@ def of_mistakes() -> Iterator[str]:
     for group in dict.fromkeys(mistake.group for mistake in mistakes.catalogue().values()):
         yield f"## {heading(registry.module(mistakes.__name__, group))}"
         several = {name: each for name, each in mistakes.catalogue().items() if each.group == group}
-        head = ["name", "what it does", "what mends it", "seen in"]
+        head = ["name", "what it does", "how to fix it", "seen in"]
         yield table(head, [[f"`{name}`", each.says, each.fix, each.seen] for name, each in several.items()])
 
 

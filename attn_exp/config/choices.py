@@ -11,7 +11,7 @@ from attn_exp import registry
 from attn_exp.config.kinds import OPEN
 
 ONE_CHOICE = ("embeddings", "projections", "model", "experiment", "report")
-"""Groups of which a run takes a single choice; the others accept several."""
+"""Groups that accept a single choice; the others accept several."""
 RULES = ("mask", "score", "position")
 OUTSIDE_GROUPS = (*RULES, "variant", "embeddings")
 """Groups that accept choices from outside the package."""
@@ -26,7 +26,7 @@ def conf_dir() -> Path:
 
 
 def choices(group: str, folders: Sequence[str] = ()) -> list[str]:
-    """Return the names of a group's choices, including those of users' own folders and from outside the package."""
+    """Return the names of a group's choices, including those in users' own folders and from outside the package."""
     return sorted({*yaml_choices(group, folders), *outside_choices(group)})
 
 
@@ -47,7 +47,7 @@ def group_names(folders: Sequence[str] = ()) -> set[str]:
 
 
 def outside_choices(group: str) -> dict[str, dict[str, Any]]:
-    """Return the settings that YAML would hold for each member from outside of a group, by name.
+    """Return, by name, the settings of a group's members from outside the package, as they would appear in YAML.
 
     Members whose code is not available are left out.
     """

@@ -1,4 +1,4 @@
-"""The command line, parsed once, with options anywhere among its settings; and the page of --help."""
+"""The command line, which may mix options and settings in any order, and the page of --help."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--multirun", "-m"), {"action": "store_true"}),
     (("--config-dir", "-cd"), {}),
 )
-"""The supported options of Hydra, as in its own parser."""
+"""Hydra's options that are supported, as in its own parser."""
 
 ONE_MAIN = "the shipped YAML is the only primary config; add your own with --config-dir FOLDER"
 NOT_OURS = {
     "--config-path": ONE_MAIN,
     "--config-name": ONE_MAIN,
-    "--experimental-rerun": "it would run what a file says; use attn-exp rerun DIR to repeat a run",
+    "--experimental-rerun": "it would run code that a file names; use attn-exp rerun DIR to repeat a run",
     "--info": "--cfg job shows the settings, and --help the choices of each group",
     "--package": "--cfg job shows all settings",
 }
-"""Rejected options of Hydra, and what to use instead."""
+"""Hydra's options that are rejected, and what to use instead."""
 
 
 class Once(NamedTuple):
@@ -56,7 +56,7 @@ class Once(NamedTuple):
 
 
 class Many(NamedTuple):
-    """A sweep: the words that describe it, and users' own folders of YAML."""
+    """A sweep: its command-line arguments, and users' own folders of YAML."""
 
     words: tuple[str, ...]
     folders: tuple[str, ...]
@@ -69,7 +69,7 @@ class Help(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A text to print, such as that of `--cfg job`."""
+    """Text to print, such as that of `--cfg job`."""
 
     text: str
 
@@ -78,13 +78,13 @@ Asked = Once | Many | Help | Said
 
 
 def understood(words: Sequence[str]) -> Asked:
-    """Parse the words of a command line.
+    """Parse the arguments of a command line.
 
     Raises:
-        UserError: an unknown or misplaced option, words that cannot be parsed, or invalid settings.
+        UserError: there is an unknown or misplaced option, arguments that cannot be parsed, or invalid settings.
     """
     check_hydra_words(words)
-    if not any(word.startswith("-") for word in words):  # the common case; creating a parser takes 4 ms
+    if not any(word.startswith("-") for word in words):  # the common case, without a parser, whose creation takes 4 ms
         return Once(composed(words, ()), repeat_command(words, ()))
     given = parse_words(words)
     folders = () if given.config_dir is None else (given.config_dir,)
@@ -100,10 +100,10 @@ def understood(words: Sequence[str]) -> Asked:
 
 
 def parse_words(words: Sequence[str]) -> Namespace:
-    """Parse the options and settings of a command line; options may stand anywhere among the settings.
+    """Parse the options and settings of a command line; options may appear anywhere among the settings.
 
     Raises:
-        UserError: an unknown option, one without its value, or two that conflict.
+        UserError: an option is unknown, lacks its value, or conflicts with another.
     """
 
     def refuse(message: str) -> NoReturn:
@@ -125,7 +125,7 @@ def parse_words(words: Sequence[str]) -> Namespace:
 
 
 def unknown_option(word: str) -> str:
-    """Return the message for an unknown option, usually a setting written with dashes."""
+    """Return the error message for an unknown option, which is usually a setting written with dashes."""
     name, bare = word.split("=", maxsplit=1)[0], word.lstrip("-")
     if name in NOT_OURS:
         return f"{name}: {NOT_OURS[name]}"
@@ -159,13 +159,13 @@ Groups: choose with group=choice; several variants with variant=[one,another]
 Settings: change with key=value
 {settings}
 
-Settings of -m, the sweep: none of them changes a result
+Settings of a sweep (-m); they change no result
 {sweep}
 {own}
 Other commands
   {commands}
 
-Look before you run: --cfg job. Your own YAML: --config-dir FOLDER. Several values: -m. --version says which this is."""
+Settings without a run: --cfg job. Your own YAML: --config-dir FOLDER. Several values: -m. Version: --version."""
 
 
 class Line(NamedTuple):
@@ -177,7 +177,7 @@ class Line(NamedTuple):
 
 
 def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands: Sequence[str]) -> str:
-    """Return the whole page; `members` are the choices of settings whose options are code of the project."""
+    """Return the whole page; `members` are the choices of settings that name members of a package, such as forms."""
     members = {**members, "preset": tuple(PRESETS)}
     settings = [line for line in lines(Config, members) if line.name not in groups()]
     figures = [*lines(Report, members, "report."), *lines(Figures, members, "figures.")]
@@ -194,7 +194,7 @@ def format_outside() -> str:
     several = [
         line for (package, name), member in registry.OUTSIDE.items() for line in member_lines(package, name, member)
     ]
-    return f"\nFrom outside: what --with brings\n{align_lines(several)}\n" if several else ""
+    return f"\nFrom outside the package, loaded by --with\n{align_lines(several)}\n" if several else ""
 
 
 def member_lines(package: str, name: str, member: registry.Member) -> Iterator[Line]:
@@ -206,7 +206,7 @@ def member_lines(package: str, name: str, member: registry.Member) -> Iterator[L
     yield Line(f"{group}={name}", own or f"from {member.origin.name}", "")
     for key, value in default_settings(member.value).items() if isinstance(member.value, type) else ():
         default = "" if value == OPEN else shown(value)
-        yield Line(f"{group}.{name}.{key}", "a setting of it" if default else "must be given", default)
+        yield Line(f"{group}.{name}.{key}", "a setting of this member" if default else "required", default)
 
 
 def lines(schema: type, members: Mapping[str, Sequence[str]], path: str = "") -> list[Line]:

@@ -1,4 +1,4 @@
-"""The boundary of Hydra: it composes `conf/`, and plain values leave.
+"""The boundary to Hydra, which composes `conf/`: plain values leave this module.
 
 Only this package imports Hydra and OmegaConf; no DictConfig leaves it except for the axes of a sweep.
 """
@@ -34,16 +34,16 @@ SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
 """Settings whose values are sentences, in which commas and punctuation are literal."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
-"""A quoted text, a list of words, or an interpolation, as opposed to a bare sentence."""
+"""A quoted string, a list of words, or an interpolation, as opposed to a bare sentence."""
 
 
 def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
-    """Return the configuration of these command-line words, also searching users' own folders of YAML.
+    """Return the configuration of these command-line arguments, also searching users' own folders of YAML.
 
-    Words that are not `typed` now but were read from disk cannot read the environment or name code.
+    Arguments that were read from disk, not `typed`, can neither read the environment nor name code.
 
     Raises:
-        UserError: words or files that cannot be read, or invalid settings.
+        UserError: arguments or files that cannot be read, or invalid settings.
     """
     return read_config(values(words, folders, typed=typed))
 
@@ -60,7 +60,7 @@ def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) 
 
 
 def composed_once(words: Sequence[str]) -> DictConfig:
-    """Return what the open Hydra composes from these words, including Hydra's own settings."""
+    """Return what the initialized Hydra composes from these arguments, including Hydra's own settings."""
     hydra: Hydra | None = GlobalHydra.instance().hydra
     assert hydra is not None
     spelled = [with_quotes(known_to_hydra(word)) for word in words]
@@ -69,10 +69,10 @@ def composed_once(words: Sequence[str]) -> DictConfig:
 
 
 def overrides(words: Sequence[str]) -> list[Any]:
-    """Parse words as Hydra overrides: their keys, kinds and values.
+    """Parse arguments as Hydra overrides: their keys, kinds and values.
 
     Raises:
-        UserError: words that cannot be parsed.
+        UserError: arguments that cannot be parsed.
     """
     with what_hydra_stumbles_over():
         return OverridesParser.create().parse_overrides([with_quotes(known_to_hydra(word)) for word in words])
@@ -94,7 +94,7 @@ def check_folders(folders: Sequence[str]) -> None:
 
 
 def register_schema() -> None:
-    """Give Hydra every key with its default: Hydra then rejects unknown keys, and `read_config` checks the values."""
+    """Register every key and its default, so that Hydra rejects unknown keys; `read_config` checks the values."""
     ConfigStore.instance().store(name="schema", node=make_untyped(Config))
 
 
@@ -126,12 +126,12 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers.
 
     Raises:
-        UserError: a setting that names something to call.
+        UserError: a setting names something to call.
     """
     with what_hydra_stumbles_over():
         settings = without_hydra(composed)
     if names_a_target(settings):
-        raise UserError(f"{TARGET} is not read here: settings only name things, and never run code")
+        raise UserError(f"{TARGET} is not allowed: settings cannot run code")
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     arrays = getattr(hydra.config_loader, "arrays", {})
@@ -141,7 +141,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
 def without_hydra(composed: DictConfig) -> dict[Any, Any]:
     """Return the resolved values without Hydra's own section, which no interpolation can read.
 
-    The values are lent to a second configuration, since copying them would take as long as all the rest.
+    A second configuration borrows the values, because copying them would take as long as all the rest.
     """
     ours: list[Any] = [key for key in composed if key != "hydra"]
     values = dict(composed.items_ex(resolve=False, keys=ours))
@@ -158,7 +158,7 @@ def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> Repeat:
 
 
 def check_short_forms(words: Sequence[str]) -> None:
-    """Refuse a short value for a section that other words also set: OmegaConf would drop it silently."""
+    """Refuse a short value for a section that other arguments also set: OmegaConf would drop it silently."""
     for word in words:
         key, _, value = word.partition("=")
         beside = next((other for other in words if other.lstrip("+").startswith(f"{MEMORY}.")), None)
@@ -167,7 +167,7 @@ def check_short_forms(words: Sequence[str]) -> None:
 
 
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
-    """Refuse group choices on which Hydra fails without naming them: non-names, and lists where one is due."""
+    """Refuse group choices on which Hydra fails without naming them: invalid names, and lists instead of one choice."""
     known = group_names(folders)
     for name in own_code.variants_not_listed(words, choices("variant", folders)):
         raise UserError(f"variant.{name}.form: name it among the variants too, such as variant=[matrix,{name}]")

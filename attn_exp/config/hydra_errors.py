@@ -1,6 +1,6 @@
 """Errors of Hydra and OmegaConf, reworded in one line for users, with what the user may have meant.
 
-An unknown setting may be another library's name, a choice without its group, or a setting without its section.
+An unknown setting may be another library's name for one, a choice without its group, or a setting without its section.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from attn_exp.config.choices import choices, groups
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, first_line, unknown
 
-BATCH = "a sweep, a point for each sequence: -m embeddings=words 'embeddings.text=one text,another'"
+BATCH = "a sweep with one point per sequence: -m embeddings=words 'embeddings.text=one text,another'"
 """How to run a batch: its sequences are independent, so each is a sweep point with its own tokens and checks."""
 
 SAYS_OTHERWISE = {
@@ -48,7 +48,7 @@ SAYS_OTHERWISE = {
         "embeddings.d_model",
     ),
 }
-"""Names that other libraries use for a setting, and its name here."""
+"""The settings here that correspond to other libraries' names."""
 ARRAY = re.compile(r"[Wb]_[qkvo]")
 PLACE = re.compile(r"([\w.]+?)((?:\[\d+\])+)=(.*)", re.DOTALL)
 
@@ -65,9 +65,9 @@ def in_users_words() -> Iterator[None]:
 
 @contextmanager
 def what_hydra_stumbles_over() -> Iterator[None]:
-    """Convert any error to a `UserError`; use only around Hydra's own work on a user's words and files.
+    """Convert any error to a `UserError`; use only around Hydra's own work on a user's arguments and files.
 
-    On some words and YAML, Hydra raises an AssertionError, an AttributeError or an OSError.
+    On some arguments and YAML, Hydra raises an AssertionError, an AttributeError or an OSError.
     """
     with in_users_words():
         try:
@@ -107,15 +107,15 @@ def name_setting(error: Exception) -> str:
 
 REWORDED = {
     r"(?s)(?:Ambiguous value|Sweep parameters)[^']*'([^']*)'": "{0}: to run several values, sweep with -m {0}; "
-    "for one list write brackets",
+    "for a single list, write brackets",
     r"Multiple values for (\w+)": "{0} has a choice already; write {0}=... without the +",
     r"(?s).*An item is already at '([^']*)'": "{0} has a value already; write {0}=... without the +",
 }
-"""Hydra's messages that quote one word, and their rewording."""
+"""Hydra's messages that quote one argument, and their rewording."""
 
 
 def reword(message: str) -> str:
-    """Return the reworded message, or an empty text if it is clear enough."""
+    """Return the reworded message, or an empty string if it is clear enough."""
     found = ((re.match(pattern, message), said) for pattern, said in REWORDED.items())
     return next((said.format(match[1]) for match, said in found if match), "")
 
@@ -151,7 +151,7 @@ def guess_setting(key: str) -> str:
 
 
 def find_setting(name: str) -> str:
-    """Return the full name of a setting of the run or of one of its sections, or an empty text."""
+    """Return the full name of a setting of the run or of one of its sections, or an empty string."""
     sections = {f"{key}.": kind for key, kind in get_type_hints(Config).items() if is_dataclass(kind)}
     places = {"": Config, **sections}
     return next((place + name for place, kind in places.items() if name in {one.name for one in fields(kind)}), "")
@@ -164,7 +164,7 @@ def describe_unparsed(word: str) -> str:
         numbers = place[2].replace("[", ".").replace("]", "")
         return f"cannot read {word!r}; one number of an array is {key}{numbers}={place[3]}"
     letters = "key=[a,'välue']" if "=[" in word else "key='välue'"
-    return f"cannot read {word!r}; write key=value, without spaces, other letters as {letters}"
+    return f"cannot read {word!r}; write key=value, without spaces, and other characters as {letters}"
 
 
 def error_chain(error: BaseException | None) -> list[BaseException]:
@@ -193,7 +193,7 @@ def check_hydra_words(words: Sequence[str]) -> None:
     """Refuse Hydra's own settings, which have no effect here, and name the replacement.
 
     Raises:
-        UserError: the first such word.
+        UserError: an argument sets one of them.
     """
     for word in words:
         key = word.lstrip("+~")

@@ -37,19 +37,19 @@ STREAMS = "streams"
 """The default generator: each array has its own stream."""
 
 LEFT = "model"
-"""The value of a setting that is taken from the run's model."""
+"""The value that leaves a setting to the run's model."""
 
 PLAIN = ("head", "scale", "bias")
-"""Scalar settings that can be taken from the model."""
+"""Scalar settings whose value can be left to the model."""
 
 MEMORY = "embeddings.memory"
 """The section of a second input, for cross-attention."""
 FILES = (".csv", ".json", ".npy", ".npz", ".safetensors", ".tsv", ".txt")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
-"""Suffixes of file names; pickles are never read, but are not taken for words either."""
+"""Suffixes of pickle files, which are never read, but are not mistaken for words either."""
 INDEX = ".safetensors.index.json"
 """The suffix of the index that maps each array to one of several safetensors files."""
-EXPECTED = "how many tokens, words, vectors such as [[1,0],[0,1]], a file, or settings such as {tokens: 3}"
+EXPECTED = "a number of tokens, words, vectors such as [[1,0],[0,1]], a file, or settings such as {tokens: 3}"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def spell_out_memory(value: Any, key: str) -> dict[str, Any]:
 class Embeddings:
     """The input of a run. It starts at exactly one stage: `vectors`, `q` and `k`, or `weights`.
 
-    `tokens` are names, their number, or a file of them. `vectors` is x, `[t m]`, or `[m t]` with `columns`.
+    `tokens` are names, their number, or a file of them. `vectors` is x, `[t m]`, or `[m t]` if `columns` is set.
     `distribution` draws x from the run's seed, or from its own `generator` and `seed`, between `low` and `high`; `file`
     reads it from a file, the entry `array` if there are several; `text` draws a vector for each of its words; `source`
     calls any other source by name. `memory` is a second input, from whose tokens keys and values are computed:
@@ -131,8 +131,8 @@ class Embeddings:
 class Projections:
     """The weight matrices W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]` and their biases.
 
-    `source` is the rule for every array that is not named below: `normal`, `uniform`, `integers`, `identity`, the new
-    layers `torch_linear` and `torch_mha`, `none` for problems that start at q, k and v, or `model` for those of the
+    `source` is the rule for every array that is not given otherwise: `normal`, `uniform`, `integers`, `identity`, the
+    new layers `torch_linear` and `torch_mha`, `none` for problems that start at q, k and v, or `model` for those of the
     run's model. `given` holds a document's own arrays, `printed` the keys and values from which W_k and W_v are
     recovered. `file` holds arrays by name; `names` maps ours to those in the file, and `prefix` selects those that
     start with it; they and `given` are `transposed` if they are stored as in `nn.Linear`. `order_per_head`, then
@@ -165,7 +165,7 @@ class Projections:
 
 
 def or_left(kind: Kind) -> Kind:
-    """Accept what a kind accepts, or the word `model`, a placeholder until the model is read."""
+    """Accept what a kind accepts, or the word `model`, which stands for the model's value until that is read."""
     return Kind(lambda value, key: value if value == LEFT and isinstance(value, str) else kind.read(value, key))
 
 
@@ -173,8 +173,8 @@ def or_left(kind: Kind) -> Kind:
 class Model:
     """A trained model, and the layer whose attention is computed; settings with the value `model` are taken from it.
 
-    `family` names the file of its names and shapes; `path` is the folder of the checkpoint; its input is `text`, token
-    ids in `tokens`, or a picture in `patches`. Layers count from 0, as in checkpoints.
+    `family` is the module that defines its names and shapes; `path` is the folder of the checkpoint; its input is
+    `text`, token ids in `tokens`, or a picture in `patches`. Layers count from 0, as in checkpoints.
     """
 
     family: str | None = None

@@ -1,8 +1,8 @@
 """Kinds of values, written on a field as `Annotated[int, at_least(1)]`: what a setting accepts and what it refuses.
 
-First come the kinds of single values, then those of lists, words, tokens and mappings. A field without one has the kind
-of its type: `int`, `float`, `bool`, `str`, ... At the end is the reader, which takes all of this from the fields of a
-dataclass.
+First come the kinds of single values, then those of lists, words, tokens and mappings. A field without a kind has that
+of its type: `int`, `float`, `bool`, `str`, ... At the end is the reader, which reads a dataclass by the kinds of its
+fields.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Schema = TypeVar("Schema")
 class Kind(NamedTuple):
     """What a setting accepts: `read` converts a value under its key, or raises an error.
 
-    `takes` describes the accepted values, with their bounds. `endless` is the value that stands for no limit, if there
-    is one; it compares greater than any other.
+    `takes` describes the accepted values, with their bounds. `endless` is the value that means no limit, if there is
+    one; it counts as greater than any other.
     """
 
     read: Callable[[Any, str], Any]
@@ -67,8 +67,8 @@ NUMBER = accepting(is_finite, "a finite number", float)
 TEXT = accepting(lambda value: isinstance(value, str), "a word")
 
 
-ANY_TEXT = accepting(lambda value: isinstance(value, str | int | float), "a text, in quotes where it has commas", shown)
-"""A text, even one that looks like a number or a boolean."""
+ANY_TEXT = accepting(lambda value: isinstance(value, str | int | float), "text, in quotes if it contains commas", shown)
+"""Text, even if it looks like a number or a boolean."""
 
 AT_LEAST_0 = "a whole number of at least 0"
 LARGEST = 2**63 - 1
@@ -122,13 +122,13 @@ MULTIPLIER = accepting(
 )
 FILE_NAME = accepting(
     lambda value: isinstance(value, str) and bool(re.fullmatch(r"(\w([\w. -]*[\w-])?)?", value)),
-    "a folder's name of letters, digits, dots and dashes",
+    "a folder name made of letters, digits, dots and dashes",
 )
-"""A folder name that is valid on every system, or an empty text."""
+"""A folder name that is valid on every system, or an empty string."""
 FOLDER = accepting(
-    lambda value: isinstance(value, str) and bool(value.strip()), "a folder, such as outputs, or . for this one"
+    lambda value: isinstance(value, str) and bool(value.strip()), "a folder, such as outputs, or . for the current one"
 )
-ARRAYS = accepting(lambda value: isinstance(value, Mapping), "arrays by their names, such as W_q: [[1]]")
+ARRAYS = accepting(lambda value: isinstance(value, Mapping), "arrays by name, such as W_q: [[1]]")
 
 
 def words_of(*choices: str) -> Kind:
@@ -161,7 +161,7 @@ def read_words(value: Any, key: str) -> tuple[str, ...]:
 
 WORDS = Kind(read_words, "a word, or a list of words")
 TOKEN_FILES = (".txt", ".csv", ".tsv", ".json", ".npz")
-TOKENS = "a list of names, how many, or a file of them"
+TOKENS = "a list of names, their number, or a file of names"
 
 
 def read_tokens(value: Any, key: str) -> tuple[str, ...] | int | str:
@@ -176,8 +176,8 @@ def read_tokens(value: Any, key: str) -> tuple[str, ...] | int | str:
 
 TOKEN_NAMES = Kind(read_tokens, TOKENS)
 NESTED = re.compile(r"\s*\[.*(\[|,\s*)\[.*\]\s*")
-"""A list of lists, as a user may write several sentences."""
-SENTENCE = "a text, such as 'she likes hot coffee', or a list of words"
+"""A list of lists, by which a user may mean several sentences."""
+SENTENCE = "text, such as 'she likes hot coffee', or a list of words"
 
 
 def read_sentence(value: Any, key: str) -> str | tuple[str, ...]:
@@ -203,7 +203,7 @@ def list_of(kind: Kind) -> Kind:
 
 
 def read_shape(value: Any, key: str) -> tuple[int, ...]:
-    """Read the shape of a matrix; leading axes make several matrices."""
+    """Read the shape of a matrix, or of several if there are leading axes."""
     sizes: tuple[int, ...] = list_of(at_least(1)).read(value, key)
     return sizes if len(sizes) > 1 else refuse(value, key, SHAPE.takes)
 
@@ -256,7 +256,7 @@ NAMES = Kind(read_names, "a name and its settings")
 BY_TYPE = {bool: FLAG, int: WHOLE, float: NUMBER, str: TEXT, tuple[str, ...]: TEXTS, Mapping[str, Any]: NAMES}
 
 OPEN = "???"
-"""Hydra's marker for a mandatory value: a required setting with it is missing, any other takes it as a text."""
+"""Hydra's marker for a mandatory value: a required setting with this value is missing; elsewhere it is plain text."""
 
 
 def read_fields(schema: type, values: Any, path: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Hydra's YAML loader, for files that may be large and that somebody else may have written.
+"""Hydra's YAML loader, for files that may be large and may come from somebody else.
 
 Large files: OmegaConf creates a node for every number and copies all of them a dozen times. So libyaml reads a file if
 it is available, a name stands for a large array while Hydra composes, and the array itself is put back at the end.
@@ -48,7 +48,7 @@ MOST_VALUES = 10_000_000
 """Maximum number of values after anchors are expanded."""
 
 INSIDE = re.compile(r"\+{0,2}[^=]*[.\[]\d")
-"""The key of a word that sets one number of an array."""
+"""The key of an argument that sets one number of an array."""
 
 REFERENCE = re.compile(r"\$\{[^}]*[.\[]\d")
 """An interpolation that reads one number of an array."""
@@ -61,15 +61,15 @@ FLOAT = re.compile(
     |\.(?:nan|NaN|NAN))$""",
     re.VERBOSE,
 )
-"""Floats as Hydra parses them; YAML 1.1 itself parses 1e5 as a text."""
+"""Floats as Hydra parses them; YAML 1.1 itself parses 1e5 as text."""
 WHOLE = re.compile(r"^[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)$")
-"""Whole numbers, without two surprises of YAML 1.1: there `1:30` is 90 and `010` is 8."""
+"""Whole numbers, without two surprises of YAML 1.1, in which `1:30` is 90 and `010` is 8."""
 
 Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Reader(Safe):  # type: ignore[misc] # PyYAML comes without types
-    """A YAML loader with the rules of OmegaConf: plain values only, dates as texts, no duplicate keys."""
+    """A YAML loader with the rules of OmegaConf: plain values only, dates as strings, no duplicate keys."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own name and kind
         first: [(tag, form) for tag, form in forms if not tag.endswith((":timestamp", ":float", ":int"))]
@@ -99,7 +99,7 @@ class Arrays(dict[str, Any]):
 
 
 class Source(FileConfigSource):
-    """A YAML folder as a Hydra config source; large arrays of its files go to `arrays`, unless that is None."""
+    """A YAML folder as a Hydra config source; large arrays of its files are moved to `arrays`, unless that is None."""
 
     def __init__(self, provider: str, path: str, arrays: Arrays | None) -> None:
         super().__init__(provider, path)
@@ -146,7 +146,7 @@ TOO_DEEP = "the settings nest too deeply to be read"
 
 
 def check_depth(path: Path, text: str) -> None:
-    """Refuse excessive nesting, on which libyaml would crash the process."""
+    """Refuse deep nesting, which would make libyaml crash the process."""
     if sum(map(text.count, "[{-:?")) <= DEEPEST:
         return
     depth = 0
@@ -169,7 +169,7 @@ def count_values(value: Any, known: dict[int, int]) -> int:
 
 
 def changes_part_of_an_array(words: Sequence[str]) -> bool:
-    """Return whether words set one number of an array, which must then stay among the settings."""
+    """Return whether arguments set one number of an array, which must then stay among the settings."""
     return any(INSIDE.match(word.partition("=")[0]) for word in words)
 
 
@@ -206,8 +206,8 @@ class Loader(ConfigLoaderImpl):
     def check_passed_over(self, name: str) -> None:
         """Refuse a user file with the name of a requested shipped file, unless it is an exact copy.
 
-        Hydra reads the first file of a name and ignores the second silently. If the user's file came first, well-known
-        names would mean something else in some reports and commands.
+        Hydra reads the first file of a name and silently ignores the second. If the user's file came first, a
+        well-known name would mean different things in different reports and commands.
         """
         for source in self.repository.sources:
             if source.provider not in SHIPPED and source.is_config(name):
@@ -239,7 +239,7 @@ def names_a_target(values: Any) -> bool:
 
 @contextmanager
 def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = False) -> Iterator[Hydra]:
-    """Initialize Hydra for a block with the shipped YAML, users' own folders, and choices without YAML.
+    """Initialize Hydra for the duration of a block: the shipped YAML, users' own folders, and choices without YAML.
 
     With `whole`, Hydra sees large arrays number by number.
     """
@@ -261,7 +261,7 @@ def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = F
 
 @contextmanager
 def from_outside(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]:
-    """Register choices without YAML for a block: members from outside, and variants whose form is in the words."""
+    """Register choices without YAML during a block: members from outside, and variants whose form an argument names."""
     store = ConfigStore.instance()
     nodes = {group: outside_choices(group) for group in OUTSIDE_GROUPS}
     nodes["variant"] |= {name: {name: {}} for name in own_code.variants_of_code(words)}
@@ -281,7 +281,7 @@ def from_outside(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]
 
 @contextmanager
 def environment(words: Sequence[str]) -> Iterator[None]:
-    """Allow `${oc.env:NAME}` in a block only if the words contain it; files must not read the environment."""
+    """Allow `${oc.env:NAME}` during a block only if the arguments contain it: files must not read the environment."""
 
     def refuse(*names: str) -> str:
         raise UserError(f"${{{ENVIRONMENT}:{names[0]}}}: only the command line may read the environment, not a file")

@@ -1,4 +1,4 @@
-"""`attn-exp new`: write a first YAML file with every array of a notebook in it, ready to edit and run."""
+"""`attn-exp new`: write a first YAML file that contains every array of a notebook, ready to edit and run."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from attn_exp.errors import UserError, brief, refuse
 OPTION, FOLDER = "--config-dir", "mine"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 NO_NAMES = ("null", "true", "false", "none", "nan", "inf")
-"""Words that a command line does not read as names."""
+"""Words that the command line does not read as names."""
 
 TEMPLATE = """\
 # @package _global_
-# Your own numbers, and what your notebook printed of them. It runs as it is; put your own in place of these.
+# Your own numbers, and what your notebook printed for them. This file runs as it is; replace the numbers with yours.
 #   {command}
 defaults:
-  - override /embeddings: inline             # x is written below; `file` reads it, `words` draws it for a sentence
-  - override /projections: identity          # what becomes of a matrix that is not below; or `normal`
+  - override /embeddings: inline             # x is given below; `file` reads it, `words` draws it for a sentence
+  - override /projections: identity          # for every matrix that is not given below; or `normal`
   - override /variant: [looped, matrix, scaled, unscaled]
   - override /mask: none                     # or causal, or several: [causal, padding]
 
 title: "{name}"
-head: 1                                      # heads lie side by side in the columns of q, k and v
-scale: true                                  # true: scores / sqrt(d); false: as they are; a number: times that
-bias: false                                  # true adds b_q, b_k, b_v and b_o, those below or else zeros
+head: 1                                      # heads are side by side in the columns of q, k and v
+scale: true                                  # true: scores / sqrt(d); false: unscaled; a number: scores times it
+bias: false                                  # true adds b_q, b_k, b_v and b_o: as given below, otherwise zeros
 
 embeddings:
   tokens: [she, likes, coffee]
-  vectors:                                   # x: a row for each token, or with `columns: true` a column
+  vectors:                                   # x: one row per token, or one column with `columns: true`
     - [1.0, 0.0, 2.0]
     - [0.0, 1.0, 1.0]
     - [2.0, 1.0, 1.0]
 
-projections:                                 # q = x W_q + b_q, and so for k and v
-  transposed: false                          # true for matrices as nn.Linear keeps them, in its .weight
-  given:                                     # of W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o, those that you have;
-    W_q: [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]    # whole, or a list of one matrix for each head, or a file: W_q.npy
+projections:                                 # q = x W_q + b_q, and likewise for k and v
+  transposed: false                          # true for matrices stored as in the .weight of nn.Linear
+  given:                                     # those that you have of W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o:
+    W_q: [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]    # whole, as a list of one matrix per head, or as a file: W_q.npy
     W_k: [[0.0, 1.0], [1.0, 0.0], [0.5, 0.0]]
     W_v: [[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]]
 
-published:                                   # what was printed, as it was: brackets, and a last digit that counts
-  - quantity: my weights                     # any name; the table shows it
+published:                                   # what was printed, exactly, with its brackets and all its digits
+  - quantity: my weights                     # any name, shown in the table
     stage: weights                           # x, W_q, ..., q, k, v, scores, logits (scaled and masked), weights, output
-    variant: matrix                          # which row above; without it the first
+    variant: matrix                          # one of the variants above; by default the first
     printed: |
       [[0.1636 0.1636 0.6728]
        [0.2058 0.0850 0.7092]
@@ -65,10 +65,10 @@ published:                                   # what was printed, as it was: brac
 
 
 def write(words: Sequence[str]) -> str:
-    """Write the YAML file that the words name, `[DIR/]NAME [--config-dir DIR]`, and return its path and how to run it.
+    """Write the YAML file that `[DIR/]NAME [--config-dir DIR]` names, and return its path and how to run it.
 
     Raises:
-        UserError: unexpected words, an invalid name, or an existing file.
+        UserError: unexpected arguments, an invalid name, or an existing file.
     """
     folder, name = read_place(words)
     command = f"python -m attn_exp {OPTION} {shlex.quote(str(folder))} experiment={name}"
@@ -87,7 +87,7 @@ def read_place(words: Sequence[str]) -> tuple[Path, str]:
     """Parse the folder and the name.
 
     Raises:
-        UserError: unexpected words, or an invalid name.
+        UserError: unexpected arguments, or an invalid name.
     """
     plain, folder = list(words), ""
     if OPTION in plain[:-1]:

@@ -56,14 +56,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class Published:
-    """A printed result of a document, and the stage of the run to compare it with.
+    """A result printed in a document, and the stage of the run to compare it with.
 
-    `printed` holds the digits as in the document, in any brackets; `decimals` counts them if NumPy dropped trailing
+    `printed` holds the digits as in the document, with any brackets; `decimals` counts them if NumPy dropped trailing
     zeros. `stage` is x, an array of the projections, or a stage of the trace of `variant`, by default the first; `head`
-    selects one of several heads. `columns` transposes it; then `row` and the `first` columns select what is printed.
-    Heads and rows count from 1. `product` computes it as a plain product, written `@`, `matmul`, `dot`, or as a `sum`.
-    `inputs` q, k, v or weights, v replace the run's problem. `rounded` is how far q, k and v may be off, because the
-    document rounded them or their sources.
+    selects one of several heads. `columns` transposes it; then `row` and the `first` columns select the printed part.
+    Heads and rows count from 1. `product` computes it as a plain product: `@`, `matmul`, `dot`, or a `sum`.
+    `inputs` q, k, v or weights, v replace the run's problem. `rounded` is how far q, k and v may be off because
+    the document rounded them or the numbers that they come from.
     """
 
     quantity: str
@@ -110,7 +110,7 @@ PRESETS = {
     "slides": Size(width=13.333, height=7.5, font_size=21),  # 16:9, with the font size of slide text
     "poster": Size(width=18, font_size=26),  # half the width of A0 upright, read from two steps away
 }
-"""Figure sizes by where they are shown; add a preset as a line here."""
+"""Figure sizes by where the figures are shown; add a line here for another preset."""
 
 
 @dataclass(frozen=True)
@@ -120,20 +120,19 @@ class Figures:
     format: Annotated[
         tuple[str, ...], words_of("png", "svg", "pdf"), Says("png, svg, pdf, or several as [svg,pdf]")
     ] = ("svg",)
-    preset: Annotated[str, choice(*PRESETS), Says("where they are shown: {preset}")] = "paper"
-    width: Annotated[float, between(3, 20), Says("how many inches wide figures are", "the preset's")] | None = None
+    preset: Annotated[str, choice(*PRESETS), Says("where the figures are shown: {preset}")] = "paper"
+    width: Annotated[float, between(3, 20), Says("width of figures in inches", "the preset's")] | None = None
     height: (
-        Annotated[float, between(2, 20), Says("how many inches high they are", "the preset's, or what each needs")]
-        | None
+        Annotated[float, between(2, 20), Says("height of figures in inches", "the preset's, or as each needs")] | None
     ) = None
-    font: Annotated[str, Says("font of their text", "the preset's")] | None = None
-    font_size: Annotated[float, between(4, 48), Says("size of their text in points", "the preset's")] | None = None
+    font: Annotated[str, Says("font of the text in figures", "the preset's")] | None = None
+    font_size: Annotated[float, between(4, 48), Says("font size of figures in points", "the preset's")] | None = None
     only: Annotated[tuple[str, ...], WORDS, Says("figures to draw, such as weights or [flow,weights]", "all")] = ()
 
 
 @dataclass(frozen=True)
 class Matters:
-    """The smallest differences of metrics that matter; a sweep reports from which setting on they are exceeded."""
+    """The smallest differences of metrics that matter; a sweep reports which settings exceed them."""
 
     entropy: Annotated[float, FROM_ZERO, Says("a difference in the entropy below this, in nats, does not matter")] = 0.1
     largest_weight: Annotated[
@@ -148,10 +147,10 @@ class Sweep:
     """How `-m` runs its points; no result depends on it.
 
     `zip` names keys whose values change together, `skip` is a condition for points to leave out. `address` is a running
-    cluster of `engine`. `chunk` is the number of points a worker takes at once; None chooses it.
+    cluster of `engine`. `chunk` is the number of points that a worker takes at once; None chooses it automatically.
     """
 
-    name: Annotated[str, FILE_NAME, Says("name of its folder", "made from the settings")] = ""
+    name: Annotated[str, FILE_NAME, Says("name of the sweep's folder", "made from the settings")] = ""
     zip: Annotated[tuple[str, ...], Says("keys whose values change together, such as [head,seed]")] = ()
     skip: Annotated[str, Says('skip the points for which this holds, such as "head > d_model"')] = ""
     dry_run: Annotated[bool, Says("true: show the axes, the points and the estimated time, but run nothing")] = False
@@ -171,11 +170,11 @@ class Config:
 
     `kv_head`: key/value heads, None = as many as the input has; `align`: the key with which the first query is aligned;
     `mask`, `score`, `position`: rules by name with their settings; `mask_join`: all masks must allow, or any may.
-    `weights`: what is kept of them: full matrices, blocks (a summary and a coarse map), or what each form has anyway.
+    `weights`: what is kept of them: full matrices, blocks (a summary and a coarse map), or whatever each form has.
     """
 
     embeddings: Annotated[
-        Embeddings, Says("the tokens and their vectors: one of the documents', `words`, `file`, `inline`, `random`")
+        Embeddings, Says("the tokens and their vectors: a document's own, `words`, `file`, `inline`, `random`")
     ]
     projections: Annotated[
         Projections,
@@ -184,9 +183,9 @@ class Config:
             "`none`"
         ),
     ] = field(default_factory=Projections)
-    seed: Annotated[int, ANY_SEED, Says("whole number that drives every random array")] = 0
+    seed: Annotated[int, ANY_SEED, Says("seed of all random arrays")] = 0
     generator: Annotated[
-        str, Says("what draws random arrays: streams (one for each array), or one for all: {generator}")
+        str, Says("generator of random arrays: streams (one per array), or one for all: {generator}")
     ] = STREAMS
     draws: (
         Annotated[
@@ -236,7 +235,7 @@ class Config:
     score: Mapping[str, Any] = field(default_factory=dict)
     position: Mapping[str, Any] = field(default_factory=dict)
     normalizer: Annotated[str, Says("what turns logits into weights: {normalizer}")] = "softmax"
-    convention: Annotated[str, Says("read masks as a library does: {convention}")] = "none"
+    convention: Annotated[str, Says("interpret masks as a library does: {convention}")] = "none"
     check: Annotated[tuple[str, ...], WORDS, Says("checks to run on every variant, one or more: {check}", "none")] = ()
     dtype: Annotated[
         tuple[str, ...],
@@ -252,7 +251,9 @@ class Config:
     weights: Annotated[
         str,
         choice("auto", "full", "blocks"),
-        Says("which weights are kept: full matrices, blocks (a summary and a coarse map), or auto, what a form has"),
+        Says(
+            "which weights are kept: full matrices, blocks (a summary and a coarse map), or auto (what each form has)"
+        ),
     ] = "auto"
     variant: Annotated[Mapping[str, Variant], Says("the rows to compare")]
     against: Annotated[str, Says("baseline row, which all others are compared with", "the first")] | None = None
@@ -263,7 +264,7 @@ class Config:
     title: Annotated[str, Says("heading of the report")] = ""
     notes: Annotated[tuple[str, ...], Says("sentences that the report prints")] = ()
     published: Annotated[tuple[Published, ...], Says("results that a document prints, to compare the run with")] = ()
-    strict: Annotated[bool, Says("true: exit code 1 where a printed figure disagrees; also published.strict")] = False
+    strict: Annotated[bool, Says("true: exit code 1 if a printed figure disagrees; also published.strict")] = False
 
 
 def read_config(values: Mapping[str, Any]) -> Config:

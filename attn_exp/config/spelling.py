@@ -26,7 +26,7 @@ WINDOWS_PATH = re.compile(r"([A-Za-z]:[\\/]|\\\\[^\\])[^,\"\[\]{}$]*(?<!\s)")
 
 
 def known_to_hydra(word: str) -> str:
-    """Return a word as Hydra can parse it: Windows paths are quoted, and settings of the memory are added."""
+    """Return an argument as Hydra can parse it: Windows paths are quoted, settings of the memory prefixed with ++."""
     word = with_path_quoted(word)
     if MEMORY.match(word):
         return f"++{word.lstrip('+')}"
@@ -57,9 +57,9 @@ def spelled(value: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    """Quote a text if it would otherwise be parsed as something else.
+    """Quote a string if it would otherwise be parsed as something else.
 
-    Inside quotes Hydra keeps backslashes, except that two directly before a quote stand for one.
+    Inside quotes Hydra keeps backslashes, except that two directly before a quote mean one.
     """
     if PLAIN.fullmatch(text) and text.lower() not in NOT_TEXT:
         return text
@@ -71,9 +71,9 @@ def bare(value: Any) -> str:
 
 
 class Repeat(NamedTuple):
-    """How to repeat a command: its words, users' own folders of YAML, whether it is a sweep, and its member files.
+    """How to repeat a command: its arguments, users' own folders of YAML, whether it is a sweep, and its member files.
 
-    The words may name members of the files in `own`.
+    The arguments may name members of the files in `own`.
     """
 
     words: tuple[str, ...] = ()
@@ -91,13 +91,13 @@ class Repeat(NamedTuple):
 # Large arrays among settings: detected, and named by a hash of their contents
 
 MOST_NUMBERS = 1000
-"""Longer lists are replaced by the name of their hash."""
+"""Lists of more numbers are replaced by a name made from their hash."""
 
 MARK = "array"
 
 
 def name_of(array: Array) -> str:
-    """Return a unique name of an array: a hash of its dtype, shape and numbers."""
+    """Return a unique name for an array: a hash of its dtype, shape and numbers."""
     return hashlib.sha256(f"{array.dtype.str} {array.shape}".encode() + array.tobytes()).hexdigest()[:32]
 
 
@@ -118,7 +118,7 @@ def as_numbers(value: Any) -> Array | None:
 
 
 def count_numbers(value: Any) -> int:
-    """Return how many numbers nested lists hold, judging by the first item at each level."""
+    """Estimate how many numbers nested lists hold, from the first item at each level."""
     if not isinstance(value, list | tuple):
         return 1
     return len(value) * count_numbers(value[0]) if value else 0

@@ -1,8 +1,8 @@
 """The forms: ways to compute attention, one per file, each exporting a constant `FORM` and found by its file name.
 
-A form is a pure function `attend(q, k, v, rules) -> Trace` plus the facts that a run needs about it (`form`). No form
-knows which masks exist; a form that cannot compute some rules gives the reason in `refuses`. `trace` names the stages.
-`_blocks/` is the machinery of `blockwise`, `_operator` the ONNX operator on arrays, exported as `attn_exp.attention`.
+A form is a pure function `attend(q, k, v, rules) -> Trace` with the facts that a run needs about it (`form`). No form
+knows which masks exist; if a form cannot compute some rules, its `refuses` gives the reason. `trace` names the stages.
+`_blocks/` is the engine of `blockwise`, `_operator` is the ONNX operator on arrays, exported as `attn_exp.attention`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def unnamed(name: str, *inputs: object) -> Trace:
 
 
 def refuses(name: str, rules: Rules) -> str | None:
-    """Return in one line why the named form cannot compute these rules, or None if it can."""
+    """Return the reason, in one line, why the named form cannot compute these rules, or None if it can."""
     member = form(name)
     if rules.bend_last and rules.scores and not member.bends_last:
         return f"form={name} can only apply score rules before masking"

@@ -36,14 +36,14 @@ FINITE = np.finfo(np.float64).max
 ONNX_TYPES = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
 """ONNX's numbers for data types, as in its attribute `softmax_precision`."""
 AUTO = "auto"
-"""Selects the fastest form for the problem."""
+"""The name that selects the fastest form for the problem."""
 OPEN = (-1, -1)
 """An unlimited window."""
 
 
 @dataclass(frozen=True)
 class Arranged:
-    """Queries `[b h t d]`, keys `[b g s d]` and values `[b g s e]`, with the past, and the layout they came in."""
+    """Queries `[b h t d]`, keys `[b g s d]` and values `[b g s e]`, past included, and the layout of the inputs."""
 
     query: Array
     key: Array
@@ -60,7 +60,7 @@ class Arranged:
         context = join_heads(context) if self.side_by_side else context
         return context if context.ndim == self.given_axes else context.reshape(context.shape[-2:])
 
-    def laid(self, array: Any) -> Any:
+    def in_input_layout(self, array: Any) -> Any:
         """Drop the batch and head axes of an array `[b h ...]` if the inputs had none; None stays None."""
         one_head = self.given_axes == 2 and not self.side_by_side
         return array.reshape(array.shape[-2:]) if one_head and array is not None else array
@@ -123,13 +123,13 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     assert stages.context is not None
     blame(stages.context, given, rules, computed.leaks)
     return Traced(
-        logits=given.laid(stages.logits),
-        capped=given.laid(stages.capped),
-        masked=given.laid(stages.masked),
-        weights=given.laid(stages.weights),
+        logits=given.in_input_layout(stages.logits),
+        capped=given.in_input_layout(stages.capped),
+        masked=given.in_input_layout(stages.masked),
+        weights=given.in_input_layout(stages.weights),
         output=given.output(stages.context),
-        present_key=given.laid(given.key),
-        present_value=given.laid(given.value),
+        present_key=given.in_input_layout(given.key),
+        present_value=given.in_input_layout(given.value),
     )
 
 
@@ -159,13 +159,13 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
 
     - `attn_mask`: booleans, True = may attend, or numbers added to the logits. It broadcasts to `[b h t s]` from the
       right; a shorter last axis forbids the keys past its end (one of length 1 serves every key).
-    - `is_causal`: query i sees key j iff `j <= i + offset`. A place must be allowed by every mask given.
+    - `is_causal`: query i sees key j iff `j <= i + offset`. Every mask that is given must allow a place.
     - `scale`: the factor of the scores, `1 / sqrt(d)` if None.
     - `softcap`: c replaces each logit by `c tanh(logit / c)`, before any mask; 0 is off.
     - `window`: `(left, right)`, `i + offset - left <= j <= i + offset + right`; -1 leaves a side open.
     - `past_key`, `past_value` `[b g p d]`, `[b g p e]`: earlier keys and values (the KV cache); offset is p.
     - `nonpad_kv_seqlen` `[b]`: keys that are not padding; offset is that minus t. Without past or lengths it is 0.
-    - `softmax_precision`: the type of the softmax, as a NumPy dtype or ONNX's number; the input's if None.
+    - `softmax_precision`: the dtype of the softmax, as a NumPy dtype or ONNX's number; the input's if None.
     - `form`: the implementation, a name in `attn_exp/forms/`; `auto` takes the fastest, and uses all cores for large
       problems. The function is safe to call from several threads and in process pools.
 
@@ -180,7 +180,7 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     | `attn_mask` and `is_causal` together | an error | both apply |
     | a float mask of -inf over a NaN key or value | NaN | that key is ignored |
     | a query that sees no key | 0 (NaN before 2.5) | 0 |
-    | NaN in a key or value that a query attends to | NaN | `ValueError` that names the place |
+    | NaN in a key or value that a query attends to | NaN | `ValueError` with the position of the NaN |
     | past keys, windows, soft-cap, padding lengths | other functions | arguments |
     | dropout, gradients, devices | yes | no |
 
@@ -224,7 +224,7 @@ def is_plain(scale: Any, is_causal: Any, softcap: Any, window: Any) -> bool:
 def find_form(name: str, given: Arranged, rules: Rules) -> forms.Form:
     """Return the form of that name; `auto` is `matrix` for few logits, `blockwise` for many.
 
-    Half precision is rounded stage by stage, as is a softmax with its own dtype: only `matrix` has the stages.
+    Half precision is rounded after every stage, as is a softmax with its own dtype, so both need `matrix`.
     """
     name = chosen(name, (AUTO, *forms.names()), "form")
     if name == AUTO:
@@ -237,7 +237,7 @@ def find_form(name: str, given: Arranged, rules: Rules) -> forms.Form:
 
 
 def attend(form: forms.Form, given: Arranged, rules: Rules) -> Trace:
-    """Compute the form; in half precision the square root of the scale goes to both factors of the product."""
+    """Compute the form; in half precision the square root of the scale multiplies q and k before their product."""
     q, k = given.query, given.key
     if q.dtype.itemsize > 2:
         return form.attend(q, k, given.value, rules)
@@ -253,7 +253,7 @@ def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = Non
     """Raise an error for the NaN or infinity in the input that made the output NaN; do nothing if no output is NaN.
 
     Two cases are warnings. With `leaks`, a form declares that values at masked keys can reach its output, and why. If
-    finite inputs gave NaN, an intermediate result overflowed, as the operator defines it.
+    finite inputs gave NaN, an intermediate result overflowed, as the operator's definition implies.
 
     Raises:
         ValueError: a query attends to the NaN or infinity.
@@ -461,9 +461,9 @@ def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[lis
     return allowed, [Added(np.where(forbidden, 0.0, values))]
 
 
-def read_precision(asked: Any) -> Any:
-    """Return the NumPy dtype for a name, a type or an ONNX number."""
-    name: Any = ONNX_TYPES.get(asked, asked) if isinstance(asked, int) else asked
+def read_precision(given: Any) -> Any:
+    """Return the NumPy dtype for a name, a type or one of ONNX's numbers."""
+    name: Any = ONNX_TYPES.get(given, given) if isinstance(given, int) else given
     name = np.sctypeDict.get(name, name) if isinstance(name, str) else name
     if isinstance(name, str) and name == "bfloat16":
         return bfloat16()
@@ -472,5 +472,5 @@ def read_precision(asked: Any) -> Any:
     except (TypeError, ValueError, SyntaxError):
         kind = np.dtype(object)
     if kind.kind != "f" and kind.name != "bfloat16":
-        raise ValueError(f"softmax_precision={quote(asked)}: expected a type of real numbers, or one of 1, 10, 11, 16")
+        raise ValueError(f"softmax_precision={quote(given)}: expected a floating-point dtype, or one of 1, 10, 11, 16")
     return kind

@@ -1,4 +1,4 @@
-"""Attention by blocks of queries, on several threads, without ever forming the whole matrix."""
+"""Attention in blocks of queries, on several threads, without ever forming the whole matrix."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from attn_exp.forms.trace import CELLS, Trace
 from attn_exp.rules.rules import Rules
 
 Tell = Callable[[float], None] | None
-"""Receives the fraction done, called from several threads."""
+"""A function that receives the fraction done; several threads call it."""
 
 WORTH = 1 << 16
-"""Number of logits for which another thread pays."""
+"""Number of logits that make another thread worthwhile."""
 
 
-def attend(  # noqa: PLR0913 - four operands, and settings of their own by keyword
+def attend(  # noqa: PLR0913 - four operands, and this form's own settings by keyword
     q: Array,
     k: Array,
     v: Array | None,
@@ -87,7 +87,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
 
 
 def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
-    """Compute the same with the full matrix of weights `[... h t s]`, a block of rows at a time."""
+    """Compute the same function and the full matrix of weights `[... h t s]`, a block of rows at a time."""
     whole = operands(q, k, v, rules)
     weights = np.empty((*whole.q.shape[:-1], k.shape[-2]), whole.q.dtype)
 
@@ -114,13 +114,13 @@ def operands(q: Array, k: Array, v: Array | None, rules: Rules) -> Operands:
 
 
 def count_threads(shape: tasks.Shape, threads: int | None) -> int:
-    """Return how many threads a problem is worth by default; with few queries, reading the keys dominates."""
+    """Return the number of threads, by default as many as pay off; with few queries, reading the keys dominates."""
     worth = shape.places + READING * shape.batches * shape.groups * shape.keys
     return min(default_threads(), max(1, worth // WORTH)) if threads is None else threads
 
 
 def cut_tasks(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, pieces: int = 1) -> list[Task]:
-    """Cut a problem into tasks, so that they, times `pieces` runs of keys each, occupy all threads."""
+    """Cut a problem into enough tasks, of `pieces` runs of keys each, to occupy all threads."""
     count = count_threads(shape, threads)
     parts = count if rows >= tasks.ROWS or count == 1 else 2 * count  # blocks that skip keys have unequal work
     return tasks.tasks(shape, -(-parts // pieces), rows, entire)
@@ -134,7 +134,7 @@ def run_jobs(
     tell: Tell = None,
     entire: bool = False,
 ) -> None:
-    """Run jobs on several threads, each with buffers of its own; with `entire`, these have room for whole rows."""
+    """Run jobs on several threads, each with its own buffers; with `entire`, these have room for whole rows."""
     finished = count(1)
 
     def work_through(some: Iterator[Job]) -> None:
@@ -157,7 +157,7 @@ PIECES = 16
 """Number of runs of keys for few queries; independent of the thread count, so results do not depend on it."""
 
 LONG = 1 << 13
-"""Minimum number of keys of a piece, over all heads: fewer are read before another thread has woken."""
+"""Minimum number of keys in a piece, over all heads: fewer are read in less time than a thread takes to wake."""
 
 
 class Job(NamedTuple):
@@ -174,7 +174,7 @@ def make_jobs(tasks: Sequence[Task], pieces: Sequence[slice | None] = (None,)) -
 
 
 def key_runs(whole: Operands) -> Sequence[slice | None]:
-    """Return the runs of keys that are worth a job each, or a single None if cutting heads and queries is enough."""
+    """Return the runs of keys, one per job, or a single None if cutting heads and queries is enough."""
     shape, heads = whole.shape, max(1, whole.shape.batches * whole.shape.groups)
     if heads >= PIECES or not 0 < shape.rows <= LEAST or shape.keys * heads < 2 * LONG or whole.entire:
         return (None,)
@@ -189,7 +189,7 @@ def key_runs(whole: Operands) -> Sequence[slice | None]:
 
 
 def merge_sums(parts: Sequence[Sums]) -> Sums:
-    """Return the sums over all keys from sums over some of them, `sum_i exp(anchor_i - top) sums_i`."""
+    """Merge sums over runs of keys into sums over all keys: `sum_i exp(anchor_i - top) sums_i`."""
     anchors = np.stack([np.zeros_like(part.total) if part.anchor is None else part.anchor for part in parts])
     top = anchors.max(axis=0)
     faded = np.exp(anchors - np.where(np.isneginf(top), 0, top))
@@ -201,7 +201,7 @@ def merge_sums(parts: Sequence[Sums]) -> Sums:
 def gather(whole: Operands, tasks: Sequence[Task], parts: Sequence[Sums], context: Array, lse: Array) -> None:
     """Write the output of tasks whose keys were processed in pieces; `parts` are in the order of `make_jobs`.
 
-    If finite parts add up to a sum that is not finite, the task is recomputed as one.
+    If finite parts add up to a sum that is not finite, the task is recomputed in one piece.
     """
     count = len(parts) // len(tasks)
     with np.errstate(all="ignore"):

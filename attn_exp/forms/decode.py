@@ -42,7 +42,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return an error if the masks let a query look ahead: decoding has no later keys."""
+    """Return the reason if the masks let a query look ahead (decoding has no later keys), else None."""
     causal = any(mask.relative and mask.span(0, 0, 0, 2).some_stop < 2 for mask in rules.masks)
     return None if causal else "decoding has no later keys to look at; use mask=causal"
 

@@ -1,4 +1,4 @@
-"""The contract of a form: one way to compute attention, and the facts that a run needs about it."""
+"""The contract of a form: a way to compute attention, and the facts that a run needs about it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Form:
     """One way to compute attention: a pure function and its properties.
 
     - `attend`: `(q, k, v, rules) -> Trace`, with `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]` or None.
-    - `refuses`: why the form cannot compute these rules, in one line, or None if it can.
+    - `refuses`: returns in one line why the form cannot compute these rules, or None if it can.
     - `dtype`: the widest type that it computes in; wider inputs are rounded to it.
     - `matrices`: how many arrays `[h t s]` it holds at once; by default all five stages.
     - `library`: the library that computes it, if that is not NumPy or Python itself.
-    - `mix`: adds the context to a trace that starts at given weights; None if the form cannot start there.
+    - `mix`: adds the context to a trace that starts from given weights; None if the form cannot start there.
     - `bends_last`: whether it can apply elementwise score rules after masking.
     - `context_alone`: whether it returns only the context, so that it needs values.
     - `takes_rows`: whether `attend` takes `rows`, the maximum number of queries in a block.
@@ -63,9 +63,9 @@ class Form:
     plainest: str = "matrix"
 
     def keeping(self, weights: str, tell: Callable[[float], None] | None = None) -> Callable[..., Trace]:
-        """Return the function that keeps what the setting `weights` names: `attend`, `complete` or `summarize`.
+        """Return `attend`, `complete` or `summarize`, whichever keeps what the setting `weights` asks for.
 
-        `full` keeps all weights, `auto` and `blocks` a summary of them.
+        `full` keeps all weights; `auto` and `blocks` keep a summary of them.
         """
         keeper = self.complete if weights == "full" else self.summarize
         return self.attend if keeper is None else functools.partial(keeper, tell=tell)

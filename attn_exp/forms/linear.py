@@ -43,7 +43,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return which rules need logits, which linear attention never forms."""
+    """Return the reason if a rule needs logits, which linear attention never forms, else None."""
     if rules.scores:
         return "linear attention forms no logits, so score rules have nothing to act on; use score=none"
     if not rules.normalizer.exponential:

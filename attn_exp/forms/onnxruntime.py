@@ -26,9 +26,9 @@ OPSET, IR_VERSION = 24, 10
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the context with a model of one operator; masks and biases are passed as one array `[... h t s]`.
 
-    Shapes as in `matrix`. The output is rounded to the input's type, and no more exact than `DTYPE`. The operator
-    requires a scale above 0, a query and a key: a negative sign goes to the queries, and without keys the context is
-    zero.
+    Shapes as in `matrix`. The output is rounded to the input's dtype, but no more precise than `DTYPE`. The
+    operator requires a scale above 0, a query and a key: for a negative scale the queries change sign, and without
+    keys the context is zero.
 
     Source: ONNX, operator `Attention`, opset 24; onnxruntime, `core/providers/cpu/llm/attention.cc`.
     """
@@ -49,10 +49,10 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return which of these rules ONNX's operator cannot express, or which package is missing, or None."""
+    """Return why this form cannot run: a rule that ONNX's operator cannot express, or a missing package; else None."""
     if not find_spec("onnxruntime") or not find_spec("onnx"):
         return "ONNX Runtime is not installed: pip install onnxruntime onnx"
-    import onnxruntime  # noqa: PLC0415 - only where this form is asked for
+    import onnxruntime  # noqa: PLC0415 - only if this form is used
 
     version = onnxruntime.__version__
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
@@ -66,7 +66,7 @@ def fill_empty_heads(heads: Array) -> Array:
 
 
 def make_session(inputs: dict[str, Array], rules: Rules) -> Any:
-    import onnxruntime  # noqa: PLC0415 - only where this form is asked for
+    import onnxruntime  # noqa: PLC0415 - only if this form is used
     from onnx import helper  # noqa: PLC0415
 
     scale = float(abs(rules.scale)) or 1.0
@@ -78,8 +78,10 @@ def make_session(inputs: dict[str, Array], rules: Rules) -> Any:
     graph = helper.make_graph([node], "attention", values, [answer])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = default_threads()  # its default is all cores, even those the process may not use
-    options.log_severity_level = 4  # errors are raised, so they need not be printed too
+    options.intra_op_num_threads = (
+        default_threads()
+    )  # its default is all cores, even those that the process may not use
+    options.log_severity_level = 4  # errors are raised, so they need not also be printed
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 

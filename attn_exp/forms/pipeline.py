@@ -28,9 +28,9 @@ class Norm:
     """A norm along the last axis: `(z - mean) / sqrt(var + eps) * gain + shift`.
 
     `kind`: "LayerNorm"; "RMSNorm" has no mean, and uses the mean of squares for var; "L2" divides by the length, at
-    least `eps`; "GroupNorm" normalizes `groups` of features over all tokens together; "affine" divides by nothing. Gain
-    and shift have the shape `[m]`, or that of heads `[h t d]` with length 1 for t. `joined`: the heads are normed side
-    by side.
+    least `eps`; "GroupNorm" normalizes `groups` of features over all tokens together; "affine" does not normalize. Gain
+    and shift have the shape `[m]`, or that of heads `[h t d]` with length 1 for t. `joined`: the heads are normed
+    together, side by side.
     """
 
     kind: str
@@ -74,7 +74,7 @@ class Around:
 
     `before` is the norm of x, `of_memory` that of the cross-attention memory, `heads` those of q, k or v. `inner` and
     `last` follow W_o, before and after the residual `r`: 0, or 1 for x, or, with `of_normed`, 1 for the output of the
-    first norm. f is the `factor`; `then` is one more norm, after a layer that was left out.
+    first norm. f is the `factor`; `then` is one more norm, after an omitted layer.
     """
 
     before: Norm | None = None
@@ -125,11 +125,11 @@ class Around:
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """The input of attention: heads `[b h t d]`, or x `[b t m]` with the weight matrices and biases of a layer.
+    """The input of attention: heads `[b h t d]`, or x `[b t m]` and the weight matrices and biases of a layer.
 
     Keys and values of a layer are computed from the `memory` `[b s n]` if there is one. The first `past` tokens of x
-    have no queries; given heads have none of them. `apart`: the batch entries are copies of one problem, and a mistake
-    that mixes a batch treats each entry alone. `around`: norms and residuals around attention in the user's layer.
+    have no queries, so given heads exclude them. `apart`: the batch entries are copies of one problem, and a mistake
+    that mixes a batch treats each entry separately. `around`: norms and residuals around attention in the user's layer.
     """
 
     q: Array | None = None
@@ -227,7 +227,7 @@ class Recipe:
         return self.changed(rules=replace(self.rules, **changes))
 
     def changed(self, **fields: Any) -> Recipe:
-        """Return a copy with other fields; ten times faster than `replace`, because thousands are made."""
+        """Return a copy with other fields, ten times faster than `replace` does: thousands are made."""
         made = object.__new__(Recipe)
         vars(made).update(vars(self) | fields)
         return made
@@ -236,7 +236,7 @@ class Recipe:
 def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | None = None) -> Trace:
     """Return every stage that a recipe computes from heads `[... h t d]`, `[... g s d]` and `[... g s e]`.
 
-    `place` gives the places of these logits if they are part of a larger problem. Without values there is no context.
+    `place` gives the indices of these logits in a larger problem. Without values there is no context.
     """
     at = At.of_heads(recipe.rules, q, k, place)
     stages = compute_heads(recipe, at, q, recipe.share(at, k), None if v is None else recipe.share(at, v))
@@ -249,7 +249,7 @@ def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
     `output` is the context of all heads if heads were given, else the layer's output `[b t m]`.
 
     Raises:
-        ValueError: a step does not fit the shapes, as when a transposed matrix is not square.
+        ValueError: the shapes do not fit a step, as when a transposed matrix is not square.
     """
     with np.errstate(all="ignore"):
         q, k, v = sides(recipe, given)
@@ -305,7 +305,7 @@ def embed_positions(recipe: Recipe, x: Array) -> Array:
 
 
 def compute_heads(recipe: Recipe, at: At, q: Array, k: Array, v: Array | None) -> dict[str, Array]:
-    """Return the stages from the scores to the context, from one k and v per query head; no context without values.
+    """Return the stages from the scores to the context, given one k and v per query head; no context without values.
 
     Masked keys may hold any value without effect.
     """

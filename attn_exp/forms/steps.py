@@ -39,7 +39,7 @@ def split(flat: Array, count: int) -> Array:
 
 
 def place(at: Any, side: str, heads: Array, positions: Sequence[Position]) -> Array:
-    """Apply position rules to queries, which start after the past or at `offset`, and to keys; not to values."""
+    """Apply position rules to queries, which start after the past or at `offset`, and to keys, but not to values."""
     if side == "v":
         return heads
     for position in positions:
@@ -53,7 +53,7 @@ def turned(position: Position, heads: Array, start: Any) -> Array:
 
 def share(at: Any, heads: Array) -> Array:
     """Give query head i the key/value head `i // (h / g)`."""
-    if at.groups == at.heads:  # as the problem says: a mistake may have put another axis where that of the heads was
+    if at.groups == at.heads:  # from the problem: a mistake may have put another axis in place of the head axis
         return heads
     return repeat_heads(heads, at.heads)
 
@@ -109,7 +109,9 @@ def allowed(at: Any) -> Array:
 
 
 def forbid(at: Any, logits: Array, allowed: Array) -> Array:
-    whole = allowed.all() and np.broadcast_shapes(allowed.shape, logits.shape) == logits.shape  # others do not fit
+    whole = (
+        allowed.all() and np.broadcast_shapes(allowed.shape, logits.shape) == logits.shape
+    )  # other shapes do not broadcast
     return logits if whole else np.where(allowed, logits, logits.dtype.type(-np.inf))
 
 
@@ -172,7 +174,7 @@ def merge(at: Any, context: Array) -> Array:
     """Put the heads side by side, `[b h t e]` to `[b t h*e]`.
 
     Raises:
-        ValueError: a mistake has dropped the head axis, so that another axis would be taken for it.
+        ValueError: a mistake has dropped the head axis, so another axis would be mistaken for it.
     """
     if context.ndim != 4:
         raise ValueError(f"expected heads [b h t e], got {context.shape}")

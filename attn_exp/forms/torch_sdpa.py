@@ -26,7 +26,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
     Source: PyTorch, `torch.nn.functional.scaled_dot_product_attention`.
     """
-    import torch  # noqa: PLC0415 - only where this form is asked for
+    import torch  # noqa: PLC0415 - only if this form is used
 
     added = change(q, k, rules)
     context = torch.nn.functional.scaled_dot_product_attention(
@@ -42,7 +42,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return which of these rules PyTorch's function cannot express, in one line, or None."""
+    """Return in one line which of these rules PyTorch's function cannot express, or None."""
     if not find_spec("torch"):
         return "PyTorch is not installed: pip install torch"
     return beyond(rules, "PyTorch's function")
@@ -64,7 +64,7 @@ def tensor(torch: Any, array: Array) -> Any:
 
 
 def beyond(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> str | None:
-    """Return why a bias on the logits before a softmax, and up to `caps` soft-caps, cannot express these rules.
+    """Return why these rules cannot be expressed as a bias on the logits and up to `caps` soft-caps, or None.
 
     `dtype` is the type in which the library computes its softmax, if that is not the input's.
     """

@@ -60,7 +60,7 @@ def summarize_weights(weights: Array, most: int) -> Summary:
 
 
 def make_summary(entropies: Array, largest: Array, sink: Array, sums: Array, rows: Array, keys: Array) -> Summary:
-    """Return the summary with these facts of each row, and the weights of each cell of the grid added up."""
+    """Make a summary from statistics of each row and `sums`, the total weight in each cell of the grid."""
     heat = sums / (np.diff(rows)[:, None] * np.diff(keys))
     return Summary(entropies, np.exp(entropies), largest, sink, heat, rows, keys)
 
@@ -81,12 +81,12 @@ class Trace:
     | `scores` | `[h t s]` | `q k^T` |
     | `logits` | `[h t s]` | scores times the scale |
     | `capped` | `[h t s]` | logits after elementwise score rules, such as a soft-cap |
-    | `masked` | `[h t s]` | capped plus biases, -inf where no query may look |
-    | `weights` | `[h t s]` | the normalized logits; a row sums to 1, or to 0 where all is masked |
+    | `masked` | `[h t s]` | capped plus biases, -inf at masked places |
+    | `weights` | `[h t s]` | the normalized logits; a row sums to 1, or to 0 if all keys are masked |
     | `lse` | `[h t]` | `log(sum_j exp(masked_j))`, needed to merge partial results |
     | `context` | `[h t e]` | `weights v`, per head |
-    | `output` | `[t m]` | the heads side by side, times W_o where the variant has one |
-    | `summary` | | a summary of the weights, if computed instead of them |
+    | `output` | `[t m]` | the heads side by side, times W_o if the variant has one |
+    | `summary` | | a summary of the weights, if computed in their place |
 
     A leading batch axis is allowed on all of them.
     """

@@ -17,7 +17,7 @@ from attn_exp.mistakes.mistake import Mistake
 
 @cache
 def catalogue() -> dict[str, Mistake]:
-    """Load every mistake of every group by name; only runs that make one pay for it.
+    """Return every mistake of every group by name; they are loaded on the first call.
 
     Raises:
         TypeError: two groups define the same name.
@@ -52,7 +52,7 @@ def applied(wanted: Sequence[str], recipe: Recipe) -> Recipe:
     """Apply the first variant of each mistake to the recipe, in order.
 
     Raises:
-        UserError: one shows only across several calls.
+        UserError: a mistake shows only across several calls.
     """
     for name in wanted:
         recipe = usable(name).changes[0](recipe)

@@ -1,4 +1,4 @@
-"""How a function behaves: across calls, across the examples of a batch, at block boundaries, and with NaN."""
+"""The behaviour of a function: across calls, across the examples of a batch, at block boundaries, and with NaN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 from attn_exp.mistakes.softmax import softmax_over
 
 DROPPED = 0.1
-"""How many weights are dropped where this mistake is asked for as a setting."""
+"""The fraction of weights that the setting `mistake=dropout_on` drops."""
 
 
 def drop_weights(after: Step, at: At, weights: Array, allowed: Array) -> Array:
@@ -59,26 +59,26 @@ MISTAKES = {
         stage="output",
     ),
     "changes_inputs": Mistake(
-        says="The function changes its inputs.",
-        fix="work on copies; no += and no out= on the inputs",
-        seen="q *= scale; an in-place mask on a cell that is run again",
+        says="The function modifies its inputs.",
+        fix="work on copies; do not use += or out= on the inputs",
+        seen="q *= scale; an in-place mask in a notebook cell that is run twice",
         stage="q",
     ),
     "reuses_output": Mistake(
-        says="A second call overwrites the first answer: both are the same memory.",
+        says="A second call overwrites the first answer: both share the same memory.",
         fix="return a new array at each call",
         seen="a buffer kept between calls",
         stage="output",
     ),
     "gradients_cut": Mistake(
         says="No gradient reaches its inputs: the output is detached from them, so nothing is learned.",
-        fix="no detach, no .data, no torch.tensor(...) and no NumPy between inputs and output",
-        seen="q = torch.tensor(q) in the function; weights.detach() kept for a picture and used after it",
+        fix="use no detach, .data, torch.tensor(...) or NumPy between inputs and output",
+        seen="q = torch.tensor(q) in the function; weights.detach() made for a plot and used afterwards",
         stage="output",
     ),
     "batch_mixed": Mistake(
-        says="The examples of a batch see each other: an output depends on its neighbours.",
-        fix="no sum and no softmax may run over the batch",
+        says="The examples of a batch see each other: an output depends on the other examples.",
+        fix="do not sum or apply a softmax over the batch",
         seen="batch and sequence swapped: AEMatter issue 3, OmDet issue 19",
         stage="weights",
         changes=(
@@ -90,22 +90,22 @@ MISTAKES = {
         of_code=True,
     ),
     "keys_cut_to_queries": Mistake(
-        says="Keys are cut to the number of queries: where there are more keys, the later ones are dropped.",
-        fix="take the number of keys from k alone",
-        seen="k[..., :q.shape[-2], :]; one length for both",
+        says="Keys are truncated to the number of queries: if there are more keys, the later ones are dropped.",
+        fix="take the number of keys from k, not from q",
+        seen="k[..., :q.shape[-2], :]; one length used for both",
         stage="weights",
         changes=(around("allowed", lambda step, at: step(at) & (np.arange(at.keys) < at.rows)),),
         of_code=True,
     ),
     "mask_stale": Mistake(
-        says="The mask of an earlier call is used again.",
-        fix="keep no mask between calls, or rebuild it when another one is passed",
-        seen="a mask or a length that the first call remembers; LLMs-from-scratch, the mask beside a cache",
+        says="The mask of an earlier call is reused.",
+        fix="do not keep a mask between calls, or rebuild it when a different one is passed",
+        seen="a mask or a length stored by the first call; LLMs-from-scratch, the mask kept with a cache",
         stage="masked",
     ),
     "tail_dropped": Mistake(
         says="The last keys are dropped if the number of keys is not a multiple of the block size.",
-        fix="handle the last, shorter block, and mask what lies beyond the keys",
+        fix="process the last, shorter block, and mask places beyond the last key",
         seen="triton issue 2626; jax issue 27224; lightning-attention PR 28",
         stage="weights",
         changes=(
@@ -115,8 +115,8 @@ MISTAKES = {
     ),
     "nan_leaks": Mistake(
         says="NaN behind the mask reaches the answer, because 0 times NaN is NaN.",
-        fix="put zeros where no value may be seen, before the product",
-        seen="PyTorch issue 101967; its own scaled_dot_product_attention does it",
+        fix="replace hidden values with zeros before the product",
+        seen="PyTorch issue 101967; PyTorch's scaled_dot_product_attention itself",
         stage="context",
         changes=(instead(mix=lambda at, weights, v, k: weights @ v),),
         needs=("mask",),
@@ -124,7 +124,7 @@ MISTAKES = {
     ),
     "empty_row_nan": Mistake(
         says="A query that may see no key gets NaN instead of zeros.",
-        fix="give zero weights to a row of -inf",
+        fix="give a row of -inf zero weights",
         seen="PyTorch issues 41508 and 103749, before its safe softmax",
         stage="weights",
         changes=(around("normalize", fill_empty_rows_with_nan),),

@@ -15,7 +15,7 @@ from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe, Step, normed
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
-# Cut into heads, and put together again
+# Splitting and merging heads
 
 
 def view_as_heads(flat: Array, count: int) -> Array:
@@ -63,7 +63,7 @@ def merge_by_stride(at: At, context: Array) -> Array:
 
 
 def combine_heads(combine: Callable[[At, Array], Array]) -> Change:
-    """Combine all heads into one; W_o is then cut to as many rows as that has features."""
+    """Combine all heads into one, and truncate W_o to as many rows as the result has features."""
 
     def finish(step: Step, at: At, merged: Array, weight: Array | None, bias: Array | None) -> Array:
         return np.asarray(step(at, merged, None if weight is None else weight[: merged.shape[-1]], bias))
@@ -94,7 +94,7 @@ def swap_batch_and_heads(at: At, context: Array) -> Array:
 
 
 def merge_in_order(*order: int) -> Step:
-    """Merge heads read as `[h b t e]`, with these axes in another order."""
+    """Misread the heads as `[h b t e]`, permute the axes into this order, and merge."""
 
     def merge(at: At, context: Array) -> Array:
         return context.reshape(context.swapaxes(0, 1).shape).transpose(*order).reshape(at.batch, at.rows, -1)
@@ -104,22 +104,22 @@ def merge_in_order(*order: int) -> Step:
 
 def add_residual(recipe: Recipe) -> Recipe:
     """Add the queries to the context, or x to the output of a layer."""
-    asked: dict[str, Array] = {}
+    inputs: dict[str, Array] = {}
 
     def project(side: str, x: Array, arrays: Arrays) -> Any:
-        asked.setdefault("x", x) if side == "q" else None
+        inputs.setdefault("x", x) if side == "q" else None
         return recipe.project(side, x, arrays)
 
     def score(at: At, q: Array, k: Array) -> Any:
-        asked["q"] = q
+        inputs["q"] = q
         return recipe.score(at, q, k)
 
     def mix(at: At, weights: Array, v: Array, k: Array) -> Any:
         context = recipe.mix(at, weights, v, k)
-        return context if "x" in asked else context + asked["q"]
+        return context if "x" in inputs else context + inputs["q"]
 
     def finish(at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
-        return recipe.finish(at, merged, weight, bias) + asked.pop("x", 0.0)
+        return recipe.finish(at, merged, weight, bias) + inputs.pop("x", 0.0)
 
     return instead(project=project, score=score, mix=mix, finish=finish)(recipe)
 
@@ -136,11 +136,11 @@ PLACES_OF_A_NORM: tuple[Callable[[Any], Change], ...] = (
     lambda norm: around("mix", lambda mix, at, weights, v, k: norm(mix(at, weights, v, k))),
 )
 
-# How many heads there are
+# The number of heads
 
 
 def use_one_head(recipe: Recipe) -> Recipe:
-    """Use one head of full width, scaled by its own size."""
+    """Use one head of full width, with the scale of that width."""
     wider = around("scaled", lambda scaled, at, scores: scaled(at, scores) / math.sqrt(recipe.heads))
     return wider(use_one_head_keep_scale(recipe))
 
@@ -164,7 +164,7 @@ def repeat_tokens(at: At, heads: Array) -> Array:
 
 
 def tile_tokens(at: At, heads: Array) -> Array:
-    """Tile the tokens of `[b s g d]` where the heads should be tiled, and reshape into heads."""
+    """Tile the tokens of `[b s g d]` instead of the heads, and reshape into heads."""
     rows = np.tile(heads.swapaxes(1, 2), (1, at.heads // at.groups, 1, 1))
     return rows.reshape(len(heads), heads.shape[2], at.heads, heads.shape[3]).swapaxes(1, 2)
 
@@ -223,11 +223,11 @@ def project_output_by(side: str) -> Change:
     return change
 
 
-# How tokens lie in x
+# The layout of tokens in x
 
 
 def view_tokens(view: Callable[[Array], Array], back: Callable[[Array], Array] | None) -> Change:
-    """Read x through `view`, and undo it in the output with `back`, if given."""
+    """Apply `view` to x, and `back`, if given, to the output."""
 
     def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
         return step(side, view(x), arrays)
@@ -251,7 +251,7 @@ def view_rows_as_columns(answer: Array) -> Array:
 
 
 def permute_sides(order: str) -> Change:
-    """Permute the projections, or the heads where these are the inputs, into the order of these letters."""
+    """Permute the projections, or given q, k and v, into the order of these letters."""
     taken, places = dict(zip("qkv", order, strict=True)), ["qkv".index(side) for side in order]
 
     def exchanged(step: Step, *heads: Array) -> Any:
@@ -330,16 +330,16 @@ MISTAKES = {
     ),
     "weights_averaged": Mistake(
         says="The weights are averaged over the heads, and every head uses the mean.",
-        fix="each head has weights of its own; average only a copy that is shown",
-        seen="attn.mean(dim=1, keepdim=True) before the product; need_weights taken for the weights",
+        fix="keep separate weights for each head; average only a copy for display",
+        seen="attn.mean(dim=1, keepdim=True) before the product; the averages returned by need_weights used as weights",
         stage="weights",
         changes=(around("after", average_weights),),
         of_code=True,
     ),
     "entries_and_heads_mixed": Mistake(
-        says="Heads are merged in the wrong order of batch and heads: examples get each other's heads.",
+        says="Heads are merged with the batch and head axes in the wrong order: examples get each other's heads.",
         fix="keep the batch first: [b, h, t, d] to [b, t, h, d] before the reshape",
-        seen="torch.cat(split(...)) over the batch, and a view back; QAnet-pytorch",
+        seen="torch.cat(split(...)) over the batch, then a view; QAnet-pytorch",
         stage="output",
         changes=(
             instead(gather=swap_batch_and_heads),
@@ -354,16 +354,16 @@ MISTAKES = {
     ),
     "residual_inside": Mistake(
         says="The function adds a residual: the queries, or x, are added to the output.",
-        fix="return attention alone; add the residual outside",
-        seen="return self.norm(x + attention(x)) in a function that is called attention",
+        fix="return only the attention; add the residual outside",
+        seen="return self.norm(x + attention(x)) in a function called attention",
         stage="output",
         changes=(add_residual,),
         of_code=True,
     ),
     "norm_inside": Mistake(
         says="The function applies a norm: to queries and keys, to x, or to the output.",
-        fix="return attention alone; apply norms outside, or ask for them",
-        seen="cosine attention; a LayerNorm that moved into the attention",
+        fix="return only the attention; apply norms outside, or ask for them",
+        seen="cosine attention; a LayerNorm moved inside the attention function",
         stage="scores",
         changes=tuple(place(norm) for place in PLACES_OF_A_NORM for norm in NORMS),
         of_code=True,
@@ -371,12 +371,12 @@ MISTAKES = {
     "heads_reversed": Mistake(
         says="The heads are concatenated in reverse order.",
         fix="head 0 first, head h - 1 last",
-        seen="a list of heads that is built from its end",
+        seen="a list of heads built from the end",
         stage="output",
         changes=(around("gather", lambda gather, at, context: gather(at, context)[:, ::-1]),),
     ),
     "heads_averaged": Mistake(
-        says="The heads are averaged or added instead of concatenated.",
+        says="The heads are averaged or summed instead of concatenated.",
         fix="concatenate the heads",
         seen="d2l-en PR 439; Kyubyong/transformer issue 117",
         stage="output",
@@ -384,7 +384,7 @@ MISTAKES = {
     ),
     "single_head": Mistake(
         says="The number of heads is ignored: one head does all the work.",
-        fix="cut q, k and v into heads before the scores",
+        fix="split q, k and v into heads before computing the scores",
         seen="num_heads stored and never used",
         stage="q",
         changes=(use_one_head, use_one_head_keep_scale),
@@ -411,7 +411,7 @@ MISTAKES = {
     "kv_tokens_repeated": Mistake(
         says="Shared keys and values are repeated along the tokens, not the heads: each head sees only some tokens.",
         fix="repeat the head axis: k.repeat_interleave(h / g, dim=1) of [b g s d]; no reshape is needed",
-        seen="k.unsqueeze(3).expand(...).reshape(b, h, s, d) for unsqueeze(2)",
+        seen="k.unsqueeze(3).expand(...).reshape(b, h, s, d), with unsqueeze(3) instead of unsqueeze(2)",
         stage="k",
         changes=(instead(share=repeat_tokens), instead(share=tile_tokens)),
         needs=("shared",),
@@ -437,7 +437,7 @@ MISTAKES = {
     ),
     "projections_unused": Mistake(
         says="The projections are never used: x itself serves as queries, keys, values, or all three.",
-        fix="q = x @ W_q, k = x @ W_k, v = x @ W_v before the heads are cut",
+        fix="q = x @ W_q, k = x @ W_k, v = x @ W_v before splitting into heads",
         seen="self.queries, self.keys and self.values created in the constructor and never called in forward",
         stage="q",
         changes=(instead(project=lambda side, x, arrays: x),),
@@ -446,7 +446,7 @@ MISTAKES = {
     ),
     "no_bias": Mistake(
         says="The biases of the projections are missing.",
-        fix="q = x @ W_q + b_q, likewise k and v",
+        fix="q = x @ W_q + b_q, and likewise for k and v",
         seen="Fast-LLM PR 398; candle-vllm PR 167; Qwen2 loaded as Llama",
         stage="q",
         changes=(
@@ -484,9 +484,9 @@ MISTAKES = {
         needs=("output",),
     ),
     "output_through_another": Mistake(
-        says="The output goes through the matrix of the queries, keys or values instead of W_o.",
+        says="The output is multiplied by W_q, W_k or W_v instead of W_o.",
         fix="output = concatenated heads @ W_o",
-        seen="linears[-1] of a list that holds W_q, W_k and W_v alone",
+        seen="linears[-1] of a list that holds only W_q, W_k and W_v",
         stage="output",
         changes=tuple(project_output_by(side) for side in "vqk"),
         needs=("output",),

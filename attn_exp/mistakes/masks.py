@@ -19,12 +19,12 @@ from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.window import Window
 
-# What a mask becomes
+# Changing the mask
 
 
 @dataclass(frozen=True)
 class Sees(Mask):
-    """A mask given by any function of the grid."""
+    """A mask defined by any function of the grid."""
 
     seen: Callable[[Grid], Any]
 
@@ -33,7 +33,7 @@ class Sees(Mask):
 
 
 def change_masks(masks: tuple[Mask, ...], kind: type[Mask], change: Callable[[Any], Mask | None]) -> tuple[Mask, ...]:
-    """Change every mask of one kind, also inside combined masks; `change` returns None to remove a mask."""
+    """Change every mask of one kind, including those inside combined masks; `change` returns None to remove a mask."""
     changed: list[Mask | None] = []
     for mask in masks:
         if isinstance(mask, AllOf | AnyOf):
@@ -85,11 +85,11 @@ def change_all_masks(wrong: Callable[[Any], Any]) -> Change:
     return lambda recipe: change(recipe) if recipe.rules.masks else recipe
 
 
-# What is put where a mask forbids
+# Filling the logits of hidden keys
 
 FILLS = (-10.0, -1.0, -2.0, -3.0, -4.0, -5.0, -8.0, -9.0, -15.0, -20.0, -30.0, 1e-9, 1e-6, -1e-9, 1e-12, -1e-12,
          -50.0, -100.0, -1e3, -1e4)  # fmt: skip
-"""Numbers that people fill with; any other is fitted to the answer by the diagnosis."""
+"""Common fill values; the diagnosis fits any other value to the answer."""
 
 
 def filled(number: float) -> Change:
@@ -101,7 +101,7 @@ def added(number: float) -> Change:
 
 
 def late(fill: float, *, added: bool = False) -> Change:
-    """Mask the weights instead of the logits: replace those of hidden keys by `fill`, or add it to them."""
+    """Mask the weights instead of the logits: replace the weights of hidden keys with `fill`, or add it to them."""
 
     def after(step: Step, at: At, weights: Array, allowed: Array) -> Any:
         shares = step(at, weights, allowed)
@@ -121,7 +121,7 @@ def use_first_mask(first: str) -> Change:
 
 
 def tile_masks(head_major: bool) -> Change:
-    """Repeat per-example masks over `[b*h]` in the wrong order of batch and heads."""
+    """Repeat per-example masks over `[b*h]` with batch and heads in the wrong order."""
 
     def wrong(step: Step, at: At) -> Any:
         allowed = np.broadcast_to(step(at), (at.batch, at.heads, at.rows, at.keys))
@@ -145,7 +145,7 @@ def hide_padded_queries(recipe: Recipe) -> Recipe:
 
 
 def hide_all(left: Callable[[int], float]) -> Change:
-    """Hide every key if there is a mask; `left(keys)` is the weight that each one gets."""
+    """Hide every key if there is a mask; `left(keys)` is the weight of each key."""
     change = instead(
         forbid=lambda at, logits, allowed: logits,
         normalize=lambda at, masked: np.full(masked.shape, left(masked.shape[-1])),
@@ -162,11 +162,11 @@ MISTAKES = {
     "mask_ignored": Mistake(
         says="The mask has no effect.",
         fix="put -inf where the mask forbids, before the softmax",
-        seen="a mask lost on a side path; jax issue 32300",
+        seen="a mask dropped on one code path; jax issue 32300",
         stage="masked",
         changes=(
             lambda recipe: recipe.with_rules(masks=()),
-            change_each(Allowed, lambda mask: None),  # the mask that was given
+            change_each(Allowed, lambda mask: None),  # the mask as passed in
             change_each(Padding, lambda mask: None),
             change_each(Window, lambda mask: None),
         ),
@@ -174,7 +174,7 @@ MISTAKES = {
     ),
     "mask_inverted": Mistake(
         says="The mask is inverted: keys that a query may attend to are hidden, and the hidden ones are visible.",
-        fix="True means may attend; pass ~mask where a function says the opposite",
+        fix="True means that a query may attend; pass ~mask to a function with the opposite convention",
         seen="True attends in scaled_dot_product_attention, hides in MultiheadAttention; PyTorch issue 170400",
         stage="masked",
         changes=(
@@ -187,7 +187,7 @@ MISTAKES = {
     "mask_transposed": Mistake(
         says="The mask is transposed: its query and key axes are swapped.",
         fix="a mask is [queries, keys]",
-        seen="hyunwoongko/transformer PR 40: padding put on the axis of queries",
+        seen="hyunwoongko/transformer PR 40: padding on the query axis",
         stage="masked",
         changes=(
             change_all_masks(lambda allowed: allowed.swapaxes(-1, -2)),
@@ -227,7 +227,7 @@ MISTAKES = {
     "mask_hides_all": Mistake(
         says="A mask hides every key: ~ of an integer 0 or 1 is never zero (~1 is -2).",
         fix="make the mask boolean before ~, or write mask == 0",
-        seen="masked_fill(~mask, -1e9) with a mask of integers",
+        seen="masked_fill(~mask, -1e9) with an integer mask",
         stage="masked",
         changes=(hide_all(lambda keys: 1 / keys), hide_all(lambda keys: math.nan), hide_all(lambda keys: 0.0)),
         needs=("mask",),
@@ -247,7 +247,7 @@ MISTAKES = {
         of_code=True,
     ),
     "mask_tiled_over_heads": Mistake(
-        says="Per-example masks are repeated in the wrong order of batch and heads: heads get another example's mask.",
+        says="Per-example masks are repeated with batch and heads in the wrong order: a head gets the wrong mask.",
         fix="repeat_interleave(heads, 0) where the batch comes first, repeat(heads, 1, 1) where the heads do",
         seen="CyberZHG/torch-multi-head-attention; sooftware/attentions",
         stage="masked",
@@ -256,18 +256,18 @@ MISTAKES = {
         of_code=True,
     ),
     "padding_on_queries": Mistake(
-        says="The padding hides queries instead of keys: filler keys are seen.",
+        says="The padding mask hides queries instead of keys: padding keys are visible.",
         fix="a padding mask is [b, 1, 1, s]",
-        seen="mask.unsqueeze(-1) written for unsqueeze(-2)",
+        seen="mask.unsqueeze(-1) instead of unsqueeze(-2)",
         stage="masked",
         changes=(hide_padded_queries,),
         needs=("mask", "padding"),
         of_code=True,
     ),
     "mask_small_fill": Mistake(
-        says="Hidden keys get a logit that is too small a penalty, such as -10 or 1e-9, so they keep some weight.",
-        fix="fill with -inf, or with the type's lowest number",
-        seen="gluonts PR 1401 (1e-9 for -1e9); transformers issues 14859 and 17121",
+        says="The fill value of hidden keys is not negative enough, such as -10 or 1e-9, so they keep some weight.",
+        fix="fill with -inf, or with the lowest number of the dtype",
+        seen="gluonts PR 1401 (1e-9 instead of -1e9); transformers issues 14859 and 17121",
         stage="masked",
         changes=(
             *(filled(number) for number in FILLS),
@@ -301,7 +301,7 @@ MISTAKES = {
     ),
     "causal_flipped": Mistake(
         says="The causal mask is flipped: queries see themselves and later keys.",
-        fix="lower triangle, tril, and not triu",
+        fix="keep the lower triangle: tril, not triu",
         seen="nanoGPT issue 170",
         stage="masked",
         changes=(change_causal(lambda grid: grid.key >= grid.query),),
@@ -318,31 +318,31 @@ MISTAKES = {
     "causal_next": Mistake(
         says="The causal mask is one key too wide: a query sees the next token.",
         fix="query i sees keys j <= i",
-        seen="triu(diagonal=2) for triu(diagonal=1)",
+        seen="triu(diagonal=2) instead of triu(diagonal=1)",
         stage="masked",
         changes=(change_causal(lambda grid: grid.key <= grid.query + 1),),
         needs=("causal",),
     ),
     "causal_top_left": Mistake(
-        says="The causal mask is aligned top left: first query with first key instead of last with last.",
-        fix="query i sees keys j <= i + (keys - queries); if the top left is meant, ask with align=top_left",
+        says="The causal mask is aligned top left: first query with first key, not last query with last key.",
+        fix="query i sees keys j <= i + (keys - queries); if the top left is intended, check with align=top_left",
         seen="PyTorch issues 108108 and 144858; flash-attention issue 282",
         stage="masked",
         changes=(place_first_query(lambda at: 0),),
         needs=("causal",),
     ),
     "causal_bottom_right": Mistake(
-        says="The causal mask is aligned bottom right: last query with last key instead of first with first.",
-        fix="query i sees keys j <= i; if the bottom right is meant, ask with align=bottom_right",
+        says="The causal mask is aligned bottom right: last query with last key, not first query with first key.",
+        fix="query i sees keys j <= i; if the bottom right is intended, check with align=bottom_right",
         seen="flash-attention from 2.1 on; mlx PR 2836",
         stage="masked",
         changes=(place_first_query(lambda at: at.keys - at.rows),),
         needs=("causal",),
     ),
     "padding_one_long": Mistake(
-        says="The padding mask ends one key late: the first filler key is seen.",
+        says="The padding mask ends one key late: the first padding key is visible.",
         fix="key j is seen where j < length",
-        seen="<= written for <",
+        seen="<= instead of <",
         stage="masked",
         changes=(lengthen_padding(1),),
         needs=("padding",),
@@ -350,14 +350,14 @@ MISTAKES = {
     "padding_one_short": Mistake(
         says="The padding mask ends one key early: the last real key is hidden.",
         fix="key j is seen where j < length",
-        seen="length - 1 written for length",
+        seen="length - 1 instead of length",
         stage="masked",
         changes=(lengthen_padding(-1),),
         needs=("padding",),
     ),
     "window_one_wide": Mistake(
         says="The window is one key too wide.",
-        fix="a window of w tokens has left = w - 1: the query counts as one",
+        fix="a window of w tokens has left = w - 1: the query's own token counts",
         seen="Megatron-Bridge PR 2656; transformers PR 26792",
         stage="masked",
         changes=(widen_window(1, 0), widen_window(0, 1), widen_window(1, 1)),
@@ -365,7 +365,7 @@ MISTAKES = {
     ),
     "window_one_narrow": Mistake(
         says="The window is one key too narrow.",
-        fix="a window of left = n sees n keys before the query, and the query's own",
+        fix="a window with left = n covers n keys before the query, plus the query's own",
         seen="vllm issue 3385; mlx-lm PR 390",
         stage="masked",
         changes=(widen_window(-1, 0), widen_window(0, -1), widen_window(-1, -1)),

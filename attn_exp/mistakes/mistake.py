@@ -1,4 +1,4 @@
-"""What a mistake is: steps of attention changed, with the sentences that describe and fix it."""
+"""The definition of a mistake: changed steps of attention, and sentences that describe it and its fix."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Change = Callable[[Recipe], Recipe]
 class Mistake:
     """One way to compute attention wrongly.
 
-    `says` is a sentence that a student understands, `fix` corrects it in one line, `seen` is where it was found in the
-    wild. `stage` is the first stage that it changes. `changes` are the variants that people write: each takes a recipe
-    and returns the wrong one. Without any, the mistake shows only across several calls, and the check calls twice to
-    find it. `needs` are the settings without which it cannot show: all must be in use. A `remark` is no failure:
-    plain code that is otherwise right does it too. `also` names, for each of the first changes, another mistake that it
-    makes at once, if any. `of_code`: only functions are checked for it, not numbers on paper. `group` is the file that
-    defines it.
+    `says` describes it to a student, `fix` corrects it in one line, `seen` names code where it was found. `stage` is
+    the first stage that it changes. `changes` are the variants that people write: each takes a recipe and returns the
+    wrong one. A mistake without changes shows only across several calls, so the check calls the function twice. `needs`
+    lists the settings that must all be in use for it to show. A `remark` is not a failure: plain and otherwise correct
+    code does it too. `also` names, for each of the first changes, another mistake that the change makes at the same
+    time, if any. `of_code`: only functions are checked for it, not numbers on paper. `group` is the file that defines
+    it.
     """
 
     says: str
@@ -43,11 +43,11 @@ def instead(**steps: Step) -> Change:
 
 def around(name: str, wrong: Callable[..., Any]) -> Change:
     """Replace one step by `wrong(step, ...)`, which gets the recipe's own step and its arguments."""
-    return lambda recipe: recipe.changed(**{name: Otherwise(wrong, getattr(recipe, name))})
+    return lambda recipe: recipe.changed(**{name: WrappedStep(wrong, getattr(recipe, name))})
 
 
-class Otherwise(NamedTuple):
-    """A wrapped step, `wrong(step, ...)`; equal to any other of the same two, so that caches find its result."""
+class WrappedStep(NamedTuple):
+    """A step wrapped as `wrong(step, ...)`; wrappers of the same functions are equal, so that caches find them."""
 
     wrong: Callable[..., Any]
     step: Step

@@ -84,8 +84,8 @@ MISTAKES = {
         needs=("rope",),
     ),
     "rope_off_by_one": Mistake(
-        says="Rotary positions of queries and keys start one apart.",
-        fix="query and key of one token have the same position",
+        says="The rotary positions of queries and keys are offset by one.",
+        fix="give the query and the key of a token the same position",
         seen="fla issue 766; flashinfer PR 847; a cache that counts the new token twice",
         stage="q",
         changes=(shift_positions("q", 1), shift_positions("q", -1), shift_positions("k", 1), shift_positions("k", -1)),
@@ -93,7 +93,7 @@ MISTAKES = {
     ),
     "rope_on_values": Mistake(
         says="Rotary positions rotate the values too.",
-        fix="rotate q and k alone",
+        fix="rotate only q and k",
         seen="one loop over q, k and v",
         stage="v",
         changes=(

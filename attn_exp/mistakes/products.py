@@ -30,7 +30,7 @@ def mix_queries(recipe: Recipe) -> Recipe:
 
 
 def multiply_sums(score: Step, at: At, q: Array, k: Array) -> Array:
-    """Sum the features of queries and keys separately, as an einsum with two letters for them does."""
+    """Sum the features of queries and of keys separately, as an einsum does that gives them different letters."""
     return np.asarray(q.sum(axis=-1)[..., :, None] * k.sum(axis=-1)[..., None, :])
 
 
@@ -53,7 +53,7 @@ def swap_projections(**sides: str) -> Change:
 
 
 def choose_sources(*sides: str) -> Change:
-    """Make these sides from x, as the queries should be; without "q", make the queries from the memory."""
+    """Project these of q, k and v from x; if "q" is not among them, project the queries from the memory."""
 
     def source(step: Step, side: str, x: Array, memory: Array) -> Any:
         if side in sides:

@@ -33,7 +33,7 @@ MISTAKES = {
     "no_scale": Mistake(
         says="The scores q k^T are not divided by sqrt(d).",
         fix="logits = scores / sqrt(d)",
-        seen="the Annotated Transformer's readers; Understanding Deep Learning, notebook 12.1",
+        seen="readers of the Annotated Transformer; Understanding Deep Learning, notebook 12.1",
         stage="logits",
         changes=(instead(scaled=lambda at, scores: scores),),
     ),
@@ -47,7 +47,7 @@ MISTAKES = {
     "scale_by_sqrt_d_model": Mistake(
         says="The scores are divided by the square root of the model size instead of the head size.",
         fix="divide by sqrt(d_model / heads)",
-        seen="d_model written for d_k in many multi-head layers",
+        seen="d_model instead of d_k in many multi-head layers",
         stage="logits",
         changes=(
             instead(scaled=lambda at, scores: scores / math.sqrt(at.width)),  # the width of x
@@ -57,21 +57,21 @@ MISTAKES = {
     "scale_by_sqrt_heads": Mistake(
         says="The scores are divided by the square root of the number of heads instead of the head size.",
         fix="divide by sqrt(q.shape[-1])",
-        seen="the wrong one of the four axes of q",
+        seen="the wrong axis of q's four",
         stage="logits",
         changes=(instead(scaled=lambda at, scores: scores / math.sqrt(at.heads)),),
     ),
     "scale_by_sqrt_keys": Mistake(
         says="The scores are divided by the square root of the number of keys instead of the head size.",
         fix="divide by sqrt(k.shape[-1])",
-        seen="shape[-2] written for shape[-1]",
+        seen="shape[-2] instead of shape[-1]",
         stage="logits",
         changes=(instead(scaled=lambda at, scores: scores / math.sqrt(at.keys)),),
     ),
     "scale_by_keys": Mistake(
         says="The scores are divided by the number of keys.",
         fix="divide by sqrt(k.shape[-1])",
-        seen="k.shape[0] of a matrix of keys",
+        seen="k.shape[0] of a key matrix",
         stage="logits",
         changes=(instead(scaled=lambda at, scores: scores / at.keys),),
         of_code=True,
@@ -85,7 +85,7 @@ MISTAKES = {
         of_code=True,
     ),
     "scale_other": Mistake(
-        says="The scores are multiplied by another factor than 1 / sqrt(d).",
+        says="The scores are multiplied by a factor other than 1 / sqrt(d).",
         fix="logits = scores / sqrt(d)",
         seen="a temperature left in; the fourth root of d, meant for q and for k, applied to the scores once",
         stage="logits",
@@ -95,7 +95,7 @@ MISTAKES = {
     "scale_fixed": Mistake(
         says="The scores are divided by a constant, whatever the head size.",
         fix="divide by sqrt(q.shape[-1])",
-        seen="/ 8 written for heads of 64 numbers",
+        seen="/ 8, written for heads of size 64",
         stage="logits",
         changes=tuple(fixed(factor) for factor in FIXED),
         of_code=True,
@@ -103,7 +103,7 @@ MISTAKES = {
     "scale_by_batch": Mistake(
         says="The scores are divided by the batch size, or by its square root.",
         fix="divide by sqrt(q.shape[-1])",
-        seen="q.shape[0] or q.size(0) written for the last axis",
+        seen="q.shape[0] or q.size(0) instead of the last axis",
         stage="logits",
         changes=(
             instead(scaled=lambda at, scores: scores / math.sqrt(at.batch)),
@@ -115,7 +115,7 @@ MISTAKES = {
     "scale_by_heads": Mistake(
         says="The scores are divided by the number of heads.",
         fix="divide by sqrt(q.shape[-1])",
-        seen="num_heads written for head_dim",
+        seen="num_heads instead of head_dim",
         stage="logits",
         changes=(instead(scaled=lambda at, scores: scores / at.heads),),
         of_code=True,
@@ -123,7 +123,7 @@ MISTAKES = {
     "scale_by_sqrt_queries": Mistake(
         says="The scores are divided by the square root of the number of queries instead of the head size.",
         fix="divide by sqrt(q.shape[-1])",
-        seen="q.shape[-2] written for q.shape[-1]",
+        seen="q.shape[-2] instead of q.shape[-1]",
         stage="logits",
         changes=(instead(scaled=lambda at, scores: scores / math.sqrt(at.rows)),),
         of_code=True,
@@ -131,7 +131,7 @@ MISTAKES = {
     "scale_multiplied": Mistake(
         says="The scores are multiplied by a power of d, or of the model size, instead of divided by sqrt(d).",
         fix="logits = scores / sqrt(d)",
-        seen="a factor written for its inverse; / d**-0.5 and / d**-2",
+        seen="a factor instead of its inverse; / d**-0.5 and / d**-2",
         stage="logits",
         changes=(
             instead(scaled=lambda at, scores: scores * math.sqrt(at.size)),
@@ -153,16 +153,16 @@ MISTAKES = {
         of_code=True,
     ),
     "scale_twice": Mistake(
-        says="The scale is applied twice, such as to q and then to the scores again.",
+        says="The scale is applied twice, for example to q and again to the scores.",
         fix="scale once",
-        seen="library attention called with a q that was scaled already",
+        seen="a library's attention called with q already scaled",
         stage="logits",
         changes=(instead(scaled=lambda at, scores: scores * at.rules.scale**2),),
     ),
     "scale_after_softmax": Mistake(
         says="The weights are scaled after the softmax instead of the scores before it.",
         fix="weights = softmax(scores * scale)",
-        seen="dropped brackets: softmax(q k^T) / sqrt(d)",
+        seen="missing parentheses: softmax(q k^T) / sqrt(d)",
         stage="weights",
         changes=(
             scale_weights(lambda at: at.rules.scale),

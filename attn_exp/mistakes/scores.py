@@ -34,7 +34,7 @@ def change_alibi(other: Callable[[Alibi], Score]) -> Change:
 
 @dataclass(frozen=True)
 class Sloped(Alibi):
-    """ALiBi with other slopes: `other(heads)` returns one for each head."""
+    """ALiBi with wrong slopes: `other(heads)` returns one slope per head."""
 
     other: Callable[[int], Array] = lambda heads: np.array(slopes(heads))
 
@@ -43,7 +43,7 @@ class Sloped(Alibi):
 
 
 def sloped(rates: Callable[[int], Array]) -> Change:
-    """Replace the slopes by `rates(heads)`."""
+    """Replace the slopes with `rates(heads)`."""
     return change_alibi(lambda rule: Sloped(rule.signed, rates))
 
 
@@ -58,7 +58,7 @@ def powers_of_half(heads: int, first: int = 1) -> Array:
 
 
 def up_to_8(heads: int, first: int = 1) -> Array:
-    """Return `2^(-8 i / h)`, i from `first` on; right where h is a power of two."""
+    """Return `2^(-8 i / h)`, i from `first` on; correct from 1 on if h is a power of two."""
     return 2.0 ** (-8.0 * np.arange(first, heads + first) / heads)
 
 
@@ -78,10 +78,10 @@ SLOPES: tuple[Callable[[int], Array], ...] = (
     lambda heads: powers_of_half(heads, first=0),
     lambda heads: up_to_8(next_power(heads), first=0)[:heads],
 )
-"""Wrong slopes that people take."""
+"""Common wrong slopes."""
 
 
-# Rules left out, or at another place
+# Rules left out, or applied at the wrong place
 
 
 def keep_only(kept: Callable[[Score], bool]) -> Change:
@@ -103,7 +103,7 @@ def cap_after_mask(recipe: Recipe) -> Recipe:
 MISTAKES = {
     "alibi_slopes": Mistake(
         says="ALiBi's slopes are wrong for this number of heads.",
-        fix="2^(-8 i / h) from i = 1 where h is a power of two; else the slopes of the powers below and above",
+        fix="2^(-8 i / h) from i = 1 if h is a power of two; else combine the slopes of the powers below and above",
         seen="mlx issue 343 (heads not a power of two); aprender PR 2143 (exponent off by one)",
         stage="masked",
         changes=tuple(sloped(rates) for rates in SLOPES),
@@ -112,7 +112,7 @@ MISTAKES = {
     "alibi_sign": Mistake(
         says="ALiBi has the wrong sign: far keys are favoured.",
         fix="subtract slope * distance",
-        seen="distance taken as j - i where i - j is meant",
+        seen="distance computed as j - i instead of i - j",
         stage="masked",
         changes=(
             change_sign(lambda grid: 1.0),

@@ -13,9 +13,9 @@ from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
 def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
-    """Normalize over other axes of `[b h t s]`; where everything is hidden, the weights are `empty`.
+    """Normalize over other axes of `[b h t s]`; where every place is hidden, the weights are `empty`.
 
-    `empty=None` gives equal weights, as a softmax does when a large finite number is filled in.
+    `empty=None` gives equal weights, as a softmax does if hidden places are filled with a large finite number.
     """
 
     def normalize(at: At, masked: Array) -> Array:
@@ -29,7 +29,7 @@ def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
 
 
 def row_maximum(masked: Array, axis: int | Shape) -> Array:
-    """Return the largest logits along some axes, or the lowest number of their type where all are hidden."""
+    """Return the largest logits along some axes, or the lowest number of the dtype where all are hidden."""
     return np.asarray(masked.max(axis=axis, keepdims=True, initial=np.finfo(masked.dtype).min))
 
 
@@ -50,14 +50,14 @@ def subtract_maximum(*axes: int, above: bool = True, below: bool = True) -> Chan
 
 
 def use_other_rows(largest: bool | None, sums: bool) -> Change:
-    """Broadcast the maximum or the sum of each row along the keys; `largest=None` subtracts no maximum."""
+    """Broadcast the maxima (`largest`) or sums of rows along the keys; `largest=None` subtracts no maximum."""
 
-    def laid(rows: Array, turned: bool) -> Array:
-        return rows[..., None, :] if turned else rows[..., None]
+    def broadcast(rows: Array, along_keys: bool) -> Array:
+        return rows[..., None, :] if along_keys else rows[..., None]
 
     def normalize(at: At, masked: Array) -> Array:
-        powers = np.exp(masked if largest is None else masked - laid(masked.max(axis=-1), largest))
-        return powers / laid(powers.sum(axis=-1), sums)
+        powers = np.exp(masked if largest is None else masked - broadcast(masked.max(axis=-1), largest))
+        return powers / broadcast(powers.sum(axis=-1), sums)
 
     return instead(normalize=normalize)
 
@@ -150,7 +150,7 @@ MISTAKES = {
         of_code=True,
     ),
     "softmax_over_all": Mistake(
-        says="One softmax runs over all places of the matrix instead of one for each query.",
+        says="One softmax runs over the whole matrix instead of one per query.",
         fix="softmax over the last axis, the keys",
         seen="exp(s) / exp(s).sum() without an axis",
         stage="weights",
@@ -193,7 +193,7 @@ MISTAKES = {
     ),
     "sum_epsilon": Mistake(
         says="A small number is added to each sum of the softmax, so the weights of a row sum to less than 1.",
-        fix="divide by the sum alone: with the largest logit subtracted it is at least 1",
+        fix="divide by the sum itself: after subtracting the largest logit it is at least 1",
         seen="weights / (weights.sum(-1, keepdim=True) + 1e-6)",
         stage="weights",
         changes=(
@@ -213,12 +213,12 @@ MISTAKES = {
     "no_softmax": Mistake(
         says="The logits are used as weights without a softmax.",
         fix="weights = softmax(logits)",
-        seen="first versions of many notebooks; linear attention by accident",
+        seen="first versions of many notebooks; accidental linear attention",
         stage="weights",
         changes=(instead(normalize=lambda at, masked: np.where(np.isneginf(masked), 0.0, masked)),),
     ),
     "sum_normalized": Mistake(
-        says="The logits are divided by their sum instead of passed through a softmax.",
+        says="The logits are divided by their sum instead of being passed through a softmax.",
         fix="weights = softmax(logits)",
         seen="exercise sheets that first divide by the sum",
         stage="weights",
@@ -227,7 +227,7 @@ MISTAKES = {
     "softmax_twice": Mistake(
         says="The softmax is applied twice.",
         fix="weights = softmax(logits), once",
-        seen="a function that returns weights, and a caller that takes them for logits",
+        seen="a function that returns weights, whose caller takes them for logits",
         stage="weights",
         changes=(softmax_again_over(-1), around("normalize", repeat_masked_softmax)),
     ),
@@ -242,7 +242,7 @@ MISTAKES = {
     "softmax_base_2": Mistake(
         says="The softmax takes powers of 2 instead of e.",
         fix="multiply the logits by log2(e) where exp2 is used",
-        seen="kernels with exp2 whose scale misses log2(e)",
+        seen="kernels with exp2 whose scale lacks the factor log2(e)",
         stage="weights",
         changes=(around("normalize", lambda normalize, at, masked: normalize(at, masked * math.log(2))),),
     ),

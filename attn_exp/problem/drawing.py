@@ -1,6 +1,6 @@
-"""Arrays of the settings: written out, in a file, or drawn at random.
+"""Arrays given in the settings: written out, read from a file, or drawn at random.
 
-Each random array has a stream of its own; or a library's generator draws one after another, in the order of a notebook.
+Each random array has its own stream, or a library's generator draws them one after another, in a notebook's order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Distribution(NamedTuple):
     def bounds(self, lowest: float = 0.0) -> tuple[float, float]:
         """Return the bounds: by default from 0, or `lowest` for uniform numbers, to 1; integers need an upper bound.
 
-        Normal numbers have none, and ignore the result.
+        Normal numbers have no bounds, and ignore the result.
 
         Raises:
             UserError: bounds are missing, out of order, too far apart, or not whole for integers.
@@ -50,13 +50,13 @@ class Distribution(NamedTuple):
         high = 1.0 if self.high is None else self.high
         exact = max(abs(low), abs(high)) <= EXACT and low == int(low) and high == int(high)
         if not low < high or math.isinf(high - low) or (whole and not exact):
-            expected = "whole numbers up to 2^53, high above low" if whole else "high above low, and not infinitely far"
+            expected = "whole numbers up to 2^53, high above low" if whole else "high above low, by a finite amount"
             raise UserError(f"{self.key}low={low:g} and {self.key}high={high:g}: expected {expected}")
         return low, high
 
 
 class Numbers(NamedTuple):
-    """The random arrays of a run: the next of a stream, or without one, each from its own by name."""
+    """A source of random arrays: the next of `stream`, or if there is none, each from its own stream, by name."""
 
     generator: str
     seed: int
@@ -73,13 +73,13 @@ def begun(generator: str, seed: int, key: str = "seed", alone: bool = False) -> 
     """Seed the random arrays; `alone` means that only one array is drawn.
 
     Raises:
-        UserError: an unknown generator, or a seed that it does not take.
+        UserError: the generator is unknown, or does not accept the seed.
     """
     if generator == STREAMS:
         if seed < 0:
             refuse(seed, key, AT_LEAST_0)
         return Numbers(STREAMS, seed, None)
-    from attn_exp.problem import generators  # noqa: PLC0415 - most runs draw each array from a stream of its own
+    from attn_exp.problem import generators  # noqa: PLC0415 - most runs draw each array from its own stream
 
     return Numbers(generator, seed, generators.begin(generator, seed, alone, key))
 
@@ -101,7 +101,7 @@ def array_or_drawn(given: Any, key: str, source: Numbers) -> Array:
     """Return the numbers of a setting as a float64 matrix: written out, in a file, or described by a `Draw`.
 
     Raises:
-        UserError: as `array` and `drawn`, or a file that cannot be read.
+        UserError: as in `array` and `drawn`, or a file cannot be read.
     """
     if isinstance(given, Draw):
         return drawn(given, key, source)
@@ -121,7 +121,7 @@ def drawn(given: Draw, key: str, source: Numbers) -> Array:
     """Draw the float64 matrix that a `Draw` describes.
 
     Raises:
-        UserError: a generator or seed that does not fit, or an entry or row beyond the shape.
+        UserError: the generator or seed does not fit, or an entry or a row is beyond the shape.
     """
     distribution = Distribution(given.distribution, given.low, given.high, given.spread, given.mean, f"{key}.")
     name = array_name(key)
@@ -141,7 +141,7 @@ def spell_seed(given: Draw | Projections, key: str) -> tuple[str | None, int | N
     """Return the generator, the seed, and the setting of that seed; `legacy_seed` sets both.
 
     Raises:
-        UserError: it is set beside another generator or seed.
+        UserError: `legacy_seed` is set together with a generator or a seed.
     """
     if given.legacy_seed is None:
         return given.generator, given.seed, f"{key}.seed"
@@ -175,7 +175,7 @@ def array(given: Any, key: str) -> Array:
         for entry in row:
             if isinstance(entry, bool) or not isinstance(entry, (int, float)):
                 batch = "; a run is one sequence of a batch, and -m runs several"
-                hint = f", a list of its own, which is not a number{batch}" if isinstance(entry, (list, tuple)) else ""
+                hint = f", a list, which is not a number{batch}" if isinstance(entry, (list, tuple)) else ""
                 said = brief(repr(entry) if isinstance(entry, str) else shown(entry), 40)
                 raise UserError(f"{key}: row {place} holds {said}{hint or ', which is not a number'}")
     try:
@@ -192,7 +192,7 @@ def as_printed(text: str, key: str) -> Array:
     """Parse a matrix as NumPy or PyTorch prints it: a pair of brackets for each row, with or without commas.
 
     Raises:
-        UserError: it is no matrix of numbers; the message says where.
+        UserError: the text is not a matrix of numbers; the message says where.
     """
     rows = [row.replace(",", " ").split() for row in re.findall(r"\[([^\[\]]*)\]", text)]
     return array([[float(cell) if NUMBER.fullmatch(cell) else cell for cell in row] for row in rows], key)
@@ -202,7 +202,7 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGN
 
 
 def is_plain(given: Any) -> bool:
-    """Say whether an array is a description or a list of rows, neither a file nor one list per head."""
+    """Return whether an array is a description or a list of rows, and not a file or one list per head."""
     inner = given
     for _ in range(2):
         inner = inner[0] if isinstance(inner, (list, tuple)) and inner else None

@@ -1,12 +1,12 @@
 """The arrays of a problem in files: which array of a file is meant, and its layout.
 
-Projections may be whole, per head, transposed as in `nn.Linear`, or fused. Each is converted to what a run computes
-with: W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, a bias one row.
+Projections may be whole, per head, transposed as in `nn.Linear`, or fused. Each is converted to the layout of a run:
+W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, and a bias as one row.
 
 Common names of arrays, matched from the end, so that `layers.0.attn.W_q.weight` is W_q:
 
 - matrices: W_q, Wq, W_query, q_proj, query_proj, to_q, q_lin, linear_q, query, q; and with .weight, _weight or .kernel
-- of the output: W_o, Wo, W_out, o_proj, out_proj, to_out.0, out_lin, c_proj, dense, output
+- output matrix: W_o, Wo, W_out, o_proj, out_proj, to_out.0, out_lin, c_proj, dense, output
 - biases: b_q, bq, bias_q, q_bias, beta_q, and .bias after the name of a matrix
 - fused: in_proj_weight, in_proj_bias, c_attn, qkv, qkv_proj, Wqkv, to_qkv
 - x: x, X, embeddings, embedding, vectors, inputs, hidden_states
@@ -38,7 +38,7 @@ def read_array(file: str, key: str, wanted: str = "") -> Array:
     called = group_names(held.arrays, meant_projection).get(wanted) or [name for name in held.arrays if name == wanted]
     names = called or list(held.arrays)
     if len(names) != 1:
-        expected = f" that is called {wanted}" if wanted else ""
+        expected = f" named {wanted}" if wanted else ""
         raise UserError(f"{said} holds {listed(held)}; expected one array{expected}")
     return files.numbers(held.arrays[names[0]], f"{said}: {names[0]}" if names[0] else said)
 
@@ -47,7 +47,7 @@ def rows(file: str, key: str, wanted: str) -> Array:
     """Read the array of a file as a matrix.
 
     Raises:
-        UserError: as `read_array`, or another shape.
+        UserError: as in `read_array`, or the array has another shape.
     """
     return drop_batch_axis(read_array(file, key, wanted), files.name_file(key, file))
 
@@ -65,7 +65,7 @@ def tokens(file: str, key: str) -> tuple[str, ...]:
     """Read token names: from a text file, one per line or all in one line; or those stored with an array.
 
     Raises:
-        UserError: the file holds none.
+        UserError: the file holds no token names.
     """
     said = files.name_file(key, file)
     if file.lower().endswith(".txt"):
@@ -77,7 +77,7 @@ def tokens(file: str, key: str) -> tuple[str, ...]:
     else:
         named = files.look(file, key).tokens
     if not named:
-        raise UserError(f"{said} holds no names of tokens")
+        raise UserError(f"{said} holds no token names")
     return named
 
 
@@ -89,7 +89,7 @@ def projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, A
     """Return the projections of `projections.file`, and those given by a file or per head.
 
     Raises:
-        UserError: one is missing, ambiguous, or does not fit.
+        UserError: an array is missing, ambiguous, or does not fit.
     """
     arrays: dict[str, Array] = {}
     if settings.file == "":
@@ -123,8 +123,8 @@ def find_projections(settings: Projections, held: Held, said: str) -> dict[str, 
     for role, several in group_names(inside, meant_projection).items():
         if role not in chosen and len(several) > 1:
             raise UserError(
-                f"{said}: {some(several, 80)} may all be {role}; say which with projections.names.{role}=..., or where "
-                "with projections.prefix=..."
+                f"{said}: {some(several, 80)} may all be {role}; choose one with projections.names.{role}=..., or a "
+                "layer with projections.prefix=..."
             )
         chosen.setdefault(role, inside[several[0]])
     return chosen
@@ -150,7 +150,7 @@ def lay_out(array: Array, name: str, inputs: Inputs, head: int, transposed: bool
     The layout is `[m h*d]`, `[h m d]`, `[m h d]`, or a transpose.
 
     Raises:
-        UserError: another shape; `said` names the origin of the array.
+        UserError: the array has another shape; `said` says where it comes from.
     """
     if name.endswith("qkv"):
         axis = 0 if transposed else -1
@@ -166,14 +166,14 @@ def lay_out(array: Array, name: str, inputs: Inputs, head: int, transposed: bool
     if array.ndim == 3:
         array, transposed = join_heads(array, name, inputs.width(name), head, transposed, said), False
     if array.ndim != 2:
-        raise shape_error(array, "rows and columns, or heads of them", said)
+        raise shape_error(array, "rows and columns, or one such matrix per head", said)
     return {name: array.T if transposed else array}
 
 
 def join_heads(array: Array, name: str, width: int, head: int, transposed: bool, said: str) -> Array:
     """Concatenate the columns of the heads `[h m d]` (JAX: `[m h d]`), or for W_o the rows of `[h d m]`.
 
-    Keys and values may have fewer heads, which the queries share.
+    There may be fewer key/value heads, which the query heads share.
     """
     apart = np.swapaxes(array, 1, 2) if transposed else array
     heads, rows, _ = apart.shape
@@ -191,7 +191,7 @@ def shape_error(array: Array, expected: str, said: str) -> UserError:
     return UserError(f"{said} has the shape [{','.join(map(str, array.shape))}]; expected {expected}")
 
 
-# What a name means
+# The meaning of names
 
 LETTERS = {
     "q": "q|query|queries",
@@ -226,7 +226,7 @@ def split_name(name: str) -> list[str]:
 
 
 def meant_projection(name: str) -> tuple[str, int] | None:
-    """Return the projection that a name means, `W_q` or `b_qkv` and so on, with 0 if exact, 1 if a guess; or None."""
+    """Return the projection that a name means, such as `W_q` or `b_qkv`, with 0 if exact, 1 if guessed; or None."""
     several = split_name(name)
     if not several:
         return None

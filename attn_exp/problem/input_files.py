@@ -1,4 +1,4 @@
-"""Which files the settings of a run name, and a fingerprint of their contents."""
+"""The files that the settings of a run name, and a fingerprint of their contents."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ MODEL = ("model.path", "model.patches")
 
 SECTIONS = ("embeddings", "projections")
 ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given", "memory", "file")
-"""Settings whose value, or each of whose values, names a file if it is a string."""
+"""Settings in which a string, or each string in a mapping, names a file."""
 
 CHECKPOINT = ("config.json", "tokenizer.json", "*.safetensors", f"*{INDEX}")
-"""The files that are read in the folder of a checkpoint."""
+"""The files of a checkpoint's folder that are read."""
 
 MOST_HASHED = 2**30
-"""A file of more bytes is identified by its name, size, modification time and first bytes."""
+"""A file of more bytes than this is identified by its name, size, modification time and first bytes."""
 
 BEGINNING = 2**20
 
 
 def of(settings: Any) -> dict[str, str]:
-    """Return the files that a configuration, or its plain values, names, by setting.
+    """Return the files that a configuration or its plain values name, by setting.
 
-    A model's files are included as long as any setting is left to it.
+    A model's files are included as long as any setting is left to the model.
     """
     files = {setting: file for name in SECTIONS for setting, file in find_named_files(item(settings, name), name)}
     paths = {key: item(item(settings, "model"), key.partition(".")[2]) for key in MODEL if left_to_model(settings)}
@@ -84,7 +84,7 @@ def fingerprint(file: Any, key: str = "") -> str:
 
 
 def list_checkpoint(path: Path) -> list[Path]:
-    """List the files of a checkpoint: of its folder, or a weights file and the descriptions beside it."""
+    """List the files of a checkpoint: those of its folder, or a weights file and the descriptions beside it."""
     if path.is_dir():
         return sorted({file for pattern in CHECKPOINT for file in path.glob(pattern)})
     beside = [path.with_name(name) for name in CHECKPOINT[:2]]

@@ -1,4 +1,4 @@
-"""The problem of a run: one input, from whatever stage it starts, that every variant computes; and its heads.
+"""The problem of a run: the input that all variants share, at whatever stage it starts, and its heads.
 
 Settings that are left to a model are filled in first, from the forward pass of that model.
 """
@@ -27,7 +27,7 @@ class Problem:
     """Token names, and the arrays the computation starts from; those before its first stage are None.
 
     `x` `[t m]`; `projections` W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o; `q` `[t d]`, `k` `[s d]`, `v` `[s e]` with the
-    heads side by side; `weights` `[t s]` if even they are given.
+    heads side by side; `weights` `[t s]` if they are given.
 
     `tokens` are those of the queries, `key_tokens` those of the keys: the same, or `past` tokens followed by them, or
     those of the `memory` `[s n]`, from whose vectors keys and values are made. `x` includes the past tokens.
@@ -56,8 +56,8 @@ def build(config: Config) -> Problem:
     """Return the problem of a configuration.
 
     Raises:
-        UserError: arrays that do not fit each other, projections without x, x without projections, or numbers so large
-            that scores overflow.
+        UserError: arrays do not fit each other, projections come without x or x without projections, or numbers are so
+            large that scores overflow.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         problem = assemble(config)
@@ -66,7 +66,7 @@ def build(config: Config) -> Problem:
 
 
 def check_size(problem: Problem) -> None:
-    """Refuse numbers whose scores `q k^T` may overflow, which would make weights NaN or undefined."""
+    """Refuse inputs whose scores `q k^T` may overflow, which would make weights NaN or undefined."""
     sides = {"q": problem.q, "k": problem.k, "v": problem.v}
     largest = {name: 0.0 if side is None else float(np.abs(side).max()) for name, side in sides.items()}
     width = 1 if problem.q is None else problem.q.shape[1]
@@ -142,12 +142,12 @@ def start_late(config: Config, given: Start) -> Problem:
 
 
 def check_past(config: Config, count: int) -> None:
-    """Refuse a past that leaves no new token, or one beside a memory.
+    """Refuse a past that leaves no new token, or a past together with a memory.
 
     The past is the tokens whose keys and values are in a cache: only the tokens after them have queries.
 
     Raises:
-        UserError: the past is too long, or given beside a memory.
+        UserError: the past is too long, or a memory is given too.
     """
     if config.past and config.embeddings.memory is not None:
         raise UserError(
@@ -155,14 +155,16 @@ def check_past(config: Config, count: int) -> None:
         )
     if config.past >= count > 0:
         most = f"choose at most {count - 1}" if count > 1 else "leave past out"
-        raise UserError(f"past={config.past}: the input has {count_of(count, 'token')}, and one must be new; {most}")
+        raise UserError(
+            f"past={config.past}: the input has {count_of(count, 'token')}, of which one must be new; {most}"
+        )
 
 
 def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) -> tuple[str, ...]:
     """Return the names of all tokens, past and new; if only the new ones are named, the past gets default names.
 
     Raises:
-        UserError: there are neither as many names as tokens nor as new ones.
+        UserError: the number of names is neither that of all tokens nor that of the new ones.
     """
     count = tokens if isinstance(tokens, int) else keys if tokens is None else len(tokens)
     if count not in (keys, keys - past):
@@ -179,7 +181,7 @@ def stacked(problems: Sequence[Problem]) -> Problem:
     """Return several problems as one, whose arrays have a leading axis for the problems.
 
     Raises:
-        ApartError: their arrays differ in shape, or their tokens in names.
+        ApartError: the problems differ in the shapes of their arrays or in the names of their tokens.
     """
     first = problems[0]
     if len({(problem.tokens, problem.key_tokens, problem.past) for problem in problems}) > 1:
@@ -246,16 +248,16 @@ def pool_heads(apart: Array, heads: Heads) -> Array:
     return np.asarray(groups.mean(axis=-3).astype(apart.dtype))
 
 
-# Settings that are left to the run's model
+# Settings left to the run's model
 
 
 @dataclass
 class Pass:
-    """A forward pass that has stopped at a layer, and continues from there if the next point asks for a later one.
+    """A forward pass that has stopped at a layer, and continues from there if the next point needs a later one.
 
     Points of a sweep that differ only in the layer share one pass, so that no layer is computed twice.
     `model` is its settings, except for the layer; `checkpoint` and `tokens` are what it was opened with; `layers`
-    yields those after `layer`, whose index is `number`. It holds the vectors of one layer, however deep the model is.
+    yields those after `layer`, whose index is `number`. Only one layer's vectors are held, however deep the model is.
     """
 
     model: Model | None = None
@@ -267,12 +269,12 @@ class Pass:
 
 
 def ask_model(config: Config, under_way: Pass | None = None) -> Config:
-    """Fill in the settings that are left to a model from its layer; without any, return them unchanged.
+    """Fill in the settings that are left to a model from its layer; if there are none, return them all unchanged.
 
     `under_way` is the pass of the previous point, if several are computed one after the other.
 
     Raises:
-        UserError: there is no model, or it cannot be read.
+        UserError: no model is chosen, or it cannot be read.
     """
     left = left_to_model(config)
     if not left:
@@ -281,7 +283,7 @@ def ask_model(config: Config, under_way: Pass | None = None) -> Config:
         return config
     if config.model.family is None:
         raise UserError(
-            f"{left[0]}={LEFT} is left to a model, and none is chosen; choose one: model=bert model.path=DIR"
+            f"{left[0]}={LEFT} is left to a model, but none is chosen; choose one: model=bert model.path=DIR"
         )
     from attn_exp.problem import models  # noqa: PLC0415 - most runs have none
 

@@ -1,7 +1,7 @@
 """The matrices and biases that turn x into queries, keys and values, and heads into the output.
 
-A generator draws them in the order in which a notebook makes them, or as PyTorch initializes new layers, whose calls
-have an order of their own. A `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`; the arrays here
+A generator draws them in the order in which a notebook makes them, or as PyTorch initializes new layers, which has an
+order of its own. A `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`; the arrays here
 are transposed, `[inputs outputs]`.
 
 Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activation.py`.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MATRICES = ("W_q", "W_k", "W_v", "W_o")
 BIASES = ("b_q", "b_k", "b_v", "b_o")
 LAYERS = ("torch_linear", "torch_mha")
-"""Sources that initialize a new layer of PyTorch."""
+"""Sources that initialize arrays like a new layer of PyTorch."""
 
 
 class Inputs(NamedTuple):
@@ -54,21 +54,21 @@ class Inputs(NamedTuple):
 def project(
     settings: Projections, inputs: Inputs, head: int, bias: bool, source: Numbers, drawn: Arrays
 ) -> dict[str, Array]:
-    """Return W_q, W_k, W_v, W_o, and with `bias` b_q, b_k, b_v, b_o, from where the settings say.
+    """Return W_q, W_k, W_v, W_o, and with `bias` b_q, b_k, b_v, b_o, as the settings describe them.
 
     W_q is `[m h*d]`, W_k and W_v `[n h*d]`, W_o `[h*e m]`: keys and values are made from the memory `[s n]` if there is
-    one, else from x `[t m]`, where n is m.
+    one, else from x `[t m]`, so that n is m.
 
     Tokens are rows: `q = x W_q + b_q`. A document with tokens in columns writes `W x + b`; its arrays are transposed
     here. Arrays that are `drawn` already, by name, are taken as they are.
 
     Raises:
-        UserError: a name is no projection, or an array does not fit x.
+        UserError: a name is not that of a projection, or an array does not fit x.
     """
     named = from_document(settings, inputs, head, source)
     for name in drawn:
         if name in named:
-            raise UserError(f"projections.given.{name} and draws.{name} both say what {name} is; give one of them")
+            raise UserError(f"projections.given.{name} and draws.{name} both define {name}; give only one of them")
     unused = [name for name in named if name in BIASES and name not in (*settings.order, *settings.order_per_head)]
     if unused and not bias:
         raise UserError(f"projections: {' and '.join(unused)} given, but bias=false adds none; write bias=true")
@@ -112,7 +112,7 @@ def check_rows(name: str, matrix: Array, meaning: str, size: int, transposed: bo
 
 
 def shape_of(name: str, arrays: Arrays, settings: Projections, inputs: Inputs, head: int) -> tuple[int, int]:
-    """Return the shape of a matrix, or of the one that a bias belongs to: as in `arrays`, or as the settings say."""
+    """Return the shape of a matrix, or of the one that a bias belongs to: as in `arrays`, or from the settings."""
     columns = widths(settings, inputs.width())
     columns |= {key[-1]: array.shape[1] for key, array in arrays.items() if key in MATRICES}
     if name[-1] == "o":
@@ -123,11 +123,11 @@ def shape_of(name: str, arrays: Arrays, settings: Projections, inputs: Inputs, h
 def make(settings: Projections, name: str, rows: int, columns: int, source: Numbers) -> Array:
     """Make an array that no document gives: drawn from its own stream, or the identity or zeros, which have no effect.
 
-    By default a drawn array is scaled to keep the size of what it multiplies. `rows` and `columns` are those of the
-    matrix, or of the one that a bias belongs to.
+    By default a drawn array is scaled so that a product with it keeps the size of its input. `rows` and `columns` are
+    those of the matrix, or of the one that a bias belongs to.
 
     Raises:
-        UserError: an identity for a memory of another width than x, which would be cut or padded.
+        UserError: the memory is not as wide as x, so the identity would cut or pad it.
     """
     shape = (rows, columns) if name in MATRICES else (1, columns)
     if settings.source in DISTRIBUTIONS:
@@ -144,14 +144,14 @@ def make(settings: Projections, name: str, rows: int, columns: int, source: Numb
 
 
 def recover(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict[str, Array]:
-    """Solve `x W = printed` for projections of which a document prints only the results."""
+    """Solve `x W = printed` for projections of which a document prints only the products."""
     arrays: dict[str, Array] = {}
     for name, given in printed.items():
         x = inputs.of(name)
         if x.shape[0] != x.shape[1] or np.linalg.matrix_rank(x) < len(x):
             shape, whose = f"{x.shape[0]}x{x.shape[1]}", "x" if x is inputs.x else "memory"
             raise UserError(
-                f"projections: {', '.join(printed)} can be recovered only from {whose} with an inverse, and this "
+                f"projections: {', '.join(printed)} can be recovered only from {whose} with an inverse, but this "
                 f"{shape} {whose} has none"
             )
         result = array_or_drawn(given, f"projections.{name}", source)
@@ -178,7 +178,7 @@ def ordered(
     draws its bias right after its matrix. `known` arrays are not drawn.
 
     Raises:
-        UserError: an unknown name, a generator or seed that does not fit, or widths that heads do not divide.
+        UserError: a name is unknown, the generator or seed does not fit, or heads do not divide a width.
     """
     stream = find_stream(settings, source)
     if stream is None:
@@ -200,7 +200,7 @@ def ordered(
 
 
 def find_stream(settings: Projections, source: Numbers) -> Stream | None:
-    """Return the generator of the projections, their own or the run's; None if each has a stream by name."""
+    """Return the generator of the projections, their own or the run's; None if each array has its own stream."""
     generator, seed, key = spell_seed(settings, "projections")
     if settings.source in LAYERS:
         if generator not in (None, "torch"):
@@ -216,10 +216,10 @@ def find_stream(settings: Projections, source: Numbers) -> Stream | None:
 
 
 def calls(settings: Projections, known: Arrays, bias: bool, head: int) -> Iterator[tuple[str, int]]:
-    """Yield the arrays in the order of their calls, and the number of heads that each is split into.
+    """Yield the arrays in the order in which they are drawn, and the number of heads that each is split into.
 
     Raises:
-        UserError: an unknown name, or an order without a W_q, W_k or W_v that nothing else gives.
+        UserError: a name is unknown, or the order lacks a W_q, W_k or W_v that nothing else gives.
     """
     if settings.order_per_head or settings.order:
         names = settings.order_per_head * head + settings.order
@@ -241,7 +241,7 @@ def calls(settings: Projections, known: Arrays, bias: bool, head: int) -> Iterat
 
 
 def widths(settings: Projections, d_model: int) -> dict[str, int]:
-    """Return the columns of W_q, W_k, W_v and W_o, by their letter."""
+    """Return the numbers of columns of W_q, W_k, W_v and W_o, by letter."""
     query = settings.width or d_model
     key = settings.key_width or query
     return {"q": query, "k": key, "v": settings.value_width or key, "o": settings.output_width or d_model}
@@ -273,8 +273,8 @@ def bias_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
 def multi_head_attention(stream: Stream, size: int, biases: bool, source: int) -> dict[str, Array]:
     """Draw the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
 
-    Its output projection is drawn first, as any `Linear`; then one matrix `[3 size, size]` of queries, keys and
-    values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, even the output's, which is drawn too.
+    Its output projection is drawn first, like any `Linear`; then one matrix `[3 size, size]` of queries, keys and
+    values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, even the output's, although it is drawn.
     If keys and values have another size, `kdim=source, vdim=source`, the three are drawn one after another.
     """
     output = weight_of_linear(stream, size, size)

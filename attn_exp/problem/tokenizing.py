@@ -1,7 +1,7 @@
 """Code that runs in a subprocess: a checkpoint's tokenizer.json splits a text into tokens.
 
 The package `tokenizers` is compiled, and files can make it panic, abort its process, or never return; so the main
-process only names `encode` here, and imports nothing of it.
+process only refers to `encode` by name, and does not import the package.
 """
 
 from __future__ import annotations

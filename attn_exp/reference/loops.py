@@ -1,7 +1,7 @@
 """The reference: attention in scalar loops, with sums that are rounded once.
 
-It was derived from the definition, independently of the forms, and shares only the rules with them. Every sum is that
-of `math.fsum`, which rounds once, so the result is as close to the exact one as double precision can show.
+It was derived from the definition, independently of the forms, and shares only the rules with them. Every sum equals
+that of `math.fsum`, which rounds once, so the result is as close to the exact one as double precision allows.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def weights(  # noqa: PLR0913 - a query and what determines its weights
 ) -> list[float]:
     """Return the weights of one query over all keys; `q` `[t d]` and `k` `[s d]` are those of one head.
 
-    `dots` are its products with the keys, if they are known. `taken` is subtracted from every logit and rounded in the
-    softmax dtype.
+    `dots` are its dot products with the keys, if already known. `taken` is subtracted from every logit and rounded in
+    the softmax dtype.
     """
     if rules.pairing is not None:
         dots = [rules.pairing.pair_twin(q[row], key, head) for key in k]
@@ -101,7 +101,7 @@ def bend(logit: float, rules: Rules) -> float:
 
 
 def shared(numbers: Vector, heads: Heads) -> list[float]:
-    """Return the key/value heads of one token that attention uses, side by side, pooled as `Heads.pool` says."""
+    """Return one token's key/value heads that attention uses, side by side, pooled as `Heads.pool` says."""
     groups, size = heads.shared, len(numbers) // heads.given
     if heads.pool == "first":
         return list(numbers[: groups * size])

@@ -1,4 +1,4 @@
-"""Runs the reference on a problem, from x to the output, for as many queries as a budget allows."""
+"""Run the reference on a problem, from x to the output, for as many queries as a budget allows."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Sides = tuple[Array | None, Array | None, Array | None]
 """q, k and v of stacked problems, `[n t d]`."""
 
 BUDGET = 2_000_000
-"""Multiplications of Python floats that the projection of x may cost, about 0.1 s; NumPy projects what costs more."""
+"""The most multiplications of Python floats spent on projecting x, about 0.1 s; NumPy computes larger projections."""
 
 QUERIES = 2_000_000
-"""Multiplications that the checked queries may cost, about 0.1 s; all are checked where they cost no more."""
+"""The most multiplications spent on the checked queries, about 0.1 s; if all queries cost no more, all are checked."""
 
 REFERENCES = {"logits": reference.weights, "kernel": reference.linear_weights}
 """The function that computes the expected weights of a form, by `Form.reference`."""
@@ -38,10 +38,10 @@ TAKEN = {"less_1e9": 1e9, "less_65504": 65504.0}
 
 @dataclass(frozen=True)
 class Question:
-    """What determines an answer besides the problem: heads, positions, rules, and how weights are computed.
+    """Everything besides the problem that determines an answer: heads, positions, rules, and how weights are computed.
 
-    `weights` is a name in `REFERENCES`; `empty` is what a row without keys gives; `tiled` means that query head i reads
-    key/value head `i mod g`.
+    `weights` is a name in `REFERENCES`; `empty` says what a row without keys gets; `tiled` means that query head i
+    reads key/value head `i mod g`.
     """
 
     weights: str
@@ -54,7 +54,7 @@ class Question:
 
 
 class Answer(NamedTuple):
-    """The expected values of the checked rows: `weights` `[n h r s]`, and `output` `[n r m]` where there are values."""
+    """The expected values of the checked rows: `weights` `[n h r s]`, and `output` `[n r m]` if there are values."""
 
     rows: Shape
     weights: Array
@@ -66,7 +66,7 @@ def silent(question: Question) -> str | None:
     missing = [f"position={registry.name_of(position)}" for position in question.positions if position.twin() is None]
     if question.rules.normalizer.twin is None:
         missing.append(f"normalizer={question.rules.normalizer.name}")
-    return f"nothing was checked, since {missing[0]} brings no scalar twin" if missing else None
+    return f"nothing was checked, since {missing[0]} has no scalar version" if missing else None
 
 
 def twins(question: Question) -> list[Twin]:
@@ -76,7 +76,7 @@ def twins(question: Question) -> list[Twin]:
 def ask(question: Question, problem: Problem, sides: Sides | None = None) -> Answer:
     """Return the expected values of stacked problems, for as many evenly spaced queries as the budget allows.
 
-    Call it only where `silent` returns None. `sides` are q, k, v where they are projected already.
+    Call it only if `silent` returns None. `sides` are q, k, v if they are already projected.
     """
     q, k, v = place(question, project_sides(question, problem) if sides is None else sides, problem.past)
     is_mixed, shares = question.output_projection and bool(problem.projections), question.heads
@@ -89,7 +89,7 @@ def ask(question: Question, problem: Problem, sides: Sides | None = None) -> Ans
         return Answer(rows, weights, None)
     columns = split_heads(question, v, shares.shared).swapaxes(-1, -2)
     of_rows = [weights[:, :, number, None] for number in range(len(rows))]
-    # a key of weight zero adds nothing, even if its value is NaN
+    # a key with zero weight adds nothing, even if its value is NaN
     context = [sum_exactly(np.where(row == 0, 0.0, row * columns)) for row in of_rows]
     output = np.stack(context, axis=1).reshape(len(weights), len(rows), -1)
     return Answer(rows, weights, project(output, problem, "o") if is_mixed else output)
@@ -112,14 +112,14 @@ def compute_weights(question: Question, q: Array | None, k: Array | None, rows: 
 
 
 def split_heads(question: Question, side: Any, count: int) -> Array:
-    """Return, for each query head, the rows `[n h s d]` of the head that it reads, of `count` side by side."""
+    """Return the rows `[n h s d]` of the head that each query head reads, from `count` heads side by side."""
     heads = question.heads.query
     apart = side.reshape(*side.shape[:2], count, -1).swapaxes(1, 2)
     return np.asarray(apart[:, [head % count if question.tiled else head * count // heads for head in range(heads)]])
 
 
 def choose_rows(problem: Problem, mixing: int) -> Shape:
-    """Choose the first, the last and evenly spaced rows between, as many as the budget allows.
+    """Choose the first, the last and evenly spaced rows in between, as many as the budget allows.
 
     `mixing` is the number of multiplications per row of the output projection.
     """
@@ -132,15 +132,15 @@ def choose_rows(problem: Problem, mixing: int) -> Shape:
 def place(question: Question, sides: Sides, past: int) -> Sides:
     """Return q, k, v with positions encoded and heads pooled by the reference's own code, problem by problem.
 
-    Tokens after a `past` get the positions after it, whatever offset the masks use.
+    Tokens after `past` tokens get the positions after these, whatever offset the masks use.
     """
     (q, k, v), shares = sides, question.heads
     if shares.shared < shares.given:
         k, v = (change_each(side, lambda rows: [reference.shared(row, shares) for row in rows]) for side in (k, v))
     for twin in twins(question):
         offset = past if past else int(question.rules.offset)
-        q = change_each(q, partial(turned, count=shares.query, turn=twin.turn, offset=offset))
-        k = change_each(k, partial(turned, count=shares.shared, turn=twin.turn_key, offset=0))
+        q = change_each(q, partial(encode_rows, count=shares.query, turn=twin.turn, offset=offset))
+        k = change_each(k, partial(encode_rows, count=shares.shared, turn=twin.turn_key, offset=0))
     return q, k, v
 
 
@@ -167,10 +167,10 @@ def project(vectors: Any, problem: Problem, letter: str) -> Array:
 
 
 def sum_exactly(terms: Array) -> Array:
-    """Return the sums of the last axis as `math.fsum` does: each the float nearest to the exact sum.
+    """Sum along the last axis as `math.fsum` does: each result is the float nearest to the exact sum.
 
-    The leading bits of the terms, whose sum is exact, and the rest are summed apart: Rump, Ogita and Oishi 2008,
-    "Accurate Floating-Point Summation, Part I", section 3. Where the error of the rest may matter, `fsum` decides.
+    The leading bits of the terms, whose sum is exact, and the rest are summed separately: Rump, Ogita and Oishi
+    2008, "Accurate Floating-Point Summation, Part I", section 3. If the error of the rest may matter, `fsum` is used.
     """
     with np.errstate(all="ignore"):
         anchor = np.ldexp(2.0, np.frexp(np.abs(terms).sum(axis=-1, keepdims=True))[1])
@@ -189,8 +189,8 @@ def marked(question: Question, vectors: list[list[float]]) -> list[list[float]]:
     return vectors
 
 
-def turned(sides: Any, count: int, turn: Turn, offset: int) -> list[list[float]]:
-    """Encode each row's position in every one of `count` heads that lie side by side."""
+def encode_rows(sides: Any, count: int, turn: Turn, offset: int) -> list[list[float]]:
+    """Encode each row's position in all of its `count` heads, which are side by side."""
     return [
         [number for head in range(count) for number in turn(reference.part(numbers, count, head), row + offset)]
         for row, numbers in enumerate(sides)
@@ -198,7 +198,7 @@ def turned(sides: Any, count: int, turn: Turn, offset: int) -> list[list[float]]
 
 
 def compute_row_weights(question: Question, q: Any, k: Any, dots: Any, head: int, row: int) -> list[float]:
-    """Return the weights of one query, with the q and k of its head; `question.empty` fills those that see no key."""
+    """Return the weights of one query, with the q and k of its head; `question.empty` fills a row that sees no key."""
     place = question.heads.query, head, row, row + int(question.rules.offset)
     weights = REFERENCES[question.weights](q, k, *place, question.rules, dots=dots)
     if any(weights) or reference.sees(len(k), *place, len(q), question.rules):
@@ -213,8 +213,8 @@ def compute_row_weights(question: Question, q: Any, k: Any, dots: Any, head: int
 def answers(questions: Mapping[str, Question], problem: Problem) -> dict[str, Answer]:
     """Return the answer to each question by its name, except those that the reference cannot answer.
 
-    The arrays of the problem, and of the answers, have a first axis for stacked problems. Equal questions are answered
-    once, and x is projected once for all that encode the same positions in it.
+    The arrays of the problem and of the answers have a leading axis for stacked problems. Equal questions are answered
+    once, and x is projected once for all questions that encode the same positions in it.
     """
     known: list[tuple[Question, Answer]] = []
     projections: list[tuple[tuple[Position, ...], Sides]] = []
@@ -227,17 +227,17 @@ def answers(questions: Mapping[str, Question], problem: Problem) -> dict[str, An
     return expected
 
 
-def cached(known: list[tuple[T, R]], asked: T, make: Callable[[], R]) -> R:
-    """Return the cached result of an equal question, or compute and cache it."""
+def cached(known: list[tuple[T, R]], key: T, make: Callable[[], R]) -> R:
+    """Return the cached result of an equal key, or compute and cache it."""
     for other, made in known:
-        if is_same(other, asked):
+        if is_same(other, key):
             return made
-    known.append((asked, make()))
+    known.append((key, make()))
     return known[-1][1]
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Compare types and contents of two settings, rules or questions; what cannot be compared is not the same."""
+    """Compare types and contents of two settings, rules or questions; values that cannot be compared are different."""
     if one is other or type(one) is not type(other):
         return one is other
     if isinstance(one, np.ndarray):

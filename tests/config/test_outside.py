@@ -41,8 +41,8 @@ SOURCE = Source(read=lambda asked: None, settings=Slow)
 @pytest.mark.parametrize(
     ("words", "lines"),
     [
-        (["--help"], ["mask=mine Query i sees keys in steps.", "mask.mine.first must be given",
-                      "mask.mine.step a setting of it (2)", "variant=mine from mine.py",
+        (["--help"], ["mask=mine Query i sees keys in steps.", "mask.mine.first required",
+                      "mask.mine.step a setting of this member (2)", "variant=mine from mine.py",
                       "embeddings=mine from mine.py"]),
         (["--cfg", "job", "mask=mine", "mask.mine.first=1", "variant=mine"],
          ["mine:", "first: 1", "step: 2", "form: mine"]),

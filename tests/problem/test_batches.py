@@ -36,7 +36,7 @@ def test_each_sequence_of_a_padded_batch_is_a_run(form: str) -> None:
 @pytest.mark.parametrize("start", ["", "embeddings."])
 @pytest.mark.parametrize("name", ["batch", "batch_size"])
 def test_who_asks_for_a_batch_is_told_what_to_write(start: str, name: str) -> None:
-    with pytest.raises(UserError, match="did you mean a sweep, a point for each sequence: -m embeddings=words"):
+    with pytest.raises(UserError, match="did you mean a sweep with one point per sequence: -m embeddings=words"):
         config(f"{start}{name}=2")
 
 

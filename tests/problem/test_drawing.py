@@ -186,7 +186,7 @@ def test_a_given_matrix_wins_over_one_that_a_generator_draws() -> None:
         ("embeddings.distribution=integers embeddings.high=1e30", "expected whole numbers up to 2^53, high above low"),
         (
             "embeddings.distribution=uniform embeddings.low=-1e308 embeddings.high=1e308",
-            "expected high above low, and not infinitely far",
+            "expected high above low, by a finite amount",
         ),
         ("generator=jax embeddings.distribution=integers embeddings.high=4294967296", "expected bounds of 32 bits"),
         ("projections.seed=3", "projections.seed=3 needs projections.generator, such as torch"),
@@ -198,11 +198,11 @@ def test_a_given_matrix_wins_over_one_that_a_generator_draws() -> None:
         ("projections.order=[W_q,W_k,W_v]", "projections.order needs projections.generator, such as torch"),
         ("projections=torch_mha projections.width=4", "takes its sizes and order from nn.MultiheadAttention"),
         ("projections.legacy_seed=1 projections.seed=2", "projections.legacy_seed sets both generator and seed"),
-        ("draws={x:{distribution:normal,shape:[5,6]}}", "embeddings and draws.x both say what x is"),
+        ("draws={x:{distribution:normal,shape:[5,6]}}", "embeddings and draws.x both define x"),
         ("draws={W_q:{distribution:normal,shape:[5,6]}}", "projections.W_q has the shape [5, 6]; expected d_model=6"),
         (
             "projections=identity +projections.given.W_q=[[1]] draws={W_q:{distribution:normal,shape:[6,6]}}",
-            "projections.given.W_q and draws.W_q both say what W_q is",
+            "projections.given.W_q and draws.W_q both define W_q",
         ),
         ("draws={a:{distribution:normal,shape:[2,2],entry:1}}", "draws.a.entry=1: shape=[2, 2] has 1, counted from 0"),
         (

@@ -33,7 +33,7 @@ def test_names_on_the_command_line_win_over_those_of_the_file(tmp_path: Path) ->
         ("embeddings=file", "embeddings has nothing to start from; give embeddings.vectors, a file"),
         (
             "embeddings=random embeddings.vectors=[[1]]",
-            "embeddings.vectors and embeddings.distribution both say what x",
+            "embeddings.vectors and embeddings.distribution both define x",
         ),
         ("embeddings=udl embeddings.q=[[1]]", "embeddings.q and embeddings.k go together; only one is given"),
         ("embeddings=udl embeddings.weights=[[1]]", "embeddings starts at vectors and at weights; give one of them"),

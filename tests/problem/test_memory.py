@@ -133,16 +133,16 @@ def test_keys_that_are_given_get_names() -> None:
 WRONG = {
     "embeddings.memory=0": "embeddings.memory.tokens=0: expected a whole number of at least 1",
     "embeddings.memory=-2": "embeddings.memory.tokens=-2: expected a whole number of at least 1",
-    "embeddings.memory=[]": "embeddings.memory=[]: expected how many tokens",
-    "embeddings.memory=true": "embeddings.memory=true: expected how many tokens",
-    "embeddings.memory=2.5": "embeddings.memory=2.5: expected how many tokens",
+    "embeddings.memory=[]": "embeddings.memory=[]: expected a number of tokens",
+    "embeddings.memory=true": "embeddings.memory=true: expected a number of tokens",
+    "embeddings.memory=2.5": "embeddings.memory=2.5: expected a number of tokens",
     "embeddings.memory=[[1,2],[3]]": "embeddings.memory.vectors is ragged",
     "embeddings.memory=[[1,nan]]": "embeddings.memory.vectors: row 0, column 1 holds nan",
     "embeddings.memory=[[1,x]]": "embeddings.memory.vectors: row 0 holds 'x', which is not a number",
     "embeddings.memory=nowhere.csv": "embeddings.memory.file=nowhere.csv: cannot be read (No such file or directory)",
     "embeddings.memory.tokns=3": "unknown setting 'embeddings.memory.tokns'; did you mean embeddings.memory.tokens",
-    "embeddings.memory.q=[[1]]": "embeddings.memory.q: a memory is vectors",
-    "embeddings.memory.memory=2": "embeddings.memory.memory: a memory is vectors",
+    "embeddings.memory.q=[[1]]": "embeddings.memory.q: a memory has only vectors",
+    "embeddings.memory.memory=2": "embeddings.memory.memory: a memory has only vectors",
     "embeddings.memory=2 past=1": "past=1 and embeddings.memory: keys come from earlier tokens or from a memory",
     "embeddings.memory=[[1,2]] projections=identity": "projections=identity leaves vectors as they are: the memory's",
     "embeddings.memory=[[1,2]] ++projections.given.W_k=[[1,2,3,4],[1,2,3,4],[1,2,3,4]]": "W_k has the shape [3, 4]",
@@ -155,7 +155,7 @@ WRONG = {
     "mistake=output_through_another head=4 kv_head=2 variant=[multi_head] embeddings=random embeddings.d_model=8": (
         "mistake=output_through_another does not fit the shapes"
     ),
-    "embeddings.memory.file=a.csv embeddings.memory.vectors=[[1]]": "both say what the memory is",
+    "embeddings.memory.file=a.csv embeddings.memory.vectors=[[1]]": "both define the memory",
 }
 
 

@@ -73,9 +73,9 @@ def test_a_new_source_is_one_file() -> None:
             "+embeddings.source.wave={}",
             "unknown source 'embeddings.source.wave'; did you mean embeddings.source.waves?",
         ),
-        ("+embeddings.source.waves.speed=1 embeddings.vectors=[[1]]", "both say what x is; give one of them"),
+        ("+embeddings.source.waves.speed=1 embeddings.vectors=[[1]]", "both define x; give only one of them"),
         ("+embeddings.source.waves={} embeddings.tokens=null", "embeddings.source.waves needs embeddings.tokens and"),
-        ("+embeddings.source.waves={} embeddings.columns=true", "and these are made"),
+        ("+embeddings.source.waves={} embeddings.columns=true", "but these are drawn"),
     ],
 )
 def test_what_it_does_not_take_is_refused_in_one_line(words: str, message: str) -> None:

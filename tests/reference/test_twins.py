@@ -119,8 +119,8 @@ def test_a_position_without_a_twin_is_not_called_wrong(adding: Adding) -> None:
     for row in compared.rows:
         assert (row.checked, row.same_as) == (0, "A" if row.variant == "matrix" else row.same_as)
         assert np.isnan(row.error) and np.isnan(row.error_ulp) and not np.isnan(row.entropy)
-        assert row.note == f"nothing was checked, since position={NAME} brings no scalar twin"
-    assert f"matrix: nothing was checked, since position={NAME} brings no scalar twin" in summary(compared)
+        assert row.note == f"nothing was checked, since position={NAME} has no scalar version"
+    assert f"matrix: nothing was checked, since position={NAME} has no scalar version" in summary(compared)
     assert "was not computed" not in summary(compared)
     assert lead(compared).endswith(". No variant was checked.")
 
@@ -129,7 +129,7 @@ def test_a_normalizer_without_a_twin_is_not_called_wrong(adding: Adding) -> None
     adding("normalizers", "squared_of_a_test", SQUARED)
     row = comparison(*RANDOM, "normalizer=squared_of_a_test", "check=invariants").rows[1]
     assert row.checked == 0 and np.isnan(row.error) and row.normalizer == "squared_of_a_test"
-    assert row.note == "nothing was checked, since normalizer=squared_of_a_test brings no scalar twin"
+    assert row.note == "nothing was checked, since normalizer=squared_of_a_test has no scalar version"
 
 
 RULES = {

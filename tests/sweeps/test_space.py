@@ -88,7 +88,7 @@ def test_zipped_keys_move_together() -> None:
         ),
         (["sweep.workers=1,2"], "applies to the whole sweep"),
         (["head=1,2", "hydra.sweep.dir=here"], "Hydra's own settings are not supported"),
-        (["head=1,2", "sweep.name=../x"], "sweep.name=../x: expected a folder's name"),
+        (["head=1,2", "sweep.name=../x"], "sweep.name=../x: expected a folder name"),
     ],
     ids=lambda each: each if isinstance(each, str) else " ".join(each),
 )

@@ -1,8 +1,8 @@
 """The engine of `blockwise`: tasks, tiles of logits, and single-threaded BLAS calls on several threads.
 
 `tasks` cuts a problem into heads, queries and runs of keys; `operands` holds one task's part and evaluates the rules on
-it; `block` computes it; `threads` distributes the work. `plain` is tried first, for problems so small that cutting
-costs as much as computing.
+it; `block` computes it; `threads` distributes the work. `plain` is tried first, because cutting a small problem
+costs as much as computing it.
 A block is first computed without subtracting the maximum from its logits, and recomputed safely if the result shows
 that precision was lost. The choice never depends on timing, so results are repeatable.
 

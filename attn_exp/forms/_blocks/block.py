@@ -1,6 +1,6 @@
 """One block of the output: the logits of some queries against runs of keys, exponentiated, summed, and mixed.
 
-Tiles of logits are stored keys first, `[b g r s t]`: the BLAS computes `k q^T` faster than `q k^T` where the
+Tiles of logits are stored keys first, `[b g r s t]`: the BLAS computes `k q^T` faster than `q k^T` if the
 head size is small, and sums and maxima over keys run along contiguous rows of memory.
 
 Normalizers other than softmax, and a softmax rounded to its own dtype, need blocks of whole rows.
@@ -54,7 +54,7 @@ class Sums(NamedTuple):
 
 
 def cut(whole: Operands, task: Task, scratch: Scratch, keys: slice | None = None) -> Block:
-    """Return a task's block of the operands, restricted to `keys` if given."""
+    """Return the part of the operands that a task needs, restricted to `keys` if given."""
     some = whole.q[task]
     joined = some.shape[2] > 1 and some.shape[3] == whole.shape.rows <= LEAST
     q = scale_queries(some, whole.rules.scale, joined, scratch)
@@ -163,7 +163,7 @@ def sum_safely(block: Block) -> Sums:
 def sum_divided(block: Block) -> Sums:
     """Return sums already divided by their total, computed from values scaled down so that no sum overflows.
 
-    A context lies between its values, so it can be finite where their sum is not.
+    A context is an average of values, so it can be finite even if their sum is not.
     """
     share = block.v.dtype.type(2.0 ** -block.whole.shape.keys.bit_length())
     sums = sum_online(replace(block, v=block.v * share))
@@ -188,7 +188,7 @@ def sum_online(block: Block) -> Sums:
 def anchored(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
     """Yield each run of keys with its masked logits minus the anchor, the anchor, and the logarithm of its rescaling.
 
-    The anchor is the largest logit of each row so far, 0 in place of -inf where logits are subtracted.
+    The anchor is the largest logit of each row so far, or 0 in place of -inf when it is subtracted from logits.
     """
     anchor = empty_sums(block).anchor
     for run in runs(block.span, block.whole.shape.tile_keys):

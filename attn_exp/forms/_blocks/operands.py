@@ -1,4 +1,4 @@
-"""The arrays that a thread works on: a problem cut into heads, one task's part of it, and the rules evaluated there.
+"""The arrays that a thread works on: a problem cut into heads, one task's part, and the rules evaluated on it.
 
 The rules determine which keys a block sees, what is added to its logits, and which places are masked.
 """
@@ -35,10 +35,10 @@ class Memory:
 
     The C library may return freed memory to the system, and the next call then waits while the system hands out the
     same pages again, cleared: with 64 tokens that took two thirds of the time. Arrays that live no longer than a call
-    are therefore cut from bytes that stay with the thread; results are always freshly allocated. A nested call, from a
-    rule or from `tell`, gets other bytes.
+    are therefore cut from a buffer that stays with the thread; results are always freshly allocated. A nested call,
+    from a rule or from `tell`, gets another buffer.
 
-    `most`: how many bytes a thread keeps; `keep_memory` changes it. `idle`: what each thread keeps.
+    `most`: how many bytes a thread may keep; `keep_memory` changes it. `idle`: the buffers that the threads keep.
     """
 
     most: ClassVar[int] = 8 << 20
@@ -58,7 +58,7 @@ class Memory:
         return np.empty(shape, dtype) if self.used > len(self.bytes) else np.ndarray(shape, dtype, self.bytes, start)
 
     def begin(self) -> None:
-        """Release all arrays, and grow to the size that earlier calls wanted."""
+        """Release all arrays, and grow to the size that earlier calls needed."""
         self.used = 0
         if self.wanted > len(self.bytes):
             self.bytes = aligned_bytes(self.wanted)
@@ -197,7 +197,7 @@ def rows_per_task(whole: Operands) -> int:
 
 
 def evaluate_rule(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
-    """Evaluate a rule on a run of keys; a relative rule is evaluated once per `key - query` where that pays."""
+    """Evaluate a rule on a run of keys; a relative rule is evaluated once per `key - query` if that is faster."""
     offset, queries = np.asarray(block.whole.rules.offset), block.q.shape[-1]
     rows = block.task.rows
     if not rule.relative or offset.ndim or queries * (run.stop - run.start) < WORTH:

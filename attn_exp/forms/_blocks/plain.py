@@ -36,7 +36,7 @@ SKIPPED = 1 << 21
 
 
 def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bool = False) -> Array | None:
-    """Return plain attention `[... t d]`, or None if the problem is not ordinary.
+    """Return plain attention `[... t d]`, or None if the problem needs another method.
 
     Cutting blocks costs about as much as attention among a hundred tokens. The largest logit is not subtracted: if sums
     overflow, or underflow according to `keeps_precision`, the function also returns None.
@@ -90,7 +90,7 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
 
     Return False without computing anything if there are fewer heads than threads: blocks of queries are faster then.
     """
-    from attn_exp.forms._blocks.threads import (  # noqa: PLC0415 - three tokens need none of it
+    from attn_exp.forms._blocks.threads import (  # noqa: PLC0415 - three tokens need no threads
         default_threads,
         one_blas_thread,
         run_together,

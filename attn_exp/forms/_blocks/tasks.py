@@ -27,7 +27,7 @@ ROWS = 256
 """Queries per task: enough for the matrix product to run at full speed, few enough for causal masks to skip much."""
 
 LEAST = 64
-"""Queries per task where more would only compute masked logits."""
+"""Queries per task if more would only compute masked logits."""
 
 LARGE = 2048
 """The most keys per tile in float32: with `ROWS` queries a tile of logits takes 2 MiB."""
@@ -47,7 +47,7 @@ KEYS = keys_per_tile(second_level())
 """Keys per tile in float32; half as many in float64."""
 
 PLACES = ROWS * KEYS
-"""Logits per tile in float32; short sequences put several heads into one tile."""
+"""Logits per tile in float32; for short sequences, a tile holds several heads."""
 
 UNPACKED = 10**6
 """Up to this many multiplications, OpenBLAS makes no copies: decoding takes a fifth less time."""
@@ -125,12 +125,12 @@ def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> 
 
 
 def equal_size(length: int, most: int) -> int:
-    """Return the size of the fewest equal runs of at most `most`."""
+    """Return the size of equal runs that cover a length: as few as possible, and each at most `most`."""
     return -(-length // max(1, -(-length // most)))
 
 
 def pack_heads(shape: Shape, rows: int, fit: int, parts: int) -> tuple[int, int, int]:
-    """Return how many batch entries, key/value heads and query heads share a tile that has room for `fit`."""
+    """Return the numbers of batch entries, key/value heads and query heads in a tile with room for `fit` blocks."""
     blocks = shape.batches * shape.groups * shape.members * -(-shape.rows // max(1, rows))
     fit = min(fit, -(-blocks // parts))
     members = max(1, min(shape.members, fit))

@@ -1,4 +1,4 @@
-"""Tasks run in parallel by the caller's thread and those of a pool.
+"""Parallel execution of tasks by the caller's thread and those of a pool.
 
 The BLAS is limited to one thread per call while several of our threads call it in parallel.
 """
@@ -23,7 +23,7 @@ Task = TypeVar("Task")
 MOST = 64
 """Maximum number of threads in the pool; each is started on demand."""
 CPU = processes.processor_asker()
-"""Returns the processor that the calling thread runs on; None if the system cannot tell."""
+"""A function that returns the processor that the calling thread runs on; None if the system cannot tell."""
 
 
 def default_threads() -> int:

@@ -1,7 +1,7 @@
-"""Files of arrays: similar formats share a module, and all are read as numbers alone, so that none can run code.
+"""Files of arrays: similar formats share a module, and all are read as plain numbers, so that none can run code.
 
-The suffix selects the module, whose `look` lists what a file holds and reads no more than that takes. Numbers are read
-on demand, and a lying header, a truncated file or one that is not regular is an error of one line. Pickles, which may
+The suffix selects the module, whose `look` lists the contents of a file without reading the numbers. Numbers are read
+on demand; a false header, a truncated file or one that is not regular gives a one-line error. Pickles, which may
 run foreign code, are never opened.
 """
 
@@ -28,10 +28,10 @@ FORMATS = {
     "tsv": "tables",
     "txt": "tables",
 }
-"""The module of this folder that reads a file, by its suffix."""
+"""The module that reads a file, by the suffix of the file."""
 
 LONGEST = 150
-"""The most characters of a path in an error."""
+"""Maximum number of characters of a path in an error message."""
 
 PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"\x80\x8a")
 """The first bytes that `torch.save` and `pickle.dump` write: a zip archive, or a protocol number."""
@@ -40,23 +40,23 @@ CONVERT = (
     'convert it, in its folder: python -c "import torch,safetensors.torch as s;s.save_file({{k:v.contiguous().clone() '
     "for k,v in torch.load('{name}','cpu',weights_only=True).items()}},'{stem}.safetensors')\""
 )
-"""Converts the pickle of a layer to safetensors; `weights_only` makes PyTorch refuse anything but arrays."""
+"""A command that converts the pickle of a layer; `weights_only` makes PyTorch refuse anything but arrays."""
 
 
 MOST_BYTES = 2**31
-"""The largest array that is read."""
+"""The size of the largest array that is read, in bytes."""
 
 MOST_TEXT = 256 * 2**20
-"""The largest text file that is read."""
+"""The size of the largest text file that is read, in bytes."""
 
 TOKENS = ("tokens", "words", "names", "labels")
-"""The possible names of the tokens in a file of several arrays."""
+"""Names under which a file of several arrays may store its tokens."""
 
 
 class Entry(NamedTuple):
     """One array of a file: its shape, the name of its dtype, and how to read it.
 
-    `read` takes an index, as an array does: `...` reads all of it, `[2, 0]` two of its rows.
+    `read` takes an index, like an array: `...` reads all of it, `[2, 0]` two of its rows.
     """
 
     shape: Shape
@@ -65,7 +65,7 @@ class Entry(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The contents of a file: arrays by name, `""` for one without, and the names of tokens beside them."""
+    """The contents of a file: arrays by name (`""` for a single array without one) and token names, if any."""
 
     arrays: Mapping[str, Entry]
     tokens: tuple[str, ...] | None = None
@@ -91,16 +91,16 @@ def read_text(path: Path) -> str:
 
 
 def look(file: str, key: str) -> Held:
-    """List what a file holds; `key` is the setting that named it, such as `embeddings.file`.
+    """List the contents of a file; `key` is the setting that names it, such as `embeddings.file`.
 
     Raises:
-        UserError: the file is missing or not regular, its suffix or contents are no known format, or it is a pickle.
+        UserError: the file is missing or not regular, its suffix or contents have no known format, or it is a pickle.
     """
     return look_at(Path(file), name_file(key, file))
 
 
 def name_file(key: str, file: str) -> str:
-    """Return the beginning of errors about a file: the setting and the file."""
+    """Return the beginning of an error about a file: the setting and the file."""
     return f"{key}={brief(file, LONGEST)}"
 
 
@@ -143,7 +143,7 @@ def numbers(entry: Entry, said: str) -> Array:
     """Return an array as float64; `said` names its file and itself.
 
     Raises:
-        UserError: the array is not of real and finite numbers, is empty, or its bytes are missing.
+        UserError: the array is empty or truncated, or some values are not finite real numbers.
     """
     try:
         array = entry.read(...)

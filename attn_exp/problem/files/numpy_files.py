@@ -1,6 +1,6 @@
-"""NumPy files, .npy, and archives of them by name, .npz: each header is checked against the bytes that follow it.
+"""NumPy files (.npy) and archives of them (.npz): each header is checked against the bytes that follow it.
 
-`np.load` is not used: it allocates whatever memory a lying header claims, and silently ignores surplus bytes. Objects
+`np.load` is not used: it allocates whatever memory a false header claims, and silently ignores surplus bytes. Objects
 in a file, which could run code, are never loaded.
 """
 
@@ -25,27 +25,27 @@ from attn_exp.problem.files import MOST_BYTES, TOKENS, Entry, Held, no_array, si
 
 READERS = {(1, 0): numpy_format.read_array_header_1_0, (2, 0): numpy_format.read_array_header_2_0}
 LOOSE, TIGHTEST = 2**28, 50
-"""An array of more bytes must not unpack to more than this many times the size of its archive."""
+"""An array of more than `LOOSE` bytes must not unpack to more than `TIGHTEST` times the size of its archive."""
 
 
 def read_header(stream: IO[bytes], size: int) -> tuple[Shape, bool, np.dtype[Any]]:
     """Read the header of an array in a stream of `size` bytes: its shape, whether columns come first, and its dtype.
 
     Raises:
-        ValueError: not a NumPy file, objects, or a header that does not fit the bytes that follow.
+        ValueError: it is not a NumPy file, holds objects, or its header does not fit the bytes that follow.
     """
     try:
         shape, columns_first, dtype = READERS[numpy_format.read_magic(stream)](stream)
-    except zipfile.BadZipFile:  # from a member of an archive
+    except zipfile.BadZipFile:  # raised by a member of an archive
         raise
     except Exception as error:  # headers are parsed as Python literals, which can fail in many ways
         raise ValueError("not a NumPy file of plain numbers") from error
     if dtype.hasobject or dtype.kind == "V" or not dtype.itemsize:
-        raise ValueError(f"it holds {dtype}; expected plain numbers, as array.astype(float); objects could run code")
+        raise ValueError(f"it holds {dtype}; expected plain numbers, as from astype(float); objects could run code")
     length, follow = math.prod(shape) * dtype.itemsize, size - stream.tell()
     if length != follow or not all(0 <= size < 2**63 for size in shape):
         said = f"{brief(str(list(shape)), 60)} of {dtype}, {brief(f'{length:,}', 40)} bytes"
-        raise ValueError(f"its header says {said}, and {follow:,} follow")
+        raise ValueError(f"its header says {said}, but {follow:,} follow")
     if length > MOST_BYTES:
         raise ValueError(f"{length:,} bytes of numbers; at most {MOST_BYTES:,} are read")
     return tuple(shape), columns_first, dtype
@@ -74,7 +74,7 @@ def read_npy(path: Path) -> Array:
 
     Raises:
         OSError: the file is missing or not regular.
-        ValueError: it is not a NumPy file, or its header lies.
+        ValueError: it is not a NumPy file, or its header is false.
     """
     with machine.opened(path) as file:
         return read_array(file, size_of(file))
@@ -102,10 +102,10 @@ def look_into_archive(path: Path) -> Held:
 
 
 def find_array(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> Entry:
-    """Return one array of an archive; if its header cannot be read, reading its numbers says why.
+    """Return one array of an archive; if its header cannot be read, reading its numbers raises the reason.
 
     Raises:
-        ValueError: it would unpack to far more bytes than the archive has.
+        ValueError: the array would unpack to far more bytes than the archive has.
     """
     most = min(MOST_BYTES, max(LOOSE, TIGHTEST * path.stat().st_size))
     if member.file_size > most:
@@ -128,7 +128,7 @@ def load_archive(path: Path) -> dict[str, Array]:
 
     Raises:
         OSError: the file is missing or not regular.
-        ValueError: another kind of archive, an unreadable array, or members that together exceed the file.
+        ValueError: it is another kind of archive, an array is unreadable, or the members together exceed the file.
     """
     arrays: dict[str, Array] = {}
     with open_archive(path) as (archive, members):

@@ -20,13 +20,13 @@ from attn_exp.errors import UserError, brief, reason, some
 from attn_exp.problem.files import Entry, Held, size_of
 
 MOST_HEADER = 2**25
-"""The largest header or index that is read, in bytes; those of large models have some hundred thousand."""
+"""The size of the largest header or index that is read, in bytes; large models need several hundred thousand."""
 
 TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "|b1", "U8": "|u1", "I8": "|i1",
     "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8",
 }  # fmt: skip
-"""The NumPy dtype of each type; bfloat16, which it lacks, is read as integers, the upper half of a float32."""
+"""The NumPy dtype of each type; bfloat16, which NumPy lacks, is read as integers, the upper halves of float32."""
 
 
 def look(path: Path, said: str) -> Held:
@@ -42,16 +42,16 @@ def look(path: Path, said: str) -> Held:
             raise UserError(f"{said}: {brief(file)}: cannot be read ({reason(error)})") from error
     absent = [name for name, file in places.items() if name not in known[file]]
     if absent:
-        raise ValueError(f"{brief(places[absent[0]])} lacks {some(absent, 80)}, which the index says it holds")
+        raise ValueError(f"{brief(places[absent[0]])} lacks {some(absent, 80)}, which the index lists")
     return Held({name: known[file][name] for name, file in places.items()})
 
 
 def read_index(path: Path) -> dict[str, str]:
-    """Return the file of each array, beside this index.
+    """Return the file of each array; all files are in the folder of the index.
 
     Raises:
         OSError: the file is missing or not regular.
-        ValueError: it is no index, or names a file elsewhere.
+        ValueError: it is not an index, or names a file in another folder.
     """
     about = machine.read_json(path, MOST_HEADER)
     places = about.get("weight_map") if isinstance(about, dict) else None
@@ -89,7 +89,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
             )
         end = stop
     if 8 + length + end != size:
-        raise ValueError(f"its header describes {end:,} bytes of numbers, and {size - length - 8:,} follow: cut off?")
+        raise ValueError(f"its header describes {end:,} bytes of numbers, but {size - length - 8:,} follow: cut off?")
     return {name: place(path, kind, shape, 8 + length + start) for name, (kind, shape, start, _) in described.items()}
 
 
@@ -118,7 +118,7 @@ def read_numbers(path: Path, kind: str, shape: Shape, start: int, index: Any) ->
     bfloat16, which NumPy lacks, is copied to float32: `x = (u16 << 16)` as the bits of a float.
     """
     dtype = np.dtype(TYPES[kind])
-    if 0 in shape:  # nothing can be mapped
+    if 0 in shape:  # an empty file cannot be mapped
         return np.asarray(np.empty(shape, dtype)[index])
     with machine.opened(path) as file:
         mapped: Array = np.memmap(file, dtype, "r", start, shape).view(np.ndarray)[index]

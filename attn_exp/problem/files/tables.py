@@ -29,10 +29,10 @@ NUMBER = re.compile(r"[-+]?(?:(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|inf(inity)?|nan)", r
 DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
 THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 MINUS = re.compile('(?<![^\\s,;"])[\u2212\u2013](?=[\\d.,i])')
-"""A typographic minus, or a dash as word processors write it, where a number begins."""
+"""A typographic minus, or a dash as word processors write it, at the start of a number."""
 
 NO_NAME = frozenset({"null", "none", "na", "n/a", "nan", "inf", "-inf", "infinity"})
-"""Words that stand for a missing number, and name no column."""
+"""Words that stand for a missing number, and cannot name a column."""
 
 COMMA, SEMICOLON, TAB, BLANK = ",", ";", "\t", " "
 MARKS = {".csv": (COMMA, SEMICOLON, TAB), ".tsv": (TAB,), ".txt": (BLANK, COMMA, SEMICOLON, TAB)}
@@ -43,9 +43,9 @@ SAMPLE = 50
 
 
 def look(path: Path, said: str) -> Held:
-    """Read a JSON file, or the one array of a table, and the names in its first column if they are no numbers.
+    """Read a JSON file, or the array of a table and the names in its first column, if that holds names.
 
-    In a text with blanks, as `np.savetxt` writes it, # starts a comment.
+    In text separated by blanks, as `np.savetxt` writes it, # starts a comment.
     """
     if path.suffix.lower() == ".json":
         return read_json_arrays(path)
@@ -57,9 +57,9 @@ def look(path: Path, said: str) -> Held:
 
 
 def read_table(rows: Sequence[Sequence[str]], said: str) -> Held:
-    """Return the numbers of a table, and the names in its first column if they are no numbers.
+    """Return the numbers of a table, and the names in its first column, if that holds names.
 
-    As in word2vec files, the first line may hold the numbers of words and of dimensions.
+    As in word2vec files, the first line may hold the numbers of words and dimensions.
     """
     indexed = False
     if len(rows) > 1:
@@ -70,18 +70,18 @@ def read_table(rows: Sequence[Sequence[str]], said: str) -> Held:
         elif names_columns(first, below, said):
             rows, indexed = below, not first[0] and all(row[0] for row in below)
         elif len(first) > 1 and not first[0]:
-            raise UserError(f"{said}: line 1, column 1 is empty beside numbers; name the row, or all columns")
+            raise UserError(f"{said}: line 1, column 1 is empty in a line of numbers; name the row, or all columns")
     named = bool(rows) and (indexed or are_words([row[0] for row in rows]))
     cells = [[float(cell) if is_number(cell) else cell for cell in row[named:]] for row in rows]
-    shape = (len(cells), len(cells[0])) if cells and cells[0] else ()  # reading an empty one raises the error
+    shape = (len(cells), len(cells[0])) if cells and cells[0] else ()  # reading an empty table raises the error
     entry = Entry(shape, "float64", lambda index: array(cells, said)[index])
     return Held({"": entry}, tuple(row[0] for row in rows) if named else None)
 
 
 def are_words(column: Sequence[str]) -> bool:
-    """Say whether a first column holds words: at least half of it, and not only symbols beside numbers.
+    """Return whether a first column holds words: in at least half of its cells, and not only symbols among numbers.
 
-    A cell with a digit that is no name, such as 50% above 1, is an unreadable number and not a word.
+    A cell that has a digit but is not a name, such as 50% above 1, is an unreadable number, not a word.
     """
     numbers = [is_number(cell) or (has_digit(cell) and not is_name(cell)) for cell in column]
     return 2 * sum(numbers) <= len(column) and (not any(numbers) or any(map(is_name, column)))
@@ -93,7 +93,7 @@ def rows_of(text: str, marks: Sequence[str]) -> Rows:
     `marks` are the possible separators, the likeliest first.
 
     Raises:
-        ValueError: no table, or numbers with a decimal point beside some with a comma.
+        ValueError: it is not a table, or some numbers have a decimal point and others a comma.
     """
     text = MINUS.sub("-", text)
     sample = "\n".join([line for line in text[: 4000 * SAMPLE].splitlines() if line.strip()][:SAMPLE])
@@ -129,7 +129,7 @@ def replace_commas(rows: Rows, mark: str) -> Rows:
     if point is not None:
         raise ValueError(f"{held} and {brief(point, 40)!r}; write a point in each")
     if mark in (COMMA, TAB) and all(map(THOUSANDS.fullmatch, commas)):
-        raise ValueError(f"{held}, which may be thousands; write a point, or nothing")
+        raise ValueError(f"{held}, which may separate thousands; write a point, or nothing")
     return [[cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell for cell in row] for row in rows]
 
 
@@ -138,7 +138,7 @@ def is_number(cell: str) -> bool:
 
 
 def is_name(cell: str) -> bool:
-    """Say whether a cell may name a column: it contains a letter, and does not begin like a number."""
+    """Return whether a cell may name a column: it contains a letter, and does not begin like a number."""
     begins = re.match(r"[-+\u2212\u2013.,$€£¥#(<'\"]*\d", cell.strip())
     return any(map(str.isalpha, cell)) and not begins and cell.strip().lower() not in NO_NAME
 
@@ -150,14 +150,14 @@ def has_digit(cell: str) -> bool:
 def names_columns(
     first: Sequence[str], below: Sequence[Sequence[str]], said: str, is_number: Callable[[str], bool] = is_number
 ) -> bool:
-    """Say whether the first line of a table names its columns; `is_number` says which cells are numbers.
+    """Return whether the first line of a table names its columns; `is_number` says which cells are numbers.
 
-    It does if it holds names and no number; or if it begins with an empty cell above row names, as spreadsheets and
-    pandas write it, and holds names or counts the columns; or if it counts three or more columns, as pandas does
-    without names: 0, 1, 2 above 0.5, 2.0, 1e-3, where no number below is an integer.
+    It does if it holds names and no numbers; or if it begins with an empty cell above row names, as spreadsheets and
+    pandas write it, and holds names or numbers the columns; or if it numbers three or more columns, as pandas does
+    without names: 0, 1, 2 above 0.5, 2.0, 1e-3, if no number below is an integer.
 
     Raises:
-        UserError: a cell is neither a name nor a number, such as 1/2.
+        UserError: a cell, such as 1/2, is neither a name nor a number.
     """
     if not below or len(first) < 2:
         return False
@@ -181,16 +181,18 @@ def names_columns(
     )
 
 
-# JSON: arrays as lists of lists, by name or one alone; tokens as a list of strings; or a vector for each word
+# JSON: arrays as lists of lists, by name or a single one; tokens as a list of strings; or a vector for each word
 
 
 def read_json_arrays(path: Path) -> Held:
-    """Read the arrays of the file. An object of vectors alone, `{"she": [1, 2], ...}`, is one array with tokens."""
+    """Read the arrays of the file. An object of vectors only, `{"she": [1, 2], ...}`, is one array with tokens."""
     value = machine.read_json(path, MOST_TEXT)
     if isinstance(value, list):
         return Held({}, tuple(value)) if are_texts(value) else Held({"": array_of_lists(value)})
     if not isinstance(value, dict):
-        raise ValueError(f"it holds {brief(str(value), 40)}; expected arrays as lists of lists, by name or one alone")
+        raise ValueError(
+            f"it holds {brief(str(value), 40)}; expected arrays as lists of lists, by name or a single array"
+        )
     tokens = next((tuple(value.pop(name)) for name in TOKENS if are_texts(value.get(name))), None)
     arrays = {name: array_of_lists(item) for name, item in value.items() if isinstance(item, list)}
     shapes = {entry.shape for entry in arrays.values()}
@@ -204,11 +206,11 @@ def are_texts(value: Any) -> bool:
 
 
 def array_of_lists(value: list[Any]) -> Entry:
-    """Return nested lists as an array; if they are none, reading its numbers says why."""
+    """Return nested lists as an array; if they do not form one, reading its numbers raises the reason."""
     try:
         array = np.array(value)
     except ValueError:
         return no_array("it is ragged: its rows have different lengths")
     if array.dtype.kind not in "iuf":
-        return no_array("it holds what is not a number, or is too large for one")
+        return no_array("it holds something that is not a number, or is too large for one")
     return Entry(array.shape, str(array.dtype), array.__getitem__)

@@ -1,4 +1,4 @@
-"""The random generators of libraries, one per file: the numbers they would draw after a seed, in NumPy alone.
+"""The random generators of libraries, one per file, reimplemented in NumPy: the numbers they would draw after a seed.
 
 After `torch.manual_seed(123)`, the numbers of a notebook depend only on its calls. The same calls, in the same order,
 draw the same numbers here, without that library.
@@ -14,12 +14,12 @@ GENERATORS: dict[str, Generator] = registry.members(__name__, Generator, without
 
 
 def begin(name: str, seed: int, alone: bool = False, key: str = "seed") -> Stream:
-    """Seed a generator and return its stream, from which one array (`alone`) or more are drawn.
+    """Seed a generator and return its stream, from which one array (`alone`) or several are drawn.
 
     `key` is the setting of the seed.
 
     Raises:
-        UserError: there is no such generator, or it does not take the seed.
+        UserError: there is no such generator, or it does not accept the seed.
     """
     if name not in GENERATORS:
         raise UserError(unknown(name, ("streams", *GENERATORS), "generator"))

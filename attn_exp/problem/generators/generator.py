@@ -1,4 +1,4 @@
-"""What a generator is: a library's random numbers after its seed, in the order of its calls."""
+"""The contract of a generator: a library's random numbers after its seed, in the order of its calls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Generator:
     """A library's generator; a file holds one, as `GENERATOR`, or several by their names, as `GENERATORS`.
 
     - `begin`: returns its stream right after the seed.
-    - `least`, `most`: the range of seeds that the library takes; None means no upper limit.
+    - `least`, `most`: the range of seeds that the library accepts; None means no upper limit.
     """
 
     begin: Callable[[Start], Stream]

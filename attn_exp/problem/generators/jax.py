@@ -1,4 +1,4 @@
-"""JAX's generator: `key = jax.random.key(seed)`, then a key for each draw, obtained in one of three ways.
+"""JAX's generator: `key = jax.random.key(seed)`, then a key for each draw, made in one of three ways.
 
 - `jax`: a new key for each draw, split off just before it.
 - `jax_key`: one key for every array: `jax.random.normal(jax.random.key(seed), shape)`, again and again.
@@ -28,7 +28,7 @@ from attn_exp.problem.generators.torch import fused, polynomial
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
 LEAST, MOST = -(2**63), 2**63 - 1
-"""The range of seeds that JAX takes."""
+"""The range of seeds that JAX accepts."""
 CENTRE = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
           -0.00125372503, -0.00417768164, 0.246640727, 1.50140941)  # fmt: skip
 TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
@@ -118,7 +118,7 @@ class Jax:
 
 
 def uniform(key: Array, shape: Shape, low: np.float32, high: np.float32) -> Array:
-    """Return float32 in `[low, high)`, from 23 bits of a word each."""
+    """Return float32 numbers in `[low, high)`, each from 23 bits of a word."""
     words = random_bits(key, math.prod(shape)) >> np.uint32(9) | np.uint32(0x3F800000)
     numbers = fused(words.view(np.float32) - np.float32(1), high - low, low)
     return np.maximum(numbers, low).reshape(shape)

@@ -1,7 +1,7 @@
 """NumPy's generators.
 
 - `numpy`: `rng = np.random.default_rng(seed)`.
-- `legacy`: the older one, `np.random.seed(seed)`, then `np.random.rand`, `randn`, `randint` and their like.
+- `legacy`: the older one, `np.random.seed(seed)`, then `np.random.rand`, `randn`, `randint` and the like.
 """
 
 from __future__ import annotations

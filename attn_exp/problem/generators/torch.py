@@ -23,7 +23,7 @@ from attn_exp.arrays import Array, Shape
 from attn_exp.problem.generators.generator import Generator, Start
 
 BLOCK = 16
-"""The number of normal numbers made at once; fewer are made two at a time."""
+"""The number of normal numbers drawn at once; fewer than that are drawn two at a time."""
 
 
 class Torch:
@@ -37,12 +37,12 @@ class Torch:
         return self.state.randint(0, 2**32, count, dtype=np.uint32)
 
     def long_words(self, count: int) -> Array:
-        """Return the next 64-bit words; the first of two words is the higher half."""
+        """Return the next 64-bit words, each made of two 32-bit words, the higher half first."""
         words = self.words(2 * count).astype(np.uint64)
         return words[0::2] << np.uint64(32) | words[1::2]
 
     def fractions(self, count: int) -> Array:
-        """Return float32 in `[0, 1)`, from 24 bits of a word each."""
+        """Return float32 numbers in `[0, 1)`, each from 24 bits of a word."""
         return (self.words(count) & np.uint32(2**24 - 1)).astype(np.float32) * np.float32(2**-24)
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
@@ -68,7 +68,7 @@ class Torch:
     def single(self) -> float:
         """Return one normal number: the cosine of a Box-Muller pair, or the sine left over from the last pair.
 
-        The sine is kept, however long, for the next call of this kind.
+        The sine is kept, for however long, for the next call of this method.
         """
         if self.kept is not None:
             number, self.kept = self.kept, None
@@ -81,7 +81,7 @@ class Torch:
     def integers(self, shape: Shape, low: int, high: int) -> Array:
         """`torch.randint(low, high, shape)`, as since PyTorch 2.7.
 
-        A word modulo the span; for spans of 2^28 and more, a 64-bit word (before 2.7 for 2^32 and more).
+        Each is a word modulo the span; for spans of 2^28 and more (2^32 before 2.7), a 64-bit word.
         """
         span, count = high - low, math.prod(shape)
         words = self.words(count).astype(np.uint64) if span < 2**28 else self.long_words(count)

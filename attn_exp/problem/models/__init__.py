@@ -2,8 +2,8 @@
 
 `applied` fills in every setting that is left to the model from one of its layers: x, the projections, heads, scale,
 masks and positions. The result is a plain configuration, so nothing after it knows about models, and a run can be
-repeated without the checkpoint. Weights stay on disk; a layer is read when the pass reaches it, and none after the
-requested one.
+repeated without the checkpoint. Weights stay on disk; a layer is read when the pass reaches it, and the layers after
+the requested one are never read.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from attn_exp.problem.problem import Pass
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("model",))
 WORDS = {"text": "'model.text=the cat sat'", "tokens": "model.tokens=[ids]", "patches": "model.patches=FILE.npy"}
-"""How to write each input of a model."""
+"""How a user sets each input of a model."""
 
 
 def applied(config: Config, under_way: Pass) -> Config:
     """Fill in the settings that are left to the model from the requested layer; the user's own stay.
 
     Raises:
-        UserError: a checkpoint that cannot be read, or a layer, tokens or text that it does not take.
+        UserError: the checkpoint cannot be read, or does not accept the layer, the tokens or the text.
     """
     layer, tokens, title = read(config.model, under_way)
     own = {"head": layer.head, "scale": layer.scale, "bias": "b_q" in layer.arrays}
@@ -64,7 +64,7 @@ def begin(settings: Model, under_way: Pass) -> None:
     """Open the model of a run, and read its input; no layer is computed yet.
 
     Raises:
-        UserError: as `applied`.
+        UserError: as in `applied`.
     """
     family = find(str(settings.family))
     checkpoint = under_way.checkpoint = opened(settings, family)
@@ -136,10 +136,10 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
 
 
 def read_input(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tuple[Array, tuple[str, ...]]:
-    """Return the input of the model, and a name for each token; for a picture, patches get their names later.
+    """Return the input of the model, and a name for each token; the patches of a picture get their names later.
 
     Raises:
-        UserError: there is none, too much, or something that the family does not take.
+        UserError: there is no input, more than one, or one that the family does not accept.
     """
     names = [name for name in WORDS if getattr(settings, name) is not None]
     takes = ("patches",) if family.takes == "patches" else ("text", "tokens")

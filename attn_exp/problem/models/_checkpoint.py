@@ -1,6 +1,6 @@
 """A checkpoint on disk: config.json, the tensors beside it, each read on demand, and its tokenizer.
 
-A llama2.c file, such as stories15M.bin, is one too: seven integers, then every array as float32, one after the other.
+A llama2.c file, such as stories15M.bin, is also one: seven integers, then every array as float32, one after the other.
 Source: karpathy/llama2.c, `export.py` (`legacy_export`, version 0) and `run.c`.
 """
 
@@ -42,7 +42,7 @@ LEAST_SECONDS, BYTES_A_SECOND, LETTERS_A_SECOND = 6, 5_000_000, 100_000
 class Checkpoint:
     """The contents of `config.json`, and tensors by name, without the common `prefix`.
 
-    `key` is the setting that named it, such as `model.path=all-MiniLM-L6-v2`; errors begin with it.
+    `key` is the setting that names it, such as `model.path=all-MiniLM-L6-v2`; errors begin with it.
     """
 
     folder: Path
@@ -52,7 +52,7 @@ class Checkpoint:
     prefix: str = ""
 
     def at(self, prefix: str) -> Checkpoint:
-        """Return the part under a longer prefix, such as one layer."""
+        """Return the part of the checkpoint under a longer prefix, such as one layer."""
         return replace(self, prefix=self.prefix + prefix)
 
     def has(self, name: str) -> bool:
@@ -64,16 +64,16 @@ class Checkpoint:
         return self.tensors[self.prefix + name]
 
     def check(self, shapes: Iterable[tuple[str, Shape | None]]) -> None:
-        """Check tensors against their expected shapes; None means that there should be none.
+        """Check tensors against their expected shapes; None means that the tensor should not exist.
 
         Raises:
-            UserError: one is missing, holds no real numbers, has another shape, or should not exist.
+            UserError: a tensor is missing, does not hold real numbers, has another shape, or should not exist.
         """
         for name, shape in shapes:
             whole = f"{self.key}: {self.prefix}{name}"
             if shape is None:
                 if self.has(name):
-                    raise UserError(f"{whole} is there, and {CONFIG} says that there is none")
+                    raise UserError(f"{whole} exists, although {CONFIG} says that it does not")
                 continue
             tensor = self.tensor(name)
             if tensor.shape != shape:
@@ -83,7 +83,7 @@ class Checkpoint:
                 raise UserError(f"{whole} holds {tensor.dtype}; expected real numbers")
 
     def array(self, name: str, rows: Any = ...) -> Array:
-        """Read a tensor, or some of its rows, as float32, or float64 if stored so."""
+        """Read a tensor, or some of its rows, as float32, or as float64 if it is stored so."""
         numbers = self.tensor(name).read(rows)
         return numbers if numbers.dtype == np.float64 else numbers.astype(np.float32, copy=False)
 
@@ -98,7 +98,7 @@ def open_checkpoint(path: Path, key: str) -> Checkpoint:
         if path.suffix == ".bin" and path.is_file() and not files.is_pickle(path):
             return Checkpoint(path.parent, *open_llama2c(path, key), key)
         if not path.exists():
-            raise UserError(f"{key}: not there; {EXPECTED}")
+            raise UserError(f"{key}: not found; {EXPECTED}")
         tensors = read_tensors(path, key)
     except OSError as error:
         raise files.unreadable(key, error) from error
@@ -112,7 +112,7 @@ def read_config(folder: Path, key: str) -> dict[str, Any]:
         if not isinstance(said, dict):
             raise ValueError("it is not a JSON object")
     except FileNotFoundError as error:
-        raise UserError(f"{key}: {CONFIG} is not there; {EXPECTED}") from error
+        raise UserError(f"{key}: {CONFIG} is missing; {EXPECTED}") from error
     except (OSError, ValueError) as error:
         raise files.unreadable(f"{key}: {CONFIG}", error) from error
     return said
@@ -124,19 +124,19 @@ def read_tensors(path: Path, key: str) -> Mapping[str, Entry]:
     names = [name for name in (WEIGHTS, INDEX) if (path / name).exists()]
     names += [file.name for file in sorted(path.iterdir()) if files.is_pickle(file)]
     if not names:
-        raise UserError(f"{key}: {WEIGHTS} is not there; {EXPECTED}")
+        raise UserError(f"{key}: {WEIGHTS} is missing; {EXPECTED}")
     return files.look_at(path / names[0], f"{key}: {names[0]}").arrays
 
 
 EARLIER = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-"""The endings of norm names in earlier checkpoints, such as bert-base-uncased, and in later ones."""
+"""How the names of norms end in earlier checkpoints, such as bert-base-uncased, and in later ones."""
 
 
 def find_prefix(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
     """Return the checkpoint with whatever precedes the tensor `anchor` as its prefix, such as `bert.`.
 
     Raises:
-        UserError: no tensor of that name, or several.
+        UserError: there is no tensor of that name, or there are several.
     """
     tensors: dict[str, Entry] = {}
     for name, tensor in checkpoint.tensors.items():
@@ -153,10 +153,10 @@ def find_prefix(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
 
 
 def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]]:
-    """Return the settings as config.json would have them, and the tensors by the names of Llama checkpoints.
+    """Return the settings as in a config.json, and the tensors by their names in Llama checkpoints.
 
     Raises:
-        UserError: inconsistent sizes, or a file of another length.
+        UserError: the sizes are inconsistent, or do not match the length of the file.
     """
     with machine.opened(path) as file:
         length = size_of(file)
@@ -173,7 +173,7 @@ def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]
         tensors[name] = safetensors.place(path, "F32", shape, end)
         end += safetensors.nbytes("F32", shape)
     if end != length:
-        raise UserError(f"{key}: its header describes {end:,} bytes, and the file has {length:,}: not a llama2.c file?")
+        raise UserError(f"{key}: its header describes {end:,} bytes, but the file has {length:,}: not a llama2.c file?")
     return {**config, "model_type": "llama2.c"}, tensors
 
 

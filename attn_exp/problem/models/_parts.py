@@ -30,7 +30,7 @@ def shapes(config: Config, block: Block) -> Shapes:
     for number in range(config["num_hidden_layers"]):
         at = f"{block.at}{number}."
         for name, rows, columns, biased in matrices:
-            yield f"{at}{name}.weight", (columns, rows) if block.stored_turned else (rows, columns)
+            yield f"{at}{name}.weight", (columns, rows) if block.transposed else (rows, columns)
             yield f"{at}{name}.bias", (columns,) if biased else None
         for name in block.norms:
             yield from norm(at + name, width) if block.centred else ((f"{at}{name}.weight", (width,)),)
@@ -84,11 +84,11 @@ def feed_forward(part: Checkpoint, block: Block, x: Array) -> Array:
 def matrix(part: Checkpoint, block: Block, name: str) -> tuple[Array, Array | None]:
     """Return W `[m n]` and b `[n]` of a part; b is None if it has none."""
     weight, bias = part.array(f"{name}.weight"), f"{name}.bias"
-    return weight.T if block.stored_turned else weight, part.array(bias) if part.has(bias) else None
+    return weight.T if block.transposed else weight, part.array(bias) if part.has(bias) else None
 
 
 def projections(part: Checkpoint, block: Block) -> dict[str, Array]:
-    """Return W and b of queries, keys, values and output by our names; a b that only some of them lack is zero."""
+    """Return W and b of queries, keys, values and output by our names; if only some have a b, the others' is zero."""
     pairs = [matrix(part, block, name) for name in block.attention]
     if len(pairs) == 2:
         (weights, biases), output = pairs

@@ -1,4 +1,4 @@
-"""BERT, and RoBERTa and DistilBERT, which name its parts differently: bidirectional attention, post-norm.
+"""BERT, and RoBERTa and DistilBERT, which use other names: bidirectional attention, post-norm.
 
 A decoder has a causal mask. Source: Devlin et al. 2018; Liu et al. 2019; Sanh et al. 2019; names as in `transformers`.
 """
@@ -72,7 +72,7 @@ def embed(checkpoint: Checkpoint, ids: Array) -> Array:
 
 
 def numbered(ids: Array, filler: int) -> Array:
-    """Number tokens as RoBERTa does: all but padding, from one after the padding id."""
+    """Number tokens as RoBERTa does: all but padding, starting one after the padding id."""
     seen = ids != filler
     return np.asarray(np.cumsum(seen) * seen + filler)
 
@@ -80,7 +80,7 @@ def numbered(ids: Array, filler: int) -> Array:
 def check(config: Config) -> None:
     filler, count = config["pad_token_id"], config["max_position_embeddings"]
     if config["model_type"] in ROBERTA and filler >= count:
-        raise UserError(f"{CONFIG} says pad_token_id={filler}, from which RoBERTa counts its {count} places")
+        raise UserError(f"{CONFIG} says pad_token_id={filler}, but RoBERTa numbers its {count} positions from there")
     if config["is_causal"] and not config["is_decoder"]:
         raise UserError(f"{CONFIG} says is_causal=true and is_decoder=false; only a decoder hides later tokens")
 

@@ -1,4 +1,4 @@
-"""GPT-2: causal attention, pre-norm, and a fused matrix of queries, keys and values.
+"""GPT-2: causal attention, pre-norm, and a fused matrix for queries, keys and values.
 
 Source: Radford et al. 2019; names as in `transformers`.
 """
@@ -14,7 +14,7 @@ from attn_exp.problem.models._checkpoint import Checkpoint
 from attn_exp.problem.models._parts import ACTIVATION, places
 from attn_exp.problem.models.model import EPSILON, SIZE, SWITCH, Block, Config, Field, Fields, Model, Shapes, or_null
 
-BLOCK = Block("h.", ("attn.c_attn", "attn.c_proj"), ("ln_1", "ln_2"), ("mlp.c_fc", "mlp.c_proj"), stored_turned=False)
+BLOCK = Block("h.", ("attn.c_attn", "attn.c_proj"), ("ln_1", "ln_2"), ("mlp.c_fc", "mlp.c_proj"), transposed=False)
 
 
 def inputs(config: Config) -> Shapes:

@@ -67,7 +67,7 @@ def mask(config: Config, number: int) -> dict[str, Any]:
 
 
 def window(config: Config, number: int) -> int | None:
-    """Return how far a layer sees; None = all."""
+    """Return the window of a layer: how far it sees, or None if it sees all tokens."""
     size: int | None = config["sliding_window"]
     if config["model_type"] != "qwen2" or size is None:
         return size
@@ -91,16 +91,16 @@ STRETCHED: dict[str, tuple[str, dict[str, tuple[str, Kind]]]] = {
         },
     ),
 }
-"""How config.json may stretch rotary positions: our rule, and its settings with their names there."""
+"""The ways in which config.json may stretch rotary positions: our rule, and its settings with their names there."""
 
 
 def rope(config: Config) -> dict[str, Any]:
     """Return the rotary positions: their base, their stretching, and which features pair up.
 
-    `rope_scaling` or, in newer files, `rope_parameters` takes precedence over the fields beside it.
+    `rope_scaling` or, in newer files, `rope_parameters` takes precedence over top-level fields.
 
     Raises:
-        UserError: they are stretched in a way that no rule here supports.
+        UserError: the positions are stretched in a way that no rule here supports.
     """
     said = config["rope_scaling"] or config["rope_parameters"] or {}
     kind = said.get("rope_type", said.get("type", "default"))
@@ -134,7 +134,7 @@ def check(config: Config) -> None:
     rope(config)
     kinds, count = config.get("layer_types"), config["num_hidden_layers"]
     if kinds is not None and len(kinds) != count:
-        raise UserError(f"{CONFIG} says layer_types of {len(kinds)} layers, and num_hidden_layers={count}")
+        raise UserError(f"{CONFIG} says layer_types of {len(kinds)} layers, but num_hidden_layers={count}")
 
 
 SLIDING, FULL = "sliding_attention", "full_attention"

@@ -1,8 +1,8 @@
-"""What a family of models is: the checkpoints it reads, how their layers are built, and the input of the first.
+"""The contract of a family of models: the checkpoints it reads, the structure of a layer, and the first layer's input.
 
 Every field of config.json is checked once, before anything is computed. A missing field has the default of
-`transformers`. A field that is not read must be known to affect no number, or have the value that is computed here
-anyway; any other is refused, so that no future field is silently ignored.
+`transformers`. A field that is not read must be known to affect no number, or have the value that is assumed
+here; any other is refused, so that no future field is silently ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attn_exp.problem.models._checkpoint import CONFIG, Checkpoint
 Config = Mapping[str, Any]
 Shapes = Iterator[tuple[str, Shape | None]]
 Supported = Mapping[str, tuple[Any, ...]]
-"""The values of fields that are supported, the usual one first."""
+"""The supported values of fields, the usual one first."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class Layer:
 
 
 class Block(NamedTuple):
-    """The names of the parts of a layer, and how they are put together.
+    """The names of the parts of a layer, and how they are combined.
 
     `at`: the prefix of the layer number.
     `attention`: the matrices of queries, keys, values and output; or a fused one of the first three, and the last.
     `norms`: the norms of attention and MLP.
-    `mlp`: the matrix before the activation, perhaps a gate matrix, and the last.
+    `mlp`: the matrix before the activation, a gate matrix if there is one, and the last matrix.
     `biases`: whether queries, keys and values, the output, and the MLP have biases.
     `norm_first`: whether `h += part(norm(h))`, or else `h = norm(h + part(h))`.
     `centred`: whether norms subtract the mean and add a bias.
-    `stored_turned`: whether matrices are stored as in `nn.Linear`, `[outputs inputs]`.
+    `transposed`: whether matrices are stored as in `nn.Linear`, `[outputs inputs]`.
     """
 
     at: str
@@ -59,7 +59,7 @@ class Block(NamedTuple):
     biases: tuple[bool, bool, bool] = (True, True, True)
     norm_first: bool = True
     centred: bool = True
-    stored_turned: bool = True
+    transposed: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ class Model:
 
 
 LEAST, MOST = 1e-38, 1e38
-"""The range of numbers that float32, in which models compute, can hold and divide by."""
+"""The range of positive numbers that float32, in which models compute, can hold and divide by."""
 
 
 class Kind(NamedTuple):
-    """The values that a field may have, in words and as a test."""
+    """The values that a field may have: a description, and a test."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -100,7 +100,7 @@ class Kind(NamedTuple):
 class Field(NamedTuple):
     """A field that is read: its default in `transformers`, its kind, and its names in config.json.
 
-    `names` are separated by blanks; without them it has the same name as here.
+    `names` are separated by blanks; if they are empty, the field has the same name as here.
     """
 
     default: Any
@@ -113,7 +113,7 @@ def is_whole(value: Any, least: int) -> bool:
 
 
 def is_number(value: Any, least: float = LEAST) -> bool:
-    """Say whether a value is a number of at least `least` that float32 can hold."""
+    """Return whether a value is a number of at least `least` that float32 can hold."""
     return type(value) in (int, float) and least <= value < MOST
 
 
@@ -128,7 +128,7 @@ NUMBER = Kind("a number above 0", is_number)
 AT_LEAST_1 = Kind("a number of at least 1", lambda value: is_number(value, 1))
 SWITCH = Kind("true or false", lambda value: isinstance(value, bool))
 TOKEN = Kind("a token id, or null", lambda value: value is None or is_whole(value, -1))
-MAPPING = Kind("settings by their names, or null", lambda value: value is None or isinstance(value, dict))
+MAPPING = Kind("settings by name, or null", lambda value: value is None or isinstance(value, dict))
 
 HARMLESS = (
     # origin
@@ -149,7 +149,7 @@ HARMLESS = (
     "suppress_tokens begin_suppress_tokens epsilon_cutoff eta_cutoff decoder_start_token_id eos_token_ids "
     "bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id mask_token_id unk_token_id "
 )
-"""Fields of any family that affect no number of an attention, separated by blanks."""
+"""Fields of any family that affect no number of attention, separated by blanks."""
 
 SAME: Supported = {
     "add_cross_attention": (False,),
@@ -166,9 +166,9 @@ SAME: Supported = {
 class Fields:
     """The fields of one kind of checkpoint.
 
-    `read`: those that its numbers depend on. `same`: those for which only the values here are supported, the first if
-    it is missing. `harmless`: the names of those that may have any value, separated by blanks. `check`: raises a
-    `UserError` if fields contradict each other.
+    `read`: those that the numbers depend on. `same`: those for which only the values here are supported, the first if
+    the field is missing. `harmless`: the names of those that may have any value, separated by blanks. `check`: raises
+    a `UserError` if fields contradict each other.
     """
 
     read: Mapping[str, Field]
@@ -181,8 +181,8 @@ def settled(said: Config, fields: Fields) -> dict[str, Any]:
     """Return every field that is read, with its default if config.json lacks it.
 
     Raises:
-        UserError: a field of another kind, two names of one that differ, inconsistent sizes, or a field that is neither
-            read nor known to have no effect.
+        UserError: a field has a wrong kind, or two names with different values; sizes are inconsistent; or a field is
+            neither read nor known to have no effect.
     """
     same, harmless = {**SAME, **fields.same}, (HARMLESS + fields.harmless).split()
     found: dict[str, Any] = {name: values[0] for name, values in same.items()} | {"model_type": said["model_type"]}
@@ -197,7 +197,7 @@ def settled(said: Config, fields: Fields) -> dict[str, Any]:
         elif name not in harmless and said[name] is not None:
             raise UserError(
                 f"{CONFIG} says {said_of(name, said[name])}, which is not read here and may change the numbers; "
-                "take it out if it does not"
+                "remove it if it does not"
             )
     check_together(found)
     fields.check(found)
@@ -222,7 +222,7 @@ def check_same(name: str, value: Any, known: tuple[Any, ...]) -> None:
     """Refuse a value that is not supported; true is not 1."""
     if not any(type(value) is type(one) and value == one for one in known):
         choices = " or ".join(shown(one) for one in known)
-        raise UserError(f"{CONFIG} says {said_of(name, value)}; only {choices} is computed here")
+        raise UserError(f"{CONFIG} says {said_of(name, value)}; only {choices} is supported")
 
 
 def check_together(config: Config) -> None:
@@ -230,11 +230,11 @@ def check_together(config: Config) -> None:
     if width % heads and config.get("head_dim") is None:
         raise UserError(f"{CONFIG} says {heads} heads, which do not divide the {width} numbers of a token")
     if filler is not None and filler >= config["vocab_size"]:
-        raise UserError(f"{CONFIG} says pad_token_id={filler}, and the model has {config['vocab_size']} words")
+        raise UserError(f"{CONFIG} says pad_token_id={filler}, but the vocabulary has {config['vocab_size']} tokens")
 
 
 def said_of(name: str, value: Any) -> str:
     try:
         return f"{brief(name, 60)}={brief(shown(value))}"
     except RecursionError:
-        return f"{brief(name, 60)}=a deep list"
+        return f"{brief(name, 60)}=a deeply nested list"

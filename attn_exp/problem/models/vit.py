@@ -54,7 +54,7 @@ def embed(checkpoint: Checkpoint, picture: Array) -> Array:
     `picture` holds embedded patches `[n m]`, or pixels `[c y x]`, which are cut and projected here.
 
     Raises:
-        UserError: a picture of another size.
+        UserError: the picture has another size.
     """
     part = checkpoint.at("embeddings.")
     width, count = part.config["hidden_size"], math.prod(count_patches(part.config))
@@ -82,7 +82,7 @@ def projected(part: Checkpoint, pixels: Array) -> Array:
 
 
 def count_patches(config: Config) -> tuple[int, int]:
-    """Return the numbers of patches down and across; the remainder at the edges is cut off."""
+    """Return the numbers of patches down and across; a remainder at the edges is cut off."""
     (high, broad), (tall, wide) = pair(config["image_size"]), pair(config["patch_size"])
     return high // tall, broad // wide
 

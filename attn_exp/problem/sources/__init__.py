@@ -1,4 +1,4 @@
-"""The input of a problem: token names and the arrays it starts from, read or drawn by a source, one to a file.
+"""The input of a problem: token names and the arrays it starts from, read or drawn by a source, one source per file.
 
 `file`, `vectors` and `distribution` have settings of their own; any other source is selected by its name under
 `embeddings.source`, with its settings. The memory of cross-attention is a second input, from whose tokens keys and
@@ -36,8 +36,8 @@ def find(key: str) -> Source:
     return registry.constant(__name__, name, Source)
 
 
-def said(settings: Embeddings) -> dict[str, Any]:
-    """Return the settings of each source by key; with words, the distribution is one of theirs."""
+def source_settings(settings: Embeddings) -> dict[str, Any]:
+    """Return the settings of each selected source by key; the distribution of words is a setting of `text`."""
     own: dict[str, Any] = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
     own["distribution"] = settings.distribution if settings.text is None else None
     return {name: value for name, value in own.items() if value is not None} | {
@@ -53,19 +53,19 @@ def with_tokens(settings: Embeddings, path: str = INPUT) -> Embeddings:
     return replace(settings, tokens=tokens(settings.tokens, f"{path}.tokens"))
 
 
-def asked(settings: Embeddings, source: Numbers, path: str = INPUT) -> tuple[Source, Asked] | None:
+def select_source(settings: Embeddings, source: Numbers, path: str = INPUT) -> tuple[Source, Asked] | None:
     """Return the one source that the settings select, and its request; None if they select none.
 
     Raises:
-        UserError: several sources, an unknown one, settings that it does not take, or missing ones that it needs.
+        UserError: several sources are selected, or an unknown one, or its settings are invalid or incomplete.
     """
-    settings, given = with_tokens(settings, path), said(settings)
+    settings, given = with_tokens(settings, path), source_settings(settings)
     if len(given) > 1:
         one, other = list(given)[:2]
         what = "x" if path == INPUT else "the memory"
         chosen = [CALLED.get(key, key) for key in (one, other) if path == INPUT and key in ("text", "file")]
-        hint = f"; embeddings={chosen[0]} leaves the other out" if chosen else ""
-        raise UserError(f"{path}.{one} and {path}.{other} both say what {what} is; give one of them{hint}")
+        hint = f"; embeddings={chosen[0]} unsets the other" if chosen else ""
+        raise UserError(f"{path}.{one} and {path}.{other} both define {what}; give only one of them{hint}")
     for key, value in given.items():
         member = find(key)
         if any(getattr(settings, name) is None for name in member.needs):
@@ -79,17 +79,17 @@ def asked(settings: Embeddings, source: Numbers, path: str = INPUT) -> tuple[Sou
 def embed(settings: Embeddings, source: Numbers, path: str = INPUT) -> Vectors | None:
     """Return x, tokens in rows, and the names that came with it; None if no source is selected.
 
-    `path` is where the user wrote the settings.
+    `path` is the section in which the user wrote the settings.
 
     Raises:
-        UserError: as `asked`, and whatever the source refuses.
+        UserError: as in `select_source`, or raised by the source.
     """
-    asking = asked(settings, source, path)
+    asking = select_source(settings, source, path)
     if asking is None:
         return None
     member, question = asking
     if settings.columns and not member.turns:
-        raise UserError(f"{path}.columns=true turns vectors that are written or read, and these are made")
+        raise UserError(f"{path}.columns=true transposes vectors that are written out or read, but these are drawn")
     read = member.read(question)
     if not settings.columns:
         return read
@@ -100,7 +100,7 @@ def embed(settings: Embeddings, source: Numbers, path: str = INPUT) -> Vectors |
 
 def size(settings: Embeddings) -> tuple[int, int] | None:
     """Return the rows and columns of x before it is read or drawn; None if they are unknown."""
-    asking = asked(settings, Numbers(STREAMS, 0, None))
+    asking = select_source(settings, Numbers(STREAMS, 0, None))
     shape = None if asking is None else asking[0].size(asking[1])
     return shape[::-1] if shape and settings.columns else shape
 
@@ -110,14 +110,14 @@ STAGES = ("q", "k", "v", "weights")
 
 MEMORY = "embeddings.memory"
 LATER_STAGES = (*STAGES, "memory")
-"""Settings of an input that a memory cannot have: it is projected like x, and has no memory itself."""
+"""Settings that a memory cannot have: it is projected like x, and has no memory of its own."""
 
 
 class Start(NamedTuple):
     """The input of a problem: its names, and the arrays of its first stage.
 
     `stages` holds x, or q and k, or weights, perhaps with v. `tokens` are the names of the rows of x; `named` holds the
-    names in the settings, or their number. `memory` is the vectors and tokens of the memory, beside x.
+    names in the settings, or their number. `memory` holds the vectors and tokens of the memory, if there is one.
     """
 
     stages: Arrays
@@ -130,8 +130,8 @@ def start(settings: Embeddings, source: Numbers, drawn: Arrays | None = None) ->
     """Return the input that the settings describe, or that is `drawn` already; tokens are always rows.
 
     Raises:
-        UserError: no or several starting stages, arrays that are ragged, empty, not numbers or not finite, or numbers
-            of tokens and vectors that differ.
+        UserError: there is no starting stage, or several; an array is ragged, empty, or not of finite numbers; or the
+            numbers of tokens and vectors differ.
     """
     settings, drawn = with_tokens(settings), drawn or {}
     vectors = embed(settings, source)
@@ -157,9 +157,9 @@ def start(settings: Embeddings, source: Numbers, drawn: Arrays | None = None) ->
 def check_given_once(settings: Embeddings, vectors: Vectors | None, drawn: Arrays) -> None:
     for name in drawn:
         if name == "x" and vectors is not None:
-            raise UserError("embeddings and draws.x both say what x is; give one of them, such as embeddings=inline")
+            raise UserError("embeddings and draws.x both define x; give only one of them, such as embeddings=inline")
         if name in STAGES and getattr(settings, name) is not None:
-            raise UserError(f"embeddings.{name} and draws.{name} both say what {name} is; give one of them")
+            raise UserError(f"embeddings.{name} and draws.{name} both define {name}; give only one of them")
 
 
 def choose_names(settings: Embeddings, read: tuple[str, ...] | None) -> Any:
@@ -193,46 +193,48 @@ def describe_memory(memory: Embeddings, d_model: int | None, distribution: str |
     """Return the settings of a memory, completed by the distribution and the width of x.
 
     Raises:
-        UserError: a stage that a memory does not have.
+        UserError: a stage is set that a memory does not have.
     """
     stage = next((name for name in LATER_STAGES if getattr(memory, name) is not None), None)
     if stage is not None:
-        raise UserError(f"{MEMORY}.{stage}: a memory is vectors, which W_k and W_v project; give {MEMORY}.vectors")
+        raise UserError(
+            f"{MEMORY}.{stage}: a memory has only vectors, which W_k and W_v project; give {MEMORY}.vectors"
+        )
     memory = with_tokens(memory, MEMORY)
-    asked = list(said(memory))
-    if memory.distribution is None and (not asked or memory.text is not None):
+    selected = list(source_settings(memory))
+    if memory.distribution is None and (not selected or memory.text is not None):
         memory = replace(memory, distribution=distribution or "normal")
-    open_width = not asked or "d_model" in find(asked[0]).needs
+    open_width = not selected or "d_model" in find(selected[0]).needs
     return replace(memory, d_model=d_model) if open_width and memory.d_model is None else memory
 
 
 def read_memory(
     memory: Embeddings, d_model: int, distribution: str | None, source: Numbers
 ) -> tuple[Array, tuple[str, ...]]:
-    """Return the vectors of a memory `[s n]` and its tokens, beside x, which has `d_model` columns.
+    """Return the vectors of a memory `[s n]` and its tokens; `d_model` is the number of columns of x.
 
     Raises:
-        UserError: whatever its source refuses, or numbers of tokens and vectors that differ.
+        UserError: raised by its source, or the numbers of tokens and vectors differ.
     """
     settings = describe_memory(memory, d_model, distribution)
     vectors = embed(settings, source, MEMORY)
     if vectors is None or vectors.x is None:
-        raise UserError(f"{MEMORY} starts after its vectors; a memory is vectors, which W_k and W_v project")
+        raise UserError(f"{MEMORY} starts after its vectors; a memory has only vectors, which W_k and W_v project")
     if settings.d_model is not None and settings.d_model != vectors.x.shape[1]:
         raise UserError(f"{MEMORY}.d_model={settings.d_model}, but the vectors have {vectors.x.shape[1]} numbers")
     return vectors.x, token_names(choose_names(settings, vectors.tokens), len(vectors.x), MEMORY, "m")
 
 
 def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
-    """Return the names of keys given as arrays, for which a memory may only name tokens.
+    """Return the names of keys given as arrays; their memory may only name tokens.
 
     Raises:
-        UserError: it sets anything else, or not as many names as there are keys.
+        UserError: the memory sets anything else, or the numbers of names and keys differ.
     """
     if memory.text is not None:
         memory = replace(memory, tokens=registry.module(__name__, "words").listed(memory.text), text=None)
-    if said(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
-        raise UserError(f"{MEMORY}: the keys are given; {MEMORY}.tokens names them, and there is nothing to project")
+    if source_settings(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
+        raise UserError(f"{MEMORY}: the keys are given; {MEMORY}.tokens may name them, but there is nothing to project")
     return token_names(choose_names(with_tokens(memory, MEMORY), None), count, MEMORY, "m")
 
 

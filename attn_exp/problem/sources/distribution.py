@@ -9,7 +9,7 @@ from attn_exp.problem.sources.source import Asked, Source, Vectors
 def read(asked: Asked) -> Vectors:
     """Draw N(0, 1) with `normal`, U(-1, 1) with `uniform`, integers with `integers`.
 
-    They come from the stream `x` of the seed, or from a generator, whose uniform numbers are U(0, 1).
+    They come from the stream `x` of the seed, or from a library's generator, whose uniform numbers are U(0, 1).
     """
     settings = asked.settings
     distribution = Distribution(asked.own, settings.low, settings.high, key=f"{asked.path}.")

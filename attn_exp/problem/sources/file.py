@@ -27,7 +27,7 @@ def choose_arrays(held: Held, array: str | None, said: str) -> dict[str, str]:
     """Return which array of a file is x, or which are q, k and v, or weights and v.
 
     Raises:
-        UserError: none has such a name, or several have.
+        UserError: no array has such a name, or several have.
     """
     known = list(held.arrays)
     if array and known == [""]:
@@ -42,7 +42,7 @@ def choose_arrays(held: Held, array: str | None, said: str) -> dict[str, str]:
     )
     if not wanted or any(len(called[stage]) > 1 for stage in wanted):
         raise UserError(
-            f"{said} holds {listed(held)}; expected one called x or embeddings; embeddings.array=NAME says which it is"
+            f"{said} holds {listed(held)}; expected one named x or embeddings; embeddings.array=NAME selects another"
         )
     return {stage: called[stage][0] for stage in wanted}
 
@@ -55,7 +55,7 @@ def size(asked: Asked) -> tuple[int, int] | None:
         held = files.look(asked.own, "embeddings.file")
         shape = held.arrays[choose_arrays(held, asked.settings.array, "")["x"]].shape
     except (UserError, KeyError):
-        return None  # reading it raises the error
+        return None  # reading the file raises the error
     shape = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape
     return (shape[0], shape[1]) if len(shape) == 2 else None
 

@@ -1,4 +1,4 @@
-"""What a source of embeddings is: a way to get x, and what it needs for that."""
+"""The contract of a source of embeddings: a way to get x, and the settings that it needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INPUT = "embeddings"
 class Asked(NamedTuple):
     """The request to a source: all settings of the embeddings, its own settings, the run's seed and numbers.
 
-    `path` is where the user wrote them: the input itself, or its memory.
+    `path` is the section in which the user wrote them: the input itself, or its memory.
     """
 
     settings: Embeddings
@@ -61,7 +61,7 @@ class Source:
       it is drawn; None if unknown.
     - `needs`: other settings of the embeddings that it requires.
     - `settings`: the dataclass of its own settings; None takes them as they are.
-    - `turns`: whether `columns` may say that its tokens are columns.
+    - `turns`: whether its tokens may be columns, as the setting `columns` says.
     """
 
     read: Callable[[Asked], Vectors]

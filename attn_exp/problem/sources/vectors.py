@@ -1,4 +1,4 @@
-"""x as a user wrote it, or drawn as a notebook drew it."""
+"""x as the user wrote it, or drawn as a notebook drew it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 
 def read(asked: Asked) -> Vectors:
-    """Return the numbers as they are, or those of the file named instead."""
+    """Return the numbers as written, or those of the file that is named in their place."""
     return Vectors(drawing.array_or_drawn(asked.own, f"{asked.path}.vectors", asked.numbers))
 
 

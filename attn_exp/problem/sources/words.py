@@ -14,7 +14,7 @@ from attn_exp.problem.drawing import Distribution, own_source
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 MARKED = re.compile(r"\[\w+\]|<\|?/?\w+\|?>")
-"""A special token, such as [PAD] or <s>, whose brackets belong to it."""
+"""A special token, such as [PAD] or <s>, whose brackets are part of it."""
 
 
 def read(asked: Asked) -> Vectors:
@@ -54,7 +54,7 @@ def split(text: str) -> Iterator[str]:
 
 
 def strip_punctuation(word: str) -> tuple[int, int]:
-    """Return the start and the end of a word without the punctuation around it."""
+    """Return the start and end of a word within the punctuation around it."""
     letters = [place for place, character in enumerate(word) if not unicodedata.category(character).startswith("P")]
     return (letters[0], letters[-1] + 1) if letters else (0, 0)
 

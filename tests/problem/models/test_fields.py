@@ -56,13 +56,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "rope without a name": (
         OF_LLAMA | {"rope_interleaved": True},
-        "rope_interleaved=true; only false or null is computed",
+        "rope_interleaved=true; only false or null is supported",
     ),
     "an encoder's output": (
         OF_BERT | {"is_decoder": True, "add_cross_attention": True},
         "add_cross_attention=true; only false",
     ),
-    "pieces": (OF_BERT | {"chunk_size_feed_forward": 2}, "chunk_size_feed_forward=2; only 0 is computed here"),
+    "pieces": (OF_BERT | {"chunk_size_feed_forward": 2}, "chunk_size_feed_forward=2; only 0 is supported"),
     "a switch of 1": (OF_BERT | {"is_decoder": 1}, "is_decoder=1; expected true or false"),
     "no switch": (OF_LLAMA | {"is_causal": None}, "is_causal=null; expected true or false"),
     "an encoder that is causal": (OF_BERT | {"is_causal": True}, "is_causal=true and is_decoder=false"),
@@ -83,16 +83,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "num_key_value_heads=5, which does not divide 32 heads",
     ),
     "nobody's head_dim": (OF_QWEN2 | {"head_dim": None}, "head_dim=null; expected a whole number"),
-    "windows of nobody": (OF_LLAMA | {"sliding_window": 4}, "sliding_window=4; only null is computed here"),
+    "windows of nobody": (OF_LLAMA | {"sliding_window": 4}, "sliding_window=4; only null is supported"),
     "layers that nobody reads": (
         OF_MISTRAL | {"layer_types": ["full_attention"] * 32},
         "which is not read here and may change the numbers",
     ),
     "too few layers": (
         OF_QWEN2 | {"layer_types": ["full_attention"]},
-        "layer_types of 1 layers, and num_hidden_layers=24",
+        "layer_types of 1 layers, but num_hidden_layers=24",
     ),
-    "no layers": (OF_QWEN2 | {"layer_types": []}, "layer_types of 0 layers, and num_hidden_layers=24"),
+    "no layers": (OF_QWEN2 | {"layer_types": []}, "layer_types of 0 layers, but num_hidden_layers=24"),
     "chunks": (
         OF_QWEN2 | {"layer_types": ["chunked_attention"] * 24},
         "expected a list of full_attention and sliding_attention",
@@ -103,7 +103,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "factor=1e-320; expected a number of at",
     ),
     "no base": (OF_LLAMA | {"rope_theta": None}, "rope_theta=null; expected a number of at least 1"),
-    "a filler past the words": (OF_BERT | {"pad_token_id": 40000}, "pad_token_id=40000, and the model has 30522 words"),
+    "a filler past the words": (
+        OF_BERT | {"pad_token_id": 40000},
+        "pad_token_id=40000, but the vocabulary has 30522 tokens",
+    ),
     "a kernel of nothing": (OF_VIT | {"patch_size": 0}, "patch_size=0; expected a size, or [height,width]"),
     "a kernel past the picture": (
         OF_VIT | {"image_size": 8},
@@ -254,7 +257,7 @@ def test_a_bias_that_config_json_denies_is_refused(tmp_path: Path) -> None:
     arrays["layers.0.self_attn.q_proj.bias"] = ones[0]
     save_file(arrays, tmp_path / "model.safetensors")
     words = ("model=llama", f"model.path={tmp_path}", "model.tokens=[1]")
-    assert "layers.0.self_attn.q_proj.bias is there, and config.json says that there is none" in refusal(
+    assert "layers.0.self_attn.q_proj.bias exists, although config.json says that it does not" in refusal(
         comparison, *words
     )
     (tmp_path / "config.json").write_text(json.dumps(settings | {"attention_bias": True}), encoding="utf-8")

@@ -34,7 +34,7 @@ CONFIGS = {
     "an activation of its own": ({"hidden_act": "mish"}, "hidden_act=mish; expected one of gelu,"),
     "filler past the last place": (
         {"model_type": "roberta", "pad_token_id": 9},
-        "pad_token_id=9, from which RoBERTa counts its 6 places",
+        "pad_token_id=9, but RoBERTa numbers its 6 positions from there",
     ),
     "an epsilon in words": ({"layer_norm_eps": "small"}, "layer_norm_eps=small; expected a number above 0"),
 }
@@ -113,9 +113,9 @@ def pickled(folder: Path) -> None:
 
 
 FILES = {
-    "no weights": (emptied, "model.safetensors is not there"),
+    "no weights": (emptied, "model.safetensors is missing"),
     "a pickle": (pickled, "pytorch_model.bin is a pickle"),
-    "no config": (lambda folder: (folder / "config.json").unlink(), "config.json is not there"),
+    "no config": (lambda folder: (folder / "config.json").unlink(), "config.json is missing"),
     "a config of no JSON": (
         lambda folder: (folder / "config.json").write_text("{"),
         "config.json: cannot be read (it is not JSON",
@@ -177,9 +177,9 @@ ROPES = {
     ),
     "a part of a head": (
         {"partial_rotary_factor": 0.5},
-        "partial_rotary_factor=0.5; only 1.0 or 1 or null is computed",
+        "partial_rotary_factor=0.5; only 1.0 or 1 or null is supported",
     ),
-    "a number": (8, "=8; expected settings by their names"),
+    "a number": (8, "=8; expected settings by name"),
 }
 
 
@@ -223,7 +223,7 @@ def test_a_file_of_llama2_c_that_lies(damage: Callable[[bytes], bytes], tmp_path
 @pytest.mark.parametrize("word", ["embeddings=model", "projections=model", "mask=model", "position=model", "head=model",
                                   "scale=model", "bias=model"])  # fmt: skip
 def test_what_is_left_to_a_model_needs_one(word: str) -> None:
-    with pytest.raises(UserError, match=f"{word} is left to a model, and none is chosen"):
+    with pytest.raises(UserError, match=f"{word} is left to a model, but none is chosen"):
         comparison(word)
 
 
