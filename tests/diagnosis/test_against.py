@@ -72,7 +72,7 @@ def stops(q: Any, k: Any, v: Any) -> Any:
 def test_two_that_compute_the_same_agree_whatever_their_axes_and_names() -> None:
     verdict = attn_exp.check(attend, against=side_by_side, quick=True)
     assert (verdict.passed, verdict.name, verdict.against) == (True, "attend", "side_by_side")
-    assert verdict.summary.startswith("attend and side_by_side: agree\n") and "attend: right" in str(verdict)
+    assert verdict.summary.startswith("attend and side_by_side: agree\n")
 
 
 @pytest.mark.long
