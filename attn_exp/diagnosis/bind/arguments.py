@@ -193,11 +193,17 @@ def random_key() -> Any:
 
 
 def fill_of_mask(name: str, source: str) -> float | bool:
-    use = rf"\b{re.escape(name)}\b(\.\w+\([^()]*\))*"
-    fills = (
-        (rf"\b{re.escape(name)}\s*=.*\b{re.escape(name)}\s*==\s*0", True),
-        (rf"masked_fill_?\(\s*{use}\s*(==\s*(1|True)\s*)?,", False),
-        (rf"1(\.0*)?\s*-\s*{use}", 1.0),
-        (rf"[+]=?\s*{use}\s*($|[#)\n])", 0.0),
-    )
-    return next((fill for pattern, fill in fills if re.search(pattern, source)), True)
+    """Return the number that hides nothing, by how the code uses the mask, or one that it passes under another name."""
+    for word in (re.escape(name), r"(?!\w*(?:causal|tri))\w*mask"):
+        use = rf"\b{word}\b(\.\w+\([^()]*\))*"
+        fills = (
+            (rf"\b{word}\s*=.*\b{word}\s*==\s*0", True),
+            (rf"masked_fill_?\(\s*{use}\s*(==\s*(1|True)\s*)?,", False),
+            (rf"masked_fill_?\(\s*{use}\s*==\s*(0|False)\s*,", True),
+            (rf"1(\.0*)?\s*-\s*{use}", 1.0),
+            (rf"[+]=?\s*{use}\s*($|[#)\n])", 0.0),
+        )
+        found = next((fill for pattern, fill in fills if re.search(pattern, source)), None)
+        if found is not None:
+            return found
+    return True

@@ -82,6 +82,10 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     axes = next(iter(layer.inputs.values()))
     if "batch_mixed" in verdict.mistakes and "w" in axes:  # the axes may not be those of an image
         return unfinished(own.name, "the token axis of its input is not known", request.words)
+    if "batch_mixed" in verdict.mistakes and axes == "btm" and not layer.axes_told and is_factory(own.function):
+        turned = check_bound(own, replace(layer, inputs=dict.fromkeys(layer.inputs, "tbm")), request, check)
+        reason = "which axis of its input holds tokens (right if the first, wrong if the second): say `layout`"
+        verdict = unfinished(own.name, reason, request.words) if turned.passed else verdict
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th number", HEADS)
         return replace(verdict, alike=((STRIDED,),))
