@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -110,6 +110,15 @@ def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
         named, arrays, keywords, required=tuple(role for role, name in keywords.items() if name in needed),
         unknown=tuple(one for one in unknown if one not in needed), missing=tuple(set(unknown) & set(needed)),
     )  # fmt: skip
+
+
+def find_memory(arguments: Arguments, source: str) -> Arguments:
+    """Take the one argument of unknown meaning as a memory if the layer projects it too: `self.to_kv(media)`."""
+    names = arguments.missing
+    is_projected = len(names) == 1 and re.search(rf"\bself\.\w+\(\s*{re.escape(names[0])}\s*[,)]", source)
+    if not is_projected or set(arguments.arrays) != {"x"}:
+        return arguments
+    return replace(arguments, arrays={**arguments.arrays, "memory": names[0]}, missing=())
 
 
 def choose_arrays(by_role: dict[str, str], needed: Sequence[str]) -> dict[str, str]:

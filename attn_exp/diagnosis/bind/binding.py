@@ -101,8 +101,7 @@ def bind_with(
     """
     runner = make_runner(plan)
     arguments = read_arguments(parameters_of(runner.forward, own.name))
-    if len(arguments.missing) == 1 and set(arguments.arrays) == {"x"} and is_projected(runner, arguments.missing[0]):
-        arguments = replace(arguments, arrays={**arguments.arrays, "memory": arguments.missing[0]}, missing=())
+    arguments = find_memory(arguments, forward_source(runner))
     is_of_queries = arguments.keywords.get("mask") != "attn_mask" and (with_memory or "memory" in arguments.arrays)
     if is_of_queries and "memory_mask" in arguments.keywords:  # what `mask` hides are queries, beside a memory
         keywords = {role: name for role, name in arguments.keywords.items() if role not in ("mask", "padding")}
@@ -124,11 +123,6 @@ def bind_with(
         except Exception as error:
             first = first or error_line(error)
     raise UncalledError(f"{own.name} could not be called: {first}")
-
-
-def is_projected(runner: Runner, name: str) -> bool:
-    """Return whether a layer passes an argument to a submodule, as it does with tokens: `self.to_kv(media)`."""
-    return bool(re.search(rf"\bself\.\w+\(\s*{re.escape(name)}\s*[,)]", forward_source(runner)))
 
 
 def layer_sizes(
@@ -169,7 +163,9 @@ def attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> Iterator[
     more = [replace(usual[0], square=role != MEMORY, level=level, more=(role,))
             for role in choices if role not in required for level in choices[role]]  # fmt: skip
     narrow = [replace(usual[0], square=True, level=level, wide=False) for level in levels if plan.library == "torch"]
-    yield from [*usual[: MOST_CALLS - len(narrow) - len(more)], *more, *narrow, *alone]
+    later = [one for one in usual if one.layout == "tm" and alone]  # a query for each example looks like this too
+    usual = [*(one for one in usual if one not in later), *alone, *later]
+    yield from [*usual[: MOST_CALLS - len(narrow) - len(more)], *more, *narrow]
 
 
 MEMORY = "memory"

@@ -12,8 +12,23 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.libraries import Library, library, library_of
-from attn_exp.diagnosis.asking.names import every_parameter, is_required, is_starred, side_of_name, source_with_helpers
-from attn_exp.diagnosis.bind.arguments import ARRAYS, MASKS, ROTARY, Arguments, fill_of_mask, read_arguments
+from attn_exp.diagnosis.asking.names import (
+    every_parameter,
+    is_required,
+    is_starred,
+    side_of_name,
+    source_of,
+    source_with_helpers,
+)
+from attn_exp.diagnosis.bind.arguments import (
+    ARRAYS,
+    MASKS,
+    ROTARY,
+    Arguments,
+    fill_of_mask,
+    find_memory,
+    read_arguments,
+)
 from attn_exp.diagnosis.bind.construct import call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import (
     METHODS,
@@ -65,7 +80,7 @@ def bind_factory(own: OwnFunction) -> Layer:
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
     if isinstance(given, Mapping) and takes_any and not set(given) & {one.name for one in parameters}:
         parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in given]
-    arguments = read_arguments(parameters)
+    arguments = find_memory(read_arguments(parameters), source_of(getattr(target, "forward", target)))
     if isinstance(given, Mapping) and set(given) <= set(ARRAYS):
         inputs, kept, masks = given, dict[str, Any](), dict[str, Any]()
     else:

@@ -363,7 +363,7 @@ def paths_passed(function: Any, call: ast.Call, paths: Values, depth: int) -> di
     """Return what a function of the same file reads of each path that is passed to it, also as `**path`."""
     callee = getattr(function, "__globals__", {}).get(getattr(call.func, "id", ""))
     names = list(inspect.signature(callee).parameters) if inspect.isfunction(callee) else []
-    given = {name: one for name, one in zip(names, call.args, strict=False)}
+    given: dict[str, ast.expr] = dict(zip(names, call.args, strict=False))
     given |= {one.arg: one.value for one in call.keywords if one.arg}
     found = {one: [*paths_read(callee, name, depth - 1)] for name, one in given.items() if one in paths and names}
     for one in call.keywords:
