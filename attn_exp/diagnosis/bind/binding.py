@@ -18,7 +18,15 @@ from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.libraries import library, parts_of
 from attn_exp.diagnosis.asking.names import every_parameter, parameters_of
 from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.bind.arguments import MASKS, ROTARY, TO_EVALUATE, Arguments, Neutral, read_arguments
+from attn_exp.diagnosis.bind.arguments import (
+    MASKS,
+    ROTARY,
+    TO_EVALUATE,
+    Arguments,
+    Neutral,
+    find_memory,
+    read_arguments,
+)
 from attn_exp.diagnosis.bind.construct import call_text
 from attn_exp.diagnosis.bind.factory import bind_factory, is_factory
 from attn_exp.diagnosis.bind.layer import (

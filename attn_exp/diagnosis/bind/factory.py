@@ -98,7 +98,7 @@ def bind_factory(own: OwnFunction) -> Layer:
     if kind_of(owner) == "torch":
         leave_out_norms(owner)
     axes = axes_of_inputs(own, inputs, options, widths_of_weights(owner), projects=projects)
-    if {"x": "tm", "memory": "btm"}.items() <= axes.items() or axes.get("x") == "bm":  # one query for each example
+    if axes.get("x") == "tm" and len(axes.get("memory", "")) == len("bsm"):  # one query for each example
         axes = {"x": "bm", "memory": "bsm"}
     try:
         return layer_of_factory(own, (target, owner, arguments, kept), inputs, axes, options)
