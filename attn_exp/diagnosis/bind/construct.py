@@ -128,14 +128,14 @@ def guess_value(given: inspect.Parameter, note: Any, kind: Any, sizes: Sizes, li
     `...` if none of them fits.
     """
     name, source = given.name, source_of(kind)
-    side, choices = side_of_name(name), re.search(rf"\b{name}\s*(?:==|in)\s*[(\[{{]?\s*(['\"])(\w+)\1", source)
+    side, choices = side_of_name(name), re.findall(rf"\b{name}\s*(?:==|in)\s*[(\[{{]?\s*['\"](\w+)['\"]", source)
     if side.startswith(("W_", "b_")):
         shape = (sizes.m,) * (2 if side[0] == "W" else 1)
         rows = np.random.default_rng([*name.encode()]).standard_normal(shape) * sizes.m**-0.5
         forms = library_by_name(library_name)
         return forms.into(rows, forms.widest)
     if choices:
-        return choices[2]
+        return max(choices, key=lambda one: bool(re.search("softmax|dot|full|scaled|vanilla|standard", one)))
     for part in parts_of_file(plain(name), note, kind):
         with suppress(UncalledError):
             return build(part, constructor_arguments(part, sizes, library_name), 0)

@@ -57,16 +57,12 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Arrays:
-    """Which arguments hold the arrays: the role of each, or a function of all arrays; `said` describes this.
-
-    `is_split`: each head has matrices of its own.
-    """
+    """Which arguments hold the arrays: the role of each, or a function of all arrays; `said` describes this."""
 
     sources: Mapping[str, str | Callable[[Values, At], Any]]
     roles: tuple[str, ...]
     said: str = ""
     only_if_right: bool = False
-    is_split: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,7 +178,7 @@ def bind(
         places = tuple(roles[name] for name in adapter.positional if name in roles)
         return Bound(function, function, replace(offer, parameters=names, positional=places))
     names = {role: hidden_name(role) for role in (*arrays.roles, SIZES)}
-    if arrays.is_split or any(letter_of(name) == "h" for name in adapter.neutral):
+    if any(letter_of(name) == "h" for name in adapter.neutral):
         names["heads"] = hidden_name("heads")
     return Bound(adapter, function, replace(offer, parameters=names | words))
 
@@ -209,14 +205,12 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
     biases = biases_of([one.name for one in usable])
     sides: dict[str, str] = {}
     for one in sorted(usable, key=lambda one: not is_required(one)):
+        is_list = one.name.endswith("s") and not one.name.endswith(("weights", "bias"))
         side = "" if one.name in biases else side_of_name(one.name)
-        sides |= {f"{side}s": one.name} if is_list(one.name) and side in ("W_q", "W_k", "W_v") else {}
-        side = "" if is_list(one.name) and side.startswith("W") else side
+        side = "" if is_list and side.startswith("W") else side  # a matrix for each head
         if side and (side not in sides or (side == "k" and len(one.name) == len(sides.get("q", "")) == 1)):
             sides[side] = one.name  # beside q, k and v, `key` is a random key
-    if {"W_qs", "W_ks", "W_vs"} <= sides.keys():  # a matrix for each head
-        sides |= {f"W_{side}": sides.pop(f"W_{side}s") for side in CORE}
-    elif {"W", "W_o"} <= sides.keys() and "W_q" not in sides:
+    if {"W", "W_o"} <= sides.keys() and "W_q" not in sides:
         sides.setdefault("W_qkv", sides.pop("W"))
     inputs = [sides[side] for side in ("x", "q", "k", "v", "kv") if side in sides]
     if inputs and ({"W_q", "W_k", "W_v"} <= set(sides) or "W_qkv" in sides):
@@ -248,10 +242,6 @@ def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Map
     roles = ("x", *more, *(role for several in held.values() for role in several))
     rows = {inputs[0]: "x"} | dict.fromkeys(inputs[1:], memory_or_x)
     plain_way = {name: several[0] if len(several) == 1 else side_by_side(several) for name, several in held.items()}
-    if is_list(sides.get("W_q", "")):
-        each = {name: split_by_head(held[name][0]) for name in (sides[f"W_{side}"] for side in CORE)}
-        yield Arrays({**rows, **plain_way, **each}, roles, "a matrix for each head", is_split=True)
-        return
     yield Arrays({**rows, **plain_way}, roles)
     if "W_qkv" in sides:
         ways = {name: side_by_side(several, by_head=len(several) > 1) for name, several in held.items()}
@@ -259,18 +249,6 @@ def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Map
     if "W_o" in roles:
         ways = {name: side_by_side(several, turned=True) for name, several in held.items()}
         yield Arrays({**rows, **ways}, roles, "matrices [out in]")
-
-
-def is_list(name: str) -> bool:
-    return name.endswith("s") and not name.endswith(("weights", "bias"))
-
-
-def split_by_head(role: str) -> Callable[[Values, At], Any]:
-    def make(known: Values, at: At) -> Any:
-        size = known[role].shape[-1] // at.heads
-        return [known[role][:, head * size : (head + 1) * size] for head in range(at.heads)]
-
-    return make
 
 
 def memory_or_x(known: Values, at: At) -> Any:
