@@ -334,7 +334,8 @@ def source_of(thing: Any) -> str:
 
 def source_with_helpers(thing: Any, *, classes: bool = False) -> str:
     """Return the source of code and of what it uses from its file: functions, base classes, and other `classes`."""
-    return read_sources(thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing), classes)
+    kind: Any = thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)
+    return read_sources(kind, classes)
 
 
 @functools.lru_cache(maxsize=256)
