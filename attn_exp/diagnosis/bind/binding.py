@@ -232,7 +232,7 @@ def try_call(
     if MEMORY in attempt.more:
         roles = {role: arguments.keywords[role] for role in memory_roles(arguments)}
         arguments = replace(arguments, arrays={**arguments.arrays, **roles})
-    is_alone = "t" not in attempt.layout
+    is_alone = attempt.layout == "bm"
     layout = "btm" if is_alone else attempt.layout
     axes = {role: layout if role in "qx" or attempt.square else layout.replace("t", "s")
             for role in arguments.arrays}  # fmt: skip
