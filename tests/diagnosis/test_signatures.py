@@ -265,16 +265,3 @@ class OfWidth:
 
 def test_a_width_without_heads_is_that_of_one_head() -> None:
     assert attn_exp.check(OfWidth(16, 5).attention, quick=True).passed
-
-
-def linear(x: Any, w: Any, b: Any) -> Any:
-    return x @ w + b
-
-
-def with_dictionaries(x: Any, c_attn: Any, out: Any) -> Any:
-    q, k, v = np.split(linear(x, **c_attn), 3, -1)
-    return linear(attend(q, k, v), out["w"], out["b"])
-
-
-def test_weights_in_dictionaries_are_filled_by_the_names_that_the_code_reads() -> None:
-    assert attn_exp.check(with_dictionaries).passed

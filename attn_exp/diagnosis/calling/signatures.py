@@ -333,15 +333,15 @@ def paths_read(function: Any, name: str, depth: int = 4) -> Iterator[Path]:
             yield CALLED
         if isinstance(node, ast.Call):
             passed |= paths_passed(function, node, paths, depth)
-    for node in paths.keys() - longer:
+    for node in (one for one in paths if one not in longer):
         yield from (paths[node] + rest for rest in passed.get(node) or [()])
 
 
-def paths_passed(function: Any, call: ast.Call, paths: Values, depth: int) -> dict[ast.AST, list[Path]]:
+def paths_passed(function: Any, call: ast.Call, paths: Mapping[ast.AST, Path], depth: int) -> dict[ast.AST, list[Path]]:
     """Return what a function of the same file reads of each path that is passed to it, also as `**path`."""
     callee = getattr(function, "__globals__", {}).get(getattr(call.func, "id", ""))
     names = list(inspect.signature(callee).parameters) if inspect.isfunction(callee) else []
-    given: dict[str, ast.expr] = dict(zip(names, call.args, strict=False))
+    given: dict[str, ast.AST] = dict(zip(names, call.args, strict=False))
     given |= {one.arg: one.value for one in call.keywords if one.arg}
     found = {one: [*paths_read(callee, name, depth - 1)] for name, one in given.items() if one in paths and names}
     for one in call.keywords:
