@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from attn_exp.config.compose import composed
-from attn_exp.diagnosis.asking.names import source_of
+from attn_exp.diagnosis.asking.names import source_with_helpers
 from attn_exp.diagnosis.asking.request import Request, understood
 from attn_exp.diagnosis.bind.factory import describe_factory, is_factory
 from attn_exp.diagnosis.classroom.numbers import explain
@@ -213,16 +213,6 @@ def may_be_attention(value: Any, module: ModuleType) -> bool:
 
     The functions and base classes that it uses from its file count too.
     """
-    names, code, ahead, met = vars(module), "", [origin_of(value, module)], list[Any]()
-    while ahead:
-        one = ahead.pop()
-        if any(one is other for other in met):
-            continue
-        met.append(one)
-        source = source_of(one)
-        code += source
-        ahead += [names[word] for word in {*re.findall(r"\w+", source)} if inspect.isfunction(names.get(word))
-                  and names[word].__module__ == module.__name__]  # fmt: skip
-        ahead += one.__bases__ if inspect.isclass(one) else ()
-    is_fused = any(word not in names and f"def {word}(" not in code for word in FUSED.findall(code))
+    code = source_with_helpers(origin_of(value, module))
+    is_fused = any(word not in vars(module) and f"def {word}(" not in code for word in FUSED.findall(code))
     return bool(WEIGHTS.search(code) and PRODUCTS.search(code)) or is_fused

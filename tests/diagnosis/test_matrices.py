@@ -91,7 +91,28 @@ def rows_of_numbers(x: Any, wq: Any, wk: Any, wv: Any) -> Any:
     return [[float(number) for number in row] for row in attend(x @ wq, x @ wk, x @ wv)]
 
 
-RIGHT = [with_biases, of_three_inputs, turned, of_shares, weights_first, rows_of_numbers]
+def of_a_mapping(x: Any, params: Any, n_heads: int) -> Any:
+    return of_heads(n_heads, x @ params["wq"], x @ params["wk"], x @ params["wv"])
+
+
+def linear(x: Any, w: Any, b: Any) -> Any:
+    return x @ w + b
+
+
+def of_starred_mappings(x: Any, c_attn: Any, c_proj: Any) -> Any:
+    return linear(attend(*np.split(linear(x, **c_attn), 3, -1)), **c_proj)
+
+
+RIGHT = [
+    of_a_mapping,
+    of_starred_mappings,
+    with_biases,
+    of_three_inputs,
+    turned,
+    of_shares,
+    weights_first,
+    rows_of_numbers,
+]
 
 
 @pytest.mark.parametrize("function", RIGHT)
@@ -143,15 +164,11 @@ def test_heads_in_the_code_are_found(function: Callable[..., Any], under: str) -
     assert function is not of_four_heads or states["masks"] == HELD, verdict
 
 
-def of_a_mapping(x: Any, params: Any, n_heads: int) -> Any:
-    return of_heads(n_heads, x @ params["wq"], x @ params["wk"], x @ params["wv"])
-
-
 def heads_of_stacks(x: Any, Wqs: Any, Wks: Any, Wvs: Any) -> Any:
     return np.concatenate([attend(x @ w_q, x @ w_k, x @ w_v) for w_q, w_k, w_v in zip(Wqs, Wks, Wvs, strict=True)], -1)
 
 
-@pytest.mark.parametrize("function", [of_a_mapping, heads_of_stacks, of_a_stack])
+@pytest.mark.parametrize("function", [heads_of_stacks, of_a_stack])
 def test_matrices_that_no_name_tells_are_not_guessed(function: Callable[..., Any]) -> None:
     with pytest.raises(UserError, match=r"expected q, k, v, or x, W_q, W_k, W_v|do not say how"):
         attn_exp.check(function)

@@ -6,6 +6,7 @@ import dis
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from types import CodeType
@@ -329,6 +330,30 @@ def source_of(thing: Any) -> str:
     """Return the source of a function or class, or of an object's class; an empty string if it has none."""
     kind: Any = thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)
     return read_source(kind)
+
+
+def source_with_helpers(thing: Any, *, classes: bool = False) -> str:
+    """Return the source of code and of what it uses from its file: functions, base classes, and other `classes`."""
+    kind: Any = thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)
+    return read_sources(kind, classes)
+
+
+@functools.lru_cache(maxsize=256)
+def read_sources(thing: Any, classes: bool) -> str:
+    home = getattr(thing, "__module__", None) or ""
+    names, code, ahead, met = vars(sys.modules.get(home, inspect)), "", [thing], list[Any]()
+    while ahead:
+        one = ahead.pop()
+        if any(one is other for other in met):
+            continue
+        met.append(one)
+        source = source_of(one)
+        code += source
+        used = (names.get(word) for word in dict.fromkeys(re.findall(r"\w+", source)))
+        ahead += [other for other in used if (inspect.isfunction(other) or (classes and inspect.isclass(other)))
+                  and other.__module__ == home]  # fmt: skip
+        ahead += one.__bases__ if inspect.isclass(one) else ()
+    return code
 
 
 @functools.lru_cache(maxsize=256)

@@ -195,8 +195,11 @@ PADDINGS = tuple(Masking(kind, axes) for axes, kind in product((*OF_KEYS, "b 1 t
 
 # The keywords of a function
 
-KEYS = (1, False)
+KEYS = (1, 1, False)
 """A window that is passed as the number of its keys, the query included, on one side."""
+BEFORE = (1, 0, True)
+WINDOWS = (None, KEYS, (1, 1, True), BEFORE, (2, 0, True), (2, 1, True))
+"""Values of `Offer.counted` to try: a pair, or a number of keys, with the query or without, on one side or on both."""
 
 
 @dataclass(frozen=True)
@@ -206,8 +209,8 @@ class Offer:
     `parameters` maps each role to the function's own name for it; `positional` are the positional-only ones; `defaults`
     holds the function's defaults. `said`: what else is passed, in words. `only_if_right`: names did not tell which
     arguments hold the arrays, or how, so a wrong answer does not imply wrong attention. `divides`: scores are divided
-    by the scale argument. `counted`: a window is passed as one number, which is the number of keys on one side plus
-    this, and whether it has as many keys on the other side; None passes both sides as a pair.
+    by the scale argument. `counted`: a window is passed as one number, the number of keys on one side times the first
+    plus the second, and whether it has as many keys on the other side; None passes both sides as a pair.
     """
 
     core: bool
@@ -217,7 +220,7 @@ class Offer:
     said: str = ""
     only_if_right: bool = False
     divides: bool = False
-    counted: tuple[int, bool] | None = None
+    counted: tuple[int, int, bool] | None = None
 
     def takes(self, role: str) -> bool:
         return role in self.parameters
@@ -260,6 +263,7 @@ def neutral_arguments(at: At, offer: Offer, request: Request) -> dict[str, Any]:
         "padding": np.full((at.batch, at.keys), not request.blocks),
         "query_padding": np.full((at.batch, at.rows), not request.blocks),
         "causal": False,
+        "window": count_keys(at.rows + at.keys, offer.counted) if offer.counted else (at.keys, at.keys),
     }
     needed = {role for role in neutral if offer.takes(role) and role not in offer.defaults}
     needed |= {"causal"} if offer.defaults.get("causal") is True else set()
@@ -296,10 +300,14 @@ def mask_arguments(recipe: Recipe, at: At, offer: Offer, request: Request) -> di
 
 def own_word(mask: Mask, offer: Offer, at: At) -> Any:
     if isinstance(mask, Window):
-        return mask.left + offer.counted[0] if offer.counted else (mask.left, mask.right)
+        return count_keys(mask.left, offer.counted) if offer.counted else (mask.left, mask.right)
     if isinstance(mask, Padding):
         return np.broadcast_to(np.ravel(mask.lengths), (at.batch,)).astype(np.int64)
     return True
+
+
+def count_keys(left: int, counted: tuple[int, int, bool]) -> int:
+    return left * counted[0] + counted[1]
 
 
 def padding_mask(mask: Padding | Filler, at: At, request: Request) -> Array:

@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,15 @@ def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
     )  # fmt: skip
 
 
+def find_memory(arguments: Arguments, source: str) -> Arguments:
+    """Take the one argument of unknown meaning as a memory if the layer projects it too: `self.to_kv(media)`."""
+    names = arguments.missing
+    is_projected = len(names) == 1 and re.search(rf"\bself\.\w+\(\s*{re.escape(names[0])}\s*[,)]", source)
+    if not is_projected or set(arguments.arrays) != {"x"}:
+        return arguments
+    return replace(arguments, arrays={**arguments.arrays, "memory": names[0]}, missing=())
+
+
 def choose_arrays(by_role: dict[str, str], needed: Sequence[str]) -> dict[str, str]:
     if {"q", "x"} <= by_role.keys() and not {"k", "v"} & by_role.keys() and by_role["x"] in needed:
         return {"x": by_role["q"], "memory": by_role["x"]}
@@ -193,11 +202,17 @@ def random_key() -> Any:
 
 
 def fill_of_mask(name: str, source: str) -> float | bool:
-    use = rf"\b{re.escape(name)}\b(\.\w+\([^()]*\))*"
-    fills = (
-        (rf"\b{re.escape(name)}\s*=.*\b{re.escape(name)}\s*==\s*0", True),
-        (rf"masked_fill_?\(\s*{use}\s*(==\s*(1|True)\s*)?,", False),
-        (rf"1(\.0*)?\s*-\s*{use}", 1.0),
-        (rf"[+]=?\s*{use}\s*($|[#)\n])", 0.0),
-    )
-    return next((fill for pattern, fill in fills if re.search(pattern, source)), True)
+    """Return the number that hides nothing, by how the code uses the mask, or one that it passes under another name."""
+    for word in (re.escape(name), r"(?!\w*(?:causal|tri))\w*mask"):
+        use = rf"\b{word}\b(\.\w+\([^()]*\))*"
+        fills = (
+            (rf"\b{word}\s*=.*\b{word}\s*==\s*0", True),
+            (rf"masked_fill_?\(\s*{use}\s*(==\s*(1|True)\s*)?,", False),
+            (rf"masked_fill_?\(\s*{use}\s*==\s*(0|False)\s*,", True),
+            (rf"1(\.0*)?\s*-\s*{use}", 1.0),
+            (rf"[+]=?\s*{use}\s*($|[#)\n])", 0.0),
+        )
+        found = next((fill for pattern, fill in fills if re.search(pattern, source)), None)
+        if found is not None:
+            return found
+    return True

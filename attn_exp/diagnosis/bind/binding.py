@@ -18,16 +18,26 @@ from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.libraries import library, parts_of
 from attn_exp.diagnosis.asking.names import every_parameter, parameters_of
 from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.bind.arguments import MASKS, ROTARY, TO_EVALUATE, Arguments, Neutral, read_arguments
+from attn_exp.diagnosis.bind.arguments import (
+    MASKS,
+    ROTARY,
+    TO_EVALUATE,
+    Arguments,
+    Neutral,
+    find_memory,
+    read_arguments,
+)
 from attn_exp.diagnosis.bind.construct import call_text
 from attn_exp.diagnosis.bind.factory import bind_factory, is_factory
 from attn_exp.diagnosis.bind.layer import (
     BuildPlan,
     Layer,
     Runner,
+    ask_each_query,
     forward_source,
     make_runner,
     plan_build,
+    source_of_masks,
     widths_of_weights,
 )
 from attn_exp.diagnosis.bind.sizes import Sizes, fields_of, settings_of, sizes_of_layer, sizes_to_try
@@ -99,8 +109,7 @@ def bind_with(
     """
     runner = make_runner(plan)
     arguments = read_arguments(parameters_of(runner.forward, own.name))
-    if len(arguments.missing) == 1 and set(arguments.arrays) == {"x"} and is_projected(runner, arguments.missing[0]):
-        arguments = replace(arguments, arrays={**arguments.arrays, "memory": arguments.missing[0]}, missing=())
+    arguments = find_memory(arguments, forward_source(runner))
     is_of_queries = arguments.keywords.get("mask") != "attn_mask" and (with_memory or "memory" in arguments.arrays)
     if is_of_queries and "memory_mask" in arguments.keywords:  # what `mask` hides are queries, beside a memory
         keywords = {role: name for role, name in arguments.keywords.items() if role not in ("mask", "padding")}
@@ -122,11 +131,6 @@ def bind_with(
         except Exception as error:
             first = first or error_line(error)
     raise UncalledError(f"{own.name} could not be called: {first}")
-
-
-def is_projected(runner: Runner, name: str) -> bool:
-    """Return whether a layer passes an argument to a submodule, as it does with tokens: `self.to_kv(media)`."""
-    return bool(re.search(rf"\bself\.\w+\(\s*{re.escape(name)}\s*[,)]", forward_source(runner)))
 
 
 def layer_sizes(
@@ -159,13 +163,16 @@ def attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> Iterator[
     keywords, required = arguments.keywords, arguments.required
     levels = [0, 1, 2, 3, 4, 5, 6, 7] if set(required) & set(MASKS) else [0]
     levels = list(range(7)) if set(keywords) & set(ROTARY) else levels
+    alone = [Attempt("bm", False, 0)] if {"x", "memory"} == arguments.arrays.keys() else []
     squares = [False, True] if len(arguments.arrays) > 1 else [True]
     usual = [Attempt(layout, square, level) for layout in layouts_of(runner, plan, arguments)
              for square in squares for level in levels]  # fmt: skip
     choices = {MEMORY: levels if memory_roles(arguments) else [], "mask": [1, 2, 3] if "mask" in keywords else []}
-    more = [replace(usual[0], square=usual[0].square and role != MEMORY, level=level, more=(role,))
+    more = [replace(usual[0], square=role != MEMORY, level=level, more=(role,))
             for role in choices if role not in required for level in choices[role]]  # fmt: skip
     narrow = [replace(usual[0], square=True, level=level, wide=False) for level in levels if plan.library == "torch"]
+    later = [one for one in usual if one.layout == "tm" and alone]  # a query for each example looks like this too
+    usual = [*(one for one in usual if one not in later), *alone, *later]
     yield from [*usual[: MOST_CALLS - len(narrow) - len(more)], *more, *narrow]
 
 
@@ -225,24 +232,27 @@ def try_call(
     if MEMORY in attempt.more:
         roles = {role: arguments.keywords[role] for role in memory_roles(arguments)}
         arguments = replace(arguments, arrays={**arguments.arrays, **roles})
-    axes = {role: attempt.layout if role in "qx" or attempt.square else attempt.layout.replace("t", "s")
+    is_alone = attempt.layout == "bm"
+    layout = "btm" if is_alone else attempt.layout
+    axes = {role: layout if role in "qx" or attempt.square else layout.replace("t", "s")
             for role in arguments.arrays}  # fmt: skip
 
     def convert(array: Array) -> Any:
         return forms.into(array, forms.widest if plan.wide else "float32")
 
     call = Call(runner, arguments, attempt, axes, sizes, request, convert)
+    ask = ask_each_query(call) if is_alone else call
     rng = np.random.default_rng(request.seed)
     pairs = [one for one in plan.arguments.values() if isinstance(one, tuple)]  # height and width of a window
     fixed = {"t": pairs[0][0] * pairs[0][1]} if pairs else {}
     example = {role: rng.standard_normal(shape_of(letters, {**sizes, **fixed}, role)) for role, letters in axes.items()}
     with held(), warnings.catch_warnings(action="ignore"):
-        said = parts_of(call({role: convert(array) for role, array in example.items()}, {}))
+        said = parts_of(ask({role: convert(array) for role, array in example.items()}, {}))
         if set(arguments.required) & set(MASKS) and all(is_nan(one) for one in said.values()):
             raise ValueError("the answer is NaN")  # every key is hidden
         runner.finish()
     return Layer(
-        own.name, plan.library, runner.target, axes, dict(sizes), call, convert, dict(arguments.keywords),
+        own.name, plan.library, runner.target, axes, dict(sizes), ask, convert, dict(arguments.keywords),
         arguments.defaults, call.words(example), unknown=arguments.unknown, lengths=lengths_of(example, axes),
         made=call_text(plan.owner.__name__, plan.arguments) if plan.is_class else "",
         settings=settings_of(arguments_of(plan) or fields_of(runner.target)),
@@ -296,7 +306,7 @@ class Call:
         return self.runner.run(*first, **rest)
 
     def neutral(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        level, source = self.attempt.level, forward_source(self.runner)
+        level, source = self.attempt.level, source_of_masks(self.runner)
         values = Neutral(lengths_of(inputs, self.axes), self.sizes, source, self.request, level)
         turns = ROTARY if level or self.request.positions else ()
         words = {role: name for role, name in self.arguments.keywords.items() if role != "memory"}

@@ -8,14 +8,15 @@ import sys
 import typing
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.names import every_parameter, is_starred, plain, side_of_name, source_of
+from attn_exp.diagnosis.asking.libraries import library as library_by_name
+from attn_exp.diagnosis.asking.names import every_parameter, is_required, is_starred, plain, side_of_name, source_of
 from attn_exp.diagnosis.bind.sizes import (
     CONFIG,
     ROOM,
@@ -109,16 +110,52 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
     if re.search(rf"\b{given.name}\[[01]\]", source_of(kind)):  # height and width
         return 2, 3
     if CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
-        return build_configuration(note, kind, sizes)
+        return build_configuration(note, given.name, kind, sizes)
     if library == "jax" and (word in RANDOM_KEYS or "key" in written):
         return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)
     if library == "torch" and ("module" in written or "linear" in written):
         value = make_module(given.name, sizes, value)
-    if value is ... and isinstance(note, type(Enum)) and len(note):
-        value = next(iter(note))
+    if value is ...:
+        value = guess_value(given, note, kind, sizes, library)
     is_switch = value is ... and (note is bool or word.endswith("mask"))
     value = ROOM if value is None and written == "int" else value
     return sizes.causal if is_switch else np.random.default_rng(0) if word in ("rng", "generator") else value
+
+
+def guess_value(given: inspect.Parameter, note: Any, kind: Any, sizes: Sizes, library_name: str) -> Any:
+    """Return a weight matrix, another class of the file, the first choice that the code knows, or None if allowed.
+
+    `...` if none of them fits.
+    """
+    name, source = given.name, source_of(kind)
+    side, choices = side_of_name(name), re.findall(rf"\b{name}\s*(?:==|in)\s*[(\[{{]?\s*['\"](\w+)['\"]", source)
+    if side.startswith(("W_", "b_")):
+        shape = (sizes.m,) * (2 if side[0] == "W" else 1)
+        rows = np.random.default_rng([*name.encode()]).standard_normal(shape) * sizes.m**-0.5
+        forms = library_by_name(library_name)
+        return forms.into(rows, forms.widest)
+    if choices:
+        return max(choices, key=lambda one: bool(re.search("softmax|dot|full|scaled|vanilla|standard", one)))
+    for part in parts_of_file(plain(name), note, kind):
+        with suppress(UncalledError):
+            return build(part, constructor_arguments(part, sizes, library_name), 0)
+    if isinstance(note, type(Enum)) and len(note):
+        return next(iter(note))
+    return None if re.search("None|Optional", str(given.annotation)) else ...
+
+
+def parts_of_file(word: str, note: Any, kind: Any) -> Iterator[Any]:
+    """Yield classes that an argument of a class may be made of: its annotation, or an inner attention of the file."""
+    if note is not None and note.__module__ == kind.__module__ and not isinstance(note, type(Enum)):
+        yield note
+    space = vars(sys.modules.get(kind.__module__, typing))
+    named = [one for name, one in space.items() if "att" in word and "att" in plain(name) and inspect.isclass(one)
+             and one.__module__ == kind.__module__ and not takes_attention(one)]  # fmt: skip
+    yield from sorted(named, key=lambda one: not re.search("Full|Dot|Scaled", one.__name__))
+
+
+def takes_attention(kind: Any) -> bool:
+    return any("att" in plain(one.name) for one in every_parameter(kind, kind.__name__) if is_required(one))
 
 
 def make_module(name: str, sizes: Sizes, value: Any) -> Any:
@@ -133,7 +170,8 @@ def annotation_of(given: inspect.Parameter, kind: Any) -> Any:
     return note if inspect.isclass(note) and note not in (given.empty, Any) else None
 
 
-def build_configuration(note: Any, kind: Any, sizes: Sizes) -> Any:
+def build_configuration(note: Any, name: str, kind: Any, sizes: Sizes) -> Any:
+    """Build the configuration of a class, with every field that its code reads as `name.field`."""
     space = vars(sys.modules.get(kind.__module__, typing))
     beside = [one for name, one in space.items() if inspect.isclass(one) and CONFIG.match(plain(name))
               and name != kind.__name__]  # fmt: skip
@@ -145,6 +183,10 @@ def build_configuration(note: Any, kind: Any, sizes: Sizes) -> Any:
     made = build(found, constructor_arguments(found, sizes, "", of_config=True), 0)
     if getattr(made, "_attn_implementation", "") is None:
         made._attn_implementation = "eager"
+    for word in re.findall(rf"\b{name}\.(\w+)", source_of(kind)):
+        if not hasattr(made, word) and value_of(word, sizes) is not ...:
+            with suppress(AttributeError, TypeError):  # it has slots
+                object.__setattr__(made, word, value_of(word, sizes))
     return made
 
 

@@ -12,12 +12,28 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.libraries import Library, library, library_of
-from attn_exp.diagnosis.asking.names import every_parameter, is_required, is_starred, side_of_name, source_of
-from attn_exp.diagnosis.bind.arguments import ARRAYS, MASKS, ROTARY, Arguments, fill_of_mask, read_arguments
+from attn_exp.diagnosis.asking.names import (
+    every_parameter,
+    is_required,
+    is_starred,
+    side_of_name,
+    source_of,
+    source_with_helpers,
+)
+from attn_exp.diagnosis.bind.arguments import (
+    ARRAYS,
+    MASKS,
+    ROTARY,
+    Arguments,
+    fill_of_mask,
+    find_memory,
+    read_arguments,
+)
 from attn_exp.diagnosis.bind.construct import call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import (
     METHODS,
     Layer,
+    ask_each_query,
     has_parameters,
     kind_of,
     leave_out_norms,
@@ -64,7 +80,7 @@ def bind_factory(own: OwnFunction) -> Layer:
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
     if isinstance(given, Mapping) and takes_any and not set(given) & {one.name for one in parameters}:
         parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in given]
-    arguments = read_arguments(parameters)
+    arguments = find_memory(read_arguments(parameters), source_of(getattr(target, "forward", target)))
     if isinstance(given, Mapping) and set(given) <= set(ARRAYS):
         inputs, kept, masks = given, dict[str, Any](), dict[str, Any]()
     else:
@@ -82,6 +98,8 @@ def bind_factory(own: OwnFunction) -> Layer:
     if kind_of(owner) == "torch":
         leave_out_norms(owner)
     axes = axes_of_inputs(own, inputs, options, widths_of_weights(owner), projects=projects)
+    if axes.get("x") == "tm" and len(axes.get("memory", "")) == len("bsm"):  # one query for each example
+        axes = {"x": "bm", "memory": "bsm"}
     try:
         return layer_of_factory(own, (target, owner, arguments, kept), inputs, axes, options)
     except UncalledError:
@@ -126,7 +144,7 @@ def split_inputs(
             raise UncalledError(f"{own.name}() returned inputs without names, and its callable has none for them; "
                                 "return a dictionary by role")  # fmt: skip
         return dict(zip(known, given, strict=True)), {}, {}
-    source = source_of(getattr(target, "forward", target))
+    source = source_with_helpers(getattr(target, "forward", target), classes=True)
     kept = {name: make_open_mask(name, value, source) if roles.get(name) in MASKS else value
             for name, value in values.items() if roles.get(name) not in inputs}  # fmt: skip
     masks = {name: kept.pop(name) for name in list(kept)
@@ -188,6 +206,9 @@ def layer_of_factory(
         UncalledError: that call raised an error.
     """
     target, owner, arguments, kept = made
+    is_alone = axes.get("x") == "bm"
+    if is_alone:
+        inputs, axes = {**inputs, "x": inputs["x"][:, None]}, {**axes, "x": "btm"}
     first = next(iter(inputs.values()))
     of_target = library_of_kind(kind_of(target), target) if kind_of(target) != "plain" else ""
     name, dtype = of_target or library_of(first), str(first.dtype).removeprefix("torch.")
@@ -203,6 +224,8 @@ def layer_of_factory(
         said = {names.get(role, role): value for role, value in {**others, **(arrays if by_name else {})}.items()}
         return target(*([] if by_name else arrays.values()), **{**kept, **said})
 
+    ask = ask_each_query(call) if is_alone else call
+
     def is_of_other_type(value: Any) -> bool:
         return "float" in str(getattr(value, "dtype", "")) and not str(value.dtype).endswith(dtype)
 
@@ -211,7 +234,7 @@ def layer_of_factory(
 
     first_call = {role: convert(np.asarray(one)) if of_target and library_of(one) != name else one
                   for role, one in inputs.items()}  # fmt: skip
-    run_foreign(lambda: call(first_call, {}), f"what {own.name}() returned could not be called")
+    run_foreign(lambda: ask(first_call, {}), f"what {own.name}() returned could not be called")
     found: dict[tuple[str, str], int] = {(role, letter): int(size)
              for role in inputs for letter, size in zip(axes[role], inputs[role].shape, strict=True)}  # fmt: skip
     lengths = {letter: size for (_, letter), size in found.items()}
@@ -230,7 +253,7 @@ def layer_of_factory(
     unasked = [word for word in masks.values() if word not in keywords.values()]
     told = options.get("weights") or {}
     return Layer(
-        own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
+        own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, ask, convert,
         keywords, arguments.defaults, made=f"{own.name}()", unknown=(*arguments.unknown, *unasked), mask_true=polarity,
         lengths={one: lengths[one] for one in lengths if one in "btsw" or (one == "h" and "w" in lengths)},
         weights={side: forms.back(one) for side, one in told.items()} or find_weights(kept, forms),

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.libraries import library, wanted
-from attn_exp.diagnosis.asking.names import every_parameter, plain, source_of
+from attn_exp.diagnosis.asking.libraries import library, parts_of, wanted
+from attn_exp.diagnosis.asking.names import every_parameter, plain, source_of, source_with_helpers
 from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
-from attn_exp.diagnosis.bind.sizes import Sizes, modules_of
+from attn_exp.diagnosis.bind.sizes import Sizes, is_of_a_library, modules_of
 from attn_exp.errors import UncalledError
 
 
@@ -62,6 +62,21 @@ class Layer:
     widths: Mapping[str, int] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     axes_told: bool = True
+
+
+def ask_each_query(call: Callable[[Mapping[str, Any], Mapping[str, Any]], Any]) -> Callable[..., Any]:
+    """Return the call of a layer that takes one query per example, `[b m]`: each query becomes an example."""
+
+    def ask(inputs: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
+        batch, count, width = inputs["x"].shape
+        entries = np.repeat(np.arange(batch), count)
+        named = {role: one[entries] if getattr(one, "ndim", 0) > 1 and len(one) == batch else one
+                 for role, one in keywords.items()}  # fmt: skip
+        rows = {"x": inputs["x"].reshape(batch * count, width), "memory": inputs["memory"][entries]}
+        output = next(iter(parts_of(call(rows, named)).values()))
+        return output.reshape(batch, count, -1)
+
+    return ask
 
 
 # Build, prepare and call a layer
@@ -191,8 +206,15 @@ def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
         for name, value in list(vars(module).items()) if wide else []:
             if torch.is_tensor(value) and value.is_floating_point():  # neither a parameter nor a buffer
                 setattr(module, name, value.detach().double())
+            elif type(value) in (list, tuple):
+                for one in filter(is_module, value):
+                    one.double()
     if fresh:
         fill_torch(target)
+
+
+def is_module(one: Any) -> bool:
+    return kind_of(one) == "torch"
 
 
 def leave_out_norms(target: Any) -> None:
@@ -310,8 +332,10 @@ def has_parameters(target: Any) -> bool:
 def owner_in(target: Any) -> Any:
     """Return the one object with parameters that a callable is a method of or closes over, or else the callable."""
     target = target.func if isinstance(target, partial) and inspect.ismethod(target.func) else target
+    if isinstance(target, partial) and has_parameters(target.func):
+        return target.func
     owners = [target.__self__] if inspect.ismethod(target) and has_parameters(target.__self__) else []
-    for cell in getattr(target, "__closure__", None) or ():
+    for cell in (target.__closure__ or ()) if inspect.isfunction(target) else ():
         with suppress(Exception):  # the cell is empty, or the object's own `__getattr__` raises an error
             if not inspect.isclass(cell.cell_contents) and has_parameters(cell.cell_contents):
                 owners.append(cell.cell_contents)
@@ -328,6 +352,12 @@ def widths_of_weights(target: Any) -> list[int]:
         return linear or [size for one in target.parameters() if one.ndim > 1 for size in one.shape]
     values = getattr(target, "__dict__", {}).values()
     return [int(one.shape[0]) for one in values if getattr(one, "ndim", 0) == len("mn")][:1]
+
+
+def source_of_masks(runner: Runner) -> str:
+    inside = [type(one).forward for one in modules_of(runner.target) if kind_of(one) == "torch"]
+    own = [inspect.unwrap(one) for one in (runner.forward, *inside) if not is_of_a_library(one)]
+    return "\n".join(source_with_helpers(one, classes=True) for one in own)
 
 
 def forward_source(runner: Runner) -> str:

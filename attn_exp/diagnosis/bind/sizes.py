@@ -57,7 +57,7 @@ FIXED: dict[str, Any] = {
     "windowsize": 4, "window": 4, "clipqkv": None, "attentiontype": "full_attention", "layertypes": ["full_attention"],
     "attnimplementation": "eager", "scaleattnweights": True, "partialrotaryfactor": 1.0, "batchfirst": True,
     "kernelsize": 1, "numclasses": 11,
-    "quant": False, "quantize": False,
+    "quant": False, "quantize": False, "srratio": 1, "reductionratio": 1,
 }  # fmt: skip
 """Settings that are not sizes, and the value of each where it is required."""
 CONFIG = re.compile("(conf|params|opts?|options)$|.*(config|cfg|args|hparams)$")
@@ -140,6 +140,7 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, siblings: Collect
     is_named = letter in ("h", "g", "d") and letter in sizes.told and default is None and word not in ("kdim", "vdim")
     is_state = default is None and (letter in ("evaluates", "trains") or word in ("layeridx", "layerid")
                                     or (letter == "room" and sizes.causal))  # fmt: skip
+    is_state |= word == "maxbatchsize" and default == 1
     is_masked = isinstance(default, bool) and sizes.causal and (letter == "causal" or word == "mask")
     is_replaced = (
         (is_size and not fits) or is_named or is_state or (letter == "dropout" and type(default) in (int, float))

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any
+
+import numpy as np
 
 from attn_exp.diagnosis.asking.libraries import beside, join, library_of
 from attn_exp.diagnosis.asking.names import (
     CORE,
+    SAYS_BIAS,
+    SAYS_WEIGHT,
     biases_of,
     is_required,
     is_starred,
@@ -19,12 +27,13 @@ from attn_exp.diagnosis.asking.names import (
     plain,
     roles_taken,
     side_of_name,
+    source_of,
 )
-from attn_exp.diagnosis.asking.offer import KEYS, Offer, plain_default
+from attn_exp.diagnosis.asking.offer import KEYS, WINDOWS, Offer, plain_default
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY, Neutral, role_of_argument
 from attn_exp.diagnosis.bind.binding import convert_value
-from attn_exp.diagnosis.bind.sizes import Sizes, letter_of, value_of
+from attn_exp.diagnosis.bind.sizes import CONFIG, Sizes, letter_of, value_of
 from attn_exp.diagnosis.calling.call import Bound, holds_size
 from attn_exp.errors import UncalledError
 from attn_exp.forms.pipeline import At
@@ -36,11 +45,14 @@ MATRICES = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
 PASSED = ("mask", "padding", "query_padding", "causal", "scale", "window", "softcap", "shared", "lengths", "alibi",
           "sinks", "heads", "kv_heads", "dropout", "added")  # fmt: skip
 """Roles of the arguments that a case sets."""
-NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "lengths", "heads", "kv_heads")
+NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "lengths", "heads", "kv_heads",
+          "window")  # fmt: skip
 """Roles that a case sets even if it requests nothing of the kind."""
 SMALLEST_SIZE = 8
 """A smaller default may be the index of an axis."""
 Values = Mapping[str, Any]
+Path = tuple[str, ...]
+"""A parameter, and the keys or fields by which its code reads an entry of it."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,7 @@ class Arrays:
 class Adapter:
     """A function with its arrays, and the roles of the arguments that no case sets, which get neutral values.
 
-    `level` selects the layout of rotary tables.
+    `level` selects the layout of rotary tables. `places` says which arguments stand for entries of which container.
     """
 
     function: Callable[..., Any]
@@ -66,13 +78,14 @@ class Adapter:
     positional: Sequence[str]
     request: Request = field(compare=False)
     level: int = 0
+    places: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def holds_size(self) -> bool:
         return holds_size(self.function)
 
     def __call__(self, **given: Any) -> Any:
-        values = self.arguments(**given)
+        values = fill_containers(self.arguments(**given), self.places)
         first = [values.pop(name) for name in self.positional if name in values]
         return self.function(*first, **values)
 
@@ -126,7 +139,7 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
         UserError: its parameters are not known.
         UncalledError: its names do not say which arguments hold the arrays, or it requires one of unknown meaning.
     """
-    parameters = parameters_of(function, name)
+    parameters, places = open_containers(function, parameters_of(function, name))
     roles = roles_taken(parameters)
     for arrays in arrays_by_names(parameters, name):
         others = [one for one in parameters if one.name not in arrays.sources and not is_starred(one)]
@@ -134,29 +147,32 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
                   and (not is_required(one) or roles[one.name] in NEEDED)}  # fmt: skip
         rest = [one for one in others if one not in passed.values() and (is_required(one) or is_size(one))]
         neutral = {one.name: role_of_argument(one.name) for one in rest}
-        places = [one.name for one in parameters if one.kind is one.POSITIONAL_ONLY]
-        adapter = Adapter(function, arrays, neutral, places, request)
+        positional = [one.name for one in parameters if one.kind is one.POSITIONAL_ONLY]
+        adapter = Adapter(function, arrays, neutral, positional, request, places=places)
         missing = [f"`{one}`" for one, value in adapter.neutral_values(ONE_TOKEN).items() if value is ...]
         if missing:
             raise UncalledError(f"{name} needs {', '.join(missing)}, whose meaning is not known")
         levels = 7 if "rotary" in neutral.values() else 4  # so many layouts of tables
+        windows = WINDOWS if "window" in passed and is_required(passed["window"]) else (None,)
         for level in range(levels) if set(neutral.values()) & set(ROTARY) else (0,):
-            yield bind(replace(adapter, level=level), passed)
+            yield from (bind(replace(adapter, level=level), passed, one) for one in windows)
 
 
 ONE_TOKEN = At(Rules(), 1, 1, 1, 1, 1, 1, 1)
 
 
-def bind(adapter: Adapter, passed: Mapping[str, inspect.Parameter]) -> Bound:
+def bind(
+    adapter: Adapter, passed: Mapping[str, inspect.Parameter], counted: tuple[int, int, bool] | None = None
+) -> Bound:  # fmt: skip
     arrays, function = adapter.arrays, adapter.function
     words = {role: one.name for role, one in passed.items()}
     defaults = {role: plain_default(one.default) for role, one in passed.items() if not is_required(one)}
     core = set(CORE) <= set(arrays.roles)
     said = ", ".join(filter(None, (arrays.said, *(f"{name}=..." for name in adapter.neutral))))
-    counted = KEYS if "window" in passed and is_number(passed["window"]) else None
+    counted = counted or (KEYS if "window" in passed and is_number(passed["window"]) else None)
     offer = Offer(core, {}, (), defaults, said, only_if_right=arrays.only_if_right, counted=counted)
     own_names = {source: name for name, source in arrays.sources.items() if isinstance(source, str)}
-    if not adapter.neutral and len(own_names) == len(arrays.sources):
+    if not adapter.neutral and not adapter.places and len(own_names) == len(arrays.sources):
         names = own_names | words
         roles = {name: role for role, name in names.items()}
         places = tuple(roles[name] for name in adapter.positional if name in roles)
@@ -194,6 +210,8 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
         side = "" if is_list and side.startswith("W") else side  # a matrix for each head
         if side and (side not in sides or (side == "k" and len(one.name) == len(sides.get("q", "")) == 1)):
             sides[side] = one.name  # beside q, k and v, `key` is a random key
+    if {"W", "W_o"} <= sides.keys() and "W_q" not in sides:
+        sides.setdefault("W_qkv", sides.pop("W"))
     inputs = [sides[side] for side in ("x", "q", "k", "v", "kv") if side in sides]
     if inputs and ({"W_q", "W_k", "W_v"} <= set(sides) or "W_qkv" in sides):
         yield from arrays_of_layer(inputs, sides, biases)
@@ -249,3 +267,105 @@ def side_by_side(
         return whole.T if turned and whole.ndim == 2 else whole
 
     return make
+
+
+# Parameters in dictionaries and objects, such as `params["attn"]["W_q"]`
+
+
+class Container(dict[str, Any]):
+    """A dictionary whose entries are attributes too."""
+
+    __getattr__ = dict[str, Any].__getitem__
+
+
+def open_containers(
+    function: Any, parameters: Sequence[inspect.Parameter]
+) -> tuple[list[inspect.Parameter], dict[str, Path]]:  # fmt: skip
+    """Replace each required parameter that the code reads by keys or fields by its entries.
+
+    Also return the place of each entry.
+    """
+    opened, places = list[inspect.Parameter](), dict[str, Path]()
+    for one in parameters:
+        paths = dict.fromkeys(filter(None, paths_read(inspect.unwrap(function), one.name))) if is_required(one) else {}
+        if not paths or CALLED in paths:
+            opened.append(one)
+            continue
+        found: dict[str, Path] = {name_of_entry((one.name, *path)): (one.name, *path) for path in paths}
+        opened += [one.replace(name=name, annotation=one.empty) for name in found]
+        places |= found
+    return opened, places
+
+
+def name_of_entry(path: Path) -> str:
+    words = [word.removeprefix(FIELD) for word in path]
+    return "_".join(words[-2:]) if words[-1].lower() in (*SAYS_WEIGHT, *SAYS_BIAS) else words[-1]
+
+
+def fill_containers(values: Values, places: Mapping[str, Path]) -> dict[str, Any]:
+    made = {name: value for name, value in values.items() if name not in places}
+    for name in filter(values.__contains__, places):
+        inner: dict[str, Any] = made
+        for word, below in pairwise(places[name]):
+            kind = Container if below.startswith(FIELD) else dict
+            inner = inner.setdefault(word.removeprefix(FIELD), kind())
+        inner[places[name][-1].removeprefix(FIELD)] = values[name]
+    return made
+
+
+FIELD, CALLED = ".", ("called",)
+"""The prefix of a field rather than a key, and the path of an argument that is called: it holds no arrays."""
+
+
+def paths_read(function: Any, name: str, depth: int = 4) -> Iterator[Path]:
+    """Yield the keys and fields that a function, or a function of its file that it calls, reads from an argument."""
+    try:
+        nodes = list(ast.walk(ast.parse(dedent(source_of(function))))) if depth else []
+    except SyntaxError:
+        return
+    paths = {node: path for node in nodes if (path := path_of(node, name)) is not None}
+    longer = {node.value for node in paths if isinstance(node, ast.Attribute | ast.Subscript)}
+    passed = dict[ast.AST, list[Path]]()
+    for node in nodes:
+        if isinstance(node, ast.Assign) and paths.get(node.value) and isinstance(node.targets[0], ast.Name):
+            passed[node.value] = [*paths_read(function, node.targets[0].id, depth - 1)]
+        if isinstance(node, ast.Call) and paths.get(node.func):
+            yield CALLED
+        if isinstance(node, ast.Call):
+            passed |= paths_passed(function, node, paths, depth)
+    for node in (one for one in paths if one not in longer):
+        yield from (paths[node] + rest for rest in passed.get(node) or [()])
+
+
+def paths_passed(function: Any, call: ast.Call, paths: Mapping[ast.AST, Path], depth: int) -> dict[ast.AST, list[Path]]:
+    """Return what a function of the same file reads of each path that is passed to it, also as `**path`."""
+    callee = getattr(function, "__globals__", {}).get(getattr(call.func, "id", ""))
+    names = list(inspect.signature(callee).parameters) if inspect.isfunction(callee) else []
+    given: dict[str, ast.AST] = dict(zip(names, call.args, strict=False))
+    given |= {one.arg: one.value for one in call.keywords if one.arg}
+    found = {one: [*paths_read(callee, name, depth - 1)] for name, one in given.items() if one in paths and names}
+    for one in call.keywords:
+        if one.arg is None and one.value in paths:
+            found[one.value] = [(name, *rest) for name in names if name not in given
+                                for rest in [*paths_read(callee, name, depth - 1)] or [()]]  # fmt: skip
+    return found
+
+
+def path_of(node: ast.AST, name: str) -> Path | None:
+    """Return the keys and fields that an expression reads from an argument; None for another expression."""
+    if isinstance(node, ast.Name):
+        return () if node.id == name else None
+    before = path_of(node.value, name) if isinstance(node, ast.Attribute | ast.Subscript) else None
+    if before is None:
+        return None
+    if isinstance(node, ast.Attribute):
+        is_field = not is_of_arrays(node.attr) or (not before and CONFIG.match(plain(name)))
+        return (*before, FIELD + node.attr) if is_field else None
+    key = getattr(getattr(node, "slice", None), "value", None)
+    return (*before, key) if isinstance(key, str) else None
+
+
+def is_of_arrays(word: str) -> bool:
+    modules = [sys.modules[name] for name in ("torch", "jax") if name in sys.modules]
+    kinds = [np.ndarray, *(getattr(one, "Tensor", getattr(one, "Array", None)) for one in modules)]
+    return any(hasattr(kind, word) for kind in kinds)

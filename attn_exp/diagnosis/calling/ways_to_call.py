@@ -23,6 +23,7 @@ from attn_exp.diagnosis.asking.offer import (
     PADDINGS,
     RARE,
     WIDE,
+    WINDOWS,
     Offer,
     at_of,
     attribute_of,
@@ -370,14 +371,10 @@ def with_its_window(caller: Caller, function: Bound) -> Caller:
 
 def find_window_case(caller: Caller, function: Bound) -> Case | None:
     """Return the first case whose window has as many sides as the caller's numbers count, if there is one."""
-    _, both = caller.offer.counted or KEYS
+    both = (caller.offer.counted or KEYS)[2]
     asked = (case for case in cases(caller, function, quick=True) for mask in case.recipe.rules.masks
              if isinstance(mask, Window) and (mask.left == mask.right) is both)  # fmt: skip
     return next((rounded(case, caller) for case in asked), None)
-
-
-WINDOWS = (None, KEYS, (1, True), (0, True))
-"""Values of `Offer.counted` to try: a pair, or a number of keys, with the query or without, on one side or on both."""
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from attn_exp.diagnosis.asking.case import expected
+from attn_exp.diagnosis.asking.names import every_parameter, is_required, plain
 from attn_exp.diagnosis.asking.offer import KNOWN
 from attn_exp.diagnosis.asking.questions import Inside, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_words
@@ -18,7 +19,7 @@ from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.bind.layer import Layer
-from attn_exp.diagnosis.bind.sizes import letter_of
+from attn_exp.diagnosis.bind.sizes import FIXED, letter_of
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, under
 from attn_exp.diagnosis.judging.bound_layers import (
@@ -82,6 +83,10 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     axes = next(iter(layer.inputs.values()))
     if "batch_mixed" in verdict.mistakes and "w" in axes:  # the axes may not be those of an image
         return unfinished(own.name, "the token axis of its input is not known", request.words)
+    if "batch_mixed" in verdict.mistakes and axes == "btm" and not layer.axes_told and is_factory(own.function):
+        turned = check_bound(own, replace(layer, inputs=dict.fromkeys(layer.inputs, "tbm")), request, check)
+        reason = "which axis of its input holds tokens (right if the first, wrong if the second): say `layout`"
+        verdict = unfinished(own.name, reason, request.words) if turned.passed else verdict
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th number", HEADS)
         return replace(verdict, alike=((STRIDED,),))
@@ -111,9 +116,13 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
             if without.passed:
                 computes = what_mistakes_compute((DROPPED,))
                 verdict = replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
+    chosen = [one.name for one in every_parameter(own.function, own.name) if is_required(one)] if layer.made else []
+    left = [f"argument `{name}` (built with {value!r} alone)" for name, value in layer.settings.items()
+            if name in chosen and isinstance(value, str) and plain(name) not in FIXED]  # fmt: skip
+    verdict = replace(verdict, not_verified=(*verdict.not_verified, *left))
     if layer.dropout_error:
-        left = f"`dropout` in evaluation (built with dropout, {layer.dropout_error})"
-        verdict = replace(verdict, not_verified=(*verdict.not_verified, left))
+        said = f"`dropout` in evaluation (built with dropout, {layer.dropout_error})"
+        verdict = replace(verdict, not_verified=(*verdict.not_verified, said))
     return layer, verdict
 
 

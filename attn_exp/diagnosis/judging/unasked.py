@@ -13,7 +13,7 @@ from typing import Any
 from attn_exp.diagnosis.asking import names
 from attn_exp.diagnosis.asking.case import Case, Seen
 from attn_exp.diagnosis.asking.names import is_starred, parameters_of, plain, role_of, words_in, words_set_aside
-from attn_exp.diagnosis.asking.offer import has_batch, has_heads
+from attn_exp.diagnosis.asking.offer import BEFORE, has_batch, has_heads
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.factory import is_factory
@@ -88,6 +88,9 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
                  f"argument `{word}` (its meaning is not known)" for word in open_words]  # fmt: skip
         required = [word for word in function.unknown or () if word not in optional]
         left += [f"argument `{word}` (only passed as the factory does)" for word in required]
+    if offer.takes("window") and offer.counted == BEFORE and caller.request.is_causal:
+        word = offer.parameters["window"]
+        left.append(f"window `{word}` (right if it counts the keys before the query, wrong if it counts the query too)")
     for rung, role in REFUSED.items():
         errors = [answer.error for case, answer in seen if case.rung == rung and answer.output is None]
         answered = any(case.rung == rung and answer.output is not None for case, answer in seen)

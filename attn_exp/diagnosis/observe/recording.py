@@ -14,6 +14,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.bind.layer import Layer
+from attn_exp.diagnosis.observe.record_numpy import is_result, track
 from attn_exp.diagnosis.observe.trace import Trace, find_axes, record_with
 from attn_exp.own_code import held
 
@@ -122,6 +123,8 @@ def mix(base: Arrays, other: Arrays, is_changed: Array) -> dict[str, Array]:
 def record_once(layer: Layer, given: Arrays, keywords: Mapping[str, Any], cache: dict[Any, Any]) -> Trace:
     arrays = {role: layer.convert(lay(array, layer.inputs[role], find_height(layer, array.shape[1])))
               for role, array in given.items()}  # fmt: skip
+    fields = getattr(layer.target, "__dict__", {}) if layer.library == "numpy" else {}
+    fields.update({name: track(value) for name, value in fields.items() if "cache" in name and is_result(value)})
     with held(), np.errstate(all="ignore"):
         return record_with(layer.library, lambda tracked: layer.call(tracked, keywords), arrays, cache)
 
