@@ -195,7 +195,7 @@ PADDINGS = tuple(Masking(kind, axes) for axes, kind in product((*OF_KEYS, "b 1 t
 
 # The keywords of a function
 
-KEYS = (1, False)
+KEYS = (1, False, 1)
 """A window that is passed as the number of its keys, the query included, on one side."""
 
 
@@ -206,8 +206,8 @@ class Offer:
     `parameters` maps each role to the function's own name for it; `positional` are the positional-only ones; `defaults`
     holds the function's defaults. `said`: what else is passed, in words. `only_if_right`: names did not tell which
     arguments hold the arrays, or how, so a wrong answer does not imply wrong attention. `divides`: scores are divided
-    by the scale argument. `counted`: a window is passed as one number, which is the number of keys on one side plus
-    this, and whether it has as many keys on the other side; None passes both sides as a pair.
+    by the scale argument. `counted`: a window is passed as one number: what is added to the number of keys on one side,
+    whether it has as many keys on the other side, and a factor of their number; None passes both sides as a pair.
     """
 
     core: bool
@@ -217,7 +217,7 @@ class Offer:
     said: str = ""
     only_if_right: bool = False
     divides: bool = False
-    counted: tuple[int, bool] | None = None
+    counted: tuple[int, bool, int] | None = None
 
     def takes(self, role: str) -> bool:
         return role in self.parameters
@@ -254,13 +254,14 @@ def for_case(case: Case, offer: Offer, request: Request, wide: bool = False) -> 
 
 
 def neutral_arguments(at: At, offer: Offer, request: Request) -> dict[str, Any]:
+    widest = 2 * max(at.rows, at.keys) + 1
     neutral: dict[str, Any] = {
         "lengths": np.full(at.batch, at.keys, np.int64),
         "mask": np.full((at.rows, at.keys), not request.blocks),
         "padding": np.full((at.batch, at.keys), not request.blocks),
         "query_padding": np.full((at.batch, at.rows), not request.blocks),
-        "causal": False,
-    }
+        "causal": False, "window": widest if offer.counted else (widest, widest),
+    }  # fmt: skip
     needed = {role for role in neutral if offer.takes(role) and role not in offer.defaults}
     needed |= {"causal"} if offer.defaults.get("causal") is True else set()
     return {role: value for role, value in neutral.items() if role in needed}
@@ -296,7 +297,7 @@ def mask_arguments(recipe: Recipe, at: At, offer: Offer, request: Request) -> di
 
 def own_word(mask: Mask, offer: Offer, at: At) -> Any:
     if isinstance(mask, Window):
-        return mask.left + offer.counted[0] if offer.counted else (mask.left, mask.right)
+        return mask.left * offer.counted[2] + offer.counted[0] if offer.counted else (mask.left, mask.right)
     if isinstance(mask, Padding):
         return np.broadcast_to(np.ravel(mask.lengths), (at.batch,)).astype(np.int64)
     return True

@@ -358,7 +358,8 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
 def with_its_window(caller: Caller, function: Bound) -> Caller:
     """Return the caller that passes a window as the function expects it, as a pair or as a number of keys."""
     answering = list[Caller]()
-    others = [replace(caller.offer, counted=one) for one in WINDOWS] if caller.offer.takes("window") else []
+    several = [one for one in WINDOWS if not (one and one[1] and caller.request.is_causal)]  # both sides, or one
+    others = [replace(caller.offer, counted=one) for one in several] if caller.offer.takes("window") else []
     for other in (replace(caller, offer=offer) for offer in (caller.offer, *others)):
         case = find_window_case(other, function)
         answer = None if case is None else other(case)
@@ -370,14 +371,16 @@ def with_its_window(caller: Caller, function: Bound) -> Caller:
 
 def find_window_case(caller: Caller, function: Bound) -> Case | None:
     """Return the first case whose window has as many sides as the caller's numbers count, if there is one."""
-    _, both = caller.offer.counted or KEYS
+    _, both, _ = caller.offer.counted or KEYS
     asked = (case for case in cases(caller, function, quick=True) for mask in case.recipe.rules.masks
              if isinstance(mask, Window) and (mask.left == mask.right) is both)  # fmt: skip
     return next((rounded(case, caller) for case in asked), None)
 
 
-WINDOWS = (None, KEYS, (1, True), (0, True))
-"""Values of `Offer.counted` to try: a pair, or a number of keys, with the query or without, on one side or on both."""
+WINDOWS = (None, KEYS, (1, True, 1), (0, True, 1), (0, True, 2), (1, True, 2))
+"""Values of `Offer.counted` to try: a pair, or a number of keys, with the query or without, on one side or on both.
+
+The last two count the keys of both sides together."""
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 from attn_exp.diagnosis.asking.case import expected
+from attn_exp.diagnosis.asking.names import every_parameter, plain, words_in
 from attn_exp.diagnosis.asking.offer import KNOWN
 from attn_exp.diagnosis.asking.questions import Inside, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_words
@@ -18,13 +20,14 @@ from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.bind.layer import Layer
-from attn_exp.diagnosis.bind.sizes import letter_of
+from attn_exp.diagnosis.bind.sizes import FIXED, letter_of
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, under
 from attn_exp.diagnosis.judging.bound_layers import (
     Observed,
     bound_function,
     bound_layer,
+    guess_output,
     leave_open,
     name_matrices,
     observe,
@@ -34,13 +37,15 @@ from attn_exp.diagnosis.judging.inside import ROTATIONS, check_inside, find_own_
 from attn_exp.diagnosis.judging.layer_passes import (
     PASSES,
     check_decoding,
+    find_inverted_masks,
     leave_learned_scale_open,
     leave_mistakes_open,
     leave_unplaced_parameters,
 )
+from attn_exp.diagnosis.judging.unasked import HARMLESS
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, answer_rows, are_close
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
-from attn_exp.errors import UncalledError
+from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict, unfinished
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
@@ -106,15 +111,25 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
         layer = replace(bind_layer(own, request, drops=False), dropout_error=str(error))
         verdict = check_bound(own, layer, request, check)
     else:
-        if drops and not verdict.passed and DROPPED not in verdict.mistakes:
+        by_default = drops_by_default(own.function)
+        if drops and not verdict.passed and not (by_default and DROPPED in verdict.mistakes):
             without = check_bound(own, bind_layer(own, request, drops=False), request, check)
-            if without.passed:
+            if without.passed and not by_default:
+                left = "`dropout` (right with its default, 0; above 0 it drops in evaluation too)"
+                verdict = replace(without, not_verified=(*without.not_verified, left))
+            elif without.passed:
                 computes = what_mistakes_compute((DROPPED,))
                 verdict = replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
     if layer.dropout_error:
         left = f"`dropout` in evaluation (built with dropout, {layer.dropout_error})"
         verdict = replace(verdict, not_verified=(*verdict.not_verified, left))
     return layer, verdict
+
+
+def drops_by_default(owner: Any) -> bool:
+    given = every_parameter(owner, "") if inspect.isclass(owner) else ()
+    rates = [one.default for one in given if letter_of(one.name) == "dropout"]
+    return not rates or any(one is inspect.Parameter.empty or one for one in rates)
 
 
 def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
@@ -193,9 +208,47 @@ def ask_with_memory(verdict: Verdict, own: OwnFunction, layer: Layer, request: R
     return replace(other, findings=(*kept, Finding(rung, BROKEN)))
 
 
+def ask_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    """Build a class again with each option that is off by default, and check it."""
+    for name in find_options(own.function)[:MOST_OPTIONS]:
+        made = replace(own, function=with_option(own.function, name))
+        try:
+            other = check_bound(made, bind_layer(made, request), request, check)
+        except UserError as error:
+            other = unfinished(own.name, str(error), request.words)
+        if other.passed:
+            verdict = replace(verdict, findings=(*verdict.findings, Finding(f"with {name}=True", HELD)))
+        else:
+            left = f"option `{name}` (built with True: {other.computes or other.uncalled})"
+            verdict = replace(verdict, not_verified=(*verdict.not_verified, left))
+    return verdict
+
+
+MOST_OPTIONS = 3
+
+
+def find_options(owner: Any) -> list[str]:
+    if not inspect.isclass(owner) or not inspect.isfunction(owner.__init__) or not inspect.getmodule(owner):
+        return []
+    given = (one for one in every_parameter(owner, "") if one.default is False)
+    return [one.name for one in given if letter_of(one.name) not in ("causal", "dropout", "trains", "evaluates")
+            and plain(one.name) not in FIXED and not HARMLESS & {plain(one.name), *words_in(one.name)}]  # fmt: skip
+
+
+def with_option(owner: Any, name: str) -> Any:
+    """Return a class that is built with an option switched on."""
+
+    @wraps(owner.__init__)
+    def build(self: Any, *given: Any, **named: Any) -> None:
+        owner.__init__(self, *given, **{name: True, **named})
+
+    space = {"__init__": build, "__module__": owner.__module__, "__qualname__": owner.__qualname__}
+    return type(owner.__name__, (owner,), space)
+
+
 DROPPED = "dropout_on"
 WAYS: tuple[Callable[[Verdict, OwnFunction, Layer, Request, Check], Verdict], ...] = (
-    ask_rotated, ask_causal, ask_with_memory,
+    ask_rotated, ask_causal, ask_with_memory, ask_options,
 )  # fmt: skip
 """Other ways to call a layer whose plainest call is right; each is checked or reported as not verified."""
 
@@ -204,7 +257,7 @@ def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check)
     if not seen.pairs:
         verdict = leave_open(own, seen, request.words, "no product of queries and keys is among its operations")
         if verdict.passed:
-            return verdict
+            return find_inverted_masks(verdict, seen, own, request)
         raise UncalledError(f"{own.name}: no scores and weights are found among its operations")
     try:
         inside, turns = read_inside(seen)
@@ -226,16 +279,22 @@ def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check)
 def check_unread(own: OwnFunction, seen: Observed, request: Request, check: Check, reason: str) -> Verdict:
     verdict = check_named(seen, None, request, check) or check_inside(own, seen, request, reason)[0]
     verdict = leave_learned_scale_open(verdict, seen, own, request)
-    return leave_unplaced_parameters(verdict, seen, own, request)
+    verdict = leave_unplaced_parameters(verdict, seen, own, request)
+    return find_inverted_masks(verdict, seen, own, request)
 
 
 def check_named(seen: Observed, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
     """Check with the weights that parameter names suggest; return the verdict only if it names a mistake."""
     named = name_matrices(seen.layer, inside)
-    if named is None:
-        return None
-    verdict = check(bound_layer(seen.layer, named), request)
-    return verdict if verdict.mistakes and not verdict.passed and not verdict.unexplained else None
+    several = [("", named)] if named is not None else []
+    if inside is not None:
+        own_words = ["", *find_own_words(seen, request, is_masked=has_own_mask(seen), turns=False)]
+        several += [(words, one) for one in guess_output(seen.layer, inside) for words in own_words]
+    for words, one in several:
+        verdict = check(bound_layer(seen.layer, one), with_words(request, words) if words else request)
+        if verdict.mistakes and not verdict.passed and not verdict.unexplained:
+            return under(verdict, request, words) if words else verdict
+    return None
 
 
 def names_scale_mistake(verdict: Verdict) -> bool:
