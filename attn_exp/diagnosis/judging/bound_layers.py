@@ -254,13 +254,13 @@ def guess_output(layer: Layer, inside: Inside) -> Iterator[Inside]:
     width = inside.arrays["W_v"].shape[1] // inside.groups * inside.heads
     known = np.concatenate([array.ravel() for array in inside.arrays.values()])
     every = {path: (array, is_linear) for path, array, is_linear in parameters_of_layer(layer.target)}
-    others = [path for path, (array, _) in every.items() if array.ndim > 1 and not np.isin(array, known).all()]
+    others = [path for path, (array, _) in every.items() if array.ndim == len("nm") and not np.isin(array, known).all()]
     for path in others if "W_o" not in inside.arrays and len(others) == 1 else ():
         array, is_linear = every[path]
         bias = every.get(f"{path.rpartition('.')[0]}.bias")
         biases = {} if bias is None else {"b_o": bias[0]}
         for weight in (array.T,) if is_linear else (array, array.T):
-            if OF_OUTPUT.search(path) and weight.ndim == len("nm") and len(weight) == width:
+            if OF_OUTPUT.search(path) and len(weight) == width:
                 yield replace(inside, arrays={**inside.arrays, "W_o": weight, **biases})
 
 

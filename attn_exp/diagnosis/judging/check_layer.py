@@ -24,6 +24,7 @@ from attn_exp.diagnosis.bind.sizes import FIXED, letter_of
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, under
 from attn_exp.diagnosis.judging.bound_layers import (
+    MEANS,
     Observed,
     bound_function,
     bound_layer,
@@ -85,14 +86,23 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     """
     layer, verdict = check_built(own, request, check)
     axes = next(iter(layer.inputs.values()))
-    if "batch_mixed" in verdict.mistakes and "w" in axes:  # the axes may not be those of an image
-        return unfinished(own.name, "the token axis of its input is not known", request.words)
+    if "batch_mixed" in verdict.mistakes and ("w" in axes or is_right_turned(own, layer, request, check)):
+        return unfinished(own.name, "the token axis of its input is not known: say `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th number", HEADS)
         return replace(verdict, alike=((STRIDED,),))
     for one in WAYS:
         verdict = one(verdict, own, layer, request, check) if verdict.passed else verdict
     return verdict
+
+
+def is_right_turned(own: OwnFunction, layer: Layer, request: Request, check: Check) -> bool:
+    """Return whether a layer of a factory that names no layout is right with the axes of batch and tokens swapped."""
+    if layer.axes_told or set(layer.inputs.values()) != {"btm"}:
+        return False
+    lengths = {**layer.lengths, "b": layer.lengths["t"], "t": layer.lengths["b"]}
+    turned = replace(layer, inputs=dict.fromkeys(layer.inputs, "tbm"), lengths=lengths)
+    return check_bound(own, turned, request, check).passed
 
 
 HEADS = "which numbers make `heads` (every h-th: right if the weights were trained so, wrong if neighbours were)"
@@ -258,6 +268,9 @@ def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check)
         verdict = leave_open(own, seen, request.words, "no product of queries and keys is among its operations")
         if verdict.passed:
             return find_inverted_masks(verdict, seen, own, request)
+        plain = Verdict(own.name, True, (), MEANS, (), request.words)
+        if not (masked := find_inverted_masks(plain, seen, own, request)).passed:  # a required mask hides all
+            return masked
         raise UncalledError(f"{own.name}: no scores and weights are found among its operations")
     try:
         inside, turns = read_inside(seen)
@@ -329,7 +342,8 @@ def explain_inside(
     bound, turns = read
     inside, reading = check_inside(own, seen, request, "")
     if reading is None or not (inside.mistakes or inside.passed):
-        return replace(verdict, stage=inside.stage or verdict.stage)
+        is_of_masks = verdict.stage == "masked"
+        return verdict if is_of_masks else replace(verdict, stage=inside.stage or verdict.stage)
     if inside.mistakes:
         heads = {case.recipe.heads for case, _ in reading.wrong}
         is_told = any(letter_of(str(name)) == "h" and value != 1 for name, value in seen.layer.settings.items())

@@ -163,21 +163,20 @@ def report_unused_parameters(verdict: Verdict, seen: Observed, own: OwnFunction,
     """Report parameters that no operation of the call reads: they could hold anything."""
     if not verdict.passed:
         return verdict
-    inputs = [one.ravel() for operation in seen.recording.first.operations for one in operation.inputs]
-    read = np.unique(np.concatenate(inputs).astype(np.float32))  # a layer may cast its parameters
-    left_out = tuple(f"{name}." for name in find_omitted_norms(seen))
-    unused = [
-        path
-        for path, array, _ in parameters_of_layer(seen.layer.target)
-        if array.size > 1
-        and not path.startswith(left_out or "?")
-        and not np.isin(array.astype(np.float32), read).all()
-        and not any(f"`{path}`" in one for one in verdict.not_verified)
-    ]
+    unused = find_unused_parameters(seen)
+    unused = [path for path in unused if not any(f"`{path}`" in one for one in verdict.not_verified)]
     left = [f"parameter `{path}` (the call never reads it)" for path in unused]
     if not unused and any(read_projection(seen.recording, place) for place in find_unused_operations(seen)):
         left.append("projection `unused` (its output is never used)")
     return replace(verdict, not_verified=(*verdict.not_verified, *left))
+
+
+def find_unused_parameters(seen: Observed) -> list[str]:
+    inputs = [one.ravel() for operation in seen.recording.first.operations for one in operation.inputs]
+    read = np.unique(np.concatenate(inputs).astype(np.float32))  # a layer may cast its parameters
+    left_out = tuple(f"{name}." for name in find_omitted_norms(seen))
+    return [path for path, array, _ in parameters_of_layer(seen.layer.target) if array.size > 1
+            and not path.startswith(left_out or "?") and not np.isin(array.astype(np.float32), read).all()]  # fmt: skip
 
 
 def report_omitted_norms(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
@@ -189,14 +188,14 @@ def report_missing_output_projection(
     verdict: Verdict, seen: Observed, own: OwnFunction, request: Request
 ) -> Verdict:  # fmt: skip
     """Report several heads that are concatenated and not projected: right, but no whole multi-head attention."""
-    if not verdict.passed or verdict.mistakes:
+    if verdict.unexplained or (verdict.passed and verdict.mistakes) or NO_OUTPUT in verdict.mistakes:
         return verdict
     inside = read_inside(seen)[0]
     is_missing = inside.heads > 1 and "W_o" not in inside.arrays
-    if is_missing and any(guess_output(seen.layer, inside)):  # the layer has one, and does not use it
+    if is_missing and any(guess_output(seen.layer, inside)) and find_unused_parameters(seen):
         computes = f"{verdict.computes}, but look at: {NO_OUTPUT}"
-        return replace(verdict, passed=False, mistakes=(NO_OUTPUT,), computes=computes)
-    return replace(verdict, mistakes=(NO_OUTPUT,)) if is_missing else verdict
+        return replace(verdict, passed=False, mistakes=(*verdict.mistakes, NO_OUTPUT), computes=computes)
+    return replace(verdict, mistakes=(NO_OUTPUT,)) if is_missing and verdict.passed else verdict
 
 
 def find_omitted_norms(seen: Observed) -> list[str]:

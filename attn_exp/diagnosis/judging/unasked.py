@@ -12,10 +12,19 @@ from typing import Any
 
 from attn_exp.diagnosis.asking import names
 from attn_exp.diagnosis.asking.case import Case, Seen
-from attn_exp.diagnosis.asking.names import is_starred, parameters_of, plain, role_of, words_in, words_set_aside
+from attn_exp.diagnosis.asking.names import (
+    is_starred,
+    parameters_of,
+    plain,
+    role_of,
+    source_of,
+    words_in,
+    words_set_aside,
+)
 from attn_exp.diagnosis.asking.offer import has_batch, has_heads
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, ADDED, CROSS, MASKS_OF_MORE, ZEROS
 from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.bind.arguments import role_of_argument
 from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.calling import conventions
 from attn_exp.diagnosis.calling.call import Bound, Caller
@@ -85,7 +94,8 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
             type(options[word]) in (bool, int) and offer.core and is_right_otherwise(caller, word, options[word], seen)
         )]  # fmt: skip
         left += [f"cache `{word}` (never passed)" if CACHES & {*words_in(word)} else
-                 f"argument `{word}` ({UNUSED})" for word in open_words]  # fmt: skip
+                 f"argument `{word}` ({'never passed' if role_of_argument(word) else UNKNOWN})" for word in open_words
+                 ]  # fmt: skip
         required = [word for word in function.unknown or () if word not in optional]
         left += [f"argument `{word}` (only passed as the factory does)" for word in required]
     for rung, role in REFUSED.items():
@@ -94,7 +104,13 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
         if offer.takes(role) and errors and not answered and not errors[0].startswith("NotImplementedError"):
             kind = "argument" if rung == ADDED else "mask"
             left.append(f"{kind} `{offer.parameters[role]}` ({shortened(errors[0])})")
+    if offer.takes("mask") and OF_COLUMNS.search(source_of(type(function.origin))):
+        left.append(f"mask `{offer.parameters['mask']}` (its comments say that it has one number per query)")
     return tuple(left)
+
+
+OF_COLUMNS = re.compile(r"\bmask\b[^\n]*(#|shape)[^\n]*,\s*1\s*[\])]")
+"""A comment or docstring that gives a mask the shape `[..., 1]`."""
 
 
 def is_right_otherwise(caller: Caller, word: str, default: bool | int, seen: Seen) -> bool:
@@ -105,7 +121,7 @@ def is_right_otherwise(caller: Caller, word: str, default: bool | int, seen: See
     return bool(asked) and all(is_near(other, other(case), case.right) for case in asked)
 
 
-UNUSED = "never passed, or only as it is by default"
+UNKNOWN = "its meaning is not known"
 OF_OPTIONS = ("values", "unequal lengths", "masks", "causal", "padding")
 REFUSED = {"masks": "mask", "padding": "padding", "causal": "causal", ADDED: "added"}
 CACHES = {"past", "cache", "caches", "cached"}
