@@ -19,7 +19,7 @@ from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.factory import is_factory
-from attn_exp.diagnosis.bind.layer import Layer
+from attn_exp.diagnosis.bind.layer import Layer, kind_of
 from attn_exp.diagnosis.bind.sizes import FIXED, letter_of
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, under
@@ -238,7 +238,7 @@ MOST_OPTIONS = 3
 
 
 def find_options(owner: Any) -> list[str]:
-    if not inspect.isclass(owner) or not inspect.isfunction(owner.__init__) or not inspect.getmodule(owner):
+    if not inspect.isclass(owner) or kind_of(owner) not in ("torch", "plain") or not inspect.isfunction(owner.__init__):
         return []
     given = (one for one in every_parameter(owner, "") if one.default is False)
     return [one.name for one in given if letter_of(one.name) not in ("causal", "dropout", "trains", "evaluates")
