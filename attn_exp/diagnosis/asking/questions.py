@@ -43,6 +43,7 @@ ANOTHER_BATCH = "another batch"
 """Replaces the case of another head size for an object built for one head size."""
 MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
 """The cases whose mask has a batch axis, or also a head axis."""
+ZEROS, ADDED = "a token of zeros", "an additive bias"
 OF_ENTRIES = (5, 8)
 """How many tokens of each batch entry are not padding."""
 SPREAD = 1.4
@@ -113,6 +114,17 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     yield maker.sized("equal inputs", 7, 0.0)
     if not quick:
         yield from cases_of_lengths(maker, (19, 37, 67))
+    if inside is not None and not {"b_q", "b_k"} & inside.arrays.keys():
+        yield put_zeros(maker.case(ZEROS, 9, 9, optional=True))
+
+
+def put_zeros(case: Case) -> Case:
+    """Return the case with a token of zeros, whose scores are 0 in a layer without biases."""
+    assert case.given.x is not None
+    x = case.given.x.copy()
+    x[:, 4] = 0.0
+    memory = x if case.given.memory is case.given.x else case.given.memory
+    return replace(case, given=replace(case.given, x=x, memory=memory))
 
 
 def cases_of_lengths(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
@@ -219,6 +231,9 @@ def score_cases(maker: HeadsMaker) -> Iterator[Case]:
             if offer.takes("mask"):
                 masks = (*request.masks, maker.some_mask(8, 8, request.pads))
                 yield maker.case(f"{role} beside a mask", 8, 8, scores=scores, masks=masks, optional=True)
+    if offer.takes("added") and not any(isinstance(known, Added) for known in request.scores):
+        added = Added(maker.rng.standard_normal((maker.heads, 7, 7) if maker.heads > 1 else (7, 7)))
+        yield maker.case(ADDED, 7, 7, scores=(*request.scores, added), optional=True)
 
 
 # Making cases for a request: of heads, or of a layer

@@ -246,11 +246,12 @@ def layer_of_factory(
              "d": lengths.get("d") or known.get("d")}  # fmt: skip
     keywords = {role: word for role, word in names.items() if role not in inputs and word not in kept}
     masks = {role: word for role, word in names.items() if role in MASKS and role not in inputs}
+    columns = [word for word, value in kept.items() if tuple(getattr(value, "shape", ()))[-1:] == (1,)]
     keywords |= {role: word for role, word in masks.items() if word not in kept or kept[word] is not None}
     aside = {word for role, word in names.items() if role in (*MASKS, *ROTARY)}
     fixed = tuple(name for name, value in kept.items() if getattr(value, "ndim", 0) > 1 and name not in aside
                   and not side_of_name(name).startswith("W"))  # fmt: skip
-    unasked = [word for word in masks.values() if word not in keywords.values()]
+    unasked = [word for word in masks.values() if word not in keywords.values() or word in columns]
     told = options.get("weights") or {}
     return Layer(
         own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, ask, convert,

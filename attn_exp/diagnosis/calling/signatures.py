@@ -45,8 +45,7 @@ MATRICES = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
 PASSED = ("mask", "padding", "query_padding", "causal", "scale", "window", "softcap", "shared", "lengths", "alibi",
           "sinks", "heads", "kv_heads", "dropout", "added")  # fmt: skip
 """Roles of the arguments that a case sets."""
-NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "lengths", "heads", "kv_heads",
-          "window")  # fmt: skip
+NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "window", "lengths", "heads", "kv_heads")
 """Roles that a case sets even if it requests nothing of the kind."""
 SMALLEST_SIZE = 8
 """A smaller default may be the index of an axis."""
@@ -184,9 +183,10 @@ def bind(
 
 
 def is_number(given: inspect.Parameter) -> bool:
-    """Return whether a default or an annotation says that an argument is an integer rather than a pair."""
+    """Return whether an argument is an integer rather than a pair, by its default or annotation, if it has any."""
     said = str(given.annotation)
-    return type(given.default) is int or (bool(re.search(r"\bint\b", said)) and "tuple" not in said.lower())
+    is_open = is_required(given) and given.annotation is given.empty
+    return is_open or type(given.default) is int or (bool(re.search(r"\bint\b", said)) and "tuple" not in said.lower())
 
 
 def is_size(given: inspect.Parameter) -> bool:

@@ -359,7 +359,8 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
 def with_its_window(caller: Caller, function: Bound) -> Caller:
     """Return the caller that passes a window as the function expects it, as a pair or as a number of keys."""
     answering = list[Caller]()
-    others = [replace(caller.offer, counted=one) for one in WINDOWS] if caller.offer.takes("window") else []
+    several = [one for one in WINDOWS if not (one and one[1] and caller.request.is_causal)]  # both sides, or one
+    others = [replace(caller.offer, counted=one) for one in several] if caller.offer.takes("window") else []
     for other in (replace(caller, offer=offer) for offer in (caller.offer, *others)):
         case = find_window_case(other, function)
         answer = None if case is None else other(case)

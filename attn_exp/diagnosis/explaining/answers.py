@@ -240,8 +240,12 @@ class Answers:
         """Return at most one mistake per part of attention, found without additional masks, then one of masks."""
         plain, masked = self.by_masks(self.seen)
         wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW)
-        if not wrong or self.says_little:
+        if self.says_little:
             return None
+        if not wrong:
+            pairs = itertools.combinations(of_masks(self.single), 2) if masked else ()
+            made = (combine(pair) for pair in pairs if pair[0].names != pair[1].names and has_time())
+            return best([one for one in made if self.gives(one) and self.gives_all(one)])
         seen = [*wrong, *(pair for pair in plain if pair not in wrong)]
         unmasked = replace(self, seen=seen, ask=lambda: self.by_masks(self.fresh)[0])
         base = [one for one in self.single if masked and unmasked.gives(one)]
@@ -273,6 +277,10 @@ class Answers:
             if fitting := [one for one in made if tells(one)]:
                 return best(self.closest(fitting))
         return None
+
+    def gives_all(self, candidate: Candidate) -> bool:
+        """Return whether a candidate reproduces every wrong answer: near logits of 1e9, no answer contradicts it."""
+        return all(self.gives_of(candidate, [pair]) > 0 for pair in self.wrong)
 
     def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
         asked = next((case for case, _ in self.seen if case.rung == "values"), self.seen[0][0]).recipe.rules.masks

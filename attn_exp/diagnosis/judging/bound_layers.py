@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -163,7 +164,18 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     vars(call)[IS_LAYER] = True
     arrays = ("x", "memory") if has_memory else ("x",)
     offer = make_offer(layer, arrays, {"memory": None} if has_memory else {})
-    return Bound(call, layer.target, offer, inside, layer.made, layer.unknown)
+    return Bound(call, layer.target, offer, inside, layer.made, find_unused(layer))
+
+
+def find_unused(layer: Layer) -> tuple[str, ...]:
+    """Return the optional arguments that no case sets: those of unknown meaning, and those of some known roles."""
+    roles = UNUSED if set(layer.inputs) == {"x"} else (*UNUSED, "cache")
+    return (*layer.unknown, *(word for role, word in layer.keywords.items() if role in roles))
+
+
+UNUSED = ("head_mask", "memory_mask", "query_padding", "window", "scale", "added", "softcap", "alibi", "sinks",
+          "lengths", "position_ids", "decode")  # fmt: skip
+"""Roles of arguments that keep their defaults in all cases."""
 
 
 def cast_to_parameters(x: Any, target: Any) -> Any:
@@ -180,7 +192,7 @@ def bound_function(layer: Layer) -> Bound:
         return layer.call({"q": q, "k": k, "v": v}, {words[word]: value for word, value in named.items()})
 
     vars(call).update(holds_size=True, head_size=layer.sizes.get("d", 0))
-    return Bound(call, layer.target, make_offer(layer, ("q", "k", "v"), {}), unknown=layer.unknown)
+    return Bound(call, layer.target, make_offer(layer, ("q", "k", "v"), {}), unknown=find_unused(layer))
 
 
 def find_mask_roles(layer: Layer) -> list[str]:
@@ -234,6 +246,28 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     return None if is_same or not fits else replace(inside, arrays=arrays)
 
 
+def guess_output(layer: Layer, inside: Inside) -> Iterator[Inside]:
+    """Yield a layer that computes with no output projection with the one matrix that looks like one.
+
+    It is the only matrix that the layer does not compute with, has the width of the context, and is called so.
+    """
+    width = inside.arrays["W_v"].shape[1] // inside.groups * inside.heads
+    known = np.concatenate([array.ravel() for array in inside.arrays.values()])
+    every = {path: (array, is_linear) for path, array, is_linear in parameters_of_layer(layer.target)}
+    others = [path for path, (array, _) in every.items() if array.ndim == len("nm") and not np.isin(array, known).all()]
+    for path in others if "W_o" not in inside.arrays and len(others) == 1 else ():
+        array, is_linear = every[path]
+        bias = every.get(f"{path.rpartition('.')[0]}.bias")
+        biases = {} if bias is None else {"b_o": bias[0]}
+        for weight in (array.T,) if is_linear else (array, array.T):
+            if OF_OUTPUT.search(path) and len(weight) == width:
+                yield replace(inside, arrays={**inside.arrays, "W_o": weight, **biases})
+
+
+OF_OUTPUT = re.compile(r"(?i)out|proj|w_?o\b|fc|dense|linear|unify|res")
+"""Parts of the names of output projections."""
+
+
 def find_arrays(tree: Any, path: str = "") -> Iterator[tuple[str, Array]]:
     if isinstance(tree, Mapping):
         for name, one in tree.items():
@@ -283,9 +317,11 @@ def leave_open(own: OwnFunction, seen: Observed, words: str, reason: str) -> Ver
     if not any(is_mean(seen.recording, place) for place in range(len(seen.recording.first.operations))):
         return unfinished(own.name, reason, words)
     left = (f"`scores` ({reason})", "`projections` before and after (nothing says what they should be)")
-    computes = "means of values, with weights that sum to 1"
     found = (Finding("weights sum to 1", HELD),)
-    return Verdict(own.name, True, (), computes, found, words, not_verified=left)
+    return Verdict(own.name, True, (), MEANS, found, words, not_verified=left)
+
+
+MEANS = "means of values, with weights that sum to 1"
 
 
 def is_mean(recording: Recording, place: int) -> bool:

@@ -8,24 +8,27 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 from attn_exp.diagnosis.asking.case import expected
-from attn_exp.diagnosis.asking.names import every_parameter, is_required, plain
+from attn_exp.diagnosis.asking.names import every_parameter, is_required, plain, words_in
 from attn_exp.diagnosis.asking.offer import KNOWN
 from attn_exp.diagnosis.asking.questions import Inside, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.factory import is_factory
-from attn_exp.diagnosis.bind.layer import Layer
+from attn_exp.diagnosis.bind.layer import Layer, kind_of
 from attn_exp.diagnosis.bind.sizes import FIXED, letter_of
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, under
 from attn_exp.diagnosis.judging.bound_layers import (
+    MEANS,
     Observed,
     bound_function,
     bound_layer,
+    guess_output,
     leave_open,
     name_matrices,
     observe,
@@ -35,13 +38,15 @@ from attn_exp.diagnosis.judging.inside import ROTATIONS, check_inside, find_own_
 from attn_exp.diagnosis.judging.layer_passes import (
     PASSES,
     check_decoding,
+    find_inverted_masks,
     leave_learned_scale_open,
     leave_mistakes_open,
     leave_unplaced_parameters,
 )
+from attn_exp.diagnosis.judging.unasked import HARMLESS
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, answer_rows, are_close
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
-from attn_exp.errors import UncalledError
+from attn_exp.errors import UncalledError, UserError
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict, unfinished
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
@@ -81,18 +86,23 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     """
     layer, verdict = check_built(own, request, check)
     axes = next(iter(layer.inputs.values()))
-    if "batch_mixed" in verdict.mistakes and "w" in axes:  # the axes may not be those of an image
-        return unfinished(own.name, "the token axis of its input is not known", request.words)
-    if "batch_mixed" in verdict.mistakes and axes == "btm" and not layer.axes_told and is_factory(own.function):
-        turned = check_bound(own, replace(layer, inputs=dict.fromkeys(layer.inputs, "tbm")), request, check)
-        reason = "which axis of its input holds tokens (right if the first, wrong if the second): say `layout`"
-        verdict = unfinished(own.name, reason, request.words) if turned.passed else verdict
+    if "batch_mixed" in verdict.mistakes and ("w" in axes or is_right_turned(own, layer, request, check)):
+        return unfinished(own.name, "the token axis of its input is not known: say `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th number", HEADS)
         return replace(verdict, alike=((STRIDED,),))
     for one in WAYS:
         verdict = one(verdict, own, layer, request, check) if verdict.passed else verdict
     return verdict
+
+
+def is_right_turned(own: OwnFunction, layer: Layer, request: Request, check: Check) -> bool:
+    """Return whether a layer of a factory that names no layout is right with the axes of batch and tokens swapped."""
+    if layer.axes_told or set(layer.inputs.values()) != {"btm"}:
+        return False
+    lengths = {**layer.lengths, "b": layer.lengths["t"], "t": layer.lengths["b"]}
+    turned = replace(layer, inputs=dict.fromkeys(layer.inputs, "tbm"), lengths=lengths)
+    return check_bound(own, turned, request, check).passed
 
 
 HEADS = "which numbers make `heads` (every h-th: right if the weights were trained so, wrong if neighbours were)"
@@ -111,9 +121,13 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
         layer = replace(bind_layer(own, request, drops=False), dropout_error=str(error))
         verdict = check_bound(own, layer, request, check)
     else:
-        if drops and not verdict.passed and DROPPED not in verdict.mistakes:
+        by_default = drops_by_default(own.function)
+        if drops and not verdict.passed and not (by_default and DROPPED in verdict.mistakes):
             without = check_bound(own, bind_layer(own, request, drops=False), request, check)
-            if without.passed:
+            if without.passed and not by_default:
+                said = "`dropout` (right with its default, 0; above 0 it drops in evaluation too)"
+                verdict = replace(without, not_verified=(*without.not_verified, said))
+            elif without.passed:
                 computes = what_mistakes_compute((DROPPED,))
                 verdict = replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
     chosen = [one.name for one in every_parameter(own.function, own.name) if is_required(one)] if layer.made else []
@@ -124,6 +138,12 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
         said = f"`dropout` in evaluation (built with dropout, {layer.dropout_error})"
         verdict = replace(verdict, not_verified=(*verdict.not_verified, said))
     return layer, verdict
+
+
+def drops_by_default(owner: Any) -> bool:
+    given = every_parameter(owner, "") if inspect.isclass(owner) else ()
+    rates = [one.default for one in given if letter_of(one.name) == "dropout"]
+    return not rates or any(one is inspect.Parameter.empty or one for one in rates)
 
 
 def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
@@ -202,9 +222,47 @@ def ask_with_memory(verdict: Verdict, own: OwnFunction, layer: Layer, request: R
     return replace(other, findings=(*kept, Finding(rung, BROKEN)))
 
 
+def ask_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    """Build a class again with each option that is off by default, and check it."""
+    for name in find_options(own.function)[:MOST_OPTIONS]:
+        made = replace(own, function=with_option(own.function, name))
+        try:
+            other = check_bound(made, bind_layer(made, request), request, check)
+        except UserError as error:
+            other = unfinished(own.name, str(error), request.words)
+        if other.passed:
+            verdict = replace(verdict, findings=(*verdict.findings, Finding(f"with {name}=True", HELD)))
+        else:
+            left = f"option `{name}` (built with True: {other.computes or other.uncalled})"
+            verdict = replace(verdict, not_verified=(*verdict.not_verified, left))
+    return verdict
+
+
+MOST_OPTIONS = 3
+
+
+def find_options(owner: Any) -> list[str]:
+    if not inspect.isclass(owner) or kind_of(owner) not in ("torch", "plain") or not inspect.isfunction(owner.__init__):
+        return []
+    given = (one for one in every_parameter(owner, "") if one.default is False)
+    return [one.name for one in given if letter_of(one.name) not in ("causal", "dropout", "trains", "evaluates")
+            and plain(one.name) not in FIXED and not HARMLESS & {plain(one.name), *words_in(one.name)}]  # fmt: skip
+
+
+def with_option(owner: Any, name: str) -> Any:
+    """Return a class that is built with an option switched on."""
+
+    @wraps(owner.__init__)
+    def build(self: Any, *given: Any, **named: Any) -> None:
+        owner.__init__(self, *given, **{name: True, **named})
+
+    space = {"__init__": build, "__module__": owner.__module__, "__qualname__": owner.__qualname__}
+    return type(owner.__name__, (owner,), space)
+
+
 DROPPED = "dropout_on"
 WAYS: tuple[Callable[[Verdict, OwnFunction, Layer, Request, Check], Verdict], ...] = (
-    ask_rotated, ask_causal, ask_with_memory,
+    ask_rotated, ask_causal, ask_with_memory, ask_options,
 )  # fmt: skip
 """Other ways to call a layer whose plainest call is right; each is checked or reported as not verified."""
 
@@ -213,7 +271,10 @@ def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check)
     if not seen.pairs:
         verdict = leave_open(own, seen, request.words, "no product of queries and keys is among its operations")
         if verdict.passed:
-            return verdict
+            return find_inverted_masks(verdict, seen, own, request)
+        plain = Verdict(own.name, True, (), MEANS, (), request.words)
+        if not (masked := find_inverted_masks(plain, seen, own, request)).passed:  # a required mask hides all
+            return masked
         raise UncalledError(f"{own.name}: no scores and weights are found among its operations")
     try:
         inside, turns = read_inside(seen)
@@ -235,16 +296,22 @@ def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check)
 def check_unread(own: OwnFunction, seen: Observed, request: Request, check: Check, reason: str) -> Verdict:
     verdict = check_named(seen, None, request, check) or check_inside(own, seen, request, reason)[0]
     verdict = leave_learned_scale_open(verdict, seen, own, request)
-    return leave_unplaced_parameters(verdict, seen, own, request)
+    verdict = leave_unplaced_parameters(verdict, seen, own, request)
+    return find_inverted_masks(verdict, seen, own, request)
 
 
 def check_named(seen: Observed, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
     """Check with the weights that parameter names suggest; return the verdict only if it names a mistake."""
     named = name_matrices(seen.layer, inside)
-    if named is None:
-        return None
-    verdict = check(bound_layer(seen.layer, named), request)
-    return verdict if verdict.mistakes and not verdict.passed and not verdict.unexplained else None
+    several = [("", named)] if named is not None else []
+    if inside is not None:
+        own_words = ["", *find_own_words(seen, request, is_masked=has_own_mask(seen), turns=False)]
+        several += [(words, one) for one in guess_output(seen.layer, inside) for words in own_words]
+    for words, one in several:
+        verdict = check(bound_layer(seen.layer, one), with_words(request, words) if words else request)
+        if verdict.mistakes and not verdict.passed and not verdict.unexplained:
+            return under(verdict, request, words) if words else verdict
+    return None
 
 
 def names_scale_mistake(verdict: Verdict) -> bool:
@@ -279,7 +346,8 @@ def explain_inside(
     bound, turns = read
     inside, reading = check_inside(own, seen, request, "")
     if reading is None or not (inside.mistakes or inside.passed):
-        return replace(verdict, stage=inside.stage or verdict.stage)
+        is_of_masks = verdict.stage == "masked"
+        return verdict if is_of_masks else replace(verdict, stage=inside.stage or verdict.stage)
     if inside.mistakes:
         heads = {case.recipe.heads for case, _ in reading.wrong}
         is_told = any(letter_of(str(name)) == "h" and value != 1 for name, value in seen.layer.settings.items())

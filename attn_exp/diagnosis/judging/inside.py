@@ -70,7 +70,7 @@ def check_inside(own: OwnFunction, seen: Observed, request: Request, reason: str
         if not one.wrong:
             break
     chosen, found = readings[-1], Explained()
-    for one in readings if chosen.wrong else ():
+    for one in sorted(readings, key=lambda one: not one.added) if chosen.wrong else ():
         found = explained(Answers([*one.wrong, *one.others], required_bits(seen), required_bits(seen)))
         chosen = one
         if found.names:
@@ -100,12 +100,14 @@ def read_core(core: Core, seen: Observed, request: Request) -> Iterator[Reading]
     for one in [*words, *(f"{one} {score}".strip() for score in scores for one in words)]:
         under = with_words(request, one) if one else request
         yield compare_reading(one, under, [ask_core(core, under), *ask_with_masks(seen, under)], required_bits(seen))
-    for one in [*words, *(f"{one} {UNSCALED}".strip() for one in words if are_open(request, "scale"))]:
+    scaled = [UNSCALED, *scores] if are_open(request, "scale") else []
+    for one in [*words, *(f"{one} {scale}".strip() for scale in scaled for one in words)]:
         under = with_words(request, one) if one else request
         added = find_added(core, under)
         if added is not None:
             other = replace(under, scores=(*under.scores, added))
-            yield replace(compare_reading(one, other, [ask_core(core, other)], required_bits(seen)), added=True)
+            pairs = [ask_core(core, other), *ask_with_masks(seen, other)]
+            yield replace(compare_reading(one, other, pairs, required_bits(seen)), added=True)
 
 
 def compare_reading(words: str, request: Request, pairs: Sequence[Asked], bits: int) -> Reading:
@@ -139,10 +141,17 @@ def find_added(core: Core, request: Request) -> Score | None:
             return Sink([float(one) for one in sinks[0, :, 0]])
     for array in reversed(core.between) if len(logits) > 1 else ():  # a batch of one cannot show that they are constant
         if array.shape == logits.shape:
-            added = np.where(np.isfinite(array) & (array > LOWEST), array - right["logits"], 0.0)
+            known = np.isfinite(array) & (array > LOWEST)
+            added = np.where(known, array - find_scale(array, right["scores"], known) * right["scores"], 0.0)
             if np.allclose(added, added[:1], rtol=0, atol=CLOSE) and np.abs(added).max() > CLOSE:
                 return Added(added[0])
     return None
+
+
+def find_scale(logits: Array, scores: Array, known: Array) -> float:
+    """Return the factor of the scores in logits that add numbers equal in all batch entries."""
+    gaps = [np.where(known.all(axis=0), one - one[:1], 0.0) for one in (logits, scores)]
+    return float((gaps[0] * gaps[1]).sum() / max((gaps[1] * gaps[1]).sum(), 1e-300))
 
 
 CLOSE = 1e-6

@@ -20,7 +20,6 @@ from attn_exp.diagnosis.explaining.smallest import evidence_of, shown, smallest_
 from attn_exp.diagnosis.judging.parting import first_missing_stage
 from attn_exp.diagnosis.judging.unasked import unasked, unverified
 from attn_exp.diagnosis.recipes.candidates import (
-    OF_ZEROS,
     Explained,
     explained,
     what_a_setting_computes,
@@ -206,8 +205,10 @@ def verdict_on_answers(
     passed = not failed
     names = pick_remark(edges) if passed else join_mistakes(found, broken)
     told = located(caller, seen, wrong) if wrong and not found.names and not found.setting else None
-    if told is not None and not (caller.offer.core and told.stage):
-        told = told._replace(stage=first_missing_stage(caller, wrong[0][0]) or told.stage)
+    if told is not None and told.stage != "masked" and not (caller.offer.core and told.stage):
+        missing = first_missing_stage(caller, wrong[0][0])
+        missing = "logits" if missing == "scores" else missing  # queries and keys may be cut into the wrong heads
+        told = told._replace(stage=missing or told.stage)
     if wrong or passed:
         computes = describe_computation(found, bool(wrong)) if told is None else told.said
     else:
@@ -256,18 +257,15 @@ def soften_thread_failure(finding: Finding, name: str) -> Found:
 
 
 FITS = "right as long as exp(logit) fits in {}"
-UNLESS_ZERO = "right unless a score is exactly 0, which hides the key"
 
 
 def explain_as_harmless(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> str:
     """Return why the mistakes are harmless, or an empty string.
 
-    Overflow is harmless in a dtype that holds all realistic logits, and so is hiding keys whose score is exactly 0.
+    Overflow is harmless in a dtype that holds all realistic logits.
     """
     if not wrong or any(finding.state == BROKEN for finding in besides):
         return ""
-    if found.names == (OF_ZEROS,):
-        return UNLESS_ZERO
     overflows = digits >= SINGLE and found.names in (OVERFLOWS, (ONE_MAXIMUM,))
     return FITS if overflows and all(case.rung == LARGE for case, _ in wrong) else ""
 
@@ -319,7 +317,7 @@ def pick_remark(findings: Sequence[Found]) -> tuple[str, ...]:
     return tuple(name for name in REMARKS if name in said)[:1]
 
 
-REMARKS = ("dropout_on", *OVERFLOWS, ONE_MAXIMUM, OF_ZEROS, "empty_row_nan", "nan_leaks")
+REMARKS = ("dropout_on", *OVERFLOWS, ONE_MAXIMUM, "empty_row_nan", "nan_leaks")
 
 
 def describe_caller(caller: Caller) -> str:

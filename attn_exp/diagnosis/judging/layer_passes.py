@@ -17,6 +17,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Case, differs, expected
 from attn_exp.diagnosis.asking.libraries import join, library, parts_of
 from attn_exp.diagnosis.asking.names import source_of
+from attn_exp.diagnosis.asking.offer import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.asking.questions import layer_cases
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY
@@ -24,11 +25,13 @@ from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.layer import Layer, leave_out
 from attn_exp.diagnosis.bind.sizes import modules_of
 from attn_exp.diagnosis.calling.call import Bound
-from attn_exp.diagnosis.calling.conventions import BLOCKS
+from attn_exp.diagnosis.calling.conventions import BLOCKS, INVERTED
 from attn_exp.diagnosis.explaining.smallest import module_of
 from attn_exp.diagnosis.judging.bound_layers import (
+    MEANS,
     Observed,
     bound_layer,
+    guess_output,
     leave_open,
     observe,
     parameters_of_layer,
@@ -36,14 +39,16 @@ from attn_exp.diagnosis.judging.bound_layers import (
 )
 from attn_exp.diagnosis.judging.unasked import with_state
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, are_close, read_projection
-from attn_exp.diagnosis.observe.recording import lay, unlay
+from attn_exp.diagnosis.observe.recording import find_height, lay, unlay
 from attn_exp.diagnosis.observe.trace import find_ancestors
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding, Smallest, Verdict
+from attn_exp.forms.pipeline import At
 from attn_exp.own_code import OwnFunction, held
+from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 
 Pass = Callable[[Verdict, Observed, OwnFunction, Request], Verdict]
-CAUSAL = "causal_ignored"
+CAUSAL, NO_OUTPUT = "causal_ignored", "no_output_projection"
 LENGTHS = (2, 3, 4)
 """Numbers of tokens to try for the smallest failing input."""
 
@@ -111,25 +116,67 @@ def find_constants(seen: Observed) -> Iterator[Array]:
                 yield array
 
 
+def find_inverted_masks(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
+    """Report masks whose hidden tokens still change the output of a layer outside the definition.
+
+    Only of a factory that says what True means. Outputs of hidden tokens, if there is one output per token, may change.
+    """
+    layer = seen.layer
+    is_open = verdict.computes == MEANS and layer.mask_true and set(layer.inputs) == {"x"}
+    for role in ("mask", "padding") if is_open else ():
+        formats = [one for one in (*PADDINGS, *MASKINGS) if (one.kind == "added") == (layer.mask_true == "added")]
+        reached = {reach_of_mask(layer, role, one) for one in formats if role in layer.keywords} - {None}
+        if reached and (False, True) not in reached:
+            names = (INVERTED,) if (True, False) in reached else ()
+            finding = Finding("masks", BROKEN, f"tokens that `{layer.keywords[role]}` hides change the output")
+            computes = f"{MEANS}; but {finding.said}"
+            stage, findings = "" if names else "masked", (*verdict.findings, finding)
+            verdict = replace(verdict, passed=False, mistakes=names, unexplained=not names, stage=stage,
+                              computes=computes, findings=findings)  # fmt: skip
+    return verdict
+
+
+def reach_of_mask(layer: Layer, role: str, masking: Masking) -> tuple[bool, bool] | None:
+    """Return whether hidden tokens and visible ones change an output under a mask; None if the layer rejects it."""
+    length = layer.lengths.get("t", TOKENS) if layer.is_fixed else TOKENS
+    batch, hides = layer.lengths.get("b", 1), layer.mask_true == "hides"
+    at = At(Request().rules(1, length, length), batch, 1, 1, length, length, 1, layer.sizes["m"])
+    kept = np.arange(length) % len("qk") == 0
+    x = np.random.default_rng(4).standard_normal((batch, length, layer.sizes["m"]))
+    given = masking.write(np.broadcast_to(kept ^ hides, (batch, 1, length, length)), at, hides)
+    lent, made = library(layer.library), list[Array]()
+    try:
+        for token in (0, 1, 2):  # the baseline, a hidden token changed, and a visible one
+            moved = x + (np.arange(length) == token)[:, None] * (token > 0)
+            arrays = {"x": layer.convert(lay(moved, layer.inputs["x"], find_height(layer, length)))}
+            with held():
+                said = next(iter(parts_of(layer.call(arrays, {role: lent.into(given, "float64")})).values()))
+            made.append(lent.back(said).reshape(batch, -1, said.shape[-1])[:, 0])
+    except Exception:  # whatever the layer raises
+        return None
+    if not all(one.size and np.isfinite(one).all() for one in made):
+        return None
+    return not are_close(made[1], made[0], CLOSE), not are_close(made[2], made[0], CLOSE)
+
+
 def report_unused_parameters(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
     """Report parameters that no operation of the call reads: they could hold anything."""
     if not verdict.passed:
         return verdict
-    inputs = [one.ravel() for operation in seen.recording.first.operations for one in operation.inputs]
-    read = np.unique(np.concatenate(inputs).astype(np.float32))  # a layer may cast its parameters
-    left_out = tuple(f"{name}." for name in find_omitted_norms(seen))
-    unused = [
-        path
-        for path, array, _ in parameters_of_layer(seen.layer.target)
-        if array.size > 1
-        and not path.startswith(left_out or "?")
-        and not np.isin(array.astype(np.float32), read).all()
-        and not any(f"`{path}`" in one for one in verdict.not_verified)
-    ]
+    unused = find_unused_parameters(seen)
+    unused = [path for path in unused if not any(f"`{path}`" in one for one in verdict.not_verified)]
     left = [f"parameter `{path}` (the call never reads it)" for path in unused]
     if not unused and any(read_projection(seen.recording, place) for place in find_unused_operations(seen)):
         left.append("projection `unused` (its output is never used)")
     return replace(verdict, not_verified=(*verdict.not_verified, *left))
+
+
+def find_unused_parameters(seen: Observed) -> list[str]:
+    inputs = [one.ravel() for operation in seen.recording.first.operations for one in operation.inputs]
+    read = np.unique(np.concatenate(inputs).astype(np.float32))  # a layer may cast its parameters
+    left_out = tuple(f"{name}." for name in find_omitted_norms(seen))
+    return [path for path, array, _ in parameters_of_layer(seen.layer.target) if array.size > 1
+            and not path.startswith(left_out or "?") and not np.isin(array.astype(np.float32), read).all()]  # fmt: skip
 
 
 def report_omitted_norms(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
@@ -141,11 +188,14 @@ def report_missing_output_projection(
     verdict: Verdict, seen: Observed, own: OwnFunction, request: Request
 ) -> Verdict:  # fmt: skip
     """Report several heads that are concatenated and not projected: right, but no whole multi-head attention."""
-    if not verdict.passed or verdict.mistakes:
+    if verdict.unexplained or (verdict.passed and verdict.mistakes) or NO_OUTPUT in verdict.mistakes:
         return verdict
     inside = read_inside(seen)[0]
     is_missing = inside.heads > 1 and "W_o" not in inside.arrays
-    return replace(verdict, mistakes=("no_output_projection",)) if is_missing else verdict
+    if is_missing and any(guess_output(seen.layer, inside)) and find_unused_parameters(seen):
+        computes = f"{verdict.computes}, but look at: {NO_OUTPUT}"
+        return replace(verdict, passed=False, mistakes=(*verdict.mistakes, NO_OUTPUT), computes=computes)
+    return replace(verdict, mistakes=(NO_OUTPUT,)) if is_missing and verdict.passed else verdict
 
 
 def find_omitted_norms(seen: Observed) -> list[str]:
@@ -238,6 +288,7 @@ def round_row(rows: Array) -> str:
 
 
 PASSES: tuple[Pass, ...] = (
+    find_inverted_masks,
     leave_unplaced_parameters,
     leave_learned_scale_open,
     report_unused_parameters,
@@ -254,6 +305,8 @@ PASSES: tuple[Pass, ...] = (
 Step = Callable[[int, Any], dict[str, Any]]
 """Returns the keywords to pass with token i, given what the previous call returned."""
 RUNG = "decoding with a cache"
+TOP_LEFT = "causal_top_left"
+"""A new token sees only the first key: its mask is made for one query and all keys."""
 TOKENS = 5
 PROMPT = 3
 CLOSE = 1e-5
@@ -271,7 +324,9 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
     assert case.given.x is not None
     x = case.given.x[:, :TOKENS]
     case = replace(case, given=replace(case.given, x=x))
+    first = Allowed(np.arange(TOKENS)[None] == np.zeros((TOKENS, 1)))
     right, problem = expected(case)["output"], ""
+    mistakes: tuple[str, ...] = ()
     alone = decode(layer, x, lambda at, last: positions_at(layer, 0))
     for place, step in enumerate(find_ways(layer)):
         made = decode(layer, x, step)
@@ -284,6 +339,8 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
             new = next(islice(find_ways(layer), place, None))  # with an empty cache
             return check_prompt(verdict, case, decode(layer, x, new, PROMPT) if is_masked else right)
         if alone is None or not np.allclose(made[:, 1:], alone[:, 1:]):
+            is_first_key = are_close(made, expected(case.with_masks((first,)))["output"], CLOSE)
+            mistakes = (TOP_LEFT,) if is_first_key else mistakes
             problem = problem or f"a token is off by {gap:.2g} of the largest number"
     tables = any(role in layer.keywords for role in ROTARY)
     if tables or not problem:
@@ -291,8 +348,8 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
         return replace(verdict, not_verified=(*verdict.not_verified, left))
     computes = f"{verdict.computes}; but with `{names[0]}`, decoding token by token differs from one full pass"
     finding = Finding(RUNG, BROKEN, problem)
-    return replace(verdict, passed=False, unexplained=True, stage="k", right_under="", computes=computes,
-                   findings=(*verdict.findings, finding))  # fmt: skip
+    return replace(verdict, passed=False, mistakes=mistakes, unexplained=not mistakes, stage="" if mistakes else "k",
+                   right_under="", computes=computes, findings=(*verdict.findings, finding))  # fmt: skip
 
 
 def check_prompt(verdict: Verdict, case: Case, made: Array | None) -> Verdict:

@@ -12,10 +12,19 @@ from typing import Any
 
 from attn_exp.diagnosis.asking import names
 from attn_exp.diagnosis.asking.case import Case, Seen
-from attn_exp.diagnosis.asking.names import is_starred, parameters_of, plain, role_of, words_in, words_set_aside
+from attn_exp.diagnosis.asking.names import (
+    is_starred,
+    parameters_of,
+    plain,
+    role_of,
+    source_of,
+    words_in,
+    words_set_aside,
+)
 from attn_exp.diagnosis.asking.offer import BEFORE, has_batch, has_heads
-from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, CROSS, MASKS_OF_MORE
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, ADDED, CROSS, MASKS_OF_MORE, ZEROS
 from attn_exp.diagnosis.asking.request import Request
+from attn_exp.diagnosis.bind.arguments import role_of_argument
 from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.calling import conventions
 from attn_exp.diagnosis.calling.call import Bound, Caller
@@ -85,7 +94,8 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
             type(options[word]) in (bool, int) and offer.core and is_right_otherwise(caller, word, options[word], seen)
         )]  # fmt: skip
         left += [f"cache `{word}` (never passed)" if CACHES & {*words_in(word)} else
-                 f"argument `{word}` (its meaning is not known)" for word in open_words]  # fmt: skip
+                 f"argument `{word}` ({'never passed' if role_of_argument(word) else UNKNOWN})" for word in open_words
+                 ]  # fmt: skip
         required = [word for word in function.unknown or () if word not in optional]
         left += [f"argument `{word}` (only passed as the factory does)" for word in required]
     if offer.takes("window") and offer.counted == BEFORE and caller.request.is_causal:
@@ -95,8 +105,15 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
         errors = [answer.error for case, answer in seen if case.rung == rung and answer.output is None]
         answered = any(case.rung == rung and answer.output is not None for case, answer in seen)
         if offer.takes(role) and errors and not answered and not errors[0].startswith("NotImplementedError"):
-            left.append(f"mask `{offer.parameters[role]}` ({shortened(errors[0])})")
+            kind = "argument" if rung == ADDED else "mask"
+            left.append(f"{kind} `{offer.parameters[role]}` ({shortened(errors[0])})")
+    if offer.takes("mask") and OF_COLUMNS.search(source_of(type(function.origin))):
+        left.append(f"mask `{offer.parameters['mask']}` (its comments say that it has one number per query)")
     return tuple(left)
+
+
+OF_COLUMNS = re.compile(r"\bmask\b[^\n]*(#|shape)[^\n]*,\s*1\s*[\])]")
+"""A comment or docstring that gives a mask the shape `[..., 1]`."""
 
 
 def is_right_otherwise(caller: Caller, word: str, default: bool | int, seen: Seen) -> bool:
@@ -107,8 +124,9 @@ def is_right_otherwise(caller: Caller, word: str, default: bool | int, seen: See
     return bool(asked) and all(is_near(other, other(case), case.right) for case in asked)
 
 
+UNKNOWN = "its meaning is not known"
 OF_OPTIONS = ("values", "unequal lengths", "masks", "causal", "padding")
-REFUSED = {"masks": "mask", "padding": "padding", "causal": "causal"}
+REFUSED = {"masks": "mask", "padding": "padding", "causal": "causal", ADDED: "added"}
 CACHES = {"past", "cache", "caches", "cached"}
 HARMLESS = {
     "return", "output", "outputs", "weights", "need", "verbose", "training", "train", "deterministic", "dropout", "eps",
@@ -128,7 +146,7 @@ def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdic
     if broken and all(OUTSIDE.search(one.said) for one in broken):
         said = [one.said.partition(": ")[2] if one.rung == ANSWERED else f"{one.rung}: {one.said}" for one in broken]
         return decide(with_state(verdict, NOT_VERIFIED), reason="; ".join(said))
-    for one in (leave_sizes_open, leave_masks_open, leave_polarity_open):
+    for one in (leave_sizes_open, leave_cases_open, leave_masks_open, leave_polarity_open):
         verdict = one(verdict, own)
     verdict, meanings = leave_convention_open(verdict, own)
     kept = tuple(one for one in verdict.not_verified if not any(f"`{word}`" in one for word in request.ignore))
@@ -151,6 +169,20 @@ def leave_sizes_open(verdict: Verdict, own: OwnFunction) -> Verdict:
         return verdict
     verdict = with_state(verdict, ABSENT, f"inputs of other `sizes` ({shortened(broken[0].said)})")
     return replace(verdict, passed=True, smallest=None, computes=AS_ASKED)
+
+
+def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
+    """Leave open a token of zeros, which may be padding, and an additive bias, if only they are wrong."""
+    broken = broken_of(verdict)
+    if verdict.mistakes or not broken or not {one.rung for one in broken} <= {ZEROS, ADDED}:
+        return verdict
+    words = {
+        ZEROS: "zeros",
+        ADDED: next((word for word in arguments_of(own.function) if role_of(word) == "added"), ADDED),
+    }
+    left = [f"`{words[one.rung]}` ({one.rung} gives other numbers: {one.said})" for one in broken]
+    verdict = with_state(verdict, NOT_VERIFIED, *left)
+    return replace(verdict, passed=True, unexplained=False, stage="", smallest=None, computes=AS_ASKED)
 
 
 def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:

@@ -144,7 +144,8 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
     products = [name for name, one in zip(candidate.names, made, strict=True) if one.group == "products"]
     rare = sum(name not in PAIRED for name in products) if len(made) > 1 else 0
     rare += {"no_softmax", "scale_after_softmax"} <= set(candidate.names)
-    return len(candidate.names), candidate.fitted, -specific, place, rare
+    is_rare = bool({"scale_by_d", "scale_by_heads"} & {*candidate.names})  # of 8 heads of 8, as sqrt(d_model)
+    return len(candidate.names), candidate.fitted, -specific, place, rare, is_rare
 
 
 def what_mistakes_compute(names: Sequence[str], where: str = "", said: str = "") -> str:
@@ -163,7 +164,10 @@ def what_a_setting_computes(words: str) -> str:
 def every_mistake(cases: Sequence[Case]) -> Iterator[Candidate]:
     """Yield every variant of every mistake that these cases can show, except those that only round."""
     present = features((case.recipe, case.given) for case in cases)
+    has_one_size = len({at_of(case).size for case in cases}) == 1  # then no other tells a constant from another factor
     for name in mistakes.names():
+        if name == "scale_fixed" and has_one_size:
+            continue
         mistake = mistakes.mistake(name)
         if set(mistake.needs) <= present and not mistake.remark and mistake.group != "precision":
             for place, change in enumerate(mistake.changes):
