@@ -144,7 +144,9 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
     products = [name for name, one in zip(candidate.names, made, strict=True) if one.group == "products"]
     rare = sum(name not in PAIRED for name in products) if len(made) > 1 else 0
     rare += {"no_softmax", "scale_after_softmax"} <= set(candidate.names)
-    is_rare = bool({"scale_by_d", "scale_by_heads"} & {*candidate.names})  # of 8 heads of 8, as sqrt(d_model)
+    is_rare = bool(
+        {"scale_by_d", "scale_by_heads", "scale_twice"} & {*candidate.names}
+    )  # of 8 heads of 8, as sqrt(d_model)
     return len(candidate.names), candidate.fitted, -specific, place, rare, is_rare
 
 
