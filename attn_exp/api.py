@@ -12,7 +12,6 @@ from attn_exp.config.hydra_errors import check_hydra_words
 from attn_exp.config.schema import read_config
 from attn_exp.config.spelling import Repeat, spelled
 from attn_exp.errors import NotVerifiedError, UncalledError, UserError, WrongAttentionError
-from attn_exp.errors import folder as path_of
 from attn_exp.errors import given as value_given
 from attn_exp.experiment.executing import STAGES
 from attn_exp.runs import execution, provenance, store
@@ -76,7 +75,7 @@ def load(folder: str | Path) -> Result | Swept:
     Raises:
         UserError: the folder holds neither, or cannot be read.
     """
-    place = machine.folder(path_of(folder, "folder"))
+    place = machine.folder(folder)
     if (place / "manifest.json").is_file() and not (place / "run.json").exists():
         from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
 
@@ -115,8 +114,6 @@ def check(function: Any, *words: str, quick: bool = False, against: Any = None, 
     """
     from attn_exp.diagnosis import command  # noqa: PLC0415 - most imports need none
 
-    if not isinstance(quick, bool):
-        raise UserError(f"quick is {value_given(quick)}; expected True or False")
     return command.check_objects(function, against, as_words(words, settings), quick)
 
 
@@ -180,4 +177,4 @@ def as_words(words: Sequence[Any], settings: Mapping[str, Any]) -> list[str]:
 
 
 def folders_of(config_dir: str | Path | None) -> list[str]:
-    return [] if config_dir is None else [str(path_of(config_dir, "config_dir"))]
+    return [] if config_dir is None else [str(Path(config_dir))]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import errno
 import re
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
-from os import PathLike
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -62,13 +61,9 @@ def way_of(error: BaseException) -> list[tuple[Path, int]]:
 
 
 def is_fault(error: BaseException) -> bool:
-    """Return whether an error is this package's own: every traceback frame is in it, and no file or user caused it.
-
-    If memory or recursion depth has run out, the cause is unknown, and the answer is False.
-    """
-    known = isinstance(error, OSError | UserError | RecursionError) or out_of_memory(error) is not None
+    """Return whether an error is this package's own: every traceback frame is in it."""
     ours = [path.is_relative_to(HERE) for path, _ in way_of(error)]
-    return not known and bool(ours) and all(ours)
+    return bool(ours) and all(ours)
 
 
 HERE = Path(__file__).resolve().parent
@@ -84,8 +79,7 @@ def out_of_memory(error: BaseException) -> UserError | None:
     system = isinstance(error, OSError) and error.errno == errno.ENOMEM
     if not (isinstance(error, MemoryError) or thread or system):
         return None
-    reason = f" ({brief(said, 100)})" if said != type(error).__name__ else ""
-    return UserError(f"it does not fit into memory{reason}; {SMALLER}")
+    return UserError(f"it does not fit into memory ({brief(said, 100)}); {SMALLER}")
 
 
 SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fewer variants at once"
@@ -108,22 +102,9 @@ def chosen(word: Any, choices: Collection[str], kind: str) -> str:
     Raises:
         UserError: `word` is not one of them, or no text.
     """
-    if not isinstance(word, str):
-        raise UserError(f"unknown {kind} {given(word)}; choose one of {some(list(choices))}")
-    if word not in choices:
-        raise UserError(unknown(word, list(choices), kind))
+    if not isinstance(word, str) or word not in choices:
+        raise UserError(unknown(str(word), list(choices), kind))
     return word
-
-
-def folder(value: Any, name: str) -> Path:
-    """Return a path given as text or as a path.
-
-    Raises:
-        UserError: the value is neither, or contains a NUL.
-    """
-    if not isinstance(value, str | PathLike) or "\0" in str(value):
-        raise UserError(f"{name} is {given(value)}; expected the path of a folder")
-    return Path(value)
 
 
 def given(value: object) -> str:
@@ -132,9 +113,7 @@ def given(value: object) -> str:
 
 
 def some(names: Sequence[str], most: int = 150) -> str:
-    lengths = accumulate(len(name) + 2 for name in names)
-    count = sum(length <= most for length in lengths)
-    return ", ".join(names) if count == len(names) else ", ".join([*names[: max(1, count)], "..."])
+    return textwrap.shorten(", ".join(names), most, placeholder=" ...")
 
 
 def count_of(count: int, one: str, several: str = "") -> str:

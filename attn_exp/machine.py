@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from io import BufferedReader, StringIO, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from attn_exp.errors import first_line
 
@@ -93,14 +93,15 @@ def parse_json(data: bytes) -> Any:
         raise ValueError(f"it is not JSON: {first_line(error)}") from error
 
 
-def parse_csv(text: str, delimiter: str = ",", *, no_blanks: bool = False) -> list[list[str]]:
-    """Return the cells of each line of a table; `no_blanks` strips blanks after a delimiter.
+def parse_csv(text: str | TextIO, delimiter: str = ",", *, no_blanks: bool = False) -> Iterator[list[str]]:
+    """Yield the cells of each line of a table; `no_blanks` strips blanks after a delimiter.
 
     Raises:
         ValueError: not a table.
     """
+    lines = StringIO(text, newline="") if isinstance(text, str) else text
     try:
-        return list(csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=no_blanks))
+        yield from csv.reader(lines, delimiter=delimiter, skipinitialspace=no_blanks)
     except csv.Error as error:
         raise ValueError(f"it is not a table: {first_line(error)}") from error
 
@@ -113,10 +114,7 @@ def csv_lines(path: Path) -> Iterator[list[str]]:
         ValueError: not a table.
     """
     with opened(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
-        try:
-            yield from csv.reader(text)
-        except csv.Error as error:
-            raise ValueError(f"{path.name} is not a table: {first_line(error)}") from error
+        yield from parse_csv(text)
 
 
 def decoded(data: bytes) -> str:

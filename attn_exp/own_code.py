@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -30,10 +30,6 @@ BETWEEN = re.compile(r"""[\[\]{},'"=]""")
 THIS_PACKAGE = __name__.partition(".")[0]
 MOST_CODE = 4 * 2**20
 """Size limit of a file that is searched for imports."""
-MOST_ABOVE = 6
-"""Number of parent folders that are searched for the top of a project."""
-TOPS = (".git", "pyproject.toml", "setup.py")
-"""Files that mark the top of a project."""
 OPTION = "--with"
 AGAINST = "--against"
 """The option before the name of another implementation to compare the function with."""
@@ -195,32 +191,15 @@ def files_of_code(first: Path) -> list[Path]:
 
 def names_imported(path: Path) -> Iterator[str]:
     """Yield the full names that a file imports, anywhere in it; nothing if it is not valid Python."""
-    for node in nodes_of(path):
+    try:
+        nodes = [*ast.walk(ast.parse(machine.read(path, MOST_CODE)))]
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.level <= 1 and node.module:
             yield node.module
         elif isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.level == 1):
             yield from (alias.name for alias in node.names)
-
-
-def choose_keras_backend(path: Path) -> None:
-    """Let a file use Keras without TensorFlow, its default: with JAX if the file imports it, else with PyTorch.
-
-    JAX traces anew for each size. What the user or the file chooses comes first.
-    """
-    is_chosen = any(isinstance(one, ast.Constant) and one.value == "KERAS_BACKEND" for one in nodes_of(path))
-    if not is_chosen and importlib.util.find_spec("tensorflow") is None:
-        os.environ.setdefault(
-            "KERAS_BACKEND",
-            "torch" if importlib.util.find_spec("torch") and "jax" not in names_imported(path) else "jax",
-        )
-
-
-def nodes_of(path: Path) -> list[ast.AST]:
-    """Return the syntax nodes of a Python file; empty if it cannot be parsed."""
-    try:
-        return [*ast.walk(ast.parse(machine.read(path, MOST_CODE)))]
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
 
 
 @dataclass(frozen=True)
@@ -256,13 +235,7 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
                 known = [word for word in vars(module) if not word.startswith("_") and callable(vars(module)[word])]
                 raise UserError(unknown(name, known[:12], f"function of {place}"))
             function = method_of(function, part)
-    if not callable(function) and type(function).__module__.partition(".")[0] in NO_HOMES:
-        raise UserError(f"{target} is a {type(function).__name__}; expected a function")
     return function_from(function, name, file)
-
-
-NO_HOMES = ("builtins", "types", "numpy", "torch", "jax", "jaxlib", "keras")
-"""Modules whose objects are numbers, texts, arrays and modules, and never a user's own attention."""
 
 
 def method_of(owner: Any, name: str) -> Any:
@@ -320,14 +293,12 @@ def module_of_functions(place: str) -> ModuleType:
     """
     path = Path(place)
     if place.endswith(".py"):
-        home, package, top = import_roots(path)
-        packages = home.relative_to(top if home == package else package).parts
+        packages = path.resolve().parent.relative_to(import_root(path)).parts
         return module_of_file(path, ".".join([*packages, re.sub(r"^(?=\d)", "_", path.stem)]))  # no digit comes first
     if os.path.isfile(place) or not all(part.isidentifier() for part in place.split(".")):
         raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
     sys.path[:] = dict.fromkeys([*sys.path, str(Path.cwd())])
     with unreadable(place, "imported"):
-        choose_keras_backend(Path(place))
         return importlib.import_module(place)
 
 
@@ -338,12 +309,11 @@ def module_of_members(path: Path) -> ModuleType:
         UserError: there is no such file, or it cannot be imported.
     """
     digest = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:8]
-    with chdir(os.curdir):  # the file may change the working folder, where our relative paths start
-        return module_of_file(path, f"{MEMBERS}{path.stem}_{digest}")
+    return module_of_file(path, f"{MEMBERS}{path.stem}_{digest}")
 
 
 def module_of_file(path: Path, name: str) -> ModuleType:
-    """Import a file of the user's project, which may import what lies in its folder, package and project.
+    """Import a file of the user's, which may import what lies in its folder, its package and the working folder.
 
     Raises:
         UserError: there is no such file, or it cannot be imported.
@@ -354,40 +324,28 @@ def module_of_file(path: Path, name: str) -> ModuleType:
     spec: Any = importlib.util.spec_from_file_location(name, path.absolute())
     module = importlib.util.module_from_spec(spec)
     vars(module)[OWN] = True
-    home, package, top = import_roots(path)
-    sys.path[:] = dict.fromkeys([str(package), *sys.path, str(home), str(top)])
-    forget_others(home, package)
+    home, root = path.resolve().parent, import_root(path)
+    sys.path[:] = dict.fromkeys([str(root), *sys.path, str(home), str(Path.cwd())])
+    forget_others(home, root)
     with unreadable(str(path), "imported"):
-        choose_keras_backend(path)
         if hasattr(sys.modules.get(name, module), OWN):
             sys.modules[name] = module  # `inspect` and annotations are resolved through it
         spec.loader.exec_module(module)
     return module
 
 
-def import_roots(path: Path) -> tuple[Path, Path, Path]:
-    """Return the folders that a file may import from: its own, the one above its packages, and the top of its project.
-
-    The second and the third are its own folder if it is in no package and in no project.
-    """
-    folders = path.resolve().parents
-    package = next(folder for folder in folders if not (folder / "__init__.py").is_file())
-    above = [package, *package.parents][:MOST_ABOVE]
-    top = next((folder for folder in above if any((folder / name).exists() for name in TOPS)), package)
-    return folders[0], package, top
+def import_root(path: Path) -> Path:
+    """Return the folder of a file, or, if it is in a package, the one above its packages."""
+    return next(folder for folder in path.resolve().parents if not (folder / "__init__.py").is_file())
 
 
-def forget_others(home: Path, package: Path) -> None:
+def forget_others(home: Path, root: Path) -> None:
     """Forget what was imported from elsewhere under the name of a file's package, or of a file beside a plain one."""
-    for name in [one.stem for one in home.glob("*.py") if home == package]:
-        file = Path(getattr(sys.modules.get(name), "__file__", None) or home / name)
-        is_kept = any(file.is_relative_to(folder) for folder in (home, sys.prefix, sys.base_prefix))
-        if not is_kept and name != THIS_PACKAGE:
+    own = {*home.relative_to(root).parts[:1]} or {file.stem for file in home.glob("*.py")}
+    for name in [name for name in sys.modules if name.partition(".")[0] in own - {THIS_PACKAGE}]:
+        file = Path(getattr(sys.modules[name], "__file__", None) or root)
+        if not any(file.is_relative_to(folder) for folder in (root, sys.prefix, sys.base_prefix)):
             del sys.modules[name]
-    for root in home.relative_to(package).parts[:1]:
-        if str(package / root) not in getattr(sys.modules.get(root), "__path__", ()) and root != THIS_PACKAGE:
-            for name in [name for name in sys.modules if name.partition(".")[0] == root]:
-                del sys.modules[name]
 
 
 def error_line(error: BaseException) -> str:

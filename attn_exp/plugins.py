@@ -99,7 +99,7 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
             for note in (note for file in files for note in add_file(file)):
                 print(f"attn_exp: {printable(note)}", file=sys.stderr)
             yield
-        except (UserError, OSError):
+        except (UserError, OSError, MemoryError):
             raise
         except Exception as error:  # raised by a user's metric, figure or check, or by what they returned
             said = fault_line(error) if is_fault(error) else error_line(error)
@@ -184,7 +184,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
 def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
     """Return the members of a module, each with its kind and the name of its class or constant.
 
-    Imported names are ignored; of classes that inherit from each other, only the leaf classes are kept.
+    Imported names, and classes whose names begin with `_`, are ignored.
 
     Raises:
         UserError: a constant of another type, or no member at all.
@@ -202,11 +202,9 @@ def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
                 members.append((kind, name, item))
         elif inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_"):
             members += [(kind, name, value) for kind in KINDS if not kind.constant and kind.is_kind_of(value)][:1]
-    bases = {base for _, _, value in members if inspect.isclass(value) for base in value.__mro__[1:]}
-    kept = [member for member in members if not (inspect.isclass(member[2]) and member[2] in bases)]
-    if not kept:
+    if not members:
         raise UserError(f"it has no member; expected {EXPECTED}")
-    return kept
+    return members
 
 
 def is_taken(kind: Kind, name: str, value: Any = None) -> bool:

@@ -18,19 +18,14 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from pkgutil import resolve_name
 from types import FrameType
 from typing import Any, BinaryIO
 
 from attn_exp.errors import FaultError, UserError, fault_line, out_of_memory
 from attn_exp.own_code import error_line
-
-FIRST, LATER = 8.0, 60.0
-"""Seconds of silence before the first progress line, and before each later one."""
-HEARD = threading.Event()
-"""Set by each progress line of a command."""
 
 
 def stop(number: int, frame: FrameType | None) -> None:
@@ -48,27 +43,6 @@ def format_duration(seconds: float) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 2 * 86400 else f"{seconds / 86400:,.0f} days"
-
-
-@contextmanager
-def report_silence() -> Iterator[None]:
-    """Print a line now and then while the block runs and shows no progress of its own."""
-    started, ended = time.monotonic(), threading.Event()
-
-    def report() -> None:
-        pause = FIRST
-        while not ended.wait(pause):
-            pause = LATER
-            if not HEARD.is_set():
-                so_far = format_duration(time.monotonic() - started)
-                print(f"attn_exp: at work, {so_far} so far; Ctrl-C ends it", file=sys.stderr, flush=True)
-            HEARD.clear()
-
-    threading.Thread(target=report, daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
 
 
 def usable_cores() -> int:
@@ -134,12 +108,12 @@ MEANINGS = {
 class NoAnswerError(Exception):
     """A subprocess gave no answer.
 
-    `how` describes the end, such as `exit code 3`; `late` is true if it was killed after a timeout.
+    The message describes the end, such as `exit code 3`; `late` is true if it was killed after a timeout.
     """
 
     def __init__(self, how: str, late: bool = False) -> None:
         super().__init__(how)
-        self.how, self.late = how, late
+        self.late = late
 
 
 class Child(AbstractContextManager["Child"]):
@@ -252,10 +226,8 @@ def serve(target: str) -> None:
     while (question := questions.get()) is not None:
         try:
             send("answer", resolve_name(target)(question[0], lambda said: send("said", said)))
-        except FaultError as error:
-            send("fault", str(error))
         except UserError as error:
-            send("refused", str(error))
+            send("fault" if isinstance(error, FaultError) else "refused", str(error))
         except BaseException as error:
             is_theirs = not isinstance(error, Exception) or isinstance(error, RecursionError) or out_of_memory(error)
             send(*(("raised", error_line(error)) if is_theirs else ("fault", fault_line(error))))

@@ -178,17 +178,3 @@ def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
         process.kill()
         assert process.stdout.read() == ""  # it ends when no worker holds the other end
     assert len(workers) == 2
-
-
-def test_a_quiet_command_says_that_it_is_at_work(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(processes, "FIRST", 0.05)
-    monkeypatch.setattr(processes, "LATER", 0.5)
-    processes.HEARD.set()  # a progress line speaks for the first pause, not for the next
-    with processes.report_silence():
-        time.sleep(0.3)
-        assert not capsys.readouterr().err
-        time.sleep(0.5)
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and said.endswith("so far; Ctrl-C ends it\n")

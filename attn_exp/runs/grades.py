@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from textwrap import TextWrapper
 
 import numpy as np
 
@@ -30,7 +29,7 @@ MOST_FILES = 5000
 USAGE = "attn-exp grade ANSWERS KEYS [points=scores:6,weights:9]"
 EVERYBODY = "everybody.html"
 """All marked pages in one file, for printing."""
-WIDTH, MOST_SAID = 120, 2000
+MOST_SAID = 2000
 WORTH = re.compile(r"(?P<stage>[a-z]+):(?P<points>[0-9]{1,4}(\.[0-9]{1,2})?)")
 OWN_SHARE, ALIKE, ENOUGH = 0.75, 0.9, 12
 """Someone who scores below the first share may have handed in another student's numbers: the second share, of at least
@@ -86,13 +85,12 @@ def grade_answers(asked: Sequence[str]) -> str:
         often = count_mistakes(handed)
         write_grades(handed, often, target)
     lines = [[plain(cell, MOST_SAID) for cell in one.line] for one in handed]
-    wrapped = TextWrapper(WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     said = [f"{plain(line[0], 90)}: {line[-1]}" for line in lines]
     named = [plain(f"{name}, {count_of(int(count), 'student')}: {says}", MOST_SAID) for name, count, says in often]
     parts = [
         table(HEADS[:-1], [[plain(cell, 90) for cell in line[:-1]] for line in lines]),
-        "\n".join(map(wrapped.fill, said)),
-        "\n".join(map(wrapped.fill, named)) or "No mistake by name.",
+        "\n".join(said),
+        "\n".join(named) or "No mistake by name.",
         f"{target / 'class.html'}\n{target / 'marked' / EVERYBODY}",
     ]
     return "\n\n".join(parts)

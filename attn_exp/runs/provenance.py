@@ -201,17 +201,6 @@ def members_without_code(about: About) -> Iterator[None]:
         yield
 
 
-def members_left_out() -> str:
-    """Say which members a report omits because their code is not available; empty if none."""
-    lacking = {
-        name: member.origin.name
-        for (home, name), member in registry.OUTSIDE.items()
-        if member.value is ABSENT and home in (registry.PACKAGES["check"], registry.PACKAGES["figure"])
-    }
-    files = format_names(dict.fromkeys(lacking.values()))
-    return f"omitted because no file provides it: {format_names(lacking)}; add --with {files}" if lacking else ""
-
-
 # Input files
 
 

@@ -140,10 +140,6 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
     stages = options.stages or choose_boxes(paper(config, (), options.digits))
     stages = () if stages == (EVERY_BOX,) else stages
     asked = paper(config, stages, options.digits)
-    settled = asked.sheet.settled
-    if settled.head != config.head and any(word.startswith("head=") for word in words):
-        heads = count_of(settled.head, "head")
-        raise UserError(f"head={config.head}: variant={settled.name} has {heads}; add variant=[multi_head]")
     is_drawn = DRAWN in words
     kept = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
     telling = possible(asked) if is_drawn else frozenset()
@@ -338,13 +334,7 @@ class Exercise:
         return blank
 
     def __repr__(self) -> str:
-        parts = []
-        for matrix in worksheet.given(self.paper):
-            rows = matrix["rows"] or [""] * len(matrix["cells"])
-            heads = [matrix["name"], *(matrix["columns"] or [""] * len(matrix["cells"][0]))]
-            parts.append(table(heads, [[row, *cells] for row, cells in zip(rows, matrix["cells"], strict=True)]))
-        wanted = f"to fill in: {', '.join(self.stages)}, to {self.paper.digits} decimals"
-        return "\n\n".join([*parts, wanted])
+        return f"worksheet to fill in: {', '.join(self.stages)}, to {self.paper.digits} decimals"
 
     def _repr_html_(self) -> str:
         return html("framed", worksheet.page(self.paper, self.student, FILE), "worksheet", height_of(self.paper))
