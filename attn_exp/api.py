@@ -11,8 +11,7 @@ from attn_exp.config.compose import composed, repeat_command, values
 from attn_exp.config.hydra_errors import check_hydra_words
 from attn_exp.config.schema import read_config
 from attn_exp.config.spelling import Repeat, spelled
-from attn_exp.errors import NotVerifiedError, UncalledError, UserError, WrongAttentionError
-from attn_exp.errors import given as value_given
+from attn_exp.errors import NotVerifiedError, UncalledError, WrongAttentionError
 from attn_exp.experiment.executing import STAGES
 from attn_exp.runs import execution, provenance, store
 from attn_exp.runs.execution import Result
@@ -168,10 +167,7 @@ def assert_attention(function: Any, *words: str, allow_not_verified: bool = Fals
 
 
 def as_words(words: Sequence[Any], settings: Mapping[str, Any]) -> list[str]:
-    for word in words:
-        if not isinstance(word, str):
-            raise UserError(f"got {value_given(word)} where a word such as 'mask=causal' was expected")
-    all_words = [*words, *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
+    all_words = [*map(str, words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
     check_hydra_words(all_words)
     return all_words
 

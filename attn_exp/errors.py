@@ -50,10 +50,8 @@ class FaultError(UserError):
 
 def fault_line(error: BaseException) -> str:
     """Describe an internal error in one line: its kind, its message, and the innermost line of this package."""
-    ours = [(path.relative_to(HERE), line) for path, line in way_of(error) if path.is_relative_to(HERE)]
-    place = "".join(f", attn_exp/{path.as_posix()} line {line}" for path, line in ours[-1:])
-    said = str(error).strip() and f": {brief(first_line(error), 120)}"
-    return f"internal error of attn_exp: {type(error).__name__}{said}{place}"
+    places = [f", {path.name} line {line}" for path, line in way_of(error) if path.is_relative_to(HERE)]
+    return f"internal error of attn_exp: {type(error).__name__}: {brief(first_line(error), 120)}{''.join(places[-1:])}"
 
 
 def way_of(error: BaseException) -> list[tuple[Path, int]]:
@@ -63,7 +61,7 @@ def way_of(error: BaseException) -> list[tuple[Path, int]]:
 def is_fault(error: BaseException) -> bool:
     """Return whether an error is this package's own: every traceback frame is in it."""
     ours = [path.is_relative_to(HERE) for path, _ in way_of(error)]
-    return bool(ours) and all(ours)
+    return all(ours)
 
 
 HERE = Path(__file__).resolve().parent
@@ -87,7 +85,6 @@ SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fe
 
 
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:
-    """Return a message that a name is unknown, with the closest choice."""
     import difflib  # noqa: PLC0415 - most runs make no mistake
 
     near = difflib.get_close_matches(word, choices, 1, 0.6)

@@ -34,7 +34,6 @@ OPTION = "--with"
 AGAINST = "--against"
 """The option before the name of another implementation to compare the function with."""
 MEMBERS = "_with_"
-"""Prefix of the module names of member files."""
 
 
 class Named(str):
@@ -70,20 +69,12 @@ def is_code(form: Any) -> bool:
 
 
 def any_named(forms: Iterable[str]) -> bool:
-    """Return whether one of these forms is code that may run because the user named it on this command line."""
     return any(isinstance(form, Named) for form in forms)
 
 
 def variants_of_code(words: Iterable[str]) -> list[str]:
     matches = [FORM.fullmatch(word) for word in words]
     return [match[1] for match in matches if match and is_code(match[2])]
-
-
-def variants_not_listed(words: Sequence[str], known: Iterable[str]) -> list[str]:
-    """Return the variants that get code as a form, have no YAML, and are not in a list of variants."""
-    listed = " ".join(word for word in words if word.lstrip("+").startswith("variant="))
-    named = {*known, *re.findall(r"[\w-]+", listed)}
-    return [name for name in variants_of_code(words) if name not in named]
 
 
 def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
@@ -123,13 +114,11 @@ def with_other_joined(words: Sequence[str]) -> list[str]:
     """Join `--against` and its name into one word, the form of all other options.
 
     Raises:
-        UserError: the option has no name after it, or occurs twice.
+        UserError: the option has no name after it.
     """
     names, others = take_option(
         words, AGAINST, "needs a function, such as torch.nn.functional:scaled_dot_product_attention"
     )
-    if len(names) > 1:
-        raise UserError(f"{AGAINST} is given twice; two implementations are compared at a time")
     return [*others, *(f"{AGAINST}={name}" for name in names)]
 
 
@@ -143,8 +132,9 @@ def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
     Raises:
         UserError: `--with` without a file.
     """
-    needs = f"names a file of your own masks, scores, forms or metrics: {OPTION} mine.py"
-    files, others = take_option(words, OPTION, needs)
+    files, others = take_option(
+        words, OPTION, f"names a file of your own masks, scores, forms or metrics: {OPTION} mine.py"
+    )
     return list(dict.fromkeys(files)), others
 
 
@@ -232,7 +222,7 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
         file = getattr(module, "__file__", None)
         for part in name.split("."):
             if not hasattr(function, part):
-                known = [word for word in vars(module) if not word.startswith("_") and callable(vars(module)[word])]
+                known = [word for word in vars(module) if not word.startswith("_")]
                 raise UserError(unknown(name, known[:12], f"function of {place}"))
             function = method_of(function, part)
     return function_from(function, name, file)
@@ -269,9 +259,8 @@ def unreadable(place: str, verb: str = "read") -> Iterator[None]:
 
 def function_at_hand(function: Any) -> OwnFunction:
     kind = type(function).__name__
-    with unreadable(f"a {kind}"):
-        name = getattr(function, "__name__", kind)
-        file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    name = getattr(function, "__name__", kind)
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
     return function_from(function, name if isinstance(name, str) else kind, file)
 
 
@@ -295,9 +284,7 @@ def module_of_functions(place: str) -> ModuleType:
     if place.endswith(".py"):
         packages = path.resolve().parent.relative_to(import_root(path)).parts
         return module_of_file(path, ".".join([*packages, re.sub(r"^(?=\d)", "_", path.stem)]))  # no digit comes first
-    if os.path.isfile(place) or not all(part.isidentifier() for part in place.split(".")):
-        raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
-    sys.path[:] = dict.fromkeys([*sys.path, str(Path.cwd())])
+    sys.path[:] = dict.fromkeys([*sys.path, os.getcwd()])
     with unreadable(place, "imported"):
         return importlib.import_module(place)
 
@@ -325,7 +312,7 @@ def module_of_file(path: Path, name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     vars(module)[OWN] = True
     home, root = path.resolve().parent, import_root(path)
-    sys.path[:] = dict.fromkeys([str(root), *sys.path, str(home), str(Path.cwd())])
+    sys.path[:] = dict.fromkeys([str(root), *sys.path, str(home), os.getcwd()])
     forget_others(home, root)
     with unreadable(str(path), "imported"):
         if hasattr(sys.modules.get(name, module), OWN):

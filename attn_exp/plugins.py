@@ -12,15 +12,16 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from attn_exp import machine, registry
 from attn_exp.config import kinds as reader
 from attn_exp.config.choices import yaml_choices
-from attn_exp.errors import OwnCodeError, UserError, fault_line, is_fault, printable, refuse
+from attn_exp.errors import OwnCodeError, UserError, fault_line, is_fault, printable
+from attn_exp.errors import given as value_given
 from attn_exp.experiment import metrics
 from attn_exp.experiment.metrics.metric import NotFormedError
 from attn_exp.forms.trace import Trace
@@ -136,8 +137,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
         return member
     kind = next((kind for kind in KINDS if kind.is_kind_of(member)), None)
     if kind is None:
-        given = getattr(member, "__name__", f"a {type(member).__name__}")
-        raise UserError(f"{given} is not a member; expected {EXPECTED}, or a file of them")
+        raise UserError(f"got {value_given(member)}; expected {EXPECTED}, or a file of them")
     value: Any = member
     own = getattr(value, "name", "") if kind.constant else registry.to_snake_case(value.__name__)
     if not (name := name or own):
@@ -172,7 +172,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
         name = getattr(given, "name", own) if kind.name == "metric" else re.sub(r"\W", "_", stem)
         if not (alone or kind.constant):
             name = registry.to_snake_case(own)
-        example = examples.get(own, examples.get(name)) if isinstance(examples, Mapping) else examples
+        example = examples.get(name) if isinstance(examples, Mapping) else examples
         checked.append((kind.package, name, held_to_contract(kind, name, given, example)))
         if example is None and kind.drawn:
             notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference uses the same rule, so nothing checks it")
@@ -196,12 +196,12 @@ def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
     for name, value in vars(module).items():
         if name in constants:
             kind = constants[name]
-            for item in value if isinstance(value, list | tuple) and name == "METRICS" else [value]:
+            for item in value if name == "METRICS" else [value]:
                 if not kind.is_kind_of(item):
                     raise UserError(f"{name} is a {type(item).__name__}; expected {kind.name.capitalize()}")
                 members.append((kind, name, item))
         elif inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_"):
-            members += [(kind, name, value) for kind in KINDS if not kind.constant and kind.is_kind_of(value)][:1]
+            members += [(kind, name, value) for kind in KINDS if not kind.constant and kind.is_kind_of(value)]
     if not members:
         raise UserError(f"it has no member; expected {EXPECTED}")
     return members
@@ -257,10 +257,6 @@ def check_class(kind: Kind, value: Any) -> None:
     if not any(getattr(value, method) is not getattr(kind.contract, method) for method in kind.one_of):
         methods = " or ".join(f"{method}()" for method in kind.one_of)
         raise UserError(f"{name}({kind.name.capitalize()}) must define {methods}")
-    with refuse(f"{name}: its settings cannot be read", Exception):
-        hints = get_type_hints(value, include_extras=True)
-        for field in fields(value):
-            reader.kind_of(hints[field.name])
 
 
 def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:

@@ -77,14 +77,10 @@ def keep_off(processor: int, thread: int) -> bool:
 
 
 def describe_exit(code: int) -> str:
-    """Describe how a process ended: `exit code 3`, or the name of the signal that ended it."""
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
 
 # A subprocess for one function
-
-Tell = Callable[[Any], None]
-"""Callback through which a function in the subprocess reports progress, and the parent receives it."""
 
 BEGIN = """import json, sys
 target, *rest = sys.argv[1:]
@@ -94,15 +90,6 @@ serve(target)"""
 """Code that the subprocess starts with: it gets the parent's `sys.path`, without the working folder in front."""
 LAST_WORDS = 1.0
 """Seconds a subprocess has to exit by itself (closing files, running hooks) once there are no more requests."""
-MEANINGS = {
-    "SIGSEGV": "a crash: it accessed invalid memory",
-    "SIGBUS": "a crash: it accessed memory that does not exist",
-    "SIGABRT": "a library aborted it",
-    "SIGFPE": "an arithmetic error",
-    "SIGILL": "an instruction that this processor does not support",
-    "SIGKILL": "it was killed, perhaps because memory ran out",
-    "SIGTERM": "it was terminated",
-}
 
 
 class NoAnswerError(Exception):
@@ -130,13 +117,12 @@ class Child(AbstractContextManager["Child"]):
 
     def __init__(self, target: str, *, quiet: bool = False, variables: Mapping[str, str] | None = None) -> None:
         self.process: Any = subprocess.Popen(
-            [sys.executable, "-P", "-c", BEGIN, target, json.dumps(list(map(str, sys.path))), json.dumps(sys.argv)],
+            [sys.executable, "-P", "-c", BEGIN, target, json.dumps(sys.path), json.dumps(sys.argv)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if quiet else None,
             env={**(variables or {}), **os.environ},
             start_new_session=True,  # Ctrl-C reaches only the parent, and `kill` reaches the whole group
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
         self.messages = queue.SimpleQueue[list[Any] | None]()
         threading.Thread(target=receive, args=(self.process.stdout, self.messages), daemon=True).start()
@@ -168,8 +154,7 @@ class Child(AbstractContextManager["Child"]):
                 if hear(value) is True:
                     limit, end = seconds, time.monotonic() + seconds
         with suppress(subprocess.TimeoutExpired):
-            ended = describe_exit(self.process.wait(max(end - time.monotonic(), 0)))
-            raise NoAnswerError(f"{ended}, {MEANINGS[ended]}" if ended in MEANINGS else ended)
+            raise NoAnswerError(describe_exit(self.process.wait(max(end - time.monotonic(), 0))))
         self.kill()
         raise NoAnswerError(f"it did not end within {limit:g} second{'s' * (limit != 1)}", late=True)
 

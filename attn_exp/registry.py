@@ -96,11 +96,9 @@ def names(path: Sequence[str], *, without: Sequence[str] = ()) -> tuple[str, ...
     Names that begin with `_` and subpackages are not members.
     """
     return tuple(
-        sorted(
-            module.name
-            for module in pkgutil.iter_modules(path)
-            if not (module.ispkg or module.name.startswith("_") or module.name in without)
-        )
+        module.name
+        for module in pkgutil.iter_modules(path)  # sorted
+        if not (module.ispkg or module.name.startswith("_") or module.name in without)
     )
 
 

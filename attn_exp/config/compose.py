@@ -170,8 +170,6 @@ def check_short_forms(words: Sequence[str]) -> None:
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
     """Refuse group choices on which Hydra fails without naming them: non-names, and lists where one is due."""
     known = group_names(folders)
-    for name in own_code.variants_not_listed(words, choices("variant", folders)):
-        raise UserError(f"variant.{name}.form: name it among the variants too, such as variant=[matrix,{name}]")
     check_short_forms(words)
     for word in words:
         key, _, choice = word.partition("=")

@@ -32,7 +32,6 @@ CROSS = re.compile("[x\u00d7\u2717]", re.IGNORECASE)
 Numbers = dict[str, Array]
 Lines = Sequence[Sequence[str]]
 STUDENT = "student"
-"""Heads the first column of a table with a row for each student."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,6 @@ def corner_of(blank: Blank, head: int) -> str:
 
 
 def blank_or_filled(paper: Paper, filled: bool = False) -> str:
-    """Return `answers.csv`, empty or filled with the right answers."""
     lines: list[list[str]] = []
     for blank, head, corner, rows, columns in blocks(paper):
         matrix = blank.right[head].T if paper.transposed else blank.right[head]
@@ -87,12 +85,10 @@ def columns_of(paper: Paper) -> list[str]:
 
 
 def is_table(lines: Lines) -> bool:
-    """Return whether these lines have a row for each student."""
     return bool(lines and lines[0]) and lines[0][0].lower() == STUDENT
 
 
 def blank_table(students: Sequence[str], paper: Paper) -> str:
-    """Return a table with an empty row for each student, to type in what they wrote on paper."""
     names = columns_of(paper)
     rows = [[records.cell(student), *[""] * len(names)] for student in students]
     return records.as_csv([[STUDENT, *map(records.cell, names)], *rows])

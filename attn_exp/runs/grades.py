@@ -50,7 +50,6 @@ class Handed:
 
     @property
     def cells(self) -> tuple[str | None, ...]:
-        """The student's row of the table; None where nothing could be read."""
         if self.grade is None:
             return (self.student, None, None, None, None, self.trouble)
         points, most = (worksheet.count(sum(getattr(one, side) for one in self.scored)) for side in ("points", "most"))
@@ -97,7 +96,6 @@ def grade_answers(asked: Sequence[str]) -> str:
 
 
 def write_grades(handed: Sequence[Handed], often: Sequence[tuple[str, str, str]], target: Path) -> None:
-    """Write the table, the class page and the marked pages, all or none."""
     marked = {
         f"{file}.html": (one.student, worksheet.marked(one.paper, one.student, one.grade, one.numbers, one.scored))
         for file, one in zip(file_names([one.file for one in handed]), handed, strict=True)
@@ -170,7 +168,6 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
 def grade_lines(
     student: str, name: str, lines: answers.Lines, keys: Mapping[str, Key], paper_of: Callable[[str], Paper]
 ) -> Handed:
-    """Grade a student's lines, blocks or a heading and a row, with the key of this name."""
     try:
         if name not in keys:
             raise UserError("no key of this name")

@@ -44,7 +44,6 @@ SHAPES = {
 """The records of functions, member files and input files in a description."""
 
 About = Mapping[str, Any]
-"""The stored description of a run or a sweep."""
 
 
 def origin() -> dict[str, Any]:

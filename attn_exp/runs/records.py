@@ -20,7 +20,6 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf|nan", re.IGNORECASE)
-"""Matches the text of a number."""
 
 
 def written(schema: type, records: Iterable[Any]) -> str:
@@ -36,8 +35,8 @@ def as_csv(lines: Sequence[Sequence[str]]) -> str:
     """
     has_returns = any("\r" in cell for line in lines for cell in line)
     text = StringIO()
-    quoting = csv.QUOTE_ALL if has_returns else csv.QUOTE_MINIMAL
-    csv.writer(text, lineterminator="\n", quoting=quoting).writerows(lines)
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if has_returns else csv.QUOTE_MINIMAL)
+    writer.writerows(lines)
     return text.getvalue()
 
 

@@ -53,7 +53,6 @@ INLINE = ["embeddings=inline", "projections=identity"]
 """Words that replace the input if each student has their own numbers."""
 MOST_DIGITS = 6
 Composed = Callable[[tuple[str, ...]], Mapping[str, Any]]
-"""Function that composes words into settings."""
 HEADS = ("stage", "right", "follows", "wrong", "empty")
 FILE = "answers.csv"
 
@@ -315,7 +314,6 @@ class Exercise:
         return Checked(self.paper, self.student, read.numbers, read.grade(self.paper))
 
     def shaped(self, stage: str, values: Any) -> Array:
-        """Return the numbers of a stage as `[h r c]`."""
         right = self.asked(stage).right
         shown = right.swapaxes(1, 2) if self.paper.transposed else right
         heads, rows, columns = shown.shape
@@ -379,7 +377,6 @@ class Checked:
 
 
 def height_of(paper: Paper) -> int:
-    """Return the height of a worksheet in a notebook, in pixels."""
     return 360 + 40 * sum(len(blank.right) * (len(blank.rows) + 4) for blank in paper.blanks)
 
 

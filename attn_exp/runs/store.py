@@ -54,7 +54,6 @@ DESCRIPTION = {
     "files": dict,
     "seal": str,
 }
-"""The fields of `run.json` that are read."""
 STEPS, VERDICTS = "steps.csv", "own.json"
 
 
@@ -170,7 +169,6 @@ def values_of(schema: type, results: Mapping[str, Array], place: str = "") -> di
 
 
 def place_of_step(variant: str, step: int) -> str:
-    """Return the prefix of the stages after one step of a variant's comparison with the baseline."""
     return f"{variant}/step {step}"
 
 
