@@ -110,7 +110,7 @@ def given(value: object) -> str:
 
 
 def some(names: Sequence[str], most: int = 150) -> str:
-    return textwrap.shorten(", ".join(names), most, placeholder=" ...")
+    return textwrap.shorten(", ".join(names), most, placeholder=" ...", break_on_hyphens=False)
 
 
 def count_of(count: int, one: str, several: str = "") -> str:

@@ -117,7 +117,7 @@ class Child(AbstractContextManager["Child"]):
 
     def __init__(self, target: str, *, quiet: bool = False, variables: Mapping[str, str] | None = None) -> None:
         self.process: Any = subprocess.Popen(
-            [sys.executable, "-P", "-c", BEGIN, target, json.dumps(sys.path), json.dumps(sys.argv)],
+            [sys.executable, "-P", "-c", BEGIN, target, json.dumps(sys.path, default=str), json.dumps(sys.argv)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if quiet else None,
