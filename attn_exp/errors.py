@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import re
-import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,6 +109,8 @@ def given(value: object) -> str:
 
 
 def some(names: Sequence[str], most: int = 150) -> str:
+    import textwrap  # noqa: PLC0415 - most runs make no mistake
+
     return textwrap.shorten(", ".join(names), most, placeholder=" ...", break_on_hyphens=False)
 
 
