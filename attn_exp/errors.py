@@ -59,8 +59,7 @@ def way_of(error: BaseException) -> list[tuple[Path, int]]:
 
 def is_fault(error: BaseException) -> bool:
     """Return whether an error is this package's own: every traceback frame is in it."""
-    ours = [path.is_relative_to(HERE) for path, _ in way_of(error)]
-    return all(ours)
+    return all(path.is_relative_to(HERE) for path, _ in way_of(error))
 
 
 HERE = Path(__file__).resolve().parent
@@ -74,9 +73,8 @@ def out_of_memory(error: BaseException) -> UserError | None:
     said = first_line(error)
     thread = isinstance(error, RuntimeError) and "start new thread" in said
     system = isinstance(error, OSError) and error.errno == errno.ENOMEM
-    if not (isinstance(error, MemoryError) or thread or system):
-        return None
-    return UserError(f"it does not fit into memory ({brief(said, 100)}); {SMALLER}")
+    message = f"it does not fit into memory ({brief(said, 100)}); {SMALLER}"
+    return UserError(message) if isinstance(error, MemoryError) or thread or system else None
 
 
 SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fewer variants at once"

@@ -123,8 +123,8 @@ def decoded(data: bytes) -> str:
     Raises:
         UnicodeDecodeError: the bytes are not valid; the message says where.
     """
-    encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8"  # as Excel writes
-    return data.decode(encoding)
+    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as Excel writes
+    return data.decode("utf-16" if is_wide else "utf-8")
 
 
 def own_folder(path: Path) -> Path:

@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import chdir, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -219,13 +219,14 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
     module = (imported or {}).get(place) or module_of_functions(place)
     function: Any = module
     with unreadable(target):
-        file = getattr(module, "__file__", None)
         for part in name.split("."):
             if not hasattr(function, part):
                 known = [word for word in vars(module) if not word.startswith("_")]
                 raise UserError(unknown(name, known[:12], f"function of {place}"))
             function = method_of(function, part)
-    return function_from(function, name, file)
+        if not callable(function) and type(function).__module__ in ("builtins", "numpy", "torch"):
+            raise UserError(f"{target} has type {type(function).__name__}; expected a function")
+        return function_from(function, name, getattr(module, "__file__", None))
 
 
 def method_of(owner: Any, name: str) -> Any:
@@ -296,7 +297,8 @@ def module_of_members(path: Path) -> ModuleType:
         UserError: there is no such file, or it cannot be imported.
     """
     digest = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:8]
-    return module_of_file(path, f"{MEMBERS}{path.stem}_{digest}")
+    with chdir(os.curdir):  # the file may change the working folder, where our relative paths start
+        return module_of_file(path, f"{MEMBERS}{path.stem}_{digest}")
 
 
 def module_of_file(path: Path, name: str) -> ModuleType:
@@ -330,8 +332,9 @@ def forget_others(home: Path, root: Path) -> None:
     """Forget what was imported from elsewhere under the name of a file's package, or of a file beside a plain one."""
     own = {*home.relative_to(root).parts[:1]} or {file.stem for file in home.glob("*.py")}
     for name in [name for name in sys.modules if name.partition(".")[0] in own - {THIS_PACKAGE}]:
-        file = Path(getattr(sys.modules[name], "__file__", None) or root)
-        if not any(file.is_relative_to(folder) for folder in (root, sys.prefix, sys.base_prefix)):
+        place = root / name.partition(".")[0]  # a package, or, with its suffix, a file
+        file = Path(getattr(sys.modules[name], "__file__", None) or place).with_suffix("")
+        if not any(file.is_relative_to(folder) for folder in (place, sys.prefix, sys.base_prefix)):
             del sys.modules[name]
 
 

@@ -62,10 +62,11 @@ class Kind:
         return getattr(sys.modules.get(f"{self.package}.{self.name}"), self.name.capitalize(), None)
 
     def is_kind_of(self, value: Any) -> bool:
-        contract = self.contract
-        if contract is None or value is contract:
-            return False
-        return isinstance(value, contract) if self.constant else inspect.isclass(value) and issubclass(value, contract)
+        contract = self.contract or Kind  # no value is of a kind that has not been imported
+        is_member = (
+            isinstance(value, contract) if self.constant else inspect.isclass(value) and issubclass(value, contract)
+        )
+        return is_member and value is not contract
 
     def home(self, value: Any) -> tuple[str, str]:
         """Return where a member is defined: its module, and the name of its class or function."""
@@ -172,7 +173,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
         name = getattr(given, "name", own) if kind.name == "metric" else re.sub(r"\W", "_", stem)
         if not (alone or kind.constant):
             name = registry.to_snake_case(own)
-        example = examples.get(name) if isinstance(examples, Mapping) else examples
+        example = examples.get(own, examples.get(name)) if isinstance(examples, Mapping) else examples
         checked.append((kind.package, name, held_to_contract(kind, name, given, example)))
         if example is None and kind.drawn:
             notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference uses the same rule, so nothing checks it")
@@ -196,7 +197,7 @@ def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
     for name, value in vars(module).items():
         if name in constants:
             kind = constants[name]
-            for item in value if name == "METRICS" else [value]:
+            for item in value if isinstance(value, list | tuple) and name == "METRICS" else [value]:
                 if not kind.is_kind_of(item):
                     raise UserError(f"{name} is a {type(item).__name__}; expected {kind.name.capitalize()}")
                 members.append((kind, name, item))

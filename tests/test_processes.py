@@ -41,7 +41,7 @@ def test_an_answer_comes_back_and_one_child_answers_several_times() -> None:
     [
         ("exit", "exit code 3"),
         ("leave", "SystemExit: 0"),
-        pytest.param("crash", "SIGSEGV, a crash", marks=POSIX),
+        pytest.param("crash", "SIGSEGV", marks=POSIX),
         pytest.param("give up", "SIGABRT", marks=POSIX),
         ("wait", "it did not end within 0.5 seconds"),
         ("hold on", "it did not end within 0.5 seconds"),
@@ -55,7 +55,7 @@ def test_how_it_ended_is_told(argument: str, how: str) -> None:
         with pytest.raises(NoAnswerError) as ended:
             before = 600.0 if "begin" in argument else 0.0  # the clock starts when it says that it begins
             child.ask(argument, 0.5 if "within" in how else 20, lambda said: said == "begun", before)
-    assert ended.value.how.startswith(how)
+    assert str(ended.value).startswith(how)
     assert ended.value.late == ("within" in how)
     assert time.monotonic() - start < 300  # and not the 600 seconds that it sleeps
     assert child.process.poll() is not None
@@ -68,7 +68,7 @@ def test_a_refusal_is_a_refusal_here() -> None:
 
 def test_an_error_of_ours_there_is_one_here_and_says_its_place() -> None:
     with Child(BEHAVE) as child:
-        said = r"internal error of attn_exp: KeyError: 'no such deed', attn_exp/processes\.py line \d+"
+        said = r"internal error of attn_exp: KeyError: 'no such deed', processes\.py line \d+"
         with pytest.raises(FaultError, match=said):
             child.ask("no such deed", 20)
         with pytest.raises(FaultError, match="TypeError: Object of type object is not JSON"):

@@ -194,4 +194,4 @@ def absent_normalizer(name: str) -> Normalizer:
     return Normalizer(weigh, takes_extra=True)
 
 
-ABSENT: dict[str, Callable[[str], Any]] = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}
+ABSENT = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}

@@ -114,15 +114,6 @@ def blocks_of_row(heading: Sequence[str], row: Sequence[str], paper: Paper) -> L
     return lines
 
 
-def read_filled(path: Path, paper: Paper) -> Filled:
-    """Read a student's file.
-
-    Raises:
-        UserError: a file that cannot be read, is far too large, or holds another table.
-    """
-    return read_blocks(read_lines(path), paper)
-
-
 def read_lines(path: Path) -> Lines:
     """Read the cells of a file of answers.
 
@@ -165,7 +156,10 @@ def read_blocks(lines: Lines, paper: Paper) -> Filled:
 def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
     """Return the texts of each box `[h r c]`, empty where there is none.
 
-    Rows and columns are in the order of the sheet, and an empty line ends a block.
+    Rows and columns are in the order of the sheet; their names may be written otherwise.
+
+    Raises:
+        UserError: no block, one with a row or column that is missing or moved, or a row with too many cells.
     """
     known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
     cells = {blank.stage: np.full(blank.right.shape, "", object) for blank in paper.blanks}
@@ -177,8 +171,10 @@ def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
             continue
         blank, head, rows, columns = known[corner]
         body = [*itertools.takewhile(any, lines[start : start + len(rows)])]
-        if len(body) < len(rows):
-            raise UserError(f"{corner}: {len(body)} rows, expected {len(rows)}; leave the cells of a row empty")
+        given = [line[0] for line in body] + [*first[1 : len(columns) + 1]]
+        expected = [name.strip() for name in (*rows, *columns)]
+        if len(given) < len(expected) or (given != expected and {*given} <= {*expected, *known}):
+            raise UserError(f"{corner}: a row or column is missing or moved; expected those of the sheet, in its order")
         start, count = start + len(body), count + 1
         box = cells[blank.stage][head].T if paper.transposed else cells[blank.stage][head]
         for row, line in enumerate(body):

@@ -200,8 +200,14 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
 
 
 def shown_as(run: Run, changes: Anew) -> Run:
-    """Apply changed settings of figures and depth to a run; one that wrote no report gets a full one."""
+    """Apply changed settings of figures and depth to a run; one that wrote no report gets a full one.
+
+    Raises:
+        UserError: a depth for figures alone, which do not depend on it.
+    """
     config, alone = run.comparison.config, changes.figures.get("only")
+    if alone and changes.depth:
+        raise UserError(f"{DEPTH}: figures.only draws figures alone; leave one of the two out")
     old = config.report
     is_bare = not (old.tables or old.pages)
     has_texts = is_bare and bool(changes.depth or not old.figures)

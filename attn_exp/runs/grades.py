@@ -53,8 +53,14 @@ class Handed:
         if self.grade is None:
             return (self.student, None, None, None, None, self.trouble)
         points, most = (worksheet.count(sum(getattr(one, side) for one in self.scored)) for side in ("points", "most"))
-        grade = self.grade
-        return (self.student, points, most, grade.first_wrong, " ".join(grade.mistakes), worksheet.verdict(grade))
+        return (
+            self.student,
+            points,
+            most,
+            self.grade.first_wrong,
+            " ".join(self.grade.mistakes),
+            worksheet.verdict(self.grade),
+        )
 
     @property
     def line(self) -> tuple[str, ...]:
@@ -83,8 +89,8 @@ def grade_answers(asked: Sequence[str]) -> str:
         handed = [replace(one, scored=scores(one.grade, worth)) if one.grade else one for one in graded]
         often = count_mistakes(handed)
         write_grades(handed, often, target)
-    lines = [[plain(cell, MOST_SAID) for cell in one.line] for one in handed]
-    said = [f"{plain(line[0], 90)}: {line[-1]}" for line in lines]
+    lines = [one.line for one in handed]
+    said = [f"{plain(line[0], 90)}: {plain(line[-1], MOST_SAID)}" for line in lines]
     named = [plain(f"{name}, {count_of(int(count), 'student')}: {says}", MOST_SAID) for name, count, says in often]
     parts = [
         table(HEADS[:-1], [[plain(cell, 90) for cell in line[:-1]] for line in lines]),

@@ -236,7 +236,7 @@ def as_started(problem: Problem) -> Embeddings:
     tokens = problem.key_tokens if problem.past else problem.tokens
     late = {name: getattr(problem, name) for name in ("q", "k", "v", "weights")}
     stages = late if problem.x is None else {"vectors": problem.x}
-    arrays: dict[str, Any] = {name: array.tolist() for name, array in stages.items() if array is not None}
+    arrays = {name: array.tolist() for name, array in stages.items() if array is not None}
     vectors = None if problem.memory is None else problem.memory.tolist()
     is_other = vectors is not None or problem.key_tokens != tokens
     memory = Embeddings(tokens=problem.key_tokens, vectors=vectors) if is_other else None

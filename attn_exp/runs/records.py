@@ -33,8 +33,8 @@ def as_csv(lines: Sequence[Sequence[str]]) -> str:
 
     A carriage return is quoted, as it would otherwise break a line in two.
     """
-    has_returns = any("\r" in cell for line in lines for cell in line)
     text = StringIO()
+    has_returns = any("\r" in cell for line in lines for cell in line)
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if has_returns else csv.QUOTE_MINIMAL)
     writer.writerows(lines)
     return text.getvalue()

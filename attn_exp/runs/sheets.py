@@ -139,6 +139,11 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
     stages = options.stages or choose_boxes(paper(config, (), options.digits))
     stages = () if stages == (EVERY_BOX,) else stages
     asked = paper(config, stages, options.digits)
+    if asked.sheet.settled.head != config.head and any(word.startswith("head=") for word in words):
+        raise UserError(
+            f"head={config.head}: variant={asked.sheet.settled.name} has {count_of(asked.sheet.settled.head, 'head')}; "
+            "add variant=[multi_head]"
+        )
     is_drawn = DRAWN in words
     kept = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
     telling = possible(asked) if is_drawn else frozenset()
@@ -305,7 +310,7 @@ class Exercise:
             UserError: a stage that is not on the sheet, numbers of another shape, or a file that cannot be read.
         """
         if isinstance(given, str | Path):
-            read = answers.read_filled(Path(given), self.paper)
+            read = answers.read_blocks(answers.read_lines(Path(given)), self.paper)
         elif given is None or isinstance(given, Mapping):
             each = {**(given or {}), **numbers}
             read = answers.Filled({stage: self.shaped(str(stage), values) for stage, values in each.items()}, {})

@@ -123,6 +123,7 @@ def test_a_wrong_function_ends_with_1_and_its_smallest_input_can_be_pasted(mine:
     [
         (("nothing.py:f",), "nothing.py: no such file"),
         (("mine.py:rigth",), "unknown function of mine.py 'rigth'; did you mean right?"),
+        (("mine.py:number",), "mine.py:number has type int; expected a function"),
         (("mine.txt",), "expected a file and a function, such as mine.py:attention"),
         (("mine.py:right", "mask=cusal"), "unknown mask 'cusal'; did you mean causal?"),
         (("mine.py:right", "ignore=[is_casual]"), "unknown argument of right in ignore= 'is_casual'; did you mean is_"),

@@ -141,6 +141,11 @@ def test_checks_take_it_as_any_form() -> None:
     assert row(run("mine.py:layer", "check=[invariants,precision]"))["error"] < 1e-15
 
 
+def test_a_variant_without_yaml_is_named_among_the_variants() -> None:
+    with pytest.raises(UserError, match=r"name it among the variants too, such as variant=\[matrix,mine\]"):
+        attn_exp.run("variant.mine.form=mine.py:heads")
+
+
 def odd(name: str, code: str, call: str = "") -> str:
     """Write a right function that does something odd as it is imported, or called, and return its name."""
     body = CODE.replace("def heads(q, k, v):", f"def heads(q, k, v):\n    {call or 'pass'}")

@@ -249,6 +249,7 @@ def test_a_bad_file_is_a_line_and_the_rest_is_graded(home: Path) -> None:
         (["digits=9"], "digits=9: expected at most 6"),
         (["stages=[wieghts]"], "weights"),
         (["seed=range(0,9999)"], "9,999 sheets"),
+        (["head=2"], "head=2: variant=matrix has 1 head; add variant=[multi_head]"),
         (["names=nowhere.csv"], "nowhere.csv: cannot be read"),
         (["hello"], "hello"),
         (["hed=2"], "unknown setting 'hed'; did you mean head?"),

@@ -44,12 +44,15 @@ def test_a_table_may_be_written_otherwise(name: str, home: Path) -> None:
     assert (line["points"], line["what it is"]) == (line["of"], "all right")
 
 
-def test_a_row_that_is_missing_is_refused(home: Path) -> None:
+@pytest.mark.parametrize(
+    "places", [[0, 1, 3], [0, 2, 1, 3], [0, 1, 3, 5]], ids=["missing", "moved", "missing at the end"]
+)
+def test_a_row_that_is_missing_or_moved_is_refused(places: list[int], home: Path) -> None:
     paper = handed(*SMALL, "stages=[scores,weights]")
     rows = written(paper).splitlines(keepends=True)
-    Path("mine.csv").write_text("".join([*rows[:2], *rows[3:]]))
-    with pytest.raises(UserError, match="scores: 2 rows, expected 3"):
-        answers.read_filled(Path("mine.csv"), paper)
+    Path("mine.csv").write_text("".join([*(rows[place] for place in places), *rows[4:]]))
+    with pytest.raises(UserError, match="scores: a row or column is missing or moved"):
+        answers.read_blocks(answers.read_lines(Path("mine.csv")), paper)
 
 
 def test_tokens_may_be_called_as_stages_are(home: Path) -> None:
