@@ -64,9 +64,11 @@ def test_a_module_is_looked_for_where_the_command_is_typed(tmp_path: Path, monke
     assert own_code.find_function("here_alone.mine:attention").function(0, 0, 0) == 7
 
 
-def test_files_of_one_name_beside_two_files_are_two_modules(tmp_path: Path) -> None:
-    code = f"from scale_beside import VALUE\n{PLAIN}"
-    laid(tmp_path, {f"{one}/{name}.py": text for one in "12" for name, text in
-                    {"attn": code, "scale_beside": f"VALUE = {one}\n"}.items()})  # fmt: skip
-    found = [own_code.find_function(f"{tmp_path}/{one}/attn.py:attention").function(0, 0, 0) for one in "12"]
-    assert found == [1, 2]
+@pytest.mark.parametrize("line", ["from scale_beside import VALUE", "from .scale_beside import VALUE"])
+def test_files_of_one_name_beside_two_files_are_two_modules(line: str, tmp_path: Path) -> None:
+    code = {"attn": f"{line}\n{PLAIN}", **({"__init__": ""} if "." in line else {})}
+    places = ["old/net", "net/old", "net"]  # one in a folder below the other
+    laid(tmp_path, {f"{one}/{name}.py": text for one in places for name, text in
+                    {**code, "scale_beside": f"VALUE = {one!r}\n"}.items()})  # fmt: skip
+    found = [own_code.find_function(f"{tmp_path}/{one}/attn.py:attention").function(0, 0, 0) for one in places]
+    assert found == places
