@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from attn_exp import cli
 from attn_exp.config import loader
 from attn_exp.config.compose import composed, values
-from attn_exp.config.large_arrays import as_numbers, put_in, taken_out
+from attn_exp.config.spelling import as_numbers, put_in, taken_out
 from attn_exp.errors import UserError
 from tests import ROOT
 
