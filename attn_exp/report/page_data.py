@@ -178,12 +178,8 @@ def reasons(comparison: Comparison, settled: Settled) -> list[str]:
 
 def is_computed(rule: Score | Position) -> bool:
     """Return whether the script of a page implements a score rule or a position encoding."""
-    return (
-        (type(rule).bend is Score.bend or rule.bound() is not None)
-        and (not rule.pairs or registry.name_of(rule) == "additive")
-        if isinstance(rule, Score)
-        else registry.name_of(rule) in ("rope", "sinusoidal")
-    )
+    plain = isinstance(rule, Score) and not rule.pairs and (type(rule).bend is Score.bend or rule.bound() is not None)
+    return plain or registry.name_of(rule) in ("rope", "sinusoidal", "additive")
 
 
 def plan(comparison: Comparison, settled: Settled) -> Data:
