@@ -235,3 +235,14 @@ def test_what_does_not_fit_is_said(found: str | None, expected: str | None) -> N
     assert found == expected
     with pytest.raises(ValueError, match="must be rows of equal length"):
         Allowed([[1], [1, 0]])
+
+
+class UpToLast(Mask):
+    """A mask whose code needs a query at every call, as a user's may."""
+
+    def allows(self, grid: Grid) -> Any:
+        return grid.key <= np.max(grid.query)
+
+
+def test_a_mask_is_not_asked_about_no_queries() -> None:
+    assert visible(Rules(masks=(UpToLast(),)), 1, 600, 600).all()

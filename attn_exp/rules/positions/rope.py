@@ -103,14 +103,17 @@ def rotary_embedding(
         ValueError: a cache whose pairs are not half the rotated numbers, or heads that do not divide the last axis.
     """
     if x.ndim == 3:
-        batches, length, width = x.shape
-        heads = x.reshape(batches, length, num_heads or width, -1).swapaxes(1, 2)
+        if not num_heads or x.shape[-1] % num_heads:
+            raise ValueError(f"num_heads={num_heads} does not divide the last axis of x, {x.shape[-1]}")
+        heads = x.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2)
     else:
         heads = x
     size = rotary_embedding_dim or heads.shape[-1]
     if cos_cache.shape[-1] != size // 2 or sin_cache.shape[-1] != size // 2:
-        pairs = f"{cos_cache.shape[-1]} and {sin_cache.shape[-1]}"
-        raise ValueError(f"the caches hold {pairs} pairs; expected {size // 2} for {size} numbers")
+        raise ValueError(
+            f"the caches hold {cos_cache.shape[-1]} and {sin_cache.shape[-1]} pairs; "
+            f"expected {size // 2} for {size} numbers"
+        )
     cosines, sines = (cache if position_ids is None else cache[position_ids] for cache in (cos_cache, sin_cache))
     turned = rotated(heads, cosines[:, None], sines[:, None], interleaved)
     return turned.swapaxes(1, 2).reshape(x.shape) if x.ndim == 3 else turned
