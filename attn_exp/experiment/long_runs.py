@@ -50,7 +50,7 @@ def check_drawn(config: Config) -> None:
         UserError: with the size, the free memory, and a way out.
     """
     draws = config.draws or {}
-    for name, drawn in (vars(config.embeddings) | draws).items():
+    for name, drawn in {**vars(config.embeddings), **draws}.items():
         if isinstance(drawn, Draw):
             refuse_too_large(
                 [
