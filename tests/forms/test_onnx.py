@@ -105,13 +105,6 @@ def test_rotary_embedding(name: str) -> None:
     np.testing.assert_allclose(found, expected["Y"], rtol=case.rtol, atol=case.atol)
 
 
-@pytest.mark.parametrize("heads", [None, 0, 3])
-def test_rotary_heads_divide_the_last_axis(heads: int | None) -> None:
-    empty = np.ones((1, 2, 0))
-    with pytest.raises(ValueError, match=f"num_heads={heads} does not divide the last axis of x, 8"):
-        attn_exp.rotary_embedding(np.ones((1, 2, 8)), empty, empty, num_heads=heads)
-
-
 def draw(seed: int, *shape: int, kind: Any = np.float64) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(kind)
 
