@@ -105,7 +105,7 @@ def count_matrix_bytes(variant: Variant, config: Config, rows: int, keys: int) -
         return 0  # an unknown form is refused later
     is_compared = any(getattr(config, name) for name in ASKING)  # with the matrix form in `longdouble`
     count = 10 if is_compared else max(forms.form(variant.form).matrices, int(config.weights == "full"))
-    return count * NUMBER * rows * keys * (config.head if variant.head is None else variant.head)
+    return count * NUMBER * rows * keys * (variant.head or config.head)
 
 
 def refuse_too_large(needs: Iterable[Need]) -> None:

@@ -223,7 +223,7 @@ def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first")
             )
     if problem.v is not None:
         check_divides(given, problem.v.shape[-1], "the size of v")
-    shared = given if kv_head is None else kv_head
+    shared = kv_head or given
     if given % shared:
         raise UserError(f"kv_head={shared} does not divide head={given}; choose one of {divisors(given)}")
     return Heads(head, given, shared, pool)

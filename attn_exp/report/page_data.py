@@ -219,7 +219,7 @@ def position_data(problem: Problem, settled: Settled) -> Data:
 
 def angles(rope: Any, width: int, queries: Array, keys: Array) -> Data:
     """Return the cosines and sines that rotate each query and key, found by rotating the pair (1, 0)."""
-    size = width if rope.size is None else rope.size
+    size = rope.size or width
     first = slice(0, size, 2) if rope.interleaved else slice(0, size // 2)
     second = slice(1, size, 2) if rope.interleaved else slice(size // 2, size)
     unit = np.zeros((1, width))

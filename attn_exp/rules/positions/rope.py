@@ -41,7 +41,7 @@ class Rope(Position):
         return None
 
     def turn(self, heads: Array, positions: Array) -> Array:
-        size = heads.shape[-1] if self.size is None else self.size
+        size = self.size or heads.shape[-1]
         angles = self.angles(positions, size)
         return rotated(heads, np.cos(angles), np.sin(angles), self.interleaved)
 
@@ -54,7 +54,7 @@ class Rope(Position):
 
     def turned(self, numbers: Vector, position: int) -> list[float]:
         """Return a head with each pair `(a, b)` rotated as the complex number `(a + bi) e^(i angle)`."""
-        result, size = list(numbers), len(numbers) if self.size is None else self.size
+        result, size = list(numbers), self.size or len(numbers)
         for pair in range(size // 2):
             angle = self.angle(position, pair, size)
             one, other = (2 * pair, 2 * pair + 1) if self.interleaved else (pair, pair + size // 2)
