@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,7 @@ from time import monotonic
 from typing import NamedTuple, TextIO
 
 from attn_exp import forms
+from attn_exp.config.inputs import Draw
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError
 from attn_exp.problem import drawing, sources
@@ -48,6 +50,18 @@ def check_drawn(config: Config) -> None:
         UserError: with the size, the free memory, and a way out.
     """
     draws = config.draws or {}
+    for name, drawn in {**vars(config.embeddings), **draws}.items():
+        if isinstance(drawn, Draw):
+            refuse_too_large(
+                [
+                    Need(
+                        size=INPUTS * NUMBER * math.prod(drawn.shape),
+                        setting=f"{name}.shape={[*drawn.shape]}",
+                        purpose="to draw",
+                        instead="choose a smaller shape",
+                    )
+                ]
+            )
     size = drawing.size(draws["x"]) if "x" in draws else sources.size(config.embeddings)
     if size is not None:
         refuse_too_large(estimate_all(config, size))
@@ -91,7 +105,7 @@ def count_matrix_bytes(variant: Variant, config: Config, rows: int, keys: int) -
         return 0  # an unknown form is refused later
     is_compared = any(getattr(config, name) for name in ASKING)  # with the matrix form in `longdouble`
     count = 10 if is_compared else max(forms.form(variant.form).matrices, int(config.weights == "full"))
-    return count * NUMBER * rows * keys * (config.head if variant.head is None else variant.head)
+    return count * NUMBER * rows * keys * (variant.head or config.head)
 
 
 def refuse_too_large(needs: Iterable[Need]) -> None:

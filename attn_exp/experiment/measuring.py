@@ -225,7 +225,7 @@ def nearness(one: Array, other: Array, kind: Any = None) -> Array:
     near = np.full(len(one), APART)
     if one.shape != other.shape:
         return near
-    is_same_type, kind = one.dtype == other.dtype, np.dtype(one.dtype if kind is None else kind)
+    is_same_type, kind = one.dtype == other.dtype, np.dtype(kind or one.dtype)
     one, other = one.reshape(len(one), -1), other.reshape(len(other), -1)
     alike = one == other
     if not alike.all():

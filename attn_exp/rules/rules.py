@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -84,9 +85,10 @@ def visible(rules: Rules, heads: int, rows: int, keys: int) -> Array:
 
     Keys are evaluated in blocks, each only for the queries that have seen none yet.
     """
-    whole, seen = whole_grid(rules, heads, rows, keys), np.full((heads, rows), not rules.masks)
+    whole = whole_grid(rules, heads, rows, keys)
+    seen = np.full((heads, rows), not rules.masks)
     block = max(1, min(KEYS_AT_ONCE, AT_ONCE // max(1, heads * rows)))
-    for start in range(0, keys, block):
+    for start in itertools.takewhile(lambda _: not seen.all(), range(0, keys, block)):
         blind = np.flatnonzero(~seen.all(axis=0))
         row, key = blind[:, None], np.arange(start, min(start + block, keys))
         allowed = AllOf(rules.masks).allows(replace(whole, row=row, query=row + int(rules.offset), key=key))

@@ -65,18 +65,14 @@ def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
     for name, answers in made.items():
         fitting = [answer for answer in answers if answer is not None]
         telling = [answer for answer in fitting or answers if differ(answer, plain)]
-        if not telling:
-            yield Record(variant, name, HIDDEN, "", "")
-            continue
+        wrong = telling[0] if telling else None
         alike = [
             other
             for other, theirs in made.items()
-            if other != name and telling[0] is not None and not all(differ(answer, telling[0]) for answer in theirs)
+            if other != name and wrong is not None and not all(differ(answer, wrong) for answer in theirs)
         ]
-        if alike:
-            yield Record(variant, name, ALIKE, ", ".join(alike), "")
-        else:
-            yield Record(variant, name, SHOWS, "", "" if fitting else "it does not fit the shapes")
+        shows = ALIKE if alike else SHOWS if telling else HIDDEN
+        yield Record(variant, name, shows, ", ".join(alike), "" if fitting else "it does not fit the shapes")
 
 
 def sentence(records: Sequence[Record]) -> str:

@@ -127,7 +127,7 @@ def poison(case: Case, held: float) -> Answer:
     clean, poisoned, expected = case.compute(), [], []
     for key in hidden[np.linspace(0, len(hidden) - 1, min(len(hidden), MOST_POISONED)).astype(int)]:
         k, v = case.k.copy(), case.v.copy()
-        k[:, key], v[:, key] = held, held
+        k[:, key] = v[:, key] = held
         blind = ~allowed[:, :, key]
         poisoned.append(replace(case, k=k, v=v).compute()[blind])
         expected.append(clean[blind])

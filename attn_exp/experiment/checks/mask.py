@@ -64,7 +64,7 @@ def describe_keys(seen: Array, names: Sequence[str]) -> str:
     """Say which keys `[s]` are seen: `she, likes`, `k0..k4 and k7`, `every key` or `no key`."""
     if seen.all():
         return "every key"
-    runs = np.flatnonzero(np.diff(np.concatenate([[False], seen, [False]]).astype(int))).reshape(-1, 2)
+    runs = np.flatnonzero(np.diff(seen, prepend=False, append=False)).reshape(-1, 2)
     if not len(runs):
         return "no key"
     words = [

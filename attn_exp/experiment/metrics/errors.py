@@ -104,7 +104,7 @@ def errors_in_ulp(answers: Array, expected: Array, kind: Any = None) -> Array:
     used, if the output was computed with fewer digits than it has. Source: Higham 2002, "Accuracy and Stability of
     Numerical Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
     """
-    own = np.dtype(answers.dtype if kind is None else kind)
+    own = np.dtype(kind or answers.dtype)
     magnitudes = np.abs(expected).reshape(len(expected), -1).max(axis=-1, initial=0)
     with np.errstate(all="ignore"):
         beyond = (magnitudes > limits(own).max) & (magnitudes < np.inf)  # as if the exponent range were unlimited

@@ -36,7 +36,7 @@ class Mask(Rule):
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         """Return bounds on the keys that queries of one batch entry see, at positions `first` to `last` inclusive."""
-        return Span(0, keys, 0, 0)
+        return Span(0, self.unpadded(keys), 0, 0)
 
     def unpadded(self, keys: int) -> int:
         """Return how many of the keys are tokens of the sequence; the rest are padding."""

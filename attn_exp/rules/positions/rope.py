@@ -41,7 +41,7 @@ class Rope(Position):
         return None
 
     def turn(self, heads: Array, positions: Array) -> Array:
-        size = heads.shape[-1] if self.size is None else self.size
+        size = self.size or heads.shape[-1]
         angles = self.angles(positions, size)
         return rotated(heads, np.cos(angles), np.sin(angles), self.interleaved)
 
@@ -54,7 +54,7 @@ class Rope(Position):
 
     def turned(self, numbers: Vector, position: int) -> list[float]:
         """Return a head with each pair `(a, b)` rotated as the complex number `(a + bi) e^(i angle)`."""
-        result, size = list(numbers), len(numbers) if self.size is None else self.size
+        result, size = list(numbers), self.size or len(numbers)
         for pair in range(size // 2):
             angle = self.angle(position, pair, size)
             one, other = (2 * pair, 2 * pair + 1) if self.interleaved else (pair, pair + size // 2)
@@ -103,14 +103,17 @@ def rotary_embedding(
         ValueError: a cache whose pairs are not half the rotated numbers, or heads that do not divide the last axis.
     """
     if x.ndim == 3:
-        batches, length, width = x.shape
-        heads = x.reshape(batches, length, num_heads or width, -1).swapaxes(1, 2)
+        if not num_heads or x.shape[-1] % num_heads:
+            raise ValueError(f"num_heads={num_heads} does not divide the last axis of x, {x.shape[-1]}")
+        heads = x.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2)
     else:
         heads = x
     size = rotary_embedding_dim or heads.shape[-1]
     if cos_cache.shape[-1] != size // 2 or sin_cache.shape[-1] != size // 2:
-        pairs = f"{cos_cache.shape[-1]} and {sin_cache.shape[-1]}"
-        raise ValueError(f"the caches hold {pairs} pairs; expected {size // 2} for {size} numbers")
+        raise ValueError(
+            f"the caches hold {cos_cache.shape[-1]} and {sin_cache.shape[-1]} pairs; "
+            f"expected {size // 2} for {size} numbers"
+        )
     cosines, sines = (cache if position_ids is None else cache[position_ids] for cache in (cos_cache, sin_cache))
     turned = rotated(heads, cosines[:, None], sines[:, None], interleaved)
     return turned.swapaxes(1, 2).reshape(x.shape) if x.ndim == 3 else turned
