@@ -11,9 +11,7 @@ from attn_exp.config.compose import composed, repeat_command, values
 from attn_exp.config.hydra_errors import check_hydra_words
 from attn_exp.config.schema import read_config
 from attn_exp.config.spelling import Repeat, spelled
-from attn_exp.errors import NotVerifiedError, UncalledError, UserError, WrongAttentionError
-from attn_exp.errors import folder as path_of
-from attn_exp.errors import given as value_given
+from attn_exp.errors import NotVerifiedError, UncalledError, WrongAttentionError
 from attn_exp.experiment.executing import STAGES
 from attn_exp.runs import execution, provenance, store
 from attn_exp.runs.execution import Result
@@ -76,7 +74,7 @@ def load(folder: str | Path) -> Result | Swept:
     Raises:
         UserError: the folder holds neither, or cannot be read.
     """
-    place = machine.folder(path_of(folder, "folder"))
+    place = machine.folder(folder)
     if (place / "manifest.json").is_file() and not (place / "run.json").exists():
         from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
 
@@ -115,8 +113,6 @@ def check(function: Any, *words: str, quick: bool = False, against: Any = None, 
     """
     from attn_exp.diagnosis import command  # noqa: PLC0415 - most imports need none
 
-    if not isinstance(quick, bool):
-        raise UserError(f"quick is {value_given(quick)}; expected True or False")
     return command.check_objects(function, against, as_words(words, settings), quick)
 
 
@@ -171,13 +167,10 @@ def assert_attention(function: Any, *words: str, allow_not_verified: bool = Fals
 
 
 def as_words(words: Sequence[Any], settings: Mapping[str, Any]) -> list[str]:
-    for word in words:
-        if not isinstance(word, str):
-            raise UserError(f"got {value_given(word)} where a word such as 'mask=causal' was expected")
-    all_words = [*words, *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
+    all_words = [*map(str, words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
     check_hydra_words(all_words)
     return all_words
 
 
 def folders_of(config_dir: str | Path | None) -> list[str]:
-    return [] if config_dir is None else [str(path_of(config_dir, "config_dir"))]
+    return [] if config_dir is None else [str(Path(config_dir))]

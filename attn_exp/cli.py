@@ -10,16 +10,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import attn_exp
 from attn_exp import processes
 from attn_exp.errors import UserError, brief, out_of_memory, printable, unknown
 from attn_exp.own_code import split_files
-
-if TYPE_CHECKING:
-    from attn_exp.config.schema import Config
-    from attn_exp.config.spelling import Repeat
 
 DONE, FAILED, USAGE, PIPE_CLOSED = 0, 1, 2, 141
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -38,8 +34,7 @@ def main() -> None:
                 stream.reconfigure(errors="backslashreplace")
         os.environ.setdefault(*SHORT_SPIN)
         gc.disable()  # a run ends before cycles matter; collecting over all imports takes a tenth of its time
-        with processes.report_silence():
-            code = obey(sys.argv[1:])
+        code = obey(sys.argv[1:])
         gc.freeze()  # or the interpreter would collect over everything once more before it exits
     except KeyboardInterrupt as stopped:
         print("attn_exp: stopped before it was done", file=sys.stderr)
@@ -61,7 +56,6 @@ def main() -> None:
 
 
 def discard_output() -> None:
-    """Discard buffered output, which the interpreter would try to flush on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -107,7 +101,9 @@ def run_settings(words: Sequence[str]) -> int:
 
     match command_line.understood(words):
         case command_line.Once(config, repeat):
-            return execute(config, repeat)
+            outcome = find("runs.execution:run")(config, repeat)
+            say(outcome.text)
+            return FAILED if config.strict and not outcome.agrees else DONE
         case command_line.Many(words, folders):
             gc.enable()
             os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # the workers already use all cores
@@ -120,13 +116,6 @@ def run_settings(words: Sequence[str]) -> int:
         case command_line.Said(text):
             say(text)
     return DONE
-
-
-def execute(config: Config, repeat: Repeat) -> int:
-    """Run one configuration, print the results, and return 1 if `strict` is set and a published figure disagrees."""
-    outcome = find("runs.execution:run")(config, repeat)
-    say(outcome.text)
-    return FAILED if config.strict and not outcome.agrees else DONE
 
 
 def members() -> Mapping[str, Sequence[str]]:

@@ -6,8 +6,6 @@ import errno
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
-from os import PathLike
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -51,10 +49,8 @@ class FaultError(UserError):
 
 def fault_line(error: BaseException) -> str:
     """Describe an internal error in one line: its kind, its message, and the innermost line of this package."""
-    ours = [(path.relative_to(HERE), line) for path, line in way_of(error) if path.is_relative_to(HERE)]
-    place = "".join(f", attn_exp/{path.as_posix()} line {line}" for path, line in ours[-1:])
-    said = str(error).strip() and f": {brief(first_line(error), 120)}"
-    return f"internal error of attn_exp: {type(error).__name__}{said}{place}"
+    places = [f", {path.name} line {line}" for path, line in way_of(error) if path.is_relative_to(HERE)]
+    return f"internal error of attn_exp: {type(error).__name__}: {brief(first_line(error), 120)}{''.join(places[-1:])}"
 
 
 def way_of(error: BaseException) -> list[tuple[Path, int]]:
@@ -62,13 +58,8 @@ def way_of(error: BaseException) -> list[tuple[Path, int]]:
 
 
 def is_fault(error: BaseException) -> bool:
-    """Return whether an error is this package's own: every traceback frame is in it, and no file or user caused it.
-
-    If memory or recursion depth has run out, the cause is unknown, and the answer is False.
-    """
-    known = isinstance(error, OSError | UserError | RecursionError) or out_of_memory(error) is not None
-    ours = [path.is_relative_to(HERE) for path, _ in way_of(error)]
-    return not known and bool(ours) and all(ours)
+    """Return whether an error is this package's own: every traceback frame is in it."""
+    return all(path.is_relative_to(HERE) for path, _ in way_of(error))
 
 
 HERE = Path(__file__).resolve().parent
@@ -82,10 +73,8 @@ def out_of_memory(error: BaseException) -> UserError | None:
     said = first_line(error)
     thread = isinstance(error, RuntimeError) and "start new thread" in said
     system = isinstance(error, OSError) and error.errno == errno.ENOMEM
-    if not (isinstance(error, MemoryError) or thread or system):
-        return None
-    reason = f" ({brief(said, 100)})" if said != type(error).__name__ else ""
-    return UserError(f"it does not fit into memory{reason}; {SMALLER}")
+    message = f"it does not fit into memory ({brief(said, 100)}); {SMALLER}"
+    return UserError(message) if isinstance(error, MemoryError) or thread or system else None
 
 
 SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fewer variants at once"
@@ -93,7 +82,6 @@ SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fe
 
 
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:
-    """Return a message that a name is unknown, with the closest choice."""
     import difflib  # noqa: PLC0415 - most runs make no mistake
 
     near = difflib.get_close_matches(word, choices, 1, 0.6)
@@ -108,22 +96,9 @@ def chosen(word: Any, choices: Collection[str], kind: str) -> str:
     Raises:
         UserError: `word` is not one of them, or no text.
     """
-    if not isinstance(word, str):
-        raise UserError(f"unknown {kind} {given(word)}; choose one of {some(list(choices))}")
-    if word not in choices:
-        raise UserError(unknown(word, list(choices), kind))
+    if not isinstance(word, str) or word not in choices:
+        raise UserError(unknown(str(word), list(choices), kind))
     return word
-
-
-def folder(value: Any, name: str) -> Path:
-    """Return a path given as text or as a path.
-
-    Raises:
-        UserError: the value is neither, or contains a NUL.
-    """
-    if not isinstance(value, str | PathLike) or "\0" in str(value):
-        raise UserError(f"{name} is {given(value)}; expected the path of a folder")
-    return Path(value)
 
 
 def given(value: object) -> str:
@@ -132,9 +107,9 @@ def given(value: object) -> str:
 
 
 def some(names: Sequence[str], most: int = 150) -> str:
-    lengths = accumulate(len(name) + 2 for name in names)
-    count = sum(length <= most for length in lengths)
-    return ", ".join(names) if count == len(names) else ", ".join([*names[: max(1, count)], "..."])
+    import textwrap  # noqa: PLC0415 - most runs make no mistake
+
+    return textwrap.shorten(", ".join(names), most, placeholder=" ...", break_on_hyphens=False)
 
 
 def count_of(count: int, one: str, several: str = "") -> str:

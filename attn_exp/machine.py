@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from io import BufferedReader, StringIO, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from attn_exp.errors import first_line
 
@@ -93,14 +93,15 @@ def parse_json(data: bytes) -> Any:
         raise ValueError(f"it is not JSON: {first_line(error)}") from error
 
 
-def parse_csv(text: str, delimiter: str = ",", *, no_blanks: bool = False) -> list[list[str]]:
-    """Return the cells of each line of a table; `no_blanks` strips blanks after a delimiter.
+def parse_csv(text: str | TextIO, delimiter: str = ",", *, no_blanks: bool = False) -> Iterator[list[str]]:
+    """Yield the cells of each line of a table; `no_blanks` strips blanks after a delimiter.
 
     Raises:
         ValueError: not a table.
     """
+    lines = StringIO(text, newline="") if isinstance(text, str) else text
     try:
-        return list(csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=no_blanks))
+        yield from csv.reader(lines, delimiter=delimiter, skipinitialspace=no_blanks)
     except csv.Error as error:
         raise ValueError(f"it is not a table: {first_line(error)}") from error
 
@@ -113,23 +114,17 @@ def csv_lines(path: Path) -> Iterator[list[str]]:
         ValueError: not a table.
     """
     with opened(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
-        try:
-            yield from csv.reader(text)
-        except csv.Error as error:
-            raise ValueError(f"{path.name} is not a table: {first_line(error)}") from error
+        yield from parse_csv(text)
 
 
 def decoded(data: bytes) -> str:
     """Decode bytes as UTF-8, or as UTF-16 if they begin with its byte order mark.
 
     Raises:
-        ValueError: the bytes are not valid; the message says where.
+        UnicodeDecodeError: the bytes are not valid; the message says where.
     """
-    encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8"  # as Excel writes
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"it is not {encoding.upper()} text: {error.reason} at byte {error.start}") from error
+    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as Excel writes
+    return data.decode("utf-16" if is_wide else "utf-8")
 
 
 def own_folder(path: Path) -> Path:
@@ -252,38 +247,23 @@ def remove(draft: Path) -> None:
         draft.unlink()
 
 
-class HeldError(Exception):
-    """A file is locked by another process; the message is that process's description of itself."""
-
-
 @contextmanager
-def locked(path: Path, holder: str) -> Iterator[None]:
-    """Lock a file until the block or the process ends; `holder` describes this process for people.
+def locked(path: Path) -> Iterator[None]:
+    """Lock a file until the block or the process ends.
 
     Raises:
-        HeldError: another process holds it; the message is its description.
+        TimeoutError: another process holds it.
         OSError: the file cannot be made, or is a link.
     """
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - only sweeps lock anything
+    from filelock import FileLock  # noqa: PLC0415 - only sweeps lock anything
 
-    beside = path.with_name(f".{path.name}-holder")
+    with FileLock(path, timeout=0):
+        yield
+
+
+def is_locked(path: Path) -> bool:
     try:
-        with FileLock(path, timeout=0):
-            write(beside, holder)
-            yield
-            beside.unlink()
-    except Timeout as error:
-        with suppress(OSError, ValueError):  # it may not be written yet
-            raise HeldError(read_text(beside)) from error
-        raise HeldError from error
-
-
-def read_holder(path: Path) -> str | None:
-    """Return the description of the process that has locked a file; None if it is not locked."""
-    try:
-        with locked(path, "") if path.exists() else nullcontext():
-            return None
-    except HeldError as error:
-        return str(error)
-    except OSError:
-        return None
+        with locked(path) if path.exists() else nullcontext():
+            return False
+    except OSError as error:
+        return isinstance(error, TimeoutError)

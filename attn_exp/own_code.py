@@ -30,15 +30,10 @@ BETWEEN = re.compile(r"""[\[\]{},'"=]""")
 THIS_PACKAGE = __name__.partition(".")[0]
 MOST_CODE = 4 * 2**20
 """Size limit of a file that is searched for imports."""
-MOST_ABOVE = 6
-"""Number of parent folders that are searched for the top of a project."""
-TOPS = (".git", "pyproject.toml", "setup.py")
-"""Files that mark the top of a project."""
 OPTION = "--with"
 AGAINST = "--against"
 """The option before the name of another implementation to compare the function with."""
 MEMBERS = "_with_"
-"""Prefix of the module names of member files."""
 
 
 class Named(str):
@@ -74,20 +69,12 @@ def is_code(form: Any) -> bool:
 
 
 def any_named(forms: Iterable[str]) -> bool:
-    """Return whether one of these forms is code that may run because the user named it on this command line."""
     return any(isinstance(form, Named) for form in forms)
 
 
 def variants_of_code(words: Iterable[str]) -> list[str]:
     matches = [FORM.fullmatch(word) for word in words]
     return [match[1] for match in matches if match and is_code(match[2])]
-
-
-def variants_not_listed(words: Sequence[str], known: Iterable[str]) -> list[str]:
-    """Return the variants that get code as a form, have no YAML, and are not in a list of variants."""
-    listed = " ".join(word for word in words if word.lstrip("+").startswith("variant="))
-    named = {*known, *re.findall(r"[\w-]+", listed)}
-    return [name for name in variants_of_code(words) if name not in named]
 
 
 def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
@@ -127,13 +114,11 @@ def with_other_joined(words: Sequence[str]) -> list[str]:
     """Join `--against` and its name into one word, the form of all other options.
 
     Raises:
-        UserError: the option has no name after it, or occurs twice.
+        UserError: the option has no name after it.
     """
     names, others = take_option(
         words, AGAINST, "needs a function, such as torch.nn.functional:scaled_dot_product_attention"
     )
-    if len(names) > 1:
-        raise UserError(f"{AGAINST} is given twice; two implementations are compared at a time")
     return [*others, *(f"{AGAINST}={name}" for name in names)]
 
 
@@ -147,8 +132,9 @@ def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
     Raises:
         UserError: `--with` without a file.
     """
-    needs = f"names a file of your own masks, scores, forms or metrics: {OPTION} mine.py"
-    files, others = take_option(words, OPTION, needs)
+    files, others = take_option(
+        words, OPTION, f"names a file of your own masks, scores, forms or metrics: {OPTION} mine.py"
+    )
     return list(dict.fromkeys(files)), others
 
 
@@ -195,32 +181,15 @@ def files_of_code(first: Path) -> list[Path]:
 
 def names_imported(path: Path) -> Iterator[str]:
     """Yield the full names that a file imports, anywhere in it; nothing if it is not valid Python."""
-    for node in nodes_of(path):
+    try:
+        nodes = [*ast.walk(ast.parse(machine.read(path, MOST_CODE)))]
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.level <= 1 and node.module:
             yield node.module
         elif isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.level == 1):
             yield from (alias.name for alias in node.names)
-
-
-def choose_keras_backend(path: Path) -> None:
-    """Let a file use Keras without TensorFlow, its default: with JAX if the file imports it, else with PyTorch.
-
-    JAX traces anew for each size. What the user or the file chooses comes first.
-    """
-    is_chosen = any(isinstance(one, ast.Constant) and one.value == "KERAS_BACKEND" for one in nodes_of(path))
-    if not is_chosen and importlib.util.find_spec("tensorflow") is None:
-        os.environ.setdefault(
-            "KERAS_BACKEND",
-            "torch" if importlib.util.find_spec("torch") and "jax" not in names_imported(path) else "jax",
-        )
-
-
-def nodes_of(path: Path) -> list[ast.AST]:
-    """Return the syntax nodes of a Python file; empty if it cannot be parsed."""
-    try:
-        return [*ast.walk(ast.parse(machine.read(path, MOST_CODE)))]
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
 
 
 @dataclass(frozen=True)
@@ -250,19 +219,14 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
     module = (imported or {}).get(place) or module_of_functions(place)
     function: Any = module
     with unreadable(target):
-        file = getattr(module, "__file__", None)
         for part in name.split("."):
             if not hasattr(function, part):
-                known = [word for word in vars(module) if not word.startswith("_") and callable(vars(module)[word])]
+                known = [word for word in vars(module) if not word.startswith("_")]
                 raise UserError(unknown(name, known[:12], f"function of {place}"))
             function = method_of(function, part)
-    if not callable(function) and type(function).__module__.partition(".")[0] in NO_HOMES:
-        raise UserError(f"{target} is a {type(function).__name__}; expected a function")
-    return function_from(function, name, file)
-
-
-NO_HOMES = ("builtins", "types", "numpy", "torch", "jax", "jaxlib", "keras")
-"""Modules whose objects are numbers, texts, arrays and modules, and never a user's own attention."""
+        if not callable(function) and type(function).__module__ in ("builtins", "numpy", "torch"):
+            raise UserError(f"{target} has type {type(function).__name__}; expected a function")
+        return function_from(function, name, getattr(module, "__file__", None))
 
 
 def method_of(owner: Any, name: str) -> Any:
@@ -296,9 +260,8 @@ def unreadable(place: str, verb: str = "read") -> Iterator[None]:
 
 def function_at_hand(function: Any) -> OwnFunction:
     kind = type(function).__name__
-    with unreadable(f"a {kind}"):
-        name = getattr(function, "__name__", kind)
-        file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    name = getattr(function, "__name__", kind)
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
     return function_from(function, name if isinstance(name, str) else kind, file)
 
 
@@ -320,14 +283,10 @@ def module_of_functions(place: str) -> ModuleType:
     """
     path = Path(place)
     if place.endswith(".py"):
-        home, package, top = import_roots(path)
-        packages = home.relative_to(top if home == package else package).parts
+        packages = path.resolve().parent.relative_to(import_root(path)).parts
         return module_of_file(path, ".".join([*packages, re.sub(r"^(?=\d)", "_", path.stem)]))  # no digit comes first
-    if os.path.isfile(place) or not all(part.isidentifier() for part in place.split(".")):
-        raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
-    sys.path[:] = dict.fromkeys([*sys.path, str(Path.cwd())])
+    sys.path[:] = dict.fromkeys([*sys.path, os.getcwd()])
     with unreadable(place, "imported"):
-        choose_keras_backend(Path(place))
         return importlib.import_module(place)
 
 
@@ -343,7 +302,7 @@ def module_of_members(path: Path) -> ModuleType:
 
 
 def module_of_file(path: Path, name: str) -> ModuleType:
-    """Import a file of the user's project, which may import what lies in its folder, package and project.
+    """Import a file of the user's, which may import what lies in its folder, its package and the working folder.
 
     Raises:
         UserError: there is no such file, or it cannot be imported.
@@ -354,40 +313,29 @@ def module_of_file(path: Path, name: str) -> ModuleType:
     spec: Any = importlib.util.spec_from_file_location(name, path.absolute())
     module = importlib.util.module_from_spec(spec)
     vars(module)[OWN] = True
-    home, package, top = import_roots(path)
-    sys.path[:] = dict.fromkeys([str(package), *sys.path, str(home), str(top)])
-    forget_others(home, package)
+    home, root = path.resolve().parent, import_root(path)
+    sys.path[:] = dict.fromkeys([str(root), *sys.path, str(home), os.getcwd()])
+    forget_others(home, root)
     with unreadable(str(path), "imported"):
-        choose_keras_backend(path)
         if hasattr(sys.modules.get(name, module), OWN):
             sys.modules[name] = module  # `inspect` and annotations are resolved through it
         spec.loader.exec_module(module)
     return module
 
 
-def import_roots(path: Path) -> tuple[Path, Path, Path]:
-    """Return the folders that a file may import from: its own, the one above its packages, and the top of its project.
-
-    The second and the third are its own folder if it is in no package and in no project.
-    """
-    folders = path.resolve().parents
-    package = next(folder for folder in folders if not (folder / "__init__.py").is_file())
-    above = [package, *package.parents][:MOST_ABOVE]
-    top = next((folder for folder in above if any((folder / name).exists() for name in TOPS)), package)
-    return folders[0], package, top
+def import_root(path: Path) -> Path:
+    """Return the folder of a file, or, if it is in a package, the one above its packages."""
+    return next(folder for folder in path.resolve().parents if not (folder / "__init__.py").is_file())
 
 
-def forget_others(home: Path, package: Path) -> None:
+def forget_others(home: Path, root: Path) -> None:
     """Forget what was imported from elsewhere under the name of a file's package, or of a file beside a plain one."""
-    for name in [one.stem for one in home.glob("*.py") if home == package]:
-        file = Path(getattr(sys.modules.get(name), "__file__", None) or home / name)
-        is_kept = any(file.is_relative_to(folder) for folder in (home, sys.prefix, sys.base_prefix))
-        if not is_kept and name != THIS_PACKAGE:
+    own = {*home.relative_to(root).parts[:1]} or {file.stem for file in home.glob("*.py")}
+    for name in [name for name in sys.modules if name.partition(".")[0] in own - {THIS_PACKAGE}]:
+        place = root / name.partition(".")[0]  # a package, or, with its suffix, a file
+        file = Path(getattr(sys.modules[name], "__file__", None) or place).with_suffix("")
+        if not any(file.is_relative_to(folder) for folder in (place, sys.prefix, sys.base_prefix)):
             del sys.modules[name]
-    for root in home.relative_to(package).parts[:1]:
-        if str(package / root) not in getattr(sys.modules.get(root), "__path__", ()) and root != THIS_PACKAGE:
-            for name in [name for name in sys.modules if name.partition(".")[0] == root]:
-                del sys.modules[name]
 
 
 def error_line(error: BaseException) -> str:

@@ -12,15 +12,16 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from attn_exp import machine, registry
 from attn_exp.config import kinds as reader
 from attn_exp.config.choices import yaml_choices
-from attn_exp.errors import OwnCodeError, UserError, fault_line, is_fault, printable, refuse
+from attn_exp.errors import OwnCodeError, UserError, fault_line, is_fault, printable
+from attn_exp.errors import given as value_given
 from attn_exp.experiment import metrics
 from attn_exp.experiment.metrics.metric import NotFormedError
 from attn_exp.forms.trace import Trace
@@ -61,10 +62,11 @@ class Kind:
         return getattr(sys.modules.get(f"{self.package}.{self.name}"), self.name.capitalize(), None)
 
     def is_kind_of(self, value: Any) -> bool:
-        contract = self.contract
-        if contract is None or value is contract:
-            return False
-        return isinstance(value, contract) if self.constant else inspect.isclass(value) and issubclass(value, contract)
+        contract = self.contract or Kind  # no value is of a kind that has not been imported
+        is_member = (
+            isinstance(value, contract) if self.constant else inspect.isclass(value) and issubclass(value, contract)
+        )
+        return is_member and value is not contract
 
     def home(self, value: Any) -> tuple[str, str]:
         """Return where a member is defined: its module, and the name of its class or function."""
@@ -99,7 +101,7 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
             for note in (note for file in files for note in add_file(file)):
                 print(f"attn_exp: {printable(note)}", file=sys.stderr)
             yield
-        except (UserError, OSError):
+        except (UserError, OSError, MemoryError):
             raise
         except Exception as error:  # raised by a user's metric, figure or check, or by what they returned
             said = fault_line(error) if is_fault(error) else error_line(error)
@@ -136,8 +138,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
         return member
     kind = next((kind for kind in KINDS if kind.is_kind_of(member)), None)
     if kind is None:
-        given = getattr(member, "__name__", f"a {type(member).__name__}")
-        raise UserError(f"{given} is not a member; expected {EXPECTED}, or a file of them")
+        raise UserError(f"got {value_given(member)}; expected {EXPECTED}, or a file of them")
     value: Any = member
     own = getattr(value, "name", "") if kind.constant else registry.to_snake_case(value.__name__)
     if not (name := name or own):
@@ -184,7 +185,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
 def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
     """Return the members of a module, each with its kind and the name of its class or constant.
 
-    Imported names are ignored; of classes that inherit from each other, only the leaf classes are kept.
+    Imported names, and classes whose names begin with `_`, are ignored.
 
     Raises:
         UserError: a constant of another type, or no member at all.
@@ -201,12 +202,10 @@ def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
                     raise UserError(f"{name} is a {type(item).__name__}; expected {kind.name.capitalize()}")
                 members.append((kind, name, item))
         elif inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_"):
-            members += [(kind, name, value) for kind in KINDS if not kind.constant and kind.is_kind_of(value)][:1]
-    bases = {base for _, _, value in members if inspect.isclass(value) for base in value.__mro__[1:]}
-    kept = [member for member in members if not (inspect.isclass(member[2]) and member[2] in bases)]
-    if not kept:
+            members += [(kind, name, value) for kind in KINDS if not kind.constant and kind.is_kind_of(value)]
+    if not members:
         raise UserError(f"it has no member; expected {EXPECTED}")
-    return kept
+    return members
 
 
 def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
@@ -259,10 +258,6 @@ def check_class(kind: Kind, value: Any) -> None:
     if not any(getattr(value, method) is not getattr(kind.contract, method) for method in kind.one_of):
         methods = " or ".join(f"{method}()" for method in kind.one_of)
         raise UserError(f"{name}({kind.name.capitalize()}) must define {methods}")
-    with refuse(f"{name}: its settings cannot be read", Exception):
-        hints = get_type_hints(value, include_extras=True)
-        for field in fields(value):
-            reader.kind_of(hints[field.name])
 
 
 def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:

@@ -18,19 +18,14 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from pkgutil import resolve_name
 from types import FrameType
 from typing import Any, BinaryIO
 
 from attn_exp.errors import FaultError, UserError, fault_line, out_of_memory
 from attn_exp.own_code import error_line
-
-FIRST, LATER = 8.0, 60.0
-"""Seconds of silence before the first progress line, and before each later one."""
-HEARD = threading.Event()
-"""Set by each progress line of a command."""
 
 
 def stop(number: int, frame: FrameType | None) -> None:
@@ -48,27 +43,6 @@ def format_duration(seconds: float) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 2 * 86400 else f"{seconds / 86400:,.0f} days"
-
-
-@contextmanager
-def report_silence() -> Iterator[None]:
-    """Print a line now and then while the block runs and shows no progress of its own."""
-    started, ended = time.monotonic(), threading.Event()
-
-    def report() -> None:
-        pause = FIRST
-        while not ended.wait(pause):
-            pause = LATER
-            if not HEARD.is_set():
-                so_far = format_duration(time.monotonic() - started)
-                print(f"attn_exp: at work, {so_far} so far; Ctrl-C ends it", file=sys.stderr, flush=True)
-            HEARD.clear()
-
-    threading.Thread(target=report, daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
 
 
 def usable_cores() -> int:
@@ -103,14 +77,10 @@ def keep_off(processor: int, thread: int) -> bool:
 
 
 def describe_exit(code: int) -> str:
-    """Describe how a process ended: `exit code 3`, or the name of the signal that ended it."""
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
 
 # A subprocess for one function
-
-Tell = Callable[[Any], None]
-"""Callback through which a function in the subprocess reports progress, and the parent receives it."""
 
 BEGIN = """import json, sys
 target, *rest = sys.argv[1:]
@@ -120,26 +90,17 @@ serve(target)"""
 """Code that the subprocess starts with: it gets the parent's `sys.path`, without the working folder in front."""
 LAST_WORDS = 1.0
 """Seconds a subprocess has to exit by itself (closing files, running hooks) once there are no more requests."""
-MEANINGS = {
-    "SIGSEGV": "a crash: it accessed invalid memory",
-    "SIGBUS": "a crash: it accessed memory that does not exist",
-    "SIGABRT": "a library aborted it",
-    "SIGFPE": "an arithmetic error",
-    "SIGILL": "an instruction that this processor does not support",
-    "SIGKILL": "it was killed, perhaps because memory ran out",
-    "SIGTERM": "it was terminated",
-}
 
 
 class NoAnswerError(Exception):
     """A subprocess gave no answer.
 
-    `how` describes the end, such as `exit code 3`; `late` is true if it was killed after a timeout.
+    The message describes the end, such as `exit code 3`; `late` is true if it was killed after a timeout.
     """
 
     def __init__(self, how: str, late: bool = False) -> None:
         super().__init__(how)
-        self.how, self.late = how, late
+        self.late = late
 
 
 class Child(AbstractContextManager["Child"]):
@@ -156,13 +117,12 @@ class Child(AbstractContextManager["Child"]):
 
     def __init__(self, target: str, *, quiet: bool = False, variables: Mapping[str, str] | None = None) -> None:
         self.process: Any = subprocess.Popen(
-            [sys.executable, "-P", "-c", BEGIN, target, json.dumps(list(map(str, sys.path))), json.dumps(sys.argv)],
+            [sys.executable, "-P", "-c", BEGIN, target, json.dumps(sys.path, default=str), json.dumps(sys.argv)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if quiet else None,
             env={**(variables or {}), **os.environ},
             start_new_session=True,  # Ctrl-C reaches only the parent, and `kill` reaches the whole group
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
         self.messages = queue.SimpleQueue[list[Any] | None]()
         threading.Thread(target=receive, args=(self.process.stdout, self.messages), daemon=True).start()
@@ -194,8 +154,7 @@ class Child(AbstractContextManager["Child"]):
                 if hear(value) is True:
                     limit, end = seconds, time.monotonic() + seconds
         with suppress(subprocess.TimeoutExpired):
-            ended = describe_exit(self.process.wait(max(end - time.monotonic(), 0)))
-            raise NoAnswerError(f"{ended}, {MEANINGS[ended]}" if ended in MEANINGS else ended)
+            raise NoAnswerError(describe_exit(self.process.wait(max(end - time.monotonic(), 0))))
         self.kill()
         raise NoAnswerError(f"it did not end within {limit:g} second{'s' * (limit != 1)}", late=True)
 
@@ -252,10 +211,8 @@ def serve(target: str) -> None:
     while (question := questions.get()) is not None:
         try:
             send("answer", resolve_name(target)(question[0], lambda said: send("said", said)))
-        except FaultError as error:
-            send("fault", str(error))
         except UserError as error:
-            send("refused", str(error))
+            send("fault" if isinstance(error, FaultError) else "refused", str(error))
         except BaseException as error:
             is_theirs = not isinstance(error, Exception) or isinstance(error, RecursionError) or out_of_memory(error)
             send(*(("raised", error_line(error)) if is_theirs else ("fault", fault_line(error))))

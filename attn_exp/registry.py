@@ -96,11 +96,9 @@ def names(path: Sequence[str], *, without: Sequence[str] = ()) -> tuple[str, ...
     Names that begin with `_` and subpackages are not members.
     """
     return tuple(
-        sorted(
-            module.name
-            for module in pkgutil.iter_modules(path)
-            if not (module.ispkg or module.name.startswith("_") or module.name in without)
-        )
+        module.name
+        for module in pkgutil.iter_modules(path)  # sorted
+        if not (module.ispkg or module.name.startswith("_") or module.name in without)
     )
 
 
@@ -147,16 +145,3 @@ def constant(package: str, name: str, kind: type[Kind]) -> Kind:
     if (package, name) in OUTSIDE:
         return OUTSIDE[package, name].value  # type: ignore[no-any-return] # as above
     return getattr(module(package, name), kind.__name__.upper())  # type: ignore[no-any-return] # its contract
-
-
-def members(package: str, kind: type[Kind], *, without: Sequence[str] = ()) -> dict[str, Kind]:
-    """Return every member of a package by name, sorted; a file may define several.
-
-    A file with several holds them by name in a dict, such as `GENERATORS`; a file with one holds it as `GENERATOR`,
-    under the name of the file.
-    """
-    found, word = dict[str, Kind](), kind.__name__.upper()
-    for name in names(folder(package), without=without):
-        source = vars(module(package, name))
-        found |= source.get(f"{word}S") or {name: source[word]}
-    return dict(sorted(found.items()))

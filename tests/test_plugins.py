@@ -261,8 +261,8 @@ def test_register_refuses_in_one_sentence() -> None:
     wrong = Example({"reach": 1}, ("██·", "███", "·█·"))
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (Bare, {}, "Bare is not a frozen dataclass"),
-        (3, {}, "a int is not a member; expected a subclass of Mask"),
-        (package, {}, "package is not a member"),
+        (3, {}, "got 3; expected a subclass of Mask"),
+        (package, {}, "got of type function; expected a subclass"),
         (Near, {"name": "causal"}, "mask=causal is taken"),
         (Near, {"name": "two words"}, "expected a name of letters, digits and _"),
         (Near, {"example": wrong}, r"mask=near does not reproduce its EXAMPLE: row 2, column 2 is 1, expected 0"),

@@ -16,7 +16,7 @@ from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError
 from attn_exp.problem import drawing, sources
 from attn_exp.problem.projections import MATRICES, widths
-from attn_exp.processes import HEARD, format_duration
+from attn_exp.processes import format_duration
 
 NUMBER, NAME = 8, 150
 """Bytes of a float64, and of the name of a token in memory and on disk."""
@@ -146,7 +146,6 @@ class Progress:
             line = f"{text}, {100 * whole:.0f} %, {left} left" if 0.02 < whole < 1 else text
             self.stream.write(f"\r\x1b[K{line}" + "\n" * last if is_terminal else f"{line}\n")
             self.stream.flush()
-            HEARD.set()
             self.shown = now
 
     def clear(self) -> None:

@@ -9,7 +9,7 @@ without running any. `example` is the expected result that each file must write 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
@@ -129,4 +129,4 @@ def absent_normalizer(name: str) -> Normalizer:
     return Normalizer(weigh, takes_extra=True)
 
 
-ABSENT: dict[str, Callable[[str], Any]] = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}
+ABSENT = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,7 +32,6 @@ CROSS = re.compile("[x\u00d7\u2717]", re.IGNORECASE)
 Numbers = dict[str, Array]
 Lines = Sequence[Sequence[str]]
 STUDENT = "student"
-"""Heads the first column of a table with a row for each student."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,6 @@ def corner_of(blank: Blank, head: int) -> str:
 
 
 def blank_or_filled(paper: Paper, filled: bool = False) -> str:
-    """Return `answers.csv`, empty or filled with the right answers."""
     lines: list[list[str]] = []
     for blank, head, corner, rows, columns in blocks(paper):
         matrix = blank.right[head].T if paper.transposed else blank.right[head]
@@ -87,12 +85,10 @@ def columns_of(paper: Paper) -> list[str]:
 
 
 def is_table(lines: Lines) -> bool:
-    """Return whether these lines have a row for each student."""
     return bool(lines and lines[0]) and lines[0][0].lower() == STUDENT
 
 
 def blank_table(students: Sequence[str], paper: Paper) -> str:
-    """Return a table with an empty row for each student, to type in what they wrote on paper."""
     names = columns_of(paper)
     rows = [[records.cell(student), *[""] * len(names)] for student in students]
     return records.as_csv([[STUDENT, *map(records.cell, names)], *rows])
@@ -118,15 +114,6 @@ def blocks_of_row(heading: Sequence[str], row: Sequence[str], paper: Paper) -> L
     return lines
 
 
-def read_filled(path: Path, paper: Paper) -> Filled:
-    """Read a student's file.
-
-    Raises:
-        UserError: a file that cannot be read, is far too large, or holds another table.
-    """
-    return read_blocks(read_lines(path), paper)
-
-
 def read_lines(path: Path) -> Lines:
     """Read the cells of a file of answers.
 
@@ -137,7 +124,7 @@ def read_lines(path: Path) -> Lines:
         content = machine.decoded(machine.read(path, MOST_BYTES)).lstrip("\ufeff")
         text = content.replace("\r\n", "\n").replace("\r", "\n")
         first = text.lstrip().partition("\n")[0]
-        lines = machine.parse_csv(text, max(",;\t", key=first.count))
+        lines = [*machine.parse_csv(text, max(",;\t", key=first.count))]
     return [[records.text_of(cell).strip() for cell in line] for line in lines]
 
 
@@ -169,7 +156,10 @@ def read_blocks(lines: Lines, paper: Paper) -> Filled:
 def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
     """Return the texts of each box `[h r c]`, empty where there is none.
 
-    Rows and columns are matched by name, so that an omitted or moved one shifts no other.
+    Rows and columns are in the order of the sheet; their names may be written otherwise.
+
+    Raises:
+        UserError: no block, one with a row or column that is missing or moved, or a row with too many cells.
     """
     known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
     cells = {blank.stage: np.full(blank.right.shape, "", object) for blank in paper.blanks}
@@ -180,17 +170,20 @@ def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
         if corner not in known:
             continue
         blank, head, rows, columns = known[corner]
-        body = [*itertools.takewhile(is_within(known, rows), lines[start : start + len(rows)])]
+        body = [*itertools.takewhile(any, lines[start : start + len(rows)])]
+        given = [line[0] for line in body] + [*first[1 : len(columns) + 1]]
+        expected = [name.strip() for name in (*rows, *columns)]
+        if len(given) < len(expected) or (given != expected and {*given} <= {*expected, *known}):
+            raise UserError(f"{corner}: a row or column is missing or moved; expected those of the sheet, in its order")
         start, count = start + len(body), count + 1
         box = cells[blank.stage][head].T if paper.transposed else cells[blank.stage][head]
-        across = places(first[1 : len(columns) + 1], columns)
-        for row, line in zip(places([line[0] for line in body], rows), body, strict=True):
+        for row, line in enumerate(body):
             if any(line[len(columns) + 1 :]):
                 raise UserError(
                     f"{corner}, row {row + 1}: {len(line) - 1} cells, expected {len(columns)}; "
                     "a decimal comma needs quotes around the number, or semicolons between the cells"
                 )
-            for column, cell in zip(across, line[1:], strict=False):
+            for column, cell in enumerate(line[1 : len(columns) + 1]):
                 box[row, column] = cell
     if not count:
         raise UserError(
@@ -198,22 +191,6 @@ def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
             f"student under {STUDENT!r}"
         )
     return cells
-
-
-def is_within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[str]], bool]:
-    """Return a predicate for lines that still belong to a block with these rows; a token may be called `k`."""
-    return lambda line: any(line) and (line[0] in rows or line[0].lower() not in known)
-
-
-def places(given: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Return the positions of these names; in the order given, if a name is unknown or occurs too often."""
-    free, found = [name.strip() for name in names], list[int]()
-    for name in given:
-        if name not in free:
-            return [*range(len(given))]
-        found.append(free.index(name))
-        free[found[-1]] = "\0"  # no cell is called so
-    return found
 
 
 def read_number(cell: str) -> tuple[float, int]:

@@ -19,7 +19,6 @@ from attn_exp.config.kinds import read_fields
 from attn_exp.config.schema import Config, Figures, Report
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, chosen, printable, refuse, unknown
-from attn_exp.errors import folder as path_of
 from attn_exp.experiment import checks, ladder
 from attn_exp.experiment.compare import completed, tabulate
 from attn_exp.experiment.executing import measure
@@ -186,15 +185,14 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     with refuse(f"{folder}: cannot be written to", OSError), machine.write_folder(folder, add=True) as draft, members:
         with trust.refuse_damaged(f"{folder}: its tables and arrays are inconsistent", *trust.MISFIT):
             store.render(run, draft)
-        lacking = provenance.members_left_out()
         empty = not_drawn(draft, run.comparison.config)
         alone = sorted(path.name for path in (draft / "figures").glob("*"))
     home = folder.resolve().parent
     if home.name in folders.KINDS:
         with suppress(UserError):
             folders.rebuild_index(home.parent)
-    for line in filter(None, (lacking, empty)):
-        print(f"attn_exp: {printable(line)}", file=sys.stderr)
+    if empty:
+        print(f"attn_exp: {printable(empty)}", file=sys.stderr)
     if changes.figures.get("only"):
         return "\n".join(str(folder / "figures" / name) for name in alone)
     return str(opens_first(folder, run.comparison.config))
@@ -322,7 +320,7 @@ class Result:
         """
         config = self.config
         if output_dir is not None:
-            config = replace(config, output_dir=str(path_of(output_dir, "output_dir")))
+            config = replace(config, output_dir=str(Path(output_dir)))
         store.check_writable(Path(config.output_dir))
         return write(replace(self.comparison, config=config), self.timings, self.repeat)
 

@@ -30,7 +30,6 @@ MOST_BYTES = 24 * 2**20
 """Size limit of a description that is read for a listing."""
 
 DESCRIPTION = {"started": str, "status": str, "command": str, "words": [str], "title?": str, "config?": {"title?": str}}
-"""Fields in the description of every run and sweep."""
 
 HEADS = ["when", "kind", "status", "settings"]
 DEFAULTS = "(defaults)"
@@ -121,11 +120,7 @@ def open_newest(words: Sequence[str]) -> str:
         UserError: no such folder, or no report in it.
     """
     page = newest(named_output_dir(words))
-    try:
-        opened = webbrowser.open(page.absolute().as_uri())
-    except webbrowser.Error:
-        opened = False
-    return "" if opened else str(page)
+    return "" if webbrowser.open(page.absolute().as_uri()) else str(page)
 
 
 def newest(output_dir: Path) -> Path:

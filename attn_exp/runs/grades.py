@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from textwrap import TextWrapper
 
 import numpy as np
 
@@ -30,7 +29,7 @@ MOST_FILES = 5000
 USAGE = "attn-exp grade ANSWERS KEYS [points=scores:6,weights:9]"
 EVERYBODY = "everybody.html"
 """All marked pages in one file, for printing."""
-WIDTH, MOST_SAID = 120, 2000
+MOST_SAID = 2000
 WORTH = re.compile(r"(?P<stage>[a-z]+):(?P<points>[0-9]{1,4}(\.[0-9]{1,2})?)")
 OWN_SHARE, ALIKE, ENOUGH = 0.75, 0.9, 12
 """Someone who scores below the first share may have handed in another student's numbers: the second share, of at least
@@ -51,12 +50,17 @@ class Handed:
 
     @property
     def cells(self) -> tuple[str | None, ...]:
-        """The student's row of the table; None where nothing could be read."""
         if self.grade is None:
             return (self.student, None, None, None, None, self.trouble)
         points, most = (worksheet.count(sum(getattr(one, side) for one in self.scored)) for side in ("points", "most"))
-        grade = self.grade
-        return (self.student, points, most, grade.first_wrong, " ".join(grade.mistakes), worksheet.verdict(grade))
+        return (
+            self.student,
+            points,
+            most,
+            self.grade.first_wrong,
+            " ".join(self.grade.mistakes),
+            worksheet.verdict(self.grade),
+        )
 
     @property
     def line(self) -> tuple[str, ...]:
@@ -85,21 +89,19 @@ def grade_answers(asked: Sequence[str]) -> str:
         handed = [replace(one, scored=scores(one.grade, worth)) if one.grade else one for one in graded]
         often = count_mistakes(handed)
         write_grades(handed, often, target)
-    lines = [[plain(cell, MOST_SAID) for cell in one.line] for one in handed]
-    wrapped = TextWrapper(WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-    said = [f"{plain(line[0], 90)}: {line[-1]}" for line in lines]
+    lines = [one.line for one in handed]
+    said = [f"{plain(line[0], 90)}: {plain(line[-1], MOST_SAID)}" for line in lines]
     named = [plain(f"{name}, {count_of(int(count), 'student')}: {says}", MOST_SAID) for name, count, says in often]
     parts = [
         table(HEADS[:-1], [[plain(cell, 90) for cell in line[:-1]] for line in lines]),
-        "\n".join(map(wrapped.fill, said)),
-        "\n".join(map(wrapped.fill, named)) or "No mistake by name.",
+        "\n".join(said),
+        "\n".join(named) or "No mistake by name.",
         f"{target / 'class.html'}\n{target / 'marked' / EVERYBODY}",
     ]
     return "\n\n".join(parts)
 
 
 def write_grades(handed: Sequence[Handed], often: Sequence[tuple[str, str, str]], target: Path) -> None:
-    """Write the table, the class page and the marked pages, all or none."""
     marked = {
         f"{file}.html": (one.student, worksheet.marked(one.paper, one.student, one.grade, one.numbers, one.scored))
         for file, one in zip(file_names([one.file for one in handed]), handed, strict=True)
@@ -172,7 +174,6 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
 def grade_lines(
     student: str, name: str, lines: answers.Lines, keys: Mapping[str, Key], paper_of: Callable[[str], Paper]
 ) -> Handed:
-    """Grade a student's lines, blocks or a heading and a row, with the key of this name."""
     try:
         if name not in keys:
             raise UserError("no key of this name")

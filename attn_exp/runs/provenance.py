@@ -43,7 +43,6 @@ SHAPES = {
 """The records of functions, member files and input files in a description."""
 
 About = Mapping[str, Any]
-"""The stored description of a run or a sweep."""
 
 
 def origin() -> dict[str, Any]:
@@ -200,17 +199,6 @@ def members_without_code(about: About) -> Iterator[None]:
         yield
 
 
-def members_left_out() -> str:
-    """Say which members a report omits because their code is not available; empty if none."""
-    lacking = {
-        name: member.origin.name
-        for (home, name), member in registry.OUTSIDE.items()
-        if member.value is ABSENT and home in (registry.PACKAGES["check"], registry.PACKAGES["figure"])
-    }
-    files = format_names(dict.fromkeys(lacking.values()))
-    return f"omitted because no file provides it: {format_names(lacking)}; add --with {files}" if lacking else ""
-
-
 # Input files
 
 
@@ -247,7 +235,7 @@ def as_started(problem: Problem) -> Embeddings:
     tokens = problem.key_tokens if problem.past else problem.tokens
     late = {name: getattr(problem, name) for name in ("q", "k", "v", "weights")}
     stages = late if problem.x is None else {"vectors": problem.x}
-    arrays: dict[str, Any] = {name: array.tolist() for name, array in stages.items() if array is not None}
+    arrays = {name: array.tolist() for name, array in stages.items() if array is not None}
     vectors = None if problem.memory is None else problem.memory.tolist()
     is_other = vectors is not None or problem.key_tokens != tokens
     memory = Embeddings(tokens=problem.key_tokens, vectors=vectors) if is_other else None

@@ -20,7 +20,6 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf|nan", re.IGNORECASE)
-"""Matches the text of a number."""
 
 
 def written(schema: type, records: Iterable[Any]) -> str:
@@ -34,11 +33,10 @@ def as_csv(lines: Sequence[Sequence[str]]) -> str:
 
     A carriage return is quoted, as it would otherwise break a line in two.
     """
-    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
-        text = StringIO()
-        csv.writer(text, lineterminator="\n", quoting=quoting).writerows(lines)
-        if "\r" not in text.getvalue():
-            break
+    text = StringIO()
+    has_returns = any("\r" in cell for line in lines for cell in line)
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if has_returns else csv.QUOTE_MINIMAL)
+    writer.writerows(lines)
     return text.getvalue()
 
 
@@ -76,7 +74,7 @@ def parsed(schema: type, text: str) -> tuple[Any, ...]:
     Raises:
         ValueError: an unknown, repeated or missing column, a line of another length, or a cell of none of its types.
     """
-    head, *lines = machine.parse_csv(text) or [[]]
+    head, *lines = [*machine.parse_csv(text)] or [[]]
     kinds = get_type_hints(schema)
     needed = {field.name for field in fields(schema) if field.default is MISSING}
     if len(set(head)) < len(head) or not needed <= set(head) <= set(kinds):

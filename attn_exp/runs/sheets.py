@@ -53,7 +53,6 @@ INLINE = ["embeddings=inline", "projections=identity"]
 """Words that replace the input if each student has their own numbers."""
 MOST_DIGITS = 6
 Composed = Callable[[tuple[str, ...]], Mapping[str, Any]]
-"""Function that composes words into settings."""
 HEADS = ("stage", "right", "follows", "wrong", "empty")
 FILE = "answers.csv"
 
@@ -140,10 +139,11 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
     stages = options.stages or choose_boxes(paper(config, (), options.digits))
     stages = () if stages == (EVERY_BOX,) else stages
     asked = paper(config, stages, options.digits)
-    settled = asked.sheet.settled
-    if settled.head != config.head and any(word.startswith("head=") for word in words):
-        heads = count_of(settled.head, "head")
-        raise UserError(f"head={config.head}: variant={settled.name} has {heads}; add variant=[multi_head]")
+    if asked.sheet.settled.head != config.head and any(word.startswith("head=") for word in words):
+        raise UserError(
+            f"head={config.head}: variant={asked.sheet.settled.name} has {count_of(asked.sheet.settled.head, 'head')}; "
+            "add variant=[multi_head]"
+        )
     is_drawn = DRAWN in words
     kept = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
     telling = possible(asked) if is_drawn else frozenset()
@@ -310,7 +310,7 @@ class Exercise:
             UserError: a stage that is not on the sheet, numbers of another shape, or a file that cannot be read.
         """
         if isinstance(given, str | Path):
-            read = answers.read_filled(Path(given), self.paper)
+            read = answers.read_blocks(answers.read_lines(Path(given)), self.paper)
         elif given is None or isinstance(given, Mapping):
             each = {**(given or {}), **numbers}
             read = answers.Filled({stage: self.shaped(str(stage), values) for stage, values in each.items()}, {})
@@ -319,7 +319,6 @@ class Exercise:
         return Checked(self.paper, self.student, read.numbers, read.grade(self.paper))
 
     def shaped(self, stage: str, values: Any) -> Array:
-        """Return the numbers of a stage as `[h r c]`."""
         right = self.asked(stage).right
         shown = right.swapaxes(1, 2) if self.paper.transposed else right
         heads, rows, columns = shown.shape
@@ -338,13 +337,7 @@ class Exercise:
         return blank
 
     def __repr__(self) -> str:
-        parts = []
-        for matrix in worksheet.given(self.paper):
-            rows = matrix["rows"] or [""] * len(matrix["cells"])
-            heads = [matrix["name"], *(matrix["columns"] or [""] * len(matrix["cells"][0]))]
-            parts.append(table(heads, [[row, *cells] for row, cells in zip(rows, matrix["cells"], strict=True)]))
-        wanted = f"to fill in: {', '.join(self.stages)}, to {self.paper.digits} decimals"
-        return "\n\n".join([*parts, wanted])
+        return f"worksheet to fill in: {', '.join(self.stages)}, to {self.paper.digits} decimals"
 
     def _repr_html_(self) -> str:
         return html("framed", worksheet.page(self.paper, self.student, FILE), "worksheet", height_of(self.paper))
@@ -389,7 +382,6 @@ class Checked:
 
 
 def height_of(paper: Paper) -> int:
-    """Return the height of a worksheet in a notebook, in pixels."""
     return 360 + 40 * sum(len(blank.right) * (len(blank.rows) + 4) for blank in paper.blanks)
 
 

@@ -52,7 +52,6 @@ DESCRIPTION = {
     "files": dict,
     "seal": str,
 }
-"""The fields of `run.json` that are read."""
 STEPS, VERDICTS = "steps.csv", "own.json"
 
 
@@ -126,7 +125,7 @@ def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
 def named_arrays(comparison: Comparison) -> dict[str, Any]:
     """Return all arrays of a run by name: problem, projections, settings, `<variant>/<stage>` and steps."""
     problem = comparison.problem
-    named: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(problem)}
+    named = {field.name: getattr(problem, field.name) for field in fields(problem)}
     named |= named.pop("projections")
     named.pop("marks")  # rules, which the settings describe
     for variant, trace in comparison.traces.items():
@@ -134,7 +133,7 @@ def named_arrays(comparison: Comparison) -> dict[str, Any]:
         if trace.summary is not None:
             named |= {f"{variant}/summary/{name}": array for name, array in vars(trace.summary).items()}
     for (variant, step), trace in comparison.rungs.items():
-        named |= {f"{place_of_step(variant, step)}/{stage}": array for stage, array in trace.stages()}
+        named |= {f"{variant}/step {step}/{stage}": array for stage, array in trace.stages()}
     given: dict[str, Array] = {}
     plain_settings(comparison.config, given)
     named |= {stored(name): array for name, array in given.items()}
@@ -165,11 +164,6 @@ def problem_from(results: Mapping[str, Array]) -> Problem:
 
 def values_of(schema: type, results: Mapping[str, Array], place: str = "") -> dict[str, Any]:
     return {field.name: results.get(place + field.name) for field in fields(schema)}
-
-
-def place_of_step(variant: str, step: int) -> str:
-    """Return the prefix of the stages after one step of a variant's comparison with the baseline."""
-    return f"{variant}/step {step}"
 
 
 def trace_from(results: Mapping[str, Array], place: str) -> Trace:
@@ -251,7 +245,7 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
 def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparison:
     problem, rows = problem_from(stored), read_table(folder, "comparison.csv", Row)
     steps = read_table(folder, STEPS, Step)
-    rungs = {(one.variant, one.step): trace_from(stored, place_of_step(one.variant, one.step)) for one in steps}
+    rungs = {(one.variant, one.step): trace_from(stored, f"{one.variant}/step {one.step}") for one in steps}
     return Comparison(
         config=config,
         problem=problem,
@@ -301,7 +295,7 @@ def problem_of(folder: Path) -> Problem:
 
 def write_data(run: Run, folder: Path) -> list[str]:
     comparison = run.comparison
-    tables: dict[str, tuple[type, tuple[Any, ...]]] = {
+    tables = {
         "comparison.csv": (Row, comparison.rows),
         "distances.csv": (Distance, comparison.distances),
         "timings.csv": (Timing, run.timings),

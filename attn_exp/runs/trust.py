@@ -42,7 +42,6 @@ at least these keys, where a key that ends in `?` may be missing."""
 SEAL = "seal"
 
 OUTPUTS = "outputs"
-"""The default output folder."""
 PLAIN_INTERPOLATION = re.compile(r"\$\{[\w.\[\]]+\}")
 """An interpolation that reads another setting; anything else in `${...}` could read the environment."""
 
@@ -79,7 +78,7 @@ def read_json(path: Path, shape: Shape, most: int = machine.MOST_BYTES) -> dict[
     try:
         value: dict[str, Any] = machine.read_json(path, most)
     except ValueError as error:
-        raise DamagedError(f"{path.name}{first_line(error).removeprefix('it')}") from error
+        raise DamagedError(f"{path.name}: {first_line(error)}") from error
     check_shape(value, shape, path.name)
     return value
 

@@ -216,11 +216,17 @@ def test_a_hostile_key_writes_no_page_outside_its_folder_and_two_keys_of_one_fil
 
 BAD = {
     "table.csv": (b"a,b\n1,2\n", "another table"),
-    "formula.csv": (b"q,1,2,3,4\nt1,=A1*2,,,\n", "no cell holds a number; the first is q, row t1, column 1: '=A1*2'"),
-    "text.csv": (b"q,1,2,3,4\nt1,one,0,0,0\n", "annot be read: q, row t1, column 1: 'one'"),
-    "comma.csv": (b"q,1,2,3,4\nt1,0,5,0,5,1\n", "q, row 1: 5 cells, expected 4; a decimal comma needs quotes"),
+    "formula.csv": (
+        b"q,1,2,3,4\nt1,=A1*2,,,\nt2\nt3\nt4\n",
+        "no cell holds a number; the first is q, row t1, column 1: '=A1*2'",
+    ),
+    "text.csv": (b"q,1,2,3,4\nt1,one,0,0,0\nt2\nt3\nt4\n", "annot be read: q, row t1, column 1: 'one'"),
+    "comma.csv": (
+        b"q,1,2,3,4\nt1,0,5,0,5,1\nt2\nt3\nt4\n",
+        "q, row 1: 5 cells, expected 4; a decimal comma needs quotes",
+    ),
     "huge.csv": (b"q,1\n" + b"t1,0\n" * 500_000, "larger than"),
-    "bytes.csv": (bytes(range(128, 256)), "not UTF-8 text"),
+    "bytes.csv": (bytes(range(128, 256)), "codec can't decode"),
     "empty.csv": (b"", "another table"),
 }
 
