@@ -97,7 +97,7 @@ MISTAKES = [
     ("variant.looped=null", "variant.looped=null does not fit the settings: field 'variant.looped' is not Optional"),
     ("title=für", "other characters as key='välue'"),
     ("embeddings.tokens=[le,café]", "other characters as key=[a,'välue']"),
-    ("mask=causal mask.causal.x=1", "unknown setting 'mask.causal.x'; there is none to choose"),
+    ("mask=causal mask.causal.x=1", "unknown setting 'mask.causal.x'; there are no choices"),
     ("embeddings.tokens=[a,null,c]", "embeddings.tokens=[a,null,c]: expected a list of words"),
     ("embeddings.tokens=1.5", "embeddings.tokens=1.5: expected a list of names, their number, or a file of names"),
     (VECTORS.format("[[1,null]]"), "row 0 holds null, which is not a number"),
