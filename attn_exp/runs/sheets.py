@@ -338,7 +338,7 @@ class Exercise:
         return blank
 
     def __repr__(self) -> str:
-        return f"worksheet with blanks for {', '.join(self.stages)}, to {self.paper.digits} decimals"
+        return f"worksheet to fill in: {', '.join(self.stages)}, to {self.paper.digits} decimals"
 
     def _repr_html_(self) -> str:
         return html("framed", worksheet.page(self.paper, self.student, FILE), "worksheet", height_of(self.paper))

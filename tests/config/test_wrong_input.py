@@ -50,7 +50,7 @@ MISTAKES = [
     ("bias=1", "bias=1: expected true or false"),
     ("embeddings=the_cat_st", "unknown embeddings 'the_cat_st'; did you mean the_cat_sat? choose one of "),
     ("variant=[looped,nope]", "unknown variant 'nope'; did you mean looped? choose one of "),
-    ("variant=[]", "variant=[] compares nothing; choose at least one"),
+    ("variant=[]", "variant=[] leaves nothing to compare; choose at least one"),
     ("head=2,4", "head=2,4: to run several values, sweep with -m head=2,4"),
     ("--head 2", "unknown option --head; settings take no dashes: write head=..."),
     ("--head=2", "unknown option --head=2; settings take no dashes: write head=2"),

@@ -1,4 +1,4 @@
-"""Experiments on the variants of a run, beyond comparing them: one `CHECK` per file, found by the file's name."""
+"""Additional experiments on the variants of a run: one `CHECK` per file, found by the name of the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attn_exp.problem.problem import Problem
 NAMES: tuple[str, ...] = registry.names(__path__, without=("check",))
 
 ASKED_BY = {"dtype": "precision", "metrics": "measures"}
-"""Settings of a run that ask for a check without its name."""
+"""Settings that imply a check, by the name of the setting."""
 
 
 def load(name: str) -> Check:

@@ -43,9 +43,7 @@ class Mask(Rule):
         return keys
 
     def turned(self) -> Mask:
-        """Return the mask with its booleans read as True = hidden; masks that users do not write as booleans return
-        themselves.
-        """
+        """Return the mask with the user's booleans read as True = hidden; masks without booleans do not change."""
         return self
 
     def told(self, tokens: Sequence[str]) -> Mask:
