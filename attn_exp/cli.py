@@ -37,7 +37,7 @@ def main() -> None:
         code = obey(sys.argv[1:])
         gc.freeze()  # or the interpreter would collect over everything once more before it exits
     except KeyboardInterrupt as stopped:
-        print("attn_exp: stopped before it was done", file=sys.stderr)
+        print("attn_exp: interrupted before it was finished", file=sys.stderr)
         code = processes.exit_code(stopped)
     except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         discard_output()

@@ -310,7 +310,7 @@ def module_of_file(path: Path, name: str) -> ModuleType:
         FaultError: an internal error occurred.
     """
     if path.suffix != ".py" or not os.path.isfile(path):  # False for an invalid path
-        raise UserError(f"{path}: no such file that ends in .py")
+        raise UserError(f"{path}: there is no such .py file")
     spec: Any = importlib.util.spec_from_file_location(name, path.absolute())
     module = importlib.util.module_from_spec(spec)
     vars(module)[OWN] = True

@@ -145,7 +145,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
     own = getattr(value, "name", "") if kind.constant else registry.to_snake_case(value.__name__)
     if not (name := name or own):
         raise UserError(f'a {kind.name} has no name of its own: attn_exp.register({kind.constant}, name="mine")')
-    value = held_to_contract(kind, name, value._replace(name=name) if kind.name == "metric" else value, example)
+    value = check_member(kind, name, value._replace(name=name) if kind.name == "metric" else value, example)
     file = getattr(sys.modules.get(kind.home(value)[0]), "__file__", None)
     origin = Origin("", str(file), fingerprint(file)) if file and Path(file).is_file() else Origin()
     registry.add(kind.package, name, value, origin)
@@ -176,7 +176,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
         if not (alone or kind.constant):
             name = registry.to_snake_case(own)
         example = examples.get(own, examples.get(name)) if isinstance(examples, Mapping) else examples
-        checked.append((kind.package, name, held_to_contract(kind, name, given, example)))
+        checked.append((kind.package, name, check_member(kind, name, given, example)))
         if example is None and kind.drawn:
             notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference uses the same rule, so nothing checks it")
     for package, name, value in checked:
@@ -221,7 +221,7 @@ def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
     return name in shipped or name in yaml_choices(kind.group or kind.name)
 
 
-def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
+def check_member(kind: Kind, name: str, value: Any, example: Any) -> Any:
     """Check a member, and wrap it so that an error or an invalid result is reported in one line wherever it is called.
 
     Raises:
@@ -244,8 +244,8 @@ def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
     misfit, error = {"normalizer": (values_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
         kind.name, (None, UserError)
     )
-    asked = {kind.function: guarded(function, f"{kind.group or kind.name}={name}", misfit, error, NotFormedError)}
-    return value._replace(**asked) if kind.name == "metric" else replace(value, **asked)
+    guards = {kind.function: guarded(function, f"{kind.group or kind.name}={name}", misfit, error, NotFormedError)}
+    return value._replace(**guards) if kind.name == "metric" else replace(value, **guards)
 
 
 def no_trace(given: tuple[Any, ...], said: Any) -> str:

@@ -29,7 +29,7 @@ from attn_exp.own_code import error_line
 
 
 def stop(number: int, frame: FrameType | None) -> None:
-    """Handle SIGTERM like Ctrl-C, so that drafts are removed before the process exits."""
+    """Handle SIGTERM like Ctrl-C, so that unfinished work is cleaned up before the process exits."""
     raise KeyboardInterrupt(number)
 
 
@@ -157,7 +157,7 @@ class Child(AbstractContextManager["Child"]):
         with suppress(subprocess.TimeoutExpired):
             raise NoAnswerError(describe_exit(self.process.wait(max(end - time.monotonic(), 0))))
         self.kill()
-        raise NoAnswerError(f"it did not end within {limit:g} second{'s' * (limit != 1)}", late=True)
+        raise NoAnswerError(f"it did not finish within {limit:g} second{'s' * (limit != 1)}", late=True)
 
     def kill(self) -> None:
         with suppress(OSError):  # it has ended

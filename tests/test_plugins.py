@@ -178,7 +178,7 @@ def test_a_name_that_is_taken_is_refused(refused: Any, here: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_refused(here: Path) -> None:
-    for name, said in (("none.py", "none.py: no such file"), (".", r"\.: no such file that ends in \.py")):
+    for name, said in (("none.py", "none.py: there is no such"), (".", r"\.: there is no such \.py file")):
         with pytest.raises(UserError, match=said):
             cli.obey(["--with", name])
 

@@ -60,9 +60,9 @@ def tabulate(
 ) -> Comparison:
     """Compute a row for every variant of the configuration, and compare the variants with printed results.
 
-    This is all that a sweep needs; `completed` adds the rest. `under_way` is the forward pass of a model that points of
-    a sweep share. If `dtype` is coarser than float64, the inputs are first rounded to it; the error then covers all
-    queries, and the expected outputs are computed in float64 from the same inputs.
+    A sweep needs no more than this; `completed` adds the rest. `under_way` is the forward pass of a model, which the
+    points of a sweep share. If `dtype` is coarser than float64, the inputs are first rounded to it; the error then
+    covers all queries, and the expected outputs are computed in float64 from the same inputs.
 
     Raises:
         UserError: as for `compare`.

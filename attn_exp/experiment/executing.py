@@ -286,7 +286,7 @@ def mistaken(settled: Settled, problem: Problem) -> Trace:
         return Trace(**{name: array[0] for name, array in compute_stages(recipe, settled, problem).items()})
     except (ValueError, KeyError) as error:  # shapes, or a matrix that pooled heads lack
         raise UserError(
-            f"mistake={settled.mistake} does not fit the shapes of this run, so there is no output"
+            f"mistake={settled.mistake} cannot be applied to the shapes of this run, so there is no output"
         ) from error
 
 

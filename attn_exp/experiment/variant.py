@@ -43,11 +43,11 @@ class OwnForm(Protocol):
 
     @property
     def layer(self) -> bool:
-        """Whether it takes x and the matrices of a layer instead of heads."""
+        """Whether the function takes x and the matrices of a layer instead of heads."""
 
     @property
     def takes_output_projection(self) -> bool:
-        """Whether it is called with W_o, so that it returns the output of a layer."""
+        """Whether the function is called with W_o and returns the output of a layer."""
 
     @property
     def bind(self) -> Bind:

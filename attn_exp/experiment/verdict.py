@@ -135,7 +135,7 @@ class Verdict:
 
 def unfinished(name: str, reason: str, asked: str, rung: str = ANSWERED) -> Verdict:
     """Return the verdict of a check that ended early because of a timeout, a dead process, or a lack of memory."""
-    computes, findings = f"nothing that is known: {reason}", (Finding(rung, NOT_VERIFIED, reason),)
+    computes, findings = f"unknown: {reason}", (Finding(rung, NOT_VERIFIED, reason),)
     return Verdict(name, False, (), computes, findings, asked, outcome=NOT_VERIFIED, reason=reason)
 
 
@@ -173,7 +173,7 @@ def headline(verdict: Verdict, name: str = "") -> str:
     right += f" under {verdict.right_under}" if verdict.right_under else ""
     if verdict.outcome == NOT_VERIFIED:
         left = ", ".join(one.partition(" (")[0] for one in verdict.not_verified) or verdict.reason
-        return f"{name}: {f'{right} as far as asked; ' if verdict.verified else ''}{NOT_VERIFIED}: {left}"
+        return f"{name}: {f'{right} as far as checked; ' if verdict.verified else ''}{NOT_VERIFIED}: {left}"
     if not verdict.is_wrong:
         return f"{name}: {right}"
     stage = STAGES.get(verdict.stage, verdict.stage)

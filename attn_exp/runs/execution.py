@@ -57,7 +57,7 @@ def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outco
     store.check_writable(Path(config.output_dir))
     comparison, timings = compute(config, under_way)
     folder = write(comparison, timings, command)
-    lines = [*filter(None, [not_drawn(folder, config)]), str(opens_first(folder, config))]
+    lines = [*filter(None, [describe_empty_figures(folder, config)]), str(find_first_page(folder, config))]
     text = "\n".join([sentences.summary(comparison), "", *lines])
     return Outcome(folder, text, all(figure.agrees for figure in comparison.published))
 
@@ -107,7 +107,7 @@ def check_figures(figures: Figures) -> None:
         import_module("attn_exp.report.figures").check(figures)
 
 
-def not_drawn(folder: Path, config: Config) -> str:
+def describe_empty_figures(folder: Path, config: Config) -> str:
     figures, wanted = config.figures, config.figures.only if config.report.figures else ()
     empty = [name for name in wanted if not (folder / "figures" / f"{name}.{figures.format[0]}").exists()]
     return f"figures.only: this run has nothing to show in {' and '.join(empty)}" if empty else ""
@@ -122,7 +122,7 @@ def load_renderers(config: Config) -> None:
         import_module("attn_exp.report.documents")
 
 
-def opens_first(folder: Path, config: Config) -> Path:
+def find_first_page(folder: Path, config: Config) -> Path:
     if config.report.pages:
         return folder / "report.html"
     return folder / "report.md" if config.report.tables else folder
@@ -179,13 +179,13 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     if (folder / "manifest.json").is_file():
         raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
     changes = said_anew(words, "attn-exp report")
-    run = shown_as(store.load(folder), changes)
+    run = apply_overrides(store.load(folder), changes)
     check_figures(run.comparison.config.figures)
     members = provenance.members_without_code(run.about)
     with refuse(f"{folder}: cannot be written to", OSError), machine.write_folder(folder, add=True) as draft, members:
         with trust.refuse_damaged(f"{folder}: its tables and arrays are inconsistent", *trust.MISFIT):
             store.render(run, draft)
-        empty = not_drawn(draft, run.comparison.config)
+        empty = describe_empty_figures(draft, run.comparison.config)
         alone = sorted(path.name for path in (draft / "figures").glob("*"))
     home = folder.resolve().parent
     if home.name in folders.KINDS:
@@ -195,10 +195,10 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
         print(f"attn_exp: {printable(empty)}", file=sys.stderr)
     if changes.figures.get("only"):
         return "\n".join(str(folder / "figures" / name) for name in alone)
-    return str(opens_first(folder, run.comparison.config))
+    return str(find_first_page(folder, run.comparison.config))
 
 
-def shown_as(run: Run, changes: Anew) -> Run:
+def apply_overrides(run: Run, changes: Anew) -> Run:
     """Apply changed settings of figures and depth to a run; a run that wrote no report gets a full one.
 
     Raises:

@@ -1,7 +1,8 @@
 """The runs and sweeps in an output folder, listed in the terminal and in `index.html`.
 
-There is no record of runs but the folders; one that cannot be read is listed with the reason. The table, newest first,
-shows the settings in which runs differ; `index.html` has the same content and is rewritten after each run or sweep.
+There is no record of runs other than the folders; one that cannot be read is listed with the reason. The table, newest
+first, shows the settings in which runs differ; `index.html` has the same content and is rewritten after each run or
+sweep.
 """
 
 from __future__ import annotations

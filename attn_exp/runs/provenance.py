@@ -128,10 +128,10 @@ def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, 
         UserError: there is code and `own` is not set, a file is invalid, or members came from no file.
     """
     members = about.get("with", ())
-    lost = [member.partition(":")[2] for record in members if not record["name"] for member in record["members"]]
-    if lost:
+    unnamed = [member.partition(":")[2] for record in members if not record["name"] for member in record["members"]]
+    if unnamed:
         raise UserError(
-            f"{folder}: it used {format_names(lost)}, registered in Python; register it there and call attn_exp.run"
+            f"{folder}: it used {format_names(unnamed)}, registered in Python; register it there and call attn_exp.run"
         )
     files = files_of_members(about)
     recorded = {record["name"]: record["sha256"] for record in members}
@@ -217,7 +217,7 @@ def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -
     """Return the settings and arguments of a run with its stored arrays in place of files and random numbers."""
     given = {name: matrix.tolist() for name, matrix in problem.projections.items()}
     projections = Projections(source="identity", given=given) if given else config.projections
-    config = replace(config, embeddings=as_started(problem), projections=projections, draws=None)
+    config = replace(config, embeddings=embeddings_of(problem), projections=projections, draws=None)
     arrays = {f"embeddings.{name}": getattr(problem, name) for name in ("q", "k", "v", "weights")}
     if problem.x is not None:
         arrays = {"embeddings.vectors": problem.x}
@@ -231,7 +231,7 @@ def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -
     return config, (*kept, *start, *none, *names)
 
 
-def as_started(problem: Problem) -> Embeddings:
+def embeddings_of(problem: Problem) -> Embeddings:
     tokens = problem.key_tokens if problem.past else problem.tokens
     late = {name: getattr(problem, name) for name in ("q", "k", "v", "weights")}
     stages = late if problem.x is None else {"vectors": problem.x}

@@ -62,7 +62,7 @@ def text_of(cell: str) -> str:
 
 
 def texts(line: list[str]) -> list[str]:
-    """Return the texts of a line's cells; lines without an apostrophe are returned as they are, which is fast."""
+    """Return the texts of a line's cells; for speed, lines without an apostrophe are returned unchanged."""
     return [text_of(cell) for cell in line] if "'" in "".join(line) else line
 
 

@@ -254,7 +254,7 @@ def file_names(names: Sequence[str]) -> list[str]:
 
 
 def composer(typed: bool) -> Composed:
-    """Return a cached function that composes settings; unless `typed` by the user now, they read no environment."""
+    """Return a cached function that composes settings; only settings `typed` by the user may read the environment."""
     return cache(lambda words: values(list(words), [], typed=typed))
 
 
@@ -296,7 +296,7 @@ class Exercise:
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
-        blank = self.asked(stage)
+        blank = self.find_blank(stage)
         rows, columns = (blank.columns, blank.rows) if self.paper.transposed else (blank.rows, blank.columns)
         heads = len(blank.right)
         names = pd.MultiIndex.from_product([range(1, heads + 1), rows], names=["head", None]) if heads > 1 else rows
@@ -314,13 +314,13 @@ class Exercise:
             read = answers.read_blocks(answers.read_lines(Path(given)), self.paper)
         elif given is None or isinstance(given, Mapping):
             each = {**(given or {}), **numbers}
-            read = answers.Filled({stage: self.shaped(str(stage), values) for stage, values in each.items()}, {})
+            read = answers.Filled({stage: self.to_array(str(stage), values) for stage, values in each.items()}, {})
         else:
             raise UserError(f"check: expected the name of a file, or numbers by stage, such as {self.stages[0]}=[...]")
         return Checked(self.paper, self.student, read.numbers, read.grade(self.paper))
 
-    def shaped(self, stage: str, values: Any) -> Array:
-        right = self.asked(stage).right
+    def to_array(self, stage: str, values: Any) -> Array:
+        right = self.find_blank(stage).right
         shown = right.swapaxes(1, 2) if self.paper.transposed else right
         heads, rows, columns = shown.shape
         each = f" for each of {heads} heads" if heads > 1 else ""
@@ -331,7 +331,7 @@ class Exercise:
         array = array.reshape(shown.shape)
         return array.swapaxes(1, 2) if self.paper.transposed else array
 
-    def asked(self, stage: str) -> Blank:
+    def find_blank(self, stage: str) -> Blank:
         blank = next((blank for blank in self.paper.blanks if blank.stage == stage), None)
         if blank is None:
             raise UserError(unknown(stage, self.stages, "stage of this sheet"))

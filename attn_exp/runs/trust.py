@@ -184,7 +184,7 @@ def allowed_words(command: Iterable[str], folder: Path) -> list[str]:
         if word.lstrip().startswith("-") or HYDRAS_OWN.match(word.lstrip()):
             raise UserError(f"{folder}: {plain(word)} is not a setting of a run, so it is refused")
         if "${" in PLAIN_INTERPOLATION.sub("", word):
-            raise UserError(f"{folder}: {plain(word)} could read more than settings, so it is refused")
+            raise UserError(f"{folder}: {plain(word)} may read data other than settings, so it is refused")
     return checked
 
 

@@ -13,7 +13,7 @@ from attn_exp.problem.problem import Problem
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("check",))
 
-ASKED_BY = {"dtype": "precision", "metrics": "measures"}
+IMPLIED_BY = {"dtype": "precision", "metrics": "measures"}
 """Settings that imply a check, by the name of the setting."""
 
 
@@ -29,8 +29,8 @@ def wanted(config: Config) -> tuple[str, ...]:
     for name in config.check:
         if name not in names():
             raise UserError(unknown(name, names(), "check"))
-    asked = [name for setting, name in ASKED_BY.items() if getattr(config, setting)]
-    return tuple(dict.fromkeys([*config.check, *asked]))
+    implied = [name for setting, name in IMPLIED_BY.items() if getattr(config, setting)]
+    return tuple(dict.fromkeys([*config.check, *implied]))
 
 
 def find(names: Sequence[str], config: Config, problem: Problem, variants: Sequence[Settled]) -> tuple[Finding, ...]:

@@ -76,7 +76,7 @@ def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
         if alike:
             yield Record(variant, name, ALIKE, ", ".join(alike), "")
         else:
-            yield Record(variant, name, SHOWS, "", "" if fitting else "it does not fit the shapes")
+            yield Record(variant, name, SHOWS, "", "" if fitting else "it cannot be applied to these shapes")
 
 
 def sentence(records: Sequence[Record]) -> str:

@@ -184,7 +184,7 @@ METRICS = (
         partial(mean_seen, entropy, shares),
         meaning="0 if one key has all the weight",
         unit="nats",
-        source="Shannon 1948; of attention: Clark et al. 2019, section 3.3",
+        source="Shannon 1948; for attention: Clark et al. 2019, section 3.3",
     ),
     metric(
         "normalized_entropy",
