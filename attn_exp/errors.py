@@ -1,4 +1,4 @@
-"""Errors for users, exit codes, and how words and values appear in messages."""
+"""Errors for users, exit codes, and functions that format names and values in messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class UserError(ValueError):
 
 
 class UncalledError(UserError):
-    """A user's function has no signature that is recognised as attention."""
+    """A user's function could not be called: its signature is not recognised as attention."""
 
 
 class WrongAttentionError(AssertionError):
@@ -40,11 +40,11 @@ class NotVerifiedError(AssertionError):
 
 
 class OwnCodeError(UserError):
-    """A user's function gave no usable answer: it raised an error, or returned another shape."""
+    """A user's function returned no usable result: it raised an error, or its output has the wrong shape."""
 
 
 class FaultError(UserError):
-    """An error of this package itself, in one line, raised where user code or files would otherwise be blamed."""
+    """An internal error of this package, in one line, raised where user code or files would otherwise be blamed."""
 
 
 def fault_line(error: BaseException) -> str:
@@ -58,7 +58,7 @@ def way_of(error: BaseException) -> list[tuple[Path, int]]:
 
 
 def is_fault(error: BaseException) -> bool:
-    """Return whether an error is this package's own: every traceback frame is in it."""
+    """Return whether an error is internal: every traceback frame is in this package."""
     return all(path.is_relative_to(HERE) for path, _ in way_of(error))
 
 
@@ -66,7 +66,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def out_of_memory(error: BaseException) -> UserError | None:
-    """Return a UserError if an error means that memory has run out; None for any other.
+    """Return a UserError if an error means that memory has run out, else None.
 
     Python reports this in several ways: it cannot allocate, start a thread or a process, or map a file.
     """
@@ -78,7 +78,7 @@ def out_of_memory(error: BaseException) -> UserError | None:
 
 
 SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fewer variants at once"
-"""What to change if the setting responsible is not known."""
+"""Advice on which settings to change when it is unknown which one takes the memory."""
 
 
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:
@@ -86,7 +86,7 @@ def unknown(word: str, choices: Sequence[str], kind: str) -> str:
 
     near = difflib.get_close_matches(word, choices, 1, 0.6)
     hint = f"did you mean {near[0]}? " if near else ""
-    known = f"choose one of {some(choices)}" if choices else "there is none to choose"
+    known = f"choose one of {some(choices)}" if choices else "there are no choices"
     return f"unknown {kind} {brief(word)!r}; {hint}{known}"
 
 
@@ -94,7 +94,7 @@ def chosen(word: Any, choices: Collection[str], kind: str) -> str:
     """Return `word` if it is one of the choices; `kind` names them in the message.
 
     Raises:
-        UserError: `word` is not one of them, or no text.
+        UserError: `word` is not one of the choices, or not a string.
     """
     if not isinstance(word, str) or word not in choices:
         raise UserError(unknown(str(word), list(choices), kind))
@@ -129,10 +129,10 @@ def shown(value: Any) -> str:
 
 @contextmanager
 def refuse(what: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Report an error of these kinds as a user's mistake: `what`, and the reason.
+    """Convert exceptions of these types to a UserError with the message `what` and, in parentheses, the reason.
 
     Raises:
-        UserError: the block raised one.
+        UserError: the block raised such an exception.
     """
     try:
         yield
@@ -145,16 +145,16 @@ def reason(error: Exception) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type if it has none."""
+    """Return the first non-empty line of an error's message, or its type if the message is empty."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def printable(text: str) -> str:
-    """Escape control characters and unpaired surrogates, so that a terminal shows a text and does not obey it."""
+    """Escape control characters and unpaired surrogates, so that a terminal displays them instead of obeying them."""
     return UNSHOWN.sub(lambda match: ("\\x%02x" if ord(match[0]) < 256 else "\\u%04x") % ord(match[0]), text)
 
 
 def brief(text: str, most: int = 80) -> str:
-    """Shorten a text to at most `most` characters, replacing its middle by dots."""
+    """Shorten a text to at most `most` characters, replacing its middle with three dots."""
     head = (most - 3) * 2 // 3
     return text if len(text) <= most else f"{text[:head]}...{text[head + 3 - most :]}"

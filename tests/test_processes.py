@@ -43,9 +43,9 @@ def test_an_answer_comes_back_and_one_child_answers_several_times() -> None:
         ("leave", "SystemExit: 0"),
         pytest.param("crash", "SIGSEGV", marks=POSIX),
         pytest.param("give up", "SIGABRT", marks=POSIX),
-        ("wait", "it did not end within 0.5 seconds"),
-        ("hold on", "it did not end within 0.5 seconds"),
-        ("begin and wait", "it did not end within 0.5 seconds"),
+        ("wait", "it did not finish within 0.5 seconds"),
+        ("hold on", "it did not finish within 0.5 seconds"),
+        ("begin and wait", "it did not finish within 0.5 seconds"),
     ],
 )
 def test_how_it_ended_is_told(argument: str, how: str) -> None:

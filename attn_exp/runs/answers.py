@@ -1,4 +1,4 @@
-"""Write and read `answers.csv`: a block for each box of a sheet, or a table with a row for each student of a class."""
+"""Write and read `answers.csv`: one block per box of a sheet, or a table with one row per student of a class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from attn_exp.runs import records
 
 MOST_BYTES, MOST_CELL = 2_000_000, 40
 EXACT = 9
-"""Decimals credited to a fraction."""
+"""How many decimals a fraction such as 1/3 counts as."""
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
 FRACTION = re.compile(r"(?P<over>[-+]?[0-9]{1,9})\s*/\s*(?P<under>[1-9][0-9]{0,8})")
 
@@ -38,8 +38,8 @@ STUDENT = "student"
 class Filled:
     """A student's file: the numbers by stage `[h r c]`, NaN where a cell is empty or `unreadable`.
 
-    `texts` are the unreadable cells, each with its position. `decimals` is the number of decimals with which each
-    number is written.
+    `texts` describe the unreadable cells and their positions. `decimals` tells with how many decimals each number is
+    written.
     """
 
     numbers: Numbers
@@ -52,7 +52,7 @@ class Filled:
 
 
 def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
-    """Yield each block of a sheet: its box, head, corner, and the row and column names as shown."""
+    """Yield each block of a sheet: its box, its head, the text of its corner, and its row and column names."""
     for blank in paper.blanks:
         rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
         yield from ((blank, head, corner_of(blank, head), rows, columns) for head in range(len(blank.right)))
@@ -75,7 +75,7 @@ def blank_or_filled(paper: Paper, filled: bool = False) -> str:
 
 
 def columns_of(paper: Paper) -> list[str]:
-    """Return the heading of each number of a sheet in a table of students, such as `weights cat sat`."""
+    """Return the column heading of each number in a table of students, such as `weights cat sat`."""
     return [
         f"{corner} {row} {column}"
         for _, _, corner, rows, columns in blocks(paper)
@@ -95,14 +95,14 @@ def blank_table(students: Sequence[str], paper: Paper) -> str:
 
 
 def blocks_of_row(heading: Sequence[str], row: Sequence[str], paper: Paper) -> Lines:
-    """Return a student's row of a table as the blocks of a sheet.
+    """Convert a student's row of a table to the blocks of a sheet.
 
     Raises:
-        UserError: the table has other columns than the sheet.
+        UserError: the columns of the table are not those of the sheet, or the row has too many cells.
     """
     expected = [name.strip() for name in columns_of(paper)]
     if list(heading[1 : len(expected) + 1]) != expected or any(heading[len(expected) + 1 :]):
-        raise UserError(f"the columns are not those of the sheet, {', '.join(expected[:2])}, ...")
+        raise UserError(f"the columns are not those of the sheet ({', '.join(expected[:2])}, ...)")
     if any(row[len(expected) + 1 :]):
         raise UserError(
             "more cells than columns; a decimal comma needs quotes around the number, or semicolons between the cells"
@@ -118,7 +118,7 @@ def read_lines(path: Path) -> Lines:
     """Read the cells of a file of answers.
 
     Raises:
-        UserError: it cannot be read, or is far too large.
+        UserError: the file cannot be read, or is too large.
     """
     with refuse(f"{path.name}: cannot be read", OSError, ValueError):
         content = machine.decoded(machine.read(path, MOST_BYTES)).lstrip("\ufeff")
@@ -154,12 +154,12 @@ def read_blocks(lines: Lines, paper: Paper) -> Filled:
 
 
 def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
-    """Return the texts of each box `[h r c]`, empty where there is none.
+    """Return the texts of each box `[h r c]`; missing cells are empty texts.
 
-    Rows and columns are in the order of the sheet; their names may be written otherwise.
+    Rows and columns must be in the order of the sheet; their names may be spelled differently.
 
     Raises:
-        UserError: no block, one with a row or column that is missing or moved, or a row with too many cells.
+        UserError: there is no block, a row or column is missing or moved, or a row has too many cells.
     """
     known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
     cells = {blank.stage: np.full(blank.right.shape, "", object) for blank in paper.blanks}
@@ -187,17 +187,17 @@ def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
                 box[row, column] = cell
     if not count:
         raise UserError(
-            f"another table; expected blocks that begin with {', '.join(list(known)[:3])}, ..., or a row for each "
-            f"student under {STUDENT!r}"
+            f"no block of this sheet; expected blocks that begin with {', '.join(list(known)[:3])}, ..., or a table of "
+            f"students whose first column is {STUDENT!r}"
         )
     return cells
 
 
 def read_number(cell: str) -> tuple[float, int]:
-    """Return the number in a cell, NaN if it is empty, and with how many decimals it is written.
+    """Return the number in a cell (NaN if the cell is empty) and the number of decimals it is written with.
 
     Raises:
-        ValueError: it holds a formula or another text.
+        ValueError: the cell is not a number; formulas are not evaluated.
     """
     text = re.sub("^\u2013", "-", re.sub(r"\s", "", plain(cell)))
     text = re.sub("∞|infinity|oo$", "inf", text, flags=re.IGNORECASE)

@@ -216,7 +216,7 @@ def asked(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
     ("function", "words", "outcome", "said"),
     [
         (asked, ("mask=causal",), "right", "asked: right"),
-        (kept, (), "not verified", "kept: right as far as asked; not verified: argument `keep`, cache `past_key`"),
+        (kept, (), "not verified", "kept: right as far as checked; not verified: argument `keep`, cache `past_key`"),
         (kept, ("ignore=[keep,past_key]",), "right", "kept: right"),
         (hides, (), "not verified", "It is right if True hides and wrong if True attends: pass convention=torch_mha"),
         (hides, ("ignore=mask",), "right", "hides: right under convention=torch_mha"),

@@ -16,12 +16,12 @@ from attn_exp.rules.positions.position import Position, Twin, Vector
 
 @dataclass(frozen=True)
 class Rope(Position):
-    """Pair i of the numbers of a head is rotated by `position / stretch / base^(2i / d)`.
+    """Rotates pair i of the numbers of a head by `position / stretch / base^(2i / d)`.
 
-    The dot product of a rotated query and a rotated key depends only on their distance. `interleaved` pairs the numbers
-    `2i, 2i+1`, as in the paper and Llama's own code; without it number i pairs with `i + d/2`, as in GPT-NeoX and
-    Hugging Face: weights trained for one are useless with the other. `size` rotates only the first numbers of a head;
-    `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional Interpolation").
+    The dot product of a rotated query and a rotated key depends only on their distance. `interleaved` pairs number `2i`
+    with `2i+1`, as in the paper and Llama's own code; otherwise number i is paired with `i + d/2`, as in GPT-NeoX and
+    Hugging Face. Weights trained for one are useless with the other. `size` rotates only the first `size` numbers of a
+    head; `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional Interpolation").
 
     Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.
     """
@@ -37,7 +37,7 @@ class Rope(Position):
         turned = size if self.size is None else self.size
         if turned % 2 or not 0 < turned <= size:
             count = f"{brief(str(turned))} of the {size} numbers of a head"
-            return f"rope rotates pairs, but {count} are to be rotated; expected 2, 4, ..."
+            return f"rope rotates pairs, but the settings rotate {count}; expected 2, 4, ..."
         return None
 
     def turn(self, heads: Array, positions: Array) -> Array:
@@ -46,7 +46,7 @@ class Rope(Position):
         return rotated(heads, np.cos(angles), np.sin(angles), self.interleaved)
 
     def angles(self, positions: Array, size: int) -> Array:
-        """Return the angle of each pair at each position `[t pairs]`."""
+        """Return the angle of each pair at each position, `[t pairs]`."""
         return positions[:, None] / self.stretch / self.base ** (np.arange(0, size, 2) / size)
 
     def twin(self) -> Twin:
@@ -94,13 +94,13 @@ def rotary_embedding(
     rotary_embedding_dim: int = 0,
     num_heads: int | None = None,
 ) -> Array:
-    """Return x with its pairs rotated by the given cosines and sines, as the ONNX operator `RotaryEmbedding` does.
+    """Rotate the pairs of x by the given cosines and sines, as the ONNX operator `RotaryEmbedding` does.
 
     `x` `[b h t d]`, or `[b t h*d]` with `num_heads`; caches `[b t pairs]`, or `[positions pairs]` with `position_ids`
     `[b t]`. `rotary_embedding_dim` is the number of rotated numbers of a head; 0 = all.
 
     Raises:
-        ValueError: a cache whose pairs are not half the rotated numbers, or heads that do not divide the last axis.
+        ValueError: a cache does not hold one pair per two rotated numbers, or the heads do not divide the last axis.
     """
     if x.ndim == 3:
         if not num_heads or x.shape[-1] % num_heads:
