@@ -1,4 +1,4 @@
-"""The Python API, with the same settings as the command line: `run`, `sweep`, `load`, `check`, `explain` and more."""
+"""The Python API: `run`, `sweep`, `load`, `check`, `explain` and more, with the settings of the command line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from attn_exp.config.compose import composed, repeat_command, values
 from attn_exp.config.hydra_errors import check_hydra_words
 from attn_exp.config.schema import read_config
 from attn_exp.config.spelling import Repeat, spelled
-from attn_exp.errors import NotVerifiedError, UncalledError, UserError, WrongAttentionError
-from attn_exp.errors import folder as path_of
-from attn_exp.errors import given as value_given
+from attn_exp.errors import NotVerifiedError, UncalledError, WrongAttentionError
 from attn_exp.experiment.executing import STAGES
 from attn_exp.runs import execution, provenance, store
 from attn_exp.runs.execution import Result
@@ -33,13 +31,14 @@ if TYPE_CHECKING:
 
 
 def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> Result:
-    """Compute and compare what the settings describe, without writing anything.
+    """Compute and compare the variants that the settings describe, without writing any files.
 
-    Words and settings are those of the command line: `run("mask=causal", head=2, scale=False)` is
-    `python -m attn_exp mask=causal head=2 scale=false`. Lists choose several variants: `variant=["looped", "scaled"]`.
-    Your own arrays, tokens in rows: `run(vectors=x, tokens=["a", "b"])`, where x is `[t m]`; or `q`, `k` and `v`; or
-    `weights` and `v`; and W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, b_q, b_k, b_v, b_o. They win over presets.
-    `memory` `[s n]`, or `{"vectors": ..., "tokens": [...]}`, is projected to keys and values in cross-attention.
+    Arguments are those of the command line: `run("mask=causal", head=2, scale=False)` is
+    `python -m attn_exp mask=causal head=2 scale=false`. Choose several variants with a list:
+    `variant=["looped", "scaled"]`. Pass your own arrays with one token per row: `run(vectors=x, tokens=["a", "b"])`,
+    where x is `[t m]`; or `q`, `k` and `v`; or `weights` and `v`; and W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, b_q, b_k,
+    b_v, b_o. They override presets. In cross-attention, `memory` `[s n]`, or `{"vectors": ..., "tokens": [...]}`, is
+    projected to keys and values.
 
     Raises:
         UserError: the command line would refuse the settings; the message is the same.
@@ -55,15 +54,15 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
 
 
 def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) -> Swept:
-    """Compute every combination of some values, as `-m` does, and return the results.
+    """Run every combination of the given values, as `-m` does, and return the results.
 
     `sweep("head=1,2", "seed=range(0,10)", variant=["matrix", "multi_head"])` is `python -m attn_exp -m head=1,2
     'seed=range(0,10)' variant=[matrix,multi_head]`: it uses the same folder, and resumes a stopped sweep. On macOS and
-    Windows, where workers import the script that calls it, the call belongs below `if __name__ == "__main__":`.
+    Windows, workers import the calling script, so put the call below `if __name__ == "__main__":`.
 
     Raises:
         UserError: the command line would refuse the settings; the folder cannot be written to; or
-            `sweep.dry_run=true`, which computes nothing to return.
+            `sweep.dry_run=true` is set, so there are no results to return.
     """
     from attn_exp.sweeps.sweep import compute_sweep  # noqa: PLC0415 - a run needs none of it
 
@@ -71,12 +70,12 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
 
 
 def load(folder: str | Path) -> Result | Swept:
-    """Load a folder: the result of a run, or a sweep with its table, answers and figures.
+    """Load the result of a run from its folder, or a sweep with its table, answers and figures.
 
     Raises:
         UserError: the folder holds neither, or cannot be read.
     """
-    place = machine.folder(path_of(folder, "folder"))
+    place = machine.folder(folder)
     if (place / "manifest.json").is_file() and not (place / "run.json").exists():
         from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
 
@@ -87,13 +86,14 @@ def load(folder: str | Path) -> Result | Swept:
 
 
 def compare(first: Result | Swept | str | Path, second: Result | Swept | str | Path) -> Versus:
-    """Compare two runs or two sweeps, results or their folders, as `attn-exp compare` does, without writing a page.
+    """Compare two runs or two sweeps, given as results or folders, as `attn-exp compare` does, without writing a page.
 
-    Its repr is the text that the command prints. `moved` says whether any number differs beyond rounding or is missing
-    on one side, `sentences` what differs, the most important first, and `tables` hold the cells and settings that do.
+    The repr of the result is the text that the command prints. `moved` tells whether any number differs beyond rounding
+    or is missing on one side, `sentences` describe the differences, the most important first, and `tables` list the
+    cells and settings that differ.
 
     Raises:
-        UserError: one is a run and one is a sweep, or a folder cannot be read.
+        UserError: one is a run and the other a sweep, or a folder cannot be read.
     """
     from attn_exp.sweeps import compare as comparing  # noqa: PLC0415 - most imports need none
 
@@ -101,31 +101,29 @@ def compare(first: Result | Swept | str | Path, second: Result | Swept | str | P
 
 
 def check(function: Any, *words: str, quick: bool = False, against: Any = None, **settings: Any) -> Verdict:
-    """Check a function, a module or its class, and name the mistake if there is one.
+    """Check a function, a module or a class of modules, and name the mistake if there is one.
 
-    `against` is another implementation: the verdict then says where the two agree and where they differ. `ignore` names
+    With `against`, another implementation, the verdict says where the two agree and where they differ. `ignore` lists
     what need not be verified: arguments of the function, or parts of a layer as the verdict names them, for example
-    `check(mine, ignore=["past_key_value", "projections"])`. Words and settings say what it should compute, as on the
-    command line: `check(mine, "mask=causal", kv_head=2)`. `layout` is `bhtd`, `bthd`, `htd`, `td` or `btm`, `takes` is
-    `numpy`, `torch` or `jax`; `dtype` and `device` are those of the input arrays; options left out are tried in turn.
-    `function` may be a name: `"mine.py:attention"`.
+    `check(mine, ignore=["past_key_value", "projections"])`. The other arguments describe the expected computation, as
+    on the command line: `check(mine, "mask=causal", kv_head=2)`. `layout` is `bhtd`, `bthd`, `htd`, `td` or `btm`,
+    `takes` is `numpy`, `torch` or `jax`; `dtype` and `device` are those of the input arrays. If one of these is left
+    out, its values are tried in turn. `function` may also be a name: `"mine.py:attention"`.
 
     Raises:
         UserError: the signature is not recognised, or the settings do not apply to the function.
     """
     from attn_exp.diagnosis import command  # noqa: PLC0415 - most imports need none
 
-    if not isinstance(quick, bool):
-        raise UserError(f"quick is {value_given(quick)}; expected True or False")
     return command.check_objects(function, against, as_words(words, settings), quick)
 
 
 def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> Verdict:
-    """Explain numbers: are they right, which mistake gives them, or where is the slip?
+    """Explain numbers: are they right, which mistake produces them, or where is the slip?
 
-    Stages are arrays, printed texts, or names of files; other arguments are settings, as in `run`:
-    `explain("embeddings=the_cat_sat", weights=mine, output="[[2.37,2.45,2.13,1.56]]")`. Numbers may be rounded, and
-    None or NaN where they are not known. The first variant is the right computation.
+    Pass each stage as an array, printed text, or file name; other arguments are settings, as in `run`:
+    `explain("embeddings=the_cat_sat", weights=mine, output="[[2.37,2.45,2.13,1.56]]")`. Numbers may be rounded; unknown
+    ones are None or NaN. The first variant defines the right computation.
 
     Raises:
         UserError: the numbers do not fit the run, or the settings are invalid.
@@ -138,12 +136,12 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
 
 
 def sheet(*words: str, **settings: Any) -> Exercise:
-    """Return a worksheet: a notebook shows it with cells to type into, and `check` grades the numbers.
+    """Return a worksheet, which a notebook shows with cells to type into; its `check` grades the numbers.
 
-    Words and settings are those of `attn-exp sheet`: `sheet("experiment=the_cat_sat", stages=["scores"], digits=3)`.
+    Arguments are those of `attn-exp sheet`: `sheet("experiment=the_cat_sat", stages=["scores"], digits=3)`.
 
     Raises:
-        UserError: the settings are invalid, or make no sheet, or several.
+        UserError: the settings are invalid, or do not describe exactly one sheet.
     """
     from attn_exp.runs import sheets  # noqa: PLC0415 - most imports need none
 
@@ -151,14 +149,14 @@ def sheet(*words: str, **settings: Any) -> Exercise:
 
 
 def assert_attention(function: Any, *words: str, allow_not_verified: bool = False, **settings: Any) -> None:
-    """Check a function as `check` does, in a test of your own.
+    """Check a function as `check` does, and raise an error unless it passes; for your own tests.
 
     `allow_not_verified` accepts a function that is right as far as it could be checked.
 
     Raises:
-        WrongAttentionError: an answer contradicts the definition; the message is the verdict in about five lines.
-        NotVerifiedError: nothing is wrong, but not all could be verified, or the function could not be called.
-        UserError: as `check`.
+        WrongAttentionError: an output contradicts the definition; the message is the verdict in about five lines.
+        NotVerifiedError: no mistake was found, but some of it could not be verified, or it could not be called.
+        UserError: as for `check`.
     """
     try:
         verdict = check(function, *words, **settings)
@@ -171,13 +169,10 @@ def assert_attention(function: Any, *words: str, allow_not_verified: bool = Fals
 
 
 def as_words(words: Sequence[Any], settings: Mapping[str, Any]) -> list[str]:
-    for word in words:
-        if not isinstance(word, str):
-            raise UserError(f"got {value_given(word)} where a word such as 'mask=causal' was expected")
-    all_words = [*words, *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
+    all_words = [*map(str, words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
     check_hydra_words(all_words)
     return all_words
 
 
 def folders_of(config_dir: str | Path | None) -> list[str]:
-    return [] if config_dir is None else [str(path_of(config_dir, "config_dir"))]
+    return [] if config_dir is None else [str(Path(config_dir))]

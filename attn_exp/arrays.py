@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 """An array of any dtype; names and docstrings state its axes."""
 Arrays = Mapping[str, Array]
-"""Arrays by name."""
 Shape = tuple[int, ...]
 
 

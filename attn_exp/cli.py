@@ -10,27 +10,23 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import attn_exp
 from attn_exp import processes
 from attn_exp.errors import UserError, brief, out_of_memory, printable, unknown
 from attn_exp.own_code import split_files
 
-if TYPE_CHECKING:
-    from attn_exp.config.schema import Config
-    from attn_exp.config.spelling import Repeat
-
 DONE, FAILED, USAGE, PIPE_CLOSED = 0, 1, 2, 141
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 SHORT_SPIN = ("OPENBLAS_THREAD_TIMEOUT", "16")
-"""Let idle OpenBLAS threads spin for 2^16 processor cycles before they sleep; the default of 2^28 costs each of them a
-tenth of a second at the start of every run and after every product."""
+"""Let idle OpenBLAS threads spin for 2^16 processor cycles before they sleep; with the default of 2^28, each of them
+wastes a tenth of a second at the start of every run and after every product."""
 LONGEST_MESSAGE = 280
 
 
 def main() -> None:
-    """Run the command line and exit: 0 success, 2 a user's mistake, 128 + n after signal n; a bug propagates."""
+    """Run the command line and exit: 0 on success, 2 for a user's mistake, 128 + n after signal n; bugs propagate."""
     try:
         signal.signal(signal.SIGTERM, processes.stop)
         for stream in (sys.stdout, sys.stderr):
@@ -38,11 +34,10 @@ def main() -> None:
                 stream.reconfigure(errors="backslashreplace")
         os.environ.setdefault(*SHORT_SPIN)
         gc.disable()  # a run ends before cycles matter; collecting over all imports takes a tenth of its time
-        with processes.report_silence():
-            code = obey(sys.argv[1:])
+        code = obey(sys.argv[1:])
         gc.freeze()  # or the interpreter would collect over everything once more before it exits
     except KeyboardInterrupt as stopped:
-        print("attn_exp: stopped before it was done", file=sys.stderr)
+        print("attn_exp: interrupted before it was finished", file=sys.stderr)
         code = processes.exit_code(stopped)
     except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         discard_output()
@@ -61,7 +56,6 @@ def main() -> None:
 
 
 def discard_output() -> None:
-    """Discard buffered output, which the interpreter would try to flush on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -78,7 +72,7 @@ def members_known(files: Sequence[str]) -> AbstractContextManager[None]:
 
 
 def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> Any:
-    """Run `check` inside the subprocess that it started: the user's function is imported and called here."""
+    """Run `check` in its subprocess, where the user's function is imported and called."""
     gc.disable()
     files, rest = split_files(words)
     if files:
@@ -90,7 +84,7 @@ def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> Any:
 
 
 def find(place: str) -> Any:
-    """Import `module:name` of this package: a command loads only what it needs."""
+    """Import `module:name` of this package, so that a command loads only the modules it needs."""
     return resolve_name(f"attn_exp.{place}")
 
 
@@ -107,7 +101,9 @@ def run_settings(words: Sequence[str]) -> int:
 
     match command_line.understood(words):
         case command_line.Once(config, repeat):
-            return execute(config, repeat)
+            outcome = find("runs.execution:run")(config, repeat)
+            say(outcome.text)
+            return FAILED if config.strict and not outcome.agrees else DONE
         case command_line.Many(words, folders):
             gc.enable()
             os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # the workers already use all cores
@@ -122,15 +118,8 @@ def run_settings(words: Sequence[str]) -> int:
     return DONE
 
 
-def execute(config: Config, repeat: Repeat) -> int:
-    """Run one configuration, print the results, and return 1 if `strict` is set and a published figure disagrees."""
-    outcome = find("runs.execution:run")(config, repeat)
-    say(outcome.text)
-    return FAILED if config.strict and not outcome.agrees else DONE
-
-
 def members() -> Mapping[str, Sequence[str]]:
-    """Return the choices of the settings whose options are Python code of the project."""
+    """Return the choices of each setting whose options are implemented in Python, such as `normalizer`."""
     return {
         "normalizer": find("rules:names")("normalizer"),
         "convention": [name for name in find("experiment.library_conventions:CONVENTIONS") if name != "none"],
@@ -141,16 +130,16 @@ def members() -> Mapping[str, Sequence[str]]:
 
 
 def say(text: str) -> int:
-    """Print a text, if there is one, escaping characters that the terminal cannot show."""
+    """Print a text unless it is empty, escaping control characters, and return 0."""
     print(printable(text), end="\n" if text else "", flush=True)
     return DONE
 
 
 class Command(NamedTuple):
-    """A subcommand: where it lives, how many words it takes, and its help text.
+    """A subcommand: its function, how many arguments it takes, and its help text.
 
-    `place` is `module:function`. The function takes the words and returns the text to print, or a pair of the text and
-    the exit code, where True stands for 0 and False for 1. `usage` is the command's name and its words.
+    `place` is `module:function`. The function takes the arguments and returns the text to print, or a pair of the text
+    and the exit code, where True stands for 0 and False for 1. `usage` is the command's name and its arguments.
     """
 
     place: str
@@ -164,7 +153,7 @@ def command(named: Command, words: Sequence[str]) -> int:
     """Run a subcommand, print its output and return the exit code.
 
     Raises:
-        UserError: the command does not take these words, or the folder lacks what it needs.
+        UserError: the command was given too few or too many arguments, or it failed.
     """
     rest = words[1:]
     if list(rest) in (["-h"], ["--help"]):
@@ -205,7 +194,7 @@ COMMANDS = {
     ),
     "runs": Command(
         "sweeps.stored:list_runs", 0, MANY, "runs [DIR] [head=2 mask=causal] [--json | --csv]",
-        "list runs and sweeps in the terminal, or one record each",
+        "list runs and sweeps in the terminal, or as JSON or CSV",
     ),
     "sheet": Command(
         "runs.sheets:write_sheets", 1, MANY,
@@ -216,7 +205,7 @@ COMMANDS = {
         "runs.grades:grade_answers", 2, 3, "grade ANSWERS KEYS [points=scores:6,weights:9]",
         "grade filled-in sheets: right, a slip, or the mistake by name",
     ),
-    "status": Command("sweeps.swept:show_status", 1, 1, "status DIR", "progress of a sweep, read from its files"),
+    "status": Command("sweeps.swept:show_status", 1, 1, "status DIR", "show the status of a sweep from its files"),
     "collect": Command(
         "sweeps.swept:collect", 1, 1, "collect DIR", "rebuild a sweep's table and report from its parts"
     ),

@@ -1,4 +1,4 @@
-"""Errors for users, exit codes, and how words and values appear in messages."""
+"""Errors for users, exit codes, and functions that format names and values in messages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import errno
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
-from os import PathLike
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -30,7 +28,7 @@ class UserError(ValueError):
 
 
 class UncalledError(UserError):
-    """A user's function has no signature that is recognised as attention."""
+    """A user's function could not be called: its signature is not recognised as attention."""
 
 
 class WrongAttentionError(AssertionError):
@@ -42,19 +40,17 @@ class NotVerifiedError(AssertionError):
 
 
 class OwnCodeError(UserError):
-    """A user's function gave no usable answer: it raised an error, or returned another shape."""
+    """A user's function returned no usable result: it raised an error, or its output has the wrong shape."""
 
 
 class FaultError(UserError):
-    """An error of this package itself, in one line, raised where user code or files would otherwise be blamed."""
+    """An internal error of this package, in one line, raised where user code or files would otherwise be blamed."""
 
 
 def fault_line(error: BaseException) -> str:
     """Describe an internal error in one line: its kind, its message, and the innermost line of this package."""
-    ours = [(path.relative_to(HERE), line) for path, line in way_of(error) if path.is_relative_to(HERE)]
-    place = "".join(f", attn_exp/{path.as_posix()} line {line}" for path, line in ours[-1:])
-    said = str(error).strip() and f": {brief(first_line(error), 120)}"
-    return f"internal error of attn_exp: {type(error).__name__}{said}{place}"
+    places = [f", {path.name} line {line}" for path, line in way_of(error) if path.is_relative_to(HERE)]
+    return f"internal error of attn_exp: {type(error).__name__}: {brief(first_line(error), 120)}{''.join(places[-1:])}"
 
 
 def way_of(error: BaseException) -> list[tuple[Path, int]]:
@@ -62,43 +58,35 @@ def way_of(error: BaseException) -> list[tuple[Path, int]]:
 
 
 def is_fault(error: BaseException) -> bool:
-    """Return whether an error is this package's own: every traceback frame is in it, and no file or user caused it.
-
-    If memory or recursion depth has run out, the cause is unknown, and the answer is False.
-    """
-    known = isinstance(error, OSError | UserError | RecursionError) or out_of_memory(error) is not None
-    ours = [path.is_relative_to(HERE) for path, _ in way_of(error)]
-    return not known and bool(ours) and all(ours)
+    """Return whether an error is internal: every traceback frame is in this package."""
+    return all(path.is_relative_to(HERE) for path, _ in way_of(error))
 
 
 HERE = Path(__file__).resolve().parent
 
 
 def out_of_memory(error: BaseException) -> UserError | None:
-    """Return a UserError if an error means that memory has run out; None for any other.
+    """Return a UserError if an error means that memory has run out, else None.
 
     Python reports this in several ways: it cannot allocate, start a thread or a process, or map a file.
     """
     said = first_line(error)
     thread = isinstance(error, RuntimeError) and "start new thread" in said
     system = isinstance(error, OSError) and error.errno == errno.ENOMEM
-    if not (isinstance(error, MemoryError) or thread or system):
-        return None
-    reason = f" ({brief(said, 100)})" if said != type(error).__name__ else ""
-    return UserError(f"it does not fit into memory{reason}; {SMALLER}")
+    message = f"it does not fit into memory ({brief(said, 100)}); {SMALLER}"
+    return UserError(message) if isinstance(error, MemoryError) or thread or system else None
 
 
 SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fewer variants at once"
-"""What to change if the setting responsible is not known."""
+"""Advice on which settings to change when it is unknown which one takes the memory."""
 
 
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:
-    """Return a message that a name is unknown, with the closest choice."""
     import difflib  # noqa: PLC0415 - most runs make no mistake
 
     near = difflib.get_close_matches(word, choices, 1, 0.6)
     hint = f"did you mean {near[0]}? " if near else ""
-    known = f"choose one of {some(choices)}" if choices else "there is none to choose"
+    known = f"choose one of {some(choices)}" if choices else "there are no choices"
     return f"unknown {kind} {brief(word)!r}; {hint}{known}"
 
 
@@ -106,24 +94,11 @@ def chosen(word: Any, choices: Collection[str], kind: str) -> str:
     """Return `word` if it is one of the choices; `kind` names them in the message.
 
     Raises:
-        UserError: `word` is not one of them, or no text.
+        UserError: `word` is not one of the choices, or not a string.
     """
-    if not isinstance(word, str):
-        raise UserError(f"unknown {kind} {given(word)}; choose one of {some(list(choices))}")
-    if word not in choices:
-        raise UserError(unknown(word, list(choices), kind))
+    if not isinstance(word, str) or word not in choices:
+        raise UserError(unknown(str(word), list(choices), kind))
     return word
-
-
-def folder(value: Any, name: str) -> Path:
-    """Return a path given as text or as a path.
-
-    Raises:
-        UserError: the value is neither, or contains a NUL.
-    """
-    if not isinstance(value, str | PathLike) or "\0" in str(value):
-        raise UserError(f"{name} is {given(value)}; expected the path of a folder")
-    return Path(value)
 
 
 def given(value: object) -> str:
@@ -132,9 +107,9 @@ def given(value: object) -> str:
 
 
 def some(names: Sequence[str], most: int = 150) -> str:
-    lengths = accumulate(len(name) + 2 for name in names)
-    count = sum(length <= most for length in lengths)
-    return ", ".join(names) if count == len(names) else ", ".join([*names[: max(1, count)], "..."])
+    import textwrap  # noqa: PLC0415 - most runs make no mistake
+
+    return textwrap.shorten(", ".join(names), most, placeholder=" ...", break_on_hyphens=False)
 
 
 def count_of(count: int, one: str, several: str = "") -> str:
@@ -154,10 +129,10 @@ def shown(value: Any) -> str:
 
 @contextmanager
 def refuse(what: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Report an error of these kinds as a user's mistake: `what`, and the reason.
+    """Convert exceptions of these types to a UserError with the message `what` and, in parentheses, the reason.
 
     Raises:
-        UserError: the block raised one.
+        UserError: the block raised such an exception.
     """
     try:
         yield
@@ -170,16 +145,16 @@ def reason(error: Exception) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type if it has none."""
+    """Return the first non-empty line of an error's message, or its type if the message is empty."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def printable(text: str) -> str:
-    """Escape control characters and unpaired surrogates, so that a terminal shows a text and does not obey it."""
+    """Escape control characters and unpaired surrogates, so that a terminal displays them instead of obeying them."""
     return UNSHOWN.sub(lambda match: ("\\x%02x" if ord(match[0]) < 256 else "\\u%04x") % ord(match[0]), text)
 
 
 def brief(text: str, most: int = 80) -> str:
-    """Shorten a text to at most `most` characters, replacing its middle by dots."""
+    """Shorten a text to at most `most` characters, replacing its middle with three dots."""
     head = (most - 3) * 2 // 3
     return text if len(text) <= most else f"{text[:head]}...{text[head + 3 - most :]}"

@@ -1,11 +1,10 @@
-"""Files: those from others are read up to a limit, and our own are written whole or not at all.
+"""Read files up to a size limit, write files and folders atomically, and lock files.
 
-Only regular files are opened, up to a size limit, and read as text, JSON or a table. What is none is a one-line
-ValueError.
+Only regular files are opened, and read as text, JSON or a table; anything else is a one-line OSError or ValueError.
 
-What we write is a draft at first, a file or folder with a hidden name beside its target, and is renamed when complete.
-A command that fails or is interrupted leaves nothing behind; what a kill leaves is removed by a later command that
-writes there. One process at a time holds a lock.
+Each file or folder is first written under a hidden name beside its target, as a draft, and renamed when complete. A
+command that fails or is interrupted removes its draft; the drafts of a killed process are removed by a later command
+that writes to the same folder.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from io import BufferedReader, StringIO, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from attn_exp.errors import first_line
 
@@ -35,7 +34,7 @@ def opened(path: Path) -> BufferedReader:
     """Open a regular file for reading.
 
     Raises:
-        OSError: no such file, or not a regular one.
+        OSError: there is no such file, or it is not a regular file.
     """
     no_wait = getattr(os, "O_NONBLOCK", 0)  # otherwise opening a FIFO would block until it has a writer
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | no_wait))  # noqa: SIM115
@@ -49,7 +48,7 @@ def read(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return the contents of a regular file of at most `most` bytes.
 
     Raises:
-        OSError: no such file, not a regular file, or a larger one.
+        OSError: there is no such file, or it is not a regular file, or too large.
     """
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -59,10 +58,10 @@ def read(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """Return a regular file of at most `most` bytes as UTF-8 text.
+    """Read a regular UTF-8 file of at most `most` bytes.
 
     Raises:
-        OSError: no such file, not a regular file, or a larger one.
+        OSError: there is no such file, or it is not a regular file, or too large.
         UnicodeDecodeError: the bytes are not UTF-8.
     """
     return read(path, most).decode("utf-8")
@@ -72,17 +71,17 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
     """Read a regular JSON file of at most `most` bytes; see `parse_json`.
 
     Raises:
-        OSError: no such file, not a regular file, or a larger one.
-        ValueError: not JSON.
+        OSError: there is no such file, or it is not a regular file, or too large.
+        ValueError: the file is not JSON.
     """
     return parse_json(read(path, most))
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse JSON.
+    """Parse JSON in UTF-8, or in UTF-16 with a byte order mark.
 
     Raises:
-        ValueError: not UTF-8, not JSON, or nested too deeply.
+        ValueError: the bytes are not valid text or not JSON, or the JSON nests too deeply.
     """
     text = decoded(data)
     try:
@@ -93,50 +92,45 @@ def parse_json(data: bytes) -> Any:
         raise ValueError(f"it is not JSON: {first_line(error)}") from error
 
 
-def parse_csv(text: str, delimiter: str = ",", *, no_blanks: bool = False) -> list[list[str]]:
-    """Return the cells of each line of a table; `no_blanks` strips blanks after a delimiter.
+def parse_csv(text: str | TextIO, delimiter: str = ",", *, no_blanks: bool = False) -> Iterator[list[str]]:
+    """Yield the cells of each line of a CSV text; `no_blanks` strips blanks after a delimiter.
 
     Raises:
-        ValueError: not a table.
+        ValueError: the text is not valid CSV.
     """
+    lines = StringIO(text, newline="") if isinstance(text, str) else text
     try:
-        return list(csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=no_blanks))
+        yield from csv.reader(lines, delimiter=delimiter, skipinitialspace=no_blanks)
     except csv.Error as error:
         raise ValueError(f"it is not a table: {first_line(error)}") from error
 
 
 def csv_lines(path: Path) -> Iterator[list[str]]:
-    """Yield the cells of each line of a table file, however long it is.
+    """Yield the cells of each line of a CSV file of any length, without loading it whole.
 
     Raises:
-        OSError: no such file, or not a regular file.
-        ValueError: not a table.
+        OSError: there is no such file, or it is not a regular file.
+        ValueError: the file is not valid CSV.
     """
     with opened(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
-        try:
-            yield from csv.reader(text)
-        except csv.Error as error:
-            raise ValueError(f"{path.name} is not a table: {first_line(error)}") from error
+        yield from parse_csv(text)
 
 
 def decoded(data: bytes) -> str:
     """Decode bytes as UTF-8, or as UTF-16 if they begin with its byte order mark.
 
     Raises:
-        ValueError: the bytes are not valid; the message says where.
+        UnicodeDecodeError: the bytes are not valid; the message says where.
     """
-    encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8"  # as Excel writes
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"it is not {encoding.upper()} text: {error.reason} at byte {error.start}") from error
+    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as Excel writes
+    return data.decode("utf-16" if is_wide else "utf-8")
 
 
 def own_folder(path: Path) -> Path:
-    """Make a folder unless it exists, and return it; a link in its place is refused, as it may lead anywhere.
+    """Create a folder unless it exists, and return it; a link at that path is refused, since it may lead anywhere.
 
     Raises:
-        OSError: a link or a file is there, or the folder cannot be made.
+        OSError: the path is a link or a file, or the folder cannot be created.
     """
     path.mkdir(exist_ok=True)
     if path.is_symlink():
@@ -145,9 +139,9 @@ def own_folder(path: Path) -> Path:
 
 
 def folder(named: str | Path) -> Path:
-    """Return a folder that a user names, which may not exist; a link such as `latest` is followed once.
+    """Return the path of a folder that a user names, which may not exist; a link such as `latest` is followed once.
 
-    Moving the link later does not change the path.
+    If the link is moved later, the path still leads to the same folder.
     """
     path = Path(named)
     return path.parent / os.readlink(path) if os.path.islink(path) else path
@@ -157,7 +151,7 @@ def folder(named: str | Path) -> Path:
 
 DRAFT = re.compile(r"\.attn-exp-draft-[0-9a-f]{16}")
 OLD = 24 * 3600.0
-"""Seconds without a write after which a draft is considered abandoned."""
+"""Seconds without a write after which a draft counts as abandoned."""
 
 
 def as_bytes(content: str | bytes) -> bytes:
@@ -166,10 +160,10 @@ def as_bytes(content: str | bytes) -> bytes:
 
 
 def write(path: Path, content: str | bytes | Iterable[bytes], *, sync: bool = False) -> None:
-    """Write a file atomically, from a text, bytes, or pieces that are never in memory together.
+    """Write a file atomically from a text, from bytes, or from chunks that need not fit into memory together.
 
-    A link at that path is replaced, and its target is left alone. Old drafts in the folder are removed. `sync` waits
-    until the contents are on the disk: what a loss of power leaves is then whole.
+    A link at that path is replaced, but its target is left alone. Old drafts in the folder are removed. `sync` waits
+    until the contents are on the disk, so that even a power failure cannot leave half a file.
 
     Raises:
         OSError: the folder cannot be written to, or the disk is full.
@@ -185,7 +179,7 @@ def write(path: Path, content: str | bytes | Iterable[bytes], *, sync: bool = Fa
 
 
 def fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write files into a draft folder, each under its name, such as `page.html` or `figures/weights.svg`."""
+    """Write files to a draft folder under their names, such as `page.html` or `figures/weights.svg`."""
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(as_bytes(content))
@@ -202,11 +196,11 @@ def point(link: Path, folder: Path) -> None:
 def write_folder(folder: Path, *, add: bool = False) -> Iterator[Path]:
     """Yield a draft folder that becomes `folder` when the block ends; if the block fails, nothing is left.
 
-    With `add`, the files move into a folder that is there already. They replace files of the same names, through no
-    link. The draft is inside that folder then, as only the folder itself may be writable, or on that disk.
+    With `add`, `folder` may exist already: the files move into it and replace files of the same names, but follow no
+    links. The draft is then made inside it, since its parent may be read-only or on another disk.
 
     Raises:
-        OSError: the folder cannot be written to, or holds files already, or is a link; or the disk is full.
+        OSError: the folder cannot be written to, or is not empty, or is a link; or the disk is full.
     """
     home = own_folder(folder) if add and os.path.lexists(folder) else folder.parent
     home.mkdir(parents=True, exist_ok=True)
@@ -238,7 +232,7 @@ def draft_of(place: Path) -> Iterator[Path]:
 
 
 def remove_drafts(folder: Path, older: float = OLD) -> None:
-    """Remove drafts in a folder that have not been written to for `older` seconds, as a kill leaves them."""
+    """Remove drafts in a folder that have not been written to for `older` seconds, as killed processes leave them."""
     with suppress(OSError), os.scandir(folder) as listed:
         for item in listed:
             if DRAFT.fullmatch(item.name) and time.time() - item.stat(follow_symlinks=False).st_mtime >= older:
@@ -246,44 +240,29 @@ def remove_drafts(folder: Path, older: float = OLD) -> None:
 
 
 def remove(draft: Path) -> None:
-    """Remove a draft, file or folder, if it exists and can be removed; links are not followed."""
-    shutil.rmtree(draft, ignore_errors=True)  # which refuses a file and a link
+    """Remove a draft (a file or a folder) if it exists and can be removed, without following links."""
+    shutil.rmtree(draft, ignore_errors=True)  # does nothing to a file or a link
     with suppress(OSError):
         draft.unlink()
 
 
-class HeldError(Exception):
-    """A file is locked by another process; the message is that process's description of itself."""
-
-
 @contextmanager
-def locked(path: Path, holder: str) -> Iterator[None]:
-    """Lock a file until the block or the process ends; `holder` describes this process for people.
+def locked(path: Path) -> Iterator[None]:
+    """Lock a file until the block or the process ends.
 
     Raises:
-        HeldError: another process holds it; the message is its description.
-        OSError: the file cannot be made, or is a link.
+        TimeoutError: another process holds the lock.
+        OSError: the file cannot be created, or is a link.
     """
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - only sweeps lock anything
+    from filelock import FileLock  # noqa: PLC0415 - only sweeps lock anything
 
-    beside = path.with_name(f".{path.name}-holder")
+    with FileLock(path, timeout=0):
+        yield
+
+
+def is_locked(path: Path) -> bool:
     try:
-        with FileLock(path, timeout=0):
-            write(beside, holder)
-            yield
-            beside.unlink()
-    except Timeout as error:
-        with suppress(OSError, ValueError):  # it may not be written yet
-            raise HeldError(read_text(beside)) from error
-        raise HeldError from error
-
-
-def read_holder(path: Path) -> str | None:
-    """Return the description of the process that has locked a file; None if it is not locked."""
-    try:
-        with locked(path, "") if path.exists() else nullcontext():
-            return None
-    except HeldError as error:
-        return str(error)
-    except OSError:
-        return None
+        with locked(path) if path.exists() else nullcontext():
+            return False
+    except OSError as error:
+        return isinstance(error, TimeoutError)

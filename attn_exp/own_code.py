@@ -1,8 +1,8 @@
-"""The user's own code, from its name to a module; nothing else in this package imports any.
+"""Import the user's own code by name; no other module of this package imports any.
 
-Only what the current command line names is imported: a function, such as `variant.mine.form=mine.py:attention`, or a
-file of members, `--with mine.py`. Names in YAML or in a stored run or sweep stay plain texts. A file is identified by a
-hash of it and of its local imports, so that a run can record which code it ran.
+Only code that the current command line names is imported: a function, such as `variant.mine.form=mine.py:attention`, or
+a file of members, `--with mine.py`. Names in YAML or in a stored run or sweep are never imported. A file is identified
+by a hash of its contents and its local imports, so that a run can record which code it ran.
 """
 
 from __future__ import annotations
@@ -30,19 +30,14 @@ BETWEEN = re.compile(r"""[\[\]{},'"=]""")
 THIS_PACKAGE = __name__.partition(".")[0]
 MOST_CODE = 4 * 2**20
 """Size limit of a file that is searched for imports."""
-MOST_ABOVE = 6
-"""Number of parent folders that are searched for the top of a project."""
-TOPS = (".git", "pyproject.toml", "setup.py")
-"""Files that mark the top of a project."""
 OPTION = "--with"
 AGAINST = "--against"
-"""The option before the name of another implementation to compare the function with."""
+"""The option for another implementation to compare the function with."""
 MEMBERS = "_with_"
-"""Prefix of the module names of member files."""
 
 
 class Named(str):
-    """The name of code that the user wrote on the current command line or in Python; a plain text is never imported."""
+    """The name of code from the current command line or from Python; names in plain strings are never imported."""
 
 
 class LeftError(Exception):
@@ -53,10 +48,10 @@ class LeftError(Exception):
 def held() -> Iterator[None]:
     """Protect this process while user code runs, or while its result is read.
 
-    Its output goes to stderr, since stdout is ours. An attempt to end the process becomes an error.
+    Its output goes to stderr, since stdout is reserved for results. An attempt to end the process becomes an error.
 
     Raises:
-        LeftError: it raised a non-`Exception` such as SystemExit; Ctrl-C alone is passed on.
+        LeftError: the code raised a non-`Exception` such as SystemExit; only KeyboardInterrupt is passed on.
     """
     import numpy as np  # noqa: PLC0415 - slow to import, and most commands run no user code
 
@@ -74,7 +69,6 @@ def is_code(form: Any) -> bool:
 
 
 def any_named(forms: Iterable[str]) -> bool:
-    """Return whether one of these forms is code that may run because the user named it on this command line."""
     return any(isinstance(form, Named) for form in forms)
 
 
@@ -83,15 +77,8 @@ def variants_of_code(words: Iterable[str]) -> list[str]:
     return [match[1] for match in matches if match and is_code(match[2])]
 
 
-def variants_not_listed(words: Sequence[str], known: Iterable[str]) -> list[str]:
-    """Return the variants that get code as a form, have no YAML, and are not in a list of variants."""
-    listed = " ".join(word for word in words if word.lstrip("+").startswith("variant="))
-    named = {*known, *re.findall(r"[\w-]+", listed)}
-    return [name for name in variants_of_code(words) if name not in named]
-
-
 def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """Return plain settings in which the code that these words name is marked as `Named`."""
+    """Return a copy of the settings in which the functions that these arguments name are marked as `Named`."""
     about = [word for word in words if re.match(r"\+*variant[.=]", word)]
     typed = {part.strip().removeprefix("form:").strip() for word in about for part in BETWEEN.split(word)}
 
@@ -106,10 +93,10 @@ def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, A
 
 
 def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], list[str]]:
-    """Split off the values of an option, each in the same word or the next, from all other words.
+    """Return the values of an option (`--with=x` or `--with x`), and all other arguments.
 
     Raises:
-        UserError: the option has no value.
+        UserError: the option has no value; the message is the option and `needs`.
     """
     values, others, waiting = list[str](), list[str](), iter(words)
     for word in waiting:
@@ -124,16 +111,14 @@ def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str
 
 
 def with_other_joined(words: Sequence[str]) -> list[str]:
-    """Join `--against` and its name into one word, the form of all other options.
+    """Join `--against` and its value into one argument, `--against=NAME`, and put it last.
 
     Raises:
-        UserError: the option has no name after it, or occurs twice.
+        UserError: the option has no value.
     """
     names, others = take_option(
         words, AGAINST, "needs a function, such as torch.nn.functional:scaled_dot_product_attention"
     )
-    if len(names) > 1:
-        raise UserError(f"{AGAINST} is given twice; two implementations are compared at a time")
     return [*others, *(f"{AGAINST}={name}" for name in names)]
 
 
@@ -142,20 +127,21 @@ def other_of(words: Sequence[str]) -> str:
 
 
 def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split off the files named with `--with`, each once, from all other words.
+    """Return the files named with `--with`, without duplicates, and all other arguments.
 
     Raises:
-        UserError: `--with` without a file.
+        UserError: `--with` has no file.
     """
-    needs = f"names a file of your own masks, scores, forms or metrics: {OPTION} mine.py"
-    files, others = take_option(words, OPTION, needs)
+    files, others = take_option(
+        words, OPTION, f"names a file of your own masks, scores, forms or metrics: {OPTION} mine.py"
+    )
     return list(dict.fromkeys(files)), others
 
 
 def fingerprint(file: str | Path) -> str:
-    """Return a hash of a code file, which is read and never run; empty if it cannot be read.
+    """Return a hash of a code file, which is read but never run; an empty text if it cannot be read.
 
-    It covers the file's bytes and, if it imports files or packages from its own folder, those of all of them.
+    The hash covers the file and all files that it imports from its own folder, directly or not.
     """
     try:
         first = Path(file).resolve()
@@ -179,9 +165,10 @@ def fingerprint_of_function(name: Any) -> str:
 
 
 def files_of_code(first: Path) -> list[Path]:
-    """Return a file, then, sorted, the files that it imports, directly or not, from its folder and packages in it.
+    """Return a file, then, sorted, the files that it imports from its folder and packages in it, directly or not.
 
-    This package is left out, although a checkout may contain it; so are installed packages beside an installed file.
+    This package is left out even if it is in that folder, as in a checkout; so are the packages beside an installed
+    file.
     """
     home, found, waiting = first.parent, {first}, [first]
     while waiting and home.name not in ("site-packages", "dist-packages"):
@@ -194,38 +181,21 @@ def files_of_code(first: Path) -> list[Path]:
 
 
 def names_imported(path: Path) -> Iterator[str]:
-    """Yield the full names that a file imports, anywhere in it; nothing if it is not valid Python."""
-    for node in nodes_of(path):
+    """Yield the full name of each import anywhere in a file; nothing if the file is not valid Python."""
+    try:
+        nodes = [*ast.walk(ast.parse(machine.read(path, MOST_CODE)))]
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.level <= 1 and node.module:
             yield node.module
         elif isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.level == 1):
             yield from (alias.name for alias in node.names)
 
 
-def choose_keras_backend(path: Path) -> None:
-    """Let a file use Keras without TensorFlow, its default: with JAX if the file imports it, else with PyTorch.
-
-    JAX traces anew for each size. What the user or the file chooses comes first.
-    """
-    is_chosen = any(isinstance(one, ast.Constant) and one.value == "KERAS_BACKEND" for one in nodes_of(path))
-    if not is_chosen and importlib.util.find_spec("tensorflow") is None:
-        os.environ.setdefault(
-            "KERAS_BACKEND",
-            "torch" if importlib.util.find_spec("torch") and "jax" not in names_imported(path) else "jax",
-        )
-
-
-def nodes_of(path: Path) -> list[ast.AST]:
-    """Return the syntax nodes of a Python file; empty if it cannot be parsed."""
-    try:
-        return [*ast.walk(ast.parse(machine.read(path, MOST_CODE)))]
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-
-
 @dataclass(frozen=True)
 class OwnFunction:
-    """A user's function: its name, its file, a hash of that file, and how the user named it."""
+    """A user's function: its name, its file, a hash of that file, and the `target` that the user wrote."""
 
     function: Any
     name: str
@@ -237,7 +207,7 @@ class OwnFunction:
 def find_function(target: str, imported: Mapping[str, ModuleType] | None = None) -> OwnFunction:
     """Import and return the function that `file.py:function` or `package.module:function` names.
 
-    Modules in `imported`, by their file or module name, are not imported again.
+    Modules in `imported` (by file or module name) are not imported again.
 
     Raises:
         UserError: there is no such file, module or name, or it cannot be imported.
@@ -250,23 +220,18 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
     module = (imported or {}).get(place) or module_of_functions(place)
     function: Any = module
     with unreadable(target):
-        file = getattr(module, "__file__", None)
         for part in name.split("."):
             if not hasattr(function, part):
-                known = [word for word in vars(module) if not word.startswith("_") and callable(vars(module)[word])]
+                known = [word for word in vars(module) if not word.startswith("_")]
                 raise UserError(unknown(name, known[:12], f"function of {place}"))
             function = method_of(function, part)
-    if not callable(function) and type(function).__module__.partition(".")[0] in NO_HOMES:
-        raise UserError(f"{target} is a {type(function).__name__}; expected a function")
-    return function_from(function, name, file)
-
-
-NO_HOMES = ("builtins", "types", "numpy", "torch", "jax", "jaxlib", "keras")
-"""Modules whose objects are numbers, texts, arrays and modules, and never a user's own attention."""
+        if not callable(function) and type(function).__module__ in ("builtins", "numpy", "torch"):
+            raise UserError(f"{target} has type {type(function).__name__}; expected a function")
+        return function_from(function, name, getattr(module, "__file__", None))
 
 
 def method_of(owner: Any, name: str) -> Any:
-    """Return an attribute; for a method of a class, the bound method if the class takes no arguments."""
+    """Return an attribute; for a method of a class that can be created without arguments, the bound method."""
     if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, name, None)):
         with suppress(Exception):
             return getattr(owner(), name)
@@ -275,11 +240,11 @@ def method_of(owner: Any, name: str) -> Any:
 
 @contextmanager
 def unreadable(place: str, verb: str = "read") -> Iterator[None]:
-    """Report in one line what goes wrong while user code is imported or read: any attribute may run code.
+    """Report errors in one line while user code is imported or its attributes are read, which may run code.
 
     Raises:
-        UserError: it raised an error; an OwnCodeError if it tried to end the process.
-        FaultError: an error of our own.
+        UserError: the code raised an error; an OwnCodeError if it tried to end the process.
+        FaultError: an internal error occurred.
     """
     try:
         with held():
@@ -287,7 +252,7 @@ def unreadable(place: str, verb: str = "read") -> Iterator[None]:
     except UserError:
         raise
     except LeftError as error:
-        raise OwnCodeError(f"{place} {error}, as it was {verb}") from error
+        raise OwnCodeError(f"{place} {error} while it was {verb}") from error
     except Exception as error:
         if is_fault(error):
             raise FaultError(fault_line(error)) from error
@@ -296,9 +261,8 @@ def unreadable(place: str, verb: str = "read") -> Iterator[None]:
 
 def function_at_hand(function: Any) -> OwnFunction:
     kind = type(function).__name__
-    with unreadable(f"a {kind}"):
-        name = getattr(function, "__name__", kind)
-        file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    name = getattr(function, "__name__", kind)
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
     return function_from(function, name if isinstance(name, str) else kind, file)
 
 
@@ -308,26 +272,22 @@ def function_from(function: Any, name: str, file: Any) -> OwnFunction:
 
 
 OWN = "__attn_exp_own__"
-"""Marks modules made from files here; another file of the same name may replace them."""
+"""Attribute that marks modules imported from files here; another file of the same name may replace them."""
 
 
 def module_of_functions(place: str) -> ModuleType:
-    """Import a file, `mine.py`, or a module that Python finds, `package.module`.
+    """Import a file, such as `mine.py`, or a module on the path, such as `package.module`.
 
     Raises:
-        UserError: there is none, or it cannot be imported.
-        FaultError: an error of our own.
+        UserError: it does not exist, or cannot be imported.
+        FaultError: an internal error occurred.
     """
     path = Path(place)
     if place.endswith(".py"):
-        home, package, top = import_roots(path)
-        packages = home.relative_to(top if home == package else package).parts
+        packages = path.resolve().parent.relative_to(import_root(path)).parts
         return module_of_file(path, ".".join([*packages, re.sub(r"^(?=\d)", "_", path.stem)]))  # no digit comes first
-    if os.path.isfile(place) or not all(part.isidentifier() for part in place.split(".")):
-        raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
-    sys.path[:] = dict.fromkeys([*sys.path, str(Path.cwd())])
+    sys.path[:] = dict.fromkeys([*sys.path, os.getcwd()])
     with unreadable(place, "imported"):
-        choose_keras_backend(Path(place))
         return importlib.import_module(place)
 
 
@@ -338,60 +298,53 @@ def module_of_members(path: Path) -> ModuleType:
         UserError: there is no such file, or it cannot be imported.
     """
     digest = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:8]
-    with chdir(os.curdir):  # the file may change the working folder, where our relative paths start
+    with chdir(os.curdir):  # undo any change of the working folder, which relative paths depend on
         return module_of_file(path, f"{MEMBERS}{path.stem}_{digest}")
 
 
 def module_of_file(path: Path, name: str) -> ModuleType:
-    """Import a file of the user's project, which may import what lies in its folder, package and project.
+    """Import a user's file, which may itself import from its folder, its package and the working folder.
 
     Raises:
         UserError: there is no such file, or it cannot be imported.
-        FaultError: an error of our own.
+        FaultError: an internal error occurred.
     """
     if path.suffix != ".py" or not os.path.isfile(path):  # False for an invalid path
-        raise UserError(f"{path}: no such file that ends in .py")
+        raise UserError(f"{path}: there is no such .py file")
     spec: Any = importlib.util.spec_from_file_location(name, path.absolute())
     module = importlib.util.module_from_spec(spec)
     vars(module)[OWN] = True
-    home, package, top = import_roots(path)
-    sys.path[:] = dict.fromkeys([str(package), *sys.path, str(home), str(top)])
-    forget_others(home, package)
+    home, root = path.resolve().parent, import_root(path)
+    sys.path[:] = dict.fromkeys([str(root), *sys.path, str(home), os.getcwd()])
+    forget_others(home, root)
     with unreadable(str(path), "imported"):
-        choose_keras_backend(path)
         if hasattr(sys.modules.get(name, module), OWN):
             sys.modules[name] = module  # `inspect` and annotations are resolved through it
         spec.loader.exec_module(module)
     return module
 
 
-def import_roots(path: Path) -> tuple[Path, Path, Path]:
-    """Return the folders that a file may import from: its own, the one above its packages, and the top of its project.
+def import_root(path: Path) -> Path:
+    """Return the folder of a file, or, if the file is in a package, the folder that contains its top-level package."""
+    return next(folder for folder in path.resolve().parents if not (folder / "__init__.py").is_file())
 
-    The second and the third are its own folder if it is in no package and in no project.
+
+def forget_others(home: Path, root: Path) -> None:
+    """Remove modules from `sys.modules` that were imported from elsewhere but have a name from this file's folder.
+
+    `home` is the folder of the file, `root` its import root. Those names are the top-level package, or, for a file in
+    no package, the files beside it.
     """
-    folders = path.resolve().parents
-    package = next(folder for folder in folders if not (folder / "__init__.py").is_file())
-    above = [package, *package.parents][:MOST_ABOVE]
-    top = next((folder for folder in above if any((folder / name).exists() for name in TOPS)), package)
-    return folders[0], package, top
-
-
-def forget_others(home: Path, package: Path) -> None:
-    """Forget what was imported from elsewhere under the name of a file's package, or of a file beside a plain one."""
-    for name in [one.stem for one in home.glob("*.py") if home == package]:
-        file = Path(getattr(sys.modules.get(name), "__file__", None) or home / name)
-        is_kept = any(file.is_relative_to(folder) for folder in (home, sys.prefix, sys.base_prefix))
-        if not is_kept and name != THIS_PACKAGE:
+    own = {*home.relative_to(root).parts[:1]} or {file.stem for file in home.glob("*.py")}
+    for name in [name for name in sys.modules if name.partition(".")[0] in own - {THIS_PACKAGE}]:
+        place = root / name.partition(".")[0]  # a package, or, with its suffix, a file
+        file = Path(getattr(sys.modules[name], "__file__", None) or place).with_suffix("")
+        if not any(file.is_relative_to(folder) for folder in (place, sys.prefix, sys.base_prefix)):
             del sys.modules[name]
-    for root in home.relative_to(package).parts[:1]:
-        if str(package / root) not in getattr(sys.modules.get(root), "__path__", ()) and root != THIS_PACKAGE:
-            for name in [name for name in sys.modules if name.partition(".")[0] == root]:
-                del sys.modules[name]
 
 
 def error_line(error: BaseException) -> str:
-    """Return the type of an error and the first line of its message; for our own errors, the line alone."""
+    """Return the type of an error and the first line of its message; for UserError and LeftError, only the line."""
     lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines() if line.strip()]
     if isinstance(error, UserError | LeftError):
         return lines[0]

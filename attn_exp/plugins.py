@@ -1,7 +1,7 @@
 """Members from outside the package: files named with `--with`, and objects passed to `register`.
 
-Each is found in its file, checked against the contract of its kind and against its example, and kept in `registry`,
-through which all rooms find it as if it were part of the package.
+Each member is found in its file, checked against the contract of its kind and against its example, and kept in
+`registry`, where all packages look it up as if it were built in.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from attn_exp import machine, registry
 from attn_exp.config import kinds as reader
 from attn_exp.config.choices import yaml_choices
-from attn_exp.errors import OwnCodeError, UserError, fault_line, is_fault, printable, refuse
+from attn_exp.errors import OwnCodeError, UserError, fault_line, is_fault, printable
+from attn_exp.errors import given as value_given
 from attn_exp.experiment import metrics
 from attn_exp.experiment.metrics.metric import NotFormedError
 from attn_exp.forms.trace import Trace
@@ -31,17 +32,18 @@ from attn_exp.rules.from_outside import difference, guarded, hold_methods, value
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 TABLES = ("comparison", "distances", "timings", "published")
-"""Tables that every run has; a check must not take their names."""
+"""Tables that every run has; a check must not have one of these names."""
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of member, and how a file defines one; `name` is what users call it, and names its contract.
+    """A kind of member, such as `mask`, and how a file defines one; the contract is the class of the same name.
 
-    `constant`: the name of the value in a file, and `function` the field of it that holds the function; both are empty
-    for a class. `one_of`: methods; a class defines at least one. `drawn`: whether members should have a hand-made
-    example. `group`: the folder of YAML with the other choices, if it differs from `name`.
+    `constant`: the name of the value in a file, and `function` the field of that value with the function; both are
+    empty if the member is a class. `one_of`: methods; a class defines at least one of them. `drawn`: whether members
+    should have a hand-made example. `group`: the folder of YAML files with the built-in choices, if it differs from
+    `name`.
     """
 
     name: str
@@ -57,17 +59,18 @@ class Kind:
 
     @property
     def contract(self) -> Any:
-        """The class of the members, or None if it has not been imported: then it has no members either."""
+        """The class of the members, or None if it has not been imported; then no file can have defined a member."""
         return getattr(sys.modules.get(f"{self.package}.{self.name}"), self.name.capitalize(), None)
 
     def is_kind_of(self, value: Any) -> bool:
-        contract = self.contract
-        if contract is None or value is contract:
-            return False
-        return isinstance(value, contract) if self.constant else inspect.isclass(value) and issubclass(value, contract)
+        contract = self.contract or Kind  # no value is of a kind that has not been imported
+        is_member = (
+            isinstance(value, contract) if self.constant else inspect.isclass(value) and issubclass(value, contract)
+        )
+        return is_member and value is not contract
 
     def home(self, value: Any) -> tuple[str, str]:
-        """Return where a member is defined: its module, and the name of its class or function."""
+        """Return the module that defines a member, and the qualified name of its class or function."""
         code = getattr(value, self.function) if self.constant else value
         return getattr(code, "__module__", ""), getattr(code, "__qualname__", "")
 
@@ -91,15 +94,15 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
     """Register the members of these files for the block, and print notes about them to stderr.
 
     Raises:
-        UserError: a file that is not there, cannot be imported or brings no member, a name that is taken, or a member
-            that does not meet its contract or give its example, or that raises an error in the block.
+        UserError: a file is missing, cannot be imported or defines no member; a name is taken; or a member violates its
+            contract, does not reproduce its example, or raises an error in the block.
     """
     with registry.kept():
         try:
             for note in (note for file in files for note in add_file(file)):
                 print(f"attn_exp: {printable(note)}", file=sys.stderr)
             yield
-        except (UserError, OSError):
+        except (UserError, OSError, MemoryError):
             raise
         except Exception as error:  # raised by a user's metric, figure or check, or by what they returned
             said = fault_line(error) if is_fault(error) else error_line(error)
@@ -108,14 +111,14 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def members_known_again(origins: Sequence[Origin]) -> Iterator[None]:
-    """Register the members of files in another process, checking that the files are unchanged.
+    """Register the members of files in a worker process, checking that the files are unchanged.
 
     Raises:
-        UserError: as `members_known`, or a file has changed.
+        UserError: as for `members_known`, or a file has changed.
     """
     for origin in origins:
         if fingerprint(origin.file) != origin.sha256:
-            raise UserError(f"{origin.file} is not the file that the sweep began with")
+            raise UserError(f"{origin.file} has changed since the sweep started")
     with members_known([origin.file for origin in origins]):
         yield
 
@@ -123,26 +126,26 @@ def members_known_again(origins: Sequence[Origin]) -> Iterator[None]:
 def register(member: Value, name: str | None = None, example: Any = None) -> Value:
     """Register your own mask, score, position, normalizer, form, metric, check, source or figure, and return it.
 
-    Runs of this Python session can then use it. `member`: a class or a value as in docs/extend.md, or a file of them,
-    as `--with` takes it. `name`: the name in settings; classes, metrics and normalizers have names already. `example`:
-    a rule's `Example`. It is also a class decorator: `@attn_exp.register`. Registering again from the same file and
-    name replaces the earlier member.
+    All runs of the Python session can then use it. `member` is a class or a value as in docs/extend.md, or the path of
+    a file that defines members, as for `--with`. `name` is the name in settings; classes, metrics and normalizers have
+    a name already. `example` is a rule's `Example`. `register` is also a class decorator: `@attn_exp.register`. A
+    member with the same file and name as an earlier one replaces it.
 
     Raises:
-        UserError: it is not a member, its name is taken, or it violates its contract or its example.
+        UserError: `member` is not a member, its name is taken, it violates its contract, or it does not reproduce its
+            example.
     """
     if isinstance(member, str | Path):
         add_file(str(member))
         return member
     kind = next((kind for kind in KINDS if kind.is_kind_of(member)), None)
     if kind is None:
-        given = getattr(member, "__name__", f"a {type(member).__name__}")
-        raise UserError(f"{given} is not a member; expected {EXPECTED}, or a file of them")
+        raise UserError(f"got {value_given(member)}; expected {EXPECTED}, or the path of a file with members")
     value: Any = member
     own = getattr(value, "name", "") if kind.constant else registry.to_snake_case(value.__name__)
     if not (name := name or own):
         raise UserError(f'a {kind.name} has no name of its own: attn_exp.register({kind.constant}, name="mine")')
-    value = held_to_contract(kind, name, value._replace(name=name) if kind.name == "metric" else value, example)
+    value = check_member(kind, name, value._replace(name=name) if kind.name == "metric" else value, example)
     file = getattr(sys.modules.get(kind.home(value)[0]), "__file__", None)
     origin = Origin("", str(file), fingerprint(file)) if file and Path(file).is_file() else Origin()
     registry.add(kind.package, name, value, origin)
@@ -150,10 +153,10 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
 
 
 def add_file(file: str) -> list[str]:
-    """Add every member of a file, or none, and return notes on the rules without an example.
+    """Add all members of a file, or none if one is invalid, and return notes on the rules without an example.
 
     Raises:
-        UserError: as `members_known`.
+        UserError: as for `members_known`.
     """
     place = Path(file)
     module = module_of_members(place)
@@ -164,7 +167,7 @@ def add_file(file: str) -> list[str]:
 
 
 def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
-    """Add every member of a module, or none, and return notes on the rules without an example."""
+    """Add all members of a module, or none if one is invalid, and return notes on the rules without an example."""
     members, examples = members_of(module), getattr(module, "EXAMPLE", None)
     checked, notes = list[tuple[str, str, Any]](), list[str]()
     for kind, own, given in members:
@@ -173,7 +176,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
         if not (alone or kind.constant):
             name = registry.to_snake_case(own)
         example = examples.get(own, examples.get(name)) if isinstance(examples, Mapping) else examples
-        checked.append((kind.package, name, held_to_contract(kind, name, given, example)))
+        checked.append((kind.package, name, check_member(kind, name, given, example)))
         if example is None and kind.drawn:
             notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference uses the same rule, so nothing checks it")
     for package, name, value in checked:
@@ -184,10 +187,10 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
 def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
     """Return the members of a module, each with its kind and the name of its class or constant.
 
-    Imported names are ignored; of classes that inherit from each other, only the leaf classes are kept.
+    Imported names, and classes whose names begin with `_`, are ignored.
 
     Raises:
-        UserError: a constant of another type, or no member at all.
+        UserError: a constant has the wrong type, or the module defines no member.
     """
     tree = ast.parse(machine.read(Path(str(module.__file__))))
     own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -201,16 +204,14 @@ def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
                     raise UserError(f"{name} is a {type(item).__name__}; expected {kind.name.capitalize()}")
                 members.append((kind, name, item))
         elif inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_"):
-            members += [(kind, name, value) for kind in KINDS if not kind.constant and kind.is_kind_of(value)][:1]
-    bases = {base for _, _, value in members if inspect.isclass(value) for base in value.__mro__[1:]}
-    kept = [member for member in members if not (inspect.isclass(member[2]) and member[2] in bases)]
-    if not kept:
-        raise UserError(f"it has no member; expected {EXPECTED}")
-    return kept
+            members += [(kind, name, value) for kind in KINDS if not kind.constant and kind.is_kind_of(value)]
+    if not members:
+        raise UserError(f"it defines no member; expected {EXPECTED}")
+    return members
 
 
 def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
-    """Return whether a name belongs to the package, or to another member from outside."""
+    """Return whether a name belongs to a built-in member, or to another one from outside."""
     if (kind.package, name) in registry.OUTSIDE:
         earlier = registry.OUTSIDE[kind.package, name].value
         return earlier is not registry.ABSENT and kind.home(earlier) != kind.home(value)
@@ -220,16 +221,16 @@ def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
     return name in shipped or name in yaml_choices(kind.group or kind.name)
 
 
-def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
+def check_member(kind: Kind, name: str, value: Any, example: Any) -> Any:
     """Check a member, and wrap it so that an error or an invalid result is reported in one line wherever it is called.
 
     Raises:
-        UserError: its name is taken, or it violates its contract or its example.
+        UserError: the name is taken or invalid, or the member violates its contract or does not reproduce its example.
     """
     if not NAME.fullmatch(name):
         raise UserError(f"{kind.name} {name!r}: expected a name of letters, digits and _")
     if is_taken(kind, name, value) or (kind.name == "check" and name.lower() in TABLES):
-        raise UserError(f"{kind.name}={name} is taken; give yours another name")
+        raise UserError(f"{kind.name}={name} is taken; choose another name")
     if not kind.constant:
         check_class(kind, value)
     elif not callable(getattr(value, kind.function)):
@@ -243,8 +244,8 @@ def held_to_contract(kind: Kind, name: str, value: Any, example: Any) -> Any:
     misfit, error = {"normalizer": (values_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
         kind.name, (None, UserError)
     )
-    asked = {kind.function: guarded(function, f"{kind.group or kind.name}={name}", misfit, error, NotFormedError)}
-    return value._replace(**asked) if kind.name == "metric" else replace(value, **asked)
+    guards = {kind.function: guarded(function, f"{kind.group or kind.name}={name}", misfit, error, NotFormedError)}
+    return value._replace(**guards) if kind.name == "metric" else replace(value, **guards)
 
 
 def no_trace(given: tuple[Any, ...], said: Any) -> str:
@@ -259,10 +260,6 @@ def check_class(kind: Kind, value: Any) -> None:
     if not any(getattr(value, method) is not getattr(kind.contract, method) for method in kind.one_of):
         methods = " or ".join(f"{method}()" for method in kind.one_of)
         raise UserError(f"{name}({kind.name.capitalize()}) must define {methods}")
-    with refuse(f"{name}: its settings cannot be read", Exception):
-        hints = get_type_hints(value, include_extras=True)
-        for field in fields(value):
-            reader.kind_of(hints[field.name])
 
 
 def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:

@@ -1,9 +1,9 @@
-"""Processes: a subprocess for code that may exit, hang or crash, a pool of workers, and what a command tells its user.
+"""Processes: a subprocess for code that may exit, hang or crash, a pool of workers, and operating system differences.
 
-`Child` starts a subprocess for user code and libraries that abort, and calls a function of this package in it,
-exchanging JSON lines. What the function prints goes to stderr. `Pool` holds one job per worker, so that a death costs
-that job alone; pools of the standard library lose every running job then, or wait for it forever. All of them end with
-their parent process. The differences between operating systems that are not about files are here, too.
+`Child` starts a subprocess for user code and for libraries that abort, and calls a function of this package in it,
+exchanging JSON lines; what the function prints goes to stderr. `Pool` gives each worker one job at a time, so that a
+worker's death costs only that job; the pools of the standard library then lose every running job, or wait forever. All
+these processes end with their parent.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from pkgutil import resolve_name
 from types import FrameType
 from typing import Any, BinaryIO
@@ -27,14 +27,9 @@ from typing import Any, BinaryIO
 from attn_exp.errors import FaultError, UserError, fault_line, out_of_memory
 from attn_exp.own_code import error_line
 
-FIRST, LATER = 8.0, 60.0
-"""Seconds of silence before the first progress line, and before each later one."""
-HEARD = threading.Event()
-"""Set by each progress line of a command."""
-
 
 def stop(number: int, frame: FrameType | None) -> None:
-    """Handle SIGTERM like Ctrl-C, so that unfinished work is undone on the way out."""
+    """Handle SIGTERM like Ctrl-C, so that unfinished work is cleaned up before the process exits."""
     raise KeyboardInterrupt(number)
 
 
@@ -50,35 +45,14 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 2 * 86400 else f"{seconds / 86400:,.0f} days"
 
 
-@contextmanager
-def report_silence() -> Iterator[None]:
-    """Print a line now and then while the block runs and shows no progress of its own."""
-    started, ended = time.monotonic(), threading.Event()
-
-    def report() -> None:
-        pause = FIRST
-        while not ended.wait(pause):
-            pause = LATER
-            if not HEARD.is_set():
-                so_far = format_duration(time.monotonic() - started)
-                print(f"attn_exp: at work, {so_far} so far; Ctrl-C ends it", file=sys.stderr, flush=True)
-            HEARD.clear()
-
-    threading.Thread(target=report, daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
-
-
 def usable_cores() -> int:
-    """Return the number of cores this process may run on, which a container or `taskset` can limit."""
+    """Return the number of cores that this process may use, which a container or `taskset` can limit."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def limit_memory(most: int) -> None:
-    """Limit this process's memory, where the system can do that, and disable core dumps."""
-    with suppress(ImportError, OSError, ValueError):  # a lower limit may stand already
+    """Limit this process's memory to `most` bytes, where the system supports it, and disable core dumps."""
+    with suppress(ImportError, OSError, ValueError):  # a lower limit may be in force already
         import resource  # noqa: PLC0415 - not on every system
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -86,7 +60,7 @@ def limit_memory(most: int) -> None:
 
 
 def processor_asker() -> Callable[[], int] | None:
-    """Return a function that gives the calling thread's processor; None if thread affinity cannot be set."""
+    """Return a function that returns the calling thread's processor, or None if thread affinity cannot be set."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     import ctypes  # noqa: PLC0415 - few need it
@@ -95,7 +69,7 @@ def processor_asker() -> Callable[[], int] | None:
 
 
 def keep_off(processor: int, thread: int) -> bool:
-    """Let a thread (by its system id) run on all usable processors but one; return whether that was possible."""
+    """Let a thread (by its system id) run on all usable processors except `processor`; return whether this worked."""
     with suppress(OSError):  # processors can become unavailable at any time
         os.sched_setaffinity(thread, os.sched_getaffinity(0) - {processor})
         return True
@@ -103,66 +77,52 @@ def keep_off(processor: int, thread: int) -> bool:
 
 
 def describe_exit(code: int) -> str:
-    """Describe how a process ended: `exit code 3`, or the name of the signal that ended it."""
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
 
 # A subprocess for one function
-
-Tell = Callable[[Any], None]
-"""Callback through which a function in the subprocess reports progress, and the parent receives it."""
 
 BEGIN = """import json, sys
 target, *rest = sys.argv[1:]
 sys.path[:], sys.argv[:] = map(json.loads, rest)
 from attn_exp.processes import serve
 serve(target)"""
-"""Code that the subprocess starts with: it gets the parent's `sys.path`, without the working folder in front."""
+"""Code that the subprocess runs first: it takes over the parent's `sys.path` and `sys.argv`."""
 LAST_WORDS = 1.0
 """Seconds a subprocess has to exit by itself (closing files, running hooks) once there are no more requests."""
-MEANINGS = {
-    "SIGSEGV": "a crash: it accessed invalid memory",
-    "SIGBUS": "a crash: it accessed memory that does not exist",
-    "SIGABRT": "a library aborted it",
-    "SIGFPE": "an arithmetic error",
-    "SIGILL": "an instruction that this processor does not support",
-    "SIGKILL": "it was killed, perhaps because memory ran out",
-    "SIGTERM": "it was terminated",
-}
 
 
 class NoAnswerError(Exception):
     """A subprocess gave no answer.
 
-    `how` describes the end, such as `exit code 3`; `late` is true if it was killed after a timeout.
+    The message describes how it ended, such as `exit code 3`; `late` is true if it was killed after a timeout.
     """
 
     def __init__(self, how: str, late: bool = False) -> None:
         super().__init__(how)
-        self.how, self.late = how, late
+        self.late = late
 
 
 class Child(AbstractContextManager["Child"]):
     """A subprocess that serves one function of this package: `with Child("attn_exp.room.file:function") as child`.
 
-    It starts at once, so that its start-up and imports overlap with other work, and is closed at the end of the
-    context. The function is called as `function(argument, tell)`; its argument, its answer and the messages it sends
-    with `tell` must be JSON values. `quiet` drops its output. `variables` are set in its environment unless they are
-    set already.
+    The subprocess starts at once, so that its start-up and imports overlap with other work, and is closed at the end of
+    the context. The function is called as `function(argument, tell)`; its argument, its answer and the messages that it
+    sends with `tell` must be JSON values. `quiet` drops what it prints. `variables` are set in its environment unless
+    they are set already.
 
     Raises:
-        OSError: no process can be started.
+        OSError: the process cannot be started.
     """
 
     def __init__(self, target: str, *, quiet: bool = False, variables: Mapping[str, str] | None = None) -> None:
         self.process: Any = subprocess.Popen(
-            [sys.executable, "-P", "-c", BEGIN, target, json.dumps(list(map(str, sys.path))), json.dumps(sys.argv)],
+            [sys.executable, "-P", "-c", BEGIN, target, json.dumps(sys.path, default=str), json.dumps(sys.argv)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if quiet else None,
             env={**(variables or {}), **os.environ},
             start_new_session=True,  # Ctrl-C reaches only the parent, and `kill` reaches the whole group
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
         self.messages = queue.SimpleQueue[list[Any] | None]()
         threading.Thread(target=receive, args=(self.process.stdout, self.messages), daemon=True).start()
@@ -170,14 +130,15 @@ class Child(AbstractContextManager["Child"]):
     def ask(
         self, argument: Any, seconds: float, hear: Callable[[Any], Any] = lambda said: None, before: float = 0.0
     ) -> Any:
-        """Return the function's answer, within `seconds`; `hear` gets the messages sent before it.
+        """Return the function's answer, waiting up to `seconds`; `hear` gets each message that the function sends.
 
-        The timeout restarts whenever `hear` returns True; until it first does, the limit is the larger of `before` and
-        `seconds`.
+        The timeout restarts whenever `hear` returns True; until it first does, the timeout is the larger of `before`
+        and `seconds`.
 
         Raises:
             NoAnswerError: the subprocess ended without an answer, timed out, or ran out of memory or recursion depth.
-            UserError: the function raised one; a FaultError if it raised anything else, which is an error of ours.
+            UserError: the function raised a UserError.
+            FaultError: the function raised any other exception, which is an internal error.
         """
         limit = max(before, seconds)
         end = time.monotonic() + limit
@@ -194,10 +155,9 @@ class Child(AbstractContextManager["Child"]):
                 if hear(value) is True:
                     limit, end = seconds, time.monotonic() + seconds
         with suppress(subprocess.TimeoutExpired):
-            ended = describe_exit(self.process.wait(max(end - time.monotonic(), 0)))
-            raise NoAnswerError(f"{ended}, {MEANINGS[ended]}" if ended in MEANINGS else ended)
+            raise NoAnswerError(describe_exit(self.process.wait(max(end - time.monotonic(), 0))))
         self.kill()
-        raise NoAnswerError(f"it did not end within {limit:g} second{'s' * (limit != 1)}", late=True)
+        raise NoAnswerError(f"it did not finish within {limit:g} second{'s' * (limit != 1)}", late=True)
 
     def kill(self) -> None:
         with suppress(OSError):  # it has ended
@@ -220,17 +180,17 @@ class Child(AbstractContextManager["Child"]):
 
 
 def receive(lines: BinaryIO, messages: queue.SimpleQueue[Any]) -> None:
-    with lines, suppress(ValueError):  # truncated when the other side died
+    with lines, suppress(ValueError):  # the last line is truncated if the other side died
         for line in lines:
             messages.put(json.loads(line))
     messages.put(None)
 
 
 def serve(target: str) -> None:
-    """Answer requests from stdin with the function `module:function`, until stdin closes: the subprocess runs this.
+    """Answer requests from stdin with the function `target` until stdin closes: the main loop of the subprocess.
 
-    Stdin and stdout are the parent's pipes. They are duplicated to other descriptors before any user code is imported:
-    what that code prints, in Python or below it, goes to stderr, and its stdin is empty.
+    Stdin and stdout are the parent's pipes. They are duplicated to other descriptors before any user code is imported,
+    so that whatever it prints, from Python or from C, goes to stderr, and its stdin is empty.
     """
     # The lowest free descriptor would be 2 if stderr is closed; few programs touch 200.
     requests, replies = os.dup2(0, 200, inheritable=False), os.dup2(1, 201, inheritable=False)
@@ -241,7 +201,7 @@ def serve(target: str) -> None:
     sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr] # a text stream
     questions = queue.SimpleQueue[Any]()
     threading.Thread(target=receive_and_exit, args=(open(requests, "rb"), questions), daemon=True).start()  # noqa: SIM115
-    stream = open(replies, "wb")  # noqa: SIM115 - open to the end
+    stream = open(replies, "wb")  # noqa: SIM115 - stays open until the process exits
 
     def send(kind: str, value: Any) -> None:
         stream.write(json.dumps([kind, value]).encode() + b"\n")
@@ -252,17 +212,15 @@ def serve(target: str) -> None:
     while (question := questions.get()) is not None:
         try:
             send("answer", resolve_name(target)(question[0], lambda said: send("said", said)))
-        except FaultError as error:
-            send("fault", str(error))
         except UserError as error:
-            send("refused", str(error))
+            send("fault" if isinstance(error, FaultError) else "refused", str(error))
         except BaseException as error:
             is_theirs = not isinstance(error, Exception) or isinstance(error, RecursionError) or out_of_memory(error)
             send(*(("raised", error_line(error)) if is_theirs else ("fault", fault_line(error))))
 
 
 def receive_and_exit(lines: BinaryIO, questions: queue.SimpleQueue[Any]) -> None:
-    """Queue the parent's requests; when the parent has ended or is done, exit, whatever this process is doing."""
+    """Queue the parent's requests; once the parent closes the pipe or ends, exit, whatever this process is doing."""
     receive(lines, questions)
     time.sleep(LAST_WORDS)
     os._exit(0)
@@ -272,10 +230,10 @@ def receive_and_exit(lines: BinaryIO, questions: queue.SimpleQueue[Any]) -> None
 
 
 class Pool:
-    """A few processes that run one task; one that dies is replaced, and `died(job, reason)` stands for its answer.
+    """`count` processes that run `task`; a process that dies is replaced, and `died(job, reason)` gives its answer.
 
-    `capacity` is how many jobs to submit at once, `processes` are the workers by their pipes, and `running` is the job
-    of each that has one.
+    `capacity` is how many jobs to submit at once, `processes` maps pipes to workers, and `running` maps the pipes of
+    busy workers to their jobs.
     """
 
     def __init__(self, task: Callable[[Any], Any], count: int, died: Callable[[Any, str], Any]) -> None:
@@ -285,7 +243,7 @@ class Pool:
             self.start_worker()
 
     def start_worker(self) -> None:
-        """Start a worker process; Linux forks, which is fast and not safe elsewhere."""
+        """Start a worker process; on Linux it is forked, which is fast, but not safe elsewhere."""
         context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=work, args=(self.task, theirs), daemon=True)  # type: ignore[attr-defined] # as both have it
@@ -305,7 +263,7 @@ class Pool:
                     pipe.send(self.running[pipe])
 
     def finished(self, seconds: float | None) -> list[Any]:
-        """Return the answers to jobs, waiting up to `seconds` for the first, or without limit for None."""
+        """Return the answers to finished jobs, waiting up to `seconds` for the first; None waits without limit."""
         from multiprocessing import connection  # noqa: PLC0415 - a run has no workers
 
         answers = list[Any]()
@@ -330,7 +288,7 @@ class Pool:
 
 
 def work(task: Callable[[Any], Any], pipe: Any) -> None:
-    """Serve a pool until its pipe closes; leave Ctrl-C to the parent, and exit when it ends, however it ends."""
+    """Run jobs from `pipe` until it closes; leave Ctrl-C to the parent, and exit as soon as the parent has ended."""
     from threadpoolctl import threadpool_limits  # noqa: PLC0415 - only workers need it
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

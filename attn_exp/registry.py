@@ -1,7 +1,7 @@
-"""Find members that live one to a file (a rule, a position, a form) by module name, and members from outside.
+"""Find the members of a package: one per module (a rule, a form, a metric), and those from outside, by name.
 
-Members from outside the package are kept here and nowhere else: those of `--with` files as long as the command runs,
-and those that `attn_exp.register` added.
+Members from outside are kept only here: those of `--with` files until the command ends, and those that
+`attn_exp.register` added.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Kind = TypeVar("Kind")
 
 
 class Origin(NamedTuple):
-    """Where members from outside come from: the file as it was named, its full path, and a hash of its contents."""
+    """The origin of members from outside: the file as the user named it, its full path, and a hash of its contents."""
 
     name: str = ""
     file: str = ""
@@ -27,7 +27,7 @@ class Origin(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One member from outside: a class or a value; `ABSENT` if a stored run names it but its code is not available."""
+    """A member from outside: a class or a value, or `ABSENT` if a stored run names it but its code is not available."""
 
     value: Any
     origin: Origin
@@ -44,10 +44,10 @@ PACKAGES = {
     "source": "attn_exp.problem.sources",
     "figure": "attn_exp.report.figures",
 }
-"""The packages that accept members from outside, by the user's word for them."""
+"""The packages that accept members from outside, by the kind of member as users name it."""
 ABSENT = object()
 OUTSIDE: dict[tuple[str, str], Member] = {}
-"""Members from outside, by the package they extend and their name in it."""
+"""Members from outside, by the package that they extend and their name in it."""
 
 
 def outside(package: str) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def outside(package: str) -> tuple[str, ...]:
 
 
 def at_hand(package: str) -> dict[str, Any]:
-    """Return the usable members from outside of a package, by name."""
+    """Return the members from outside that extend a package and whose code is available, by name."""
     return {name: OUTSIDE[package, name].value for name in outside(package) if not is_absent(package, name)}
 
 
@@ -69,7 +69,7 @@ def add(package: str, name: str, value: Any, origin: Origin) -> None:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Undo at the end every registration made in the block."""
+    """Undo every registration made in the block when it ends."""
     before = dict(OUTSIDE)
     try:
         yield
@@ -96,11 +96,9 @@ def names(path: Sequence[str], *, without: Sequence[str] = ()) -> tuple[str, ...
     Names that begin with `_` and subpackages are not members.
     """
     return tuple(
-        sorted(
-            module.name
-            for module in pkgutil.iter_modules(path)
-            if not (module.ispkg or module.name.startswith("_") or module.name in without)
-        )
+        module.name
+        for module in pkgutil.iter_modules(path)  # sorted
+        if not (module.ispkg or module.name.startswith("_") or module.name in without)
     )
 
 
@@ -113,7 +111,7 @@ def module(package: str, name: str) -> ModuleType:
 
 
 def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
-    """Return the only class of that kind which the module defines, or the one of that name from outside."""
+    """Return the class from outside of that name, or else the only subclass of `kind` that the module defines."""
     if (package, name) in OUTSIDE:
         return OUTSIDE[package, name].value  # type: ignore[no-any-return] # `add` was given a class of that kind
     source = module(package, name)
@@ -126,9 +124,9 @@ def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
 
 
 def name_of(made: Any) -> str:
-    """Return the setting name of a rule's class: its name from outside, or that of its file.
+    """Return the name of a rule in settings: the name it was registered under, or that of its module.
 
-    A placeholder for a rule whose code is not available carries the name of that rule.
+    For a placeholder, return the name of the rule that it stands for.
     """
     if isinstance(absent := getattr(made, "stands_for", None), str):
         return absent
@@ -143,20 +141,7 @@ def to_snake_case(name: str) -> str:
 
 
 def constant(package: str, name: str, kind: type[Kind]) -> Kind:
-    """Return the value that the module holds under the name of its kind, such as `NORMALIZER`, or one from outside."""
+    """Return the value from outside of that name, or else the module's constant named after `kind`: `NORMALIZER`."""
     if (package, name) in OUTSIDE:
         return OUTSIDE[package, name].value  # type: ignore[no-any-return] # as above
     return getattr(module(package, name), kind.__name__.upper())  # type: ignore[no-any-return] # its contract
-
-
-def members(package: str, kind: type[Kind], *, without: Sequence[str] = ()) -> dict[str, Kind]:
-    """Return every member of a package by name, sorted; a file may define several.
-
-    A file with several holds them by name in a dict, such as `GENERATORS`; a file with one holds it as `GENERATOR`,
-    under the name of the file.
-    """
-    found, word = dict[str, Kind](), kind.__name__.upper()
-    for name in names(folder(package), without=without):
-        source = vars(module(package, name))
-        found |= source.get(f"{word}S") or {name: source[word]}
-    return dict(sorted(found.items()))

@@ -38,7 +38,6 @@ from typing import Any
 
 from attn_exp.errors import NOT_VERIFIED, UserError
 from attn_exp.mistakes import catalogue
-from attn_exp.own_code import choose_keras_backend
 
 LIMIT = 60.0
 """Seconds that one check may take."""
@@ -109,7 +108,7 @@ def chosen(file: str, only: str) -> bool:
 def import_libraries(spoken_of: str) -> None:
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
     sys.dont_write_bytecode = True
-    choose_keras_backend(Path())
+    os.environ.setdefault("KERAS_BACKEND", "torch")
     for name in LIBRARIES:
         if find_spec(name) is not None and name in spoken_of:
             importlib.import_module(name)

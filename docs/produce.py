@@ -137,7 +137,7 @@ def run_commands(page: Page, commands: list[str], *, fails: bool) -> str:
         if (done.returncode != 0) != fails:
             raise PageError(f"{page.name}: {command}\nexit code {done.returncode}\n{done.stderr}")
         heading = f"$ {command}\n" if len(commands) > 1 else ""
-        said = re.sub(r".*\r|attn_exp: at work.*\n", "", done.stderr)  # how far it is, where it takes long
+        said = re.sub(r".*\r", "", done.stderr)  # how far it is, where it takes long
         printed += heading + wrap(done.stdout) + (said if fails else "")
     return printed
 

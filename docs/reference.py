@@ -230,30 +230,30 @@ EMPTY = {
     "zeros": "zeros",
     "nan": "NaN",
     "mean": "mean of all values",
-    "less_1e9": "softmax of the scores less 1e9",
-    "less_65504": "softmax of the scores less 65504",
+    "less_1e9": "softmax of the scores minus 1e9",
+    "less_65504": "softmax of the scores minus 65504",
 }
 
 
 def of_conventions() -> Iterator[str]:
     """Yield the table of conventions."""
-    head = ["`convention=`", "True means", "first query stands", "a row without keys", "softmax in", "from"]
+    head = ["`convention=`", "True means", "causal alignment", "a row without keys", "softmax in", "source"]
     yield table(head, [convention_row(name, each) for name, each in CONVENTIONS.items()])
 
 
 def convention_row(name: str, each: Convention) -> list[str]:
     """Return a convention as a line of the table."""
     stands = {
-        "top_left": "beside the first key",
-        "bottom_right": "so that the last stands beside the last key",
-        "before_filler": "so that the last stands beside the last key before the filler",
+        "top_left": "first query with first key",
+        "bottom_right": "last query with last key",
+        "before_filler": "last query with last key before the filler",
     }[each.where_it_stands]
     return [
         f"`{name}`",
         "may not attend" if each.blocks else "may attend",
         f"{stands}{', after a cache' if each.cached else ''}",
         EMPTY[each.empty],
-        each.softmax_dtype or "the input's type",
+        each.softmax_dtype or "input dtype",
         each.source,
     ]
 

@@ -141,10 +141,10 @@ def test_options_are_found_wherever_they_stand() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("x = 1\n", "wrong.py: it has no member; expected a subclass of Mask, "),
+        ("x = 1\n", "wrong.py: it defines no member; expected a subclass of Mask, "),
         ("def f(:\n", "wrong.py cannot be imported: SyntaxError: invalid syntax (wrong.py, line 1)"),
         ("import nowhere_at_all\n", "wrong.py cannot be imported: ModuleNotFoundError: No module named"),
-        ("raise SystemExit(0)\n", "wrong.py ended without an answer (SystemExit: 0), as it was imported"),
+        ("raise SystemExit(0)\n", "wrong.py ended without an answer (SystemExit: 0) while it was imported"),
         (
             HEAD + EVEN + DRAWN.replace("███", "██·"),
             "wrong.py: mask=wrong does not reproduce its EXAMPLE: row 1, column",
@@ -174,11 +174,11 @@ def test_a_file_that_is_wrong_is_refused_in_one_line(refused: Any, text: str, li
 
 
 def test_a_name_that_is_taken_is_refused(refused: Any, here: Path) -> None:
-    assert refused(HEAD + EVEN, "window.py") == "window.py: mask=window is taken; give yours another name"
+    assert refused(HEAD + EVEN, "window.py") == "window.py: mask=window is taken; choose another name"
 
 
 def test_a_file_that_is_not_there_is_refused(here: Path) -> None:
-    for name, said in (("none.py", "none.py: no such file"), (".", r"\.: no such file that ends in \.py")):
+    for name, said in (("none.py", "none.py: there is no such"), (".", r"\.: there is no such \.py file")):
         with pytest.raises(UserError, match=said):
             cli.obey(["--with", name])
 
@@ -261,8 +261,8 @@ def test_register_refuses_in_one_sentence() -> None:
     wrong = Example({"reach": 1}, ("██·", "███", "·█·"))
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (Bare, {}, "Bare is not a frozen dataclass"),
-        (3, {}, "a int is not a member; expected a subclass of Mask"),
-        (package, {}, "package is not a member"),
+        (3, {}, "got 3; expected a subclass of Mask"),
+        (package, {}, "got of type function; expected a subclass"),
         (Near, {"name": "causal"}, "mask=causal is taken"),
         (Near, {"name": "two words"}, "expected a name of letters, digits and _"),
         (Near, {"example": wrong}, r"mask=near does not reproduce its EXAMPLE: row 2, column 2 is 1, expected 0"),

@@ -41,11 +41,11 @@ def test_an_answer_comes_back_and_one_child_answers_several_times() -> None:
     [
         ("exit", "exit code 3"),
         ("leave", "SystemExit: 0"),
-        pytest.param("crash", "SIGSEGV, a crash", marks=POSIX),
+        pytest.param("crash", "SIGSEGV", marks=POSIX),
         pytest.param("give up", "SIGABRT", marks=POSIX),
-        ("wait", "it did not end within 0.5 seconds"),
-        ("hold on", "it did not end within 0.5 seconds"),
-        ("begin and wait", "it did not end within 0.5 seconds"),
+        ("wait", "it did not finish within 0.5 seconds"),
+        ("hold on", "it did not finish within 0.5 seconds"),
+        ("begin and wait", "it did not finish within 0.5 seconds"),
     ],
 )
 def test_how_it_ended_is_told(argument: str, how: str) -> None:
@@ -55,7 +55,7 @@ def test_how_it_ended_is_told(argument: str, how: str) -> None:
         with pytest.raises(NoAnswerError) as ended:
             before = 600.0 if "begin" in argument else 0.0  # the clock starts when it says that it begins
             child.ask(argument, 0.5 if "within" in how else 20, lambda said: said == "begun", before)
-    assert ended.value.how.startswith(how)
+    assert str(ended.value).startswith(how)
     assert ended.value.late == ("within" in how)
     assert time.monotonic() - start < 300  # and not the 600 seconds that it sleeps
     assert child.process.poll() is not None
@@ -68,7 +68,7 @@ def test_a_refusal_is_a_refusal_here() -> None:
 
 def test_an_error_of_ours_there_is_one_here_and_says_its_place() -> None:
     with Child(BEHAVE) as child:
-        said = r"internal error of attn_exp: KeyError: 'no such deed', attn_exp/processes\.py line \d+"
+        said = r"internal error of attn_exp: KeyError: 'no such deed', processes\.py line \d+"
         with pytest.raises(FaultError, match=said):
             child.ask("no such deed", 20)
         with pytest.raises(FaultError, match="TypeError: Object of type object is not JSON"):
@@ -178,17 +178,3 @@ def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
         process.kill()
         assert process.stdout.read() == ""  # it ends when no worker holds the other end
     assert len(workers) == 2
-
-
-def test_a_quiet_command_says_that_it_is_at_work(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(processes, "FIRST", 0.05)
-    monkeypatch.setattr(processes, "LATER", 0.5)
-    processes.HEARD.set()  # a progress line speaks for the first pause, not for the next
-    with processes.report_silence():
-        time.sleep(0.3)
-        assert not capsys.readouterr().err
-        time.sleep(0.5)
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and said.endswith("so far; Ctrl-C ends it\n")

@@ -39,12 +39,9 @@ ARGUMENTS = (
 )  # fmt: skip
 CALLS: dict[str, Callable[[Any], Any]] = {
     "keep_memory": attn_exp.keep_memory,
-    "load": attn_exp.load,
     "run": attn_exp.run,
-    "run in": lambda value: attn_exp.run("variant=matrix", config_dir=value),
     "sweep": lambda value: attn_exp.sweep("seed=1,2", value),
     "check": lambda value: attn_exp.check(mine, value, quick=True),
-    "check quick": lambda value: attn_exp.check(mine, quick=value),
     "check of": lambda value: attn_exp.check(value, "head=0"),
     "explain": attn_exp.explain,
     "sheet": attn_exp.sheet,
@@ -69,7 +66,6 @@ MEANT = {
 }
 TAKEN = {(f"{name} {argument}", kind) for name in BOTH for argument, kinds in MEANT.items() for kind in kinds} | {
     ("keep_memory", "huge"),
-    ("run in", "none"),
 }
 """What means something."""
 

@@ -169,7 +169,10 @@ def check_short_forms(words: Sequence[str]) -> None:
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
     """Refuse group choices on which Hydra fails without naming them: invalid names, and lists instead of one choice."""
     known = group_names(folders)
-    for name in own_code.variants_not_listed(words, choices("variant", folders)):
+    for name in {*own_code.variants_of_code(words)} - {
+        *choices("variant", folders),
+        *re.findall(r"[\w-]+", " ".join(word for word in words if word.lstrip("+").startswith("variant="))),
+    }:
         raise UserError(f"variant.{name}.form: name it among the variants too, such as variant=[matrix,{name}]")
     check_short_forms(words)
     for word in words:

@@ -120,7 +120,7 @@ class Source(FileConfigSource):
         values = parse_yaml(path, text)
         if not isinstance(values, dict | None):
             raise UserError(f"{path}: expected settings, such as head: 2; got {brief(shown(values), 40)}")
-        values = {} if values is None else values
+        values = values or {}
         return values if self.arrays is None or REFERENCE.search(text) else spelling.taken_out(values, self.arrays)
 
 

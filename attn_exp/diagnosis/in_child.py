@@ -99,9 +99,9 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
         reply: Reply = child.ask(list(words), seconds, hear, PREPARING)
     except NoAnswerError as ended:
         if "doing" not in heard and not ended.late:
-            said = f"the process that runs the check ended before it imported anything ({ended.how})"
+            said = f"the process that runs the check ended before it imported anything ({ended})"
             raise FaultError(said) from ended
-        how = f"it ended without an answer ({ended.how})"
+        how = f"it ended without an answer ({ended})"
         if ended.late:
             is_asked = "asking" in heard
             limit = f"{seconds if is_asked else max(seconds, PREPARING):g} s{f' ({WORD}{seconds:g})' * is_asked}"

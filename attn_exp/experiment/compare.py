@@ -1,4 +1,4 @@
-"""The comparison of a run: every variant on one problem, compared with the reference and with each other."""
+"""Compare all variants of a run with the reference and with each other."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from attn_exp.reference import oracle
 def compare(config: Config, bind: Bind | None = None) -> Comparison:
     """Compute every variant of the configuration on its problem and compare them.
 
-    `bind` imports the user's own functions that the command line names; without it, such a name is refused.
+    `bind` imports the user's own functions that the command line names; without it, such names are refused.
 
     Raises:
-        UserError: settings do not fit the problem, or the problem is inconsistent.
+        UserError: the settings do not fit the problem, or the problem is inconsistent.
     """
     wanted = checks.wanted(config)
     return completed(tabulate(config, bind=bind), wanted)
@@ -58,14 +58,14 @@ def tabulate(
     bind: Bind | None = None,
     dtype: str = "float64",
 ) -> Comparison:
-    """Compute every variant of the configuration on its problem, one row each, and compare them with printed figures.
+    """Compute a row for every variant of the configuration, and compare the variants with printed results.
 
-    This is all that a sweep needs; `completed` adds the rest. `under_way` is the forward pass of a model that points of
-    a sweep share. In a `dtype` coarser than float64 the inputs are rounded to it first; the error is then that of all
-    queries, relative to float64 from the same inputs.
+    A sweep needs no more than this; `completed` adds the rest. `under_way` is the forward pass of a model, which the
+    points of a sweep share. If `dtype` is coarser than float64, the inputs are first rounded to it; the error then
+    covers all queries, and the expected outputs are computed in float64 from the same inputs.
 
     Raises:
-        UserError: as `compare`.
+        UserError: as for `compare`.
     """
     config, problem, variants = prepared(config, under_way, bind)
     if dtype != "float64":
@@ -80,19 +80,19 @@ def tabulate(
     else:
         exact = rounded(problem, np.dtype(np.float64))
         expected = {variant.name: exact_answer(variant, exact) for variant in answered}
-        traces = {  # measuring them in float64 rounds nothing
+        traces = {  # converted to float64, so that measuring them causes no rounding
             name: trace.replace(**{stage: array.astype(np.float64) for stage, array in trace.stages()})
             for name, trace in traces.items()
         }
     rows = make_rows(config, problem, variants, traces, expected)
-    published = (  # most runs compare no figures
+    published = (  # most runs have no printed results
         registry.module(__package__, "published").hold(config, problem, variants, traces) if config.published else ()
     )
     return Comparison(config, problem, variants, rows, (), traces, published, seconds=seconds)
 
 
 def exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
-    """Compute a variant without its mistakes in float64, from a problem in float64."""
+    """Compute the right answer of a variant, without its mistakes, in float64 from a float64 problem."""
     trace = execute(replace(variant.exact, mistakes=()), problem)
     weights = np.empty(0) if trace.weights is None else trace.weights
     output = None if trace.output is None else trace.output[None]
@@ -102,14 +102,14 @@ def exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
 def prepared(
     config: Config, under_way: Pass | None = None, bind: Bind | None = None
 ) -> tuple[Config, Problem, tuple[Settled, ...]]:
-    """Return the settings, completed by the model's own, the problem, and its variants; nothing is computed yet.
+    """Return the settings, completed with those of the model, the problem, and its variants, not computed yet.
 
     Raises:
-        UserError: as `compare`.
+        UserError: as for `compare`.
     """
     config = ask_model(config, under_way)
     if not config.variant:
-        raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
+        raise UserError("variant=[] leaves nothing to compare; choose at least one, such as variant=[matrix]")
     long_runs.check_drawn(config)
     problem = build(config)
     long_runs.refuse_too_large([long_runs.estimate_matrices(config, len(problem.tokens), problem.keys)])
@@ -118,7 +118,7 @@ def prepared(
         if forms.is_own(variant.form) and variant.own is None:
             setting = f"variant.{variant.name}.form={variant.form}"
             raise UserError(
-                f"{setting} is code that the command line does not name; write {setting} yourself to run it"
+                f"{setting} is code, which runs only if the command line names it; type {setting} to run it"
             )
     check_any(variants)
     if config.against not in (None, *config.variant):
@@ -140,7 +140,7 @@ def compute_all(
 ) -> tuple[dict[str, Trace], dict[str, float], tuple[Settled, ...]]:
     """Compute every variant that its form does not refuse.
 
-    Return the traces, the seconds that each took, and the variants, with `failed` set where user code gave no answer.
+    Return the traces, the seconds for each, and the variants, with `failed` set where user code returned no result.
     """
     traces = {variant.name: Trace() for variant in variants}
     seconds, failed = {}, dict[str, str]()
@@ -166,14 +166,14 @@ def every_distance(variants: Sequence[Settled], traces: Mapping[str, Trace]) -> 
         yield Distance(first.name, second.name, **{column: values[0] for column, values in apart.items()})
 
 
-# Points of a sweep that differ only in their seed, computed at once: the same rows as `tabulate` for each
+# Points of a sweep that differ only in their seed, computed at once, with the same rows as `tabulate` gives for each
 
 MOST_NUMBERS, MOST_POINTS = 2**19, 256
-"""Limits of a stack: entries of its largest arrays, 4 MiB each, and points."""
+"""Limits of a stack: the entries of its largest arrays (4 MiB each), and the points."""
 
 
 class Rows(NamedTuple):
-    """The rows of one variant: how many, a row without numbers that all share, and the columns that differ."""
+    """The rows of one variant: their number, a row with the values that all share, and the columns that differ."""
 
     points: int
     shared: Row
@@ -183,12 +183,13 @@ class Rows(NamedTuple):
 def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
     """Return the rows of each variant, in batches of seeds; `config` is that of the first seed.
 
-    Every array gets a leading axis for the seeds. Variants whose form can be `stacked`, under plain rules, are computed
-    for all seeds at once, the others one seed after the other; either way rows are measured by columns.
+    Every array gets a leading axis for the seeds. Variants with plain rules whose form has `stacked` are computed for
+    all seeds at once, other variants one seed after the other; in both cases each column is measured for all seeds at
+    once.
 
     Raises:
-        ApartError: the points cannot be stacked, and each is to be computed alone.
-        Exception: what `tabulate` raises for one of them.
+        ApartError: the points cannot be stacked; compute each of them by itself.
+        Exception: whatever `tabulate` raises for one of them.
     """
     if config.dtype or config.published or config.model.family is not None:  # these need more than rows
         raise ApartError
@@ -201,7 +202,7 @@ def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
 
 
 def most_points(problem: Problem, variants: Sequence[Settled]) -> int:
-    """Return how many points a stack may hold; below two if the arrays are so large that stacking saves nothing."""
+    """Return the maximum number of points in a stack; below 2 if the arrays are too large for stacking to pay off."""
     width = max((side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None), default=1)
     pairs = len(problem.tokens) * problem.keys
     largest = max(pairs * max(width, *(5 * variant.head for variant in variants)), problem.keys * width * width)
@@ -232,7 +233,7 @@ def tabulate_stack(config: Config, first: Problem, variants: Sequence[Settled], 
 
 def can_stack(variant: Settled, problem: Problem, weights: str) -> bool:
     is_whole = problem.weights is None and problem.q is not None and problem.v is not None
-    # a position rule from a plugin may encode one problem only
+    # a position rule from a plugin may be able to encode only one problem
     is_plain = variant.empty == "zeros" and variant.rules.plain and not (variant.mistakes or variant.positions)
     member = variant.member
     keeps_all = weights != "blocks" and member.keeping(weights) is member.attend

@@ -1,4 +1,4 @@
-"""Executes a variant on a problem, by its form or as a recipe of steps: in which dtype, and how long it takes."""
+"""Execute a variant on a problem, with its form or as a recipe of steps; round inputs to a dtype; measure the time."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def execute(settled: Settled, problem: Problem) -> Trace:
 
 
 def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float], None] | None = None) -> Trace:
-    """Compute the variant and keep its weights as `weights` says: in full, as blocks, or whatever the form has anyway.
+    """Compute the variant and keep its weights in full, as blocks, or only if the form stores them anyway (`weights`).
 
-    A problem without values ends in its weights, which are kept in full.
+    If the problem has no values, the weights are its result and are kept in full.
     """
     kept = "full" if problem.v is None else weights
     trace = computed(settled, problem, settled.member.keeping(kept, tell))
@@ -73,7 +73,7 @@ def answer(trace: Trace) -> Array:
 
 
 def follows_steps(settled: Settled, problem: Problem) -> bool:
-    """Say whether a variant computes the same as its recipe; kernels and library conventions may not."""
+    """Return whether a variant computes the same as its recipe; kernels and library conventions may not."""
     made, trace = stages_of(right(settled), settled, problem) or {}, execute(settled, problem)
     mine, last = made.get("weights" if trace.output is None else "output", np.empty(0)), answer(trace)
     return mine.shape == last.shape and np.allclose(mine, last, rtol=1e-4, atol=1e-4, equal_nan=True)
@@ -96,10 +96,10 @@ def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | No
 
 
 def embedded(settled: Settled, problem: Problem) -> Problem:
-    """Return the problem with q, k and v projected from an x that has the variant's positions encoded in it.
+    """Return the problem with q, k and v projected from x after the variant's positions are encoded in x.
 
-    It is the same problem if no position changes x, or if they are encoded already. A recipe with mistakes and a user's
-    own layer encode positions in x themselves.
+    The problem is returned unchanged if no position changes x, or if the positions are encoded already. A recipe with
+    mistakes and a user's own layer encode positions in x themselves.
     """
     marks = tuple(position for position in settled.positions if position.changes_x)
     if settled.mistakes or (settled.own is not None and settled.own.layer):
@@ -113,7 +113,7 @@ def embedded(settled: Settled, problem: Problem) -> Problem:
 def first_position(settled: Settled, problem: Problem) -> int:
     """Return the position of the first query: after the past, if there is one, else its offset among the keys.
 
-    It differs from the masks' offset for a library that ignores the past in its masks: positions still count the past.
+    A library may ignore the past in its masks; positions still count it, and then differ from the offset of the masks.
     """
     return problem.past if problem.past else int(settled.rules.offset)
 
@@ -124,7 +124,7 @@ def joined(context: Array, settled: Settled, problem: Problem) -> Array:
     return project("o", merged, problem.projections) if is_mixed else merged
 
 
-# Types of numbers
+# Dtypes
 
 TYPES = ("float16", "bfloat16", "float32", "float64")
 
@@ -139,14 +139,14 @@ def find_type(name: str) -> Any:
 
 
 def limits(dtype: Any) -> Any:
-    """Return `numpy.finfo`, or that of the package that defines a dtype which NumPy does not know, such as bfloat16."""
+    """Return the `finfo` of a dtype, from NumPy or from the package that defines the dtype, such as bfloat16."""
     return sys.modules[np.dtype(dtype).type.__module__].finfo(dtype)
 
 
 def rounded(problem: Problem, to: Any) -> Problem:
-    """Return the problem with its inputs rounded to a dtype, and q, k and v projected in that dtype.
+    """Return the problem with its inputs rounded to a dtype, and q, k and v projected again in that dtype.
 
-    Projecting again keeps the rounding of the projection, which rounding q itself would hide.
+    So the result includes the rounding errors of the projection, which rounding q, k and v alone would leave out.
     """
     arrays = {name: cast(getattr(problem, name), to) for name in ("x", "memory", "q", "k", "v", "weights")}
     if problem.x is None:
@@ -162,19 +162,19 @@ def cast(array: Array | None, to: Any) -> Any:
 # How long it takes
 
 BUDGET = 0.005
-"""Seconds for all variants of a run together; a variant slower than its share runs once."""
+"""Seconds for timing all variants of a run; a variant that takes longer than its share runs once."""
 
 ENOUGH = 0.5
-"""Seconds beyond which the comparison's own computation is the measurement, and a variant is not run again for its peak
-memory, which slows Python loops several times."""
+"""Seconds above which a variant is not run again: its time is that of the comparison, and its peak memory is not
+measured, since tracing makes Python loops several times slower."""
 
 
 def measure(
     variants: Sequence[Settled], problem: Problem, known: Mapping[str, float] | None = None
 ) -> tuple[Timing, ...]:
-    """Run every variant as often as its share of the budget allows, and once more for its peak memory.
+    """Run every variant as often as its share of the budget allows, and once more to measure its peak memory.
 
-    `known` are the seconds that variants took before; a slow one is not run again and has no peak.
+    `known` are the seconds that variants took before; slow variants are not run again and have no peak memory.
     """
     computed = [variant for variant in variants if not variant.refused]
     share, before = BUDGET / len(computed), known or {}
@@ -194,7 +194,7 @@ def measure_one(settled: Settled, problem: Problem, share: float, before: float)
 
 
 def peak_bytes(settled: Settled, problem: Problem) -> int:
-    """Return the peak of allocated bytes, from a separate run: tracing is slow."""
+    """Return the peak of allocated bytes, measured in a separate run because tracing is slow."""
     tracemalloc.start()
     try:
         execute(settled, problem)
@@ -203,10 +203,10 @@ def peak_bytes(settled: Settled, problem: Problem) -> int:
         tracemalloc.stop()
 
 
-# A variant as a recipe: the stages of its steps, mistakes included, and whether it follows these steps
+# A variant as a recipe: the stages that its steps compute, including its mistakes
 
 STAGES = ("q", "k", "v", "scores", "logits", "capped", "masked", "weights", "context", "output")
-"""The stages, in the order in which they are computed."""
+"""All stages, in the order in which they are computed."""
 
 Stages = dict[str, Array]
 
@@ -219,9 +219,9 @@ def right(settled: Settled) -> Recipe:
 
 
 def given_to(settled: Settled, problem: Problem) -> Given:
-    """Return the inputs of the recipe: x, or the heads if these are given, or pooled from those of x.
+    """Return the inputs of the recipe: x, or the heads if they are given or have pooled keys and values.
 
-    They are empty if the weights themselves are given.
+    They are empty if the problem starts from given weights.
     """
     shares = settled.heads
     if problem.weights is not None:
@@ -236,10 +236,10 @@ def given_to(settled: Settled, problem: Problem) -> Given:
 
 
 def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: int = 1) -> Stages:
-    """Return every stage of `copies` copies of a problem, `[n h t ...]`, for recipes that treat each differently.
+    """Return every stage of `copies` copies of a problem, `[n h t ...]`, for recipes that treat each copy differently.
 
     Raises:
-        ValueError: a step does not fit the shapes.
+        ValueError: a step cannot be applied to these shapes.
     """
     if problem.weights is not None:
         return mix_given_weights(recipe, settled, problem, copies)
@@ -256,7 +256,7 @@ def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: i
 
 
 def mix_given_weights(recipe: Recipe, settled: Settled, problem: Problem, copies: int = 1) -> Stages:
-    """Return the stages of `copies` copies of a problem that starts at given weights, `[n h t ...]`."""
+    """Return the stages of `copies` copies of a problem that starts from given weights, `[n h t ...]`."""
     assert problem.weights is not None and problem.v is not None
     rows, keys = problem.weights.shape
     v = np.repeat(split(problem.v, settled.heads.shared)[None], copies, axis=0)
@@ -279,14 +279,14 @@ def mistaken(settled: Settled, problem: Problem) -> Trace:
     """Compute a variant with its mistakes and return every stage, `[h t ...]`.
 
     Raises:
-        UserError: a mistake shows only across several calls, or does not fit the shapes of this run.
+        UserError: a mistake has an effect only across several calls, or cannot be applied to these shapes.
     """
     recipe = filled(mistakes.applied(settled.mistakes, right(settled)), settled.empty)
     try:
         return Trace(**{name: array[0] for name, array in compute_stages(recipe, settled, problem).items()})
     except (ValueError, KeyError) as error:  # shapes, or a matrix that pooled heads lack
         raise UserError(
-            f"mistake={settled.mistake} does not fit the shapes of this run, so there is no output"
+            f"mistake={settled.mistake} cannot be applied to the shapes of this run, so there is no output"
         ) from error
 
 
@@ -308,14 +308,14 @@ FED_WITH = {
     "score": ("q", "k"), "scaled": ("scores",), "bent": ("logits",), "biased": ("capped",), "normalize": ("masked",),
     "mix": ("weights", "v", "k"), "merge": ("context",),
 }  # fmt: skip
-"""The stages that a step of a recipe takes."""
+"""The stages that each step of a recipe takes as inputs."""
 
 
 def departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, ...]:
-    """Return the stages of a variant that do not follow from the stages before by the definition.
+    """Return the stages of a variant that, by the definition, do not follow from its earlier stages.
 
-    The right steps are applied to the trace's earlier stages, so that a mistake shows where it is made and not in
-    everything after it. A stage whose shape does not fit is a departure.
+    The right steps are applied to the earlier stages of the trace, so that a mistake is reported where it is made and
+    not in every later stage. A stage with the wrong shape is reported too.
     """
     recipe, fed_with, unknown = filled(right(settled), settled.empty), dict(FED_WITH), set[str]()
     if any(isinstance(mask, AbsentMask) for mask in settled.rules.masks):
@@ -330,7 +330,7 @@ def departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, .
 
 
 def apply_to(held: Stages, step: Step, stages: Sequence[str], at: At, *given: Any) -> Array:
-    """Apply a step to these stages of a trace, or to what it is given if there are none or they do not fit."""
+    """Apply a step to these stages of a trace; if they are missing or have the wrong shape, to its own arguments."""
     known = [held.get(name, array) for name, array in zip(stages, given, strict=False)]
     try:
         return np.asarray(step(at, *known, *given[len(known) :]))
@@ -345,7 +345,7 @@ def is_close(mine: Array, expected: Array) -> bool:
 
 
 def features(asked: Iterable[tuple[Recipe, Given]]) -> set[str]:
-    """Return what recipes use, in the words of `Mistake.needs`."""
+    """Return the features that recipes use, under the names of `Mistake.needs`."""
     words: set[str] = set()
     for recipe, given in asked:
         rules, array = recipe.rules, given.q if given.x is None else given.x

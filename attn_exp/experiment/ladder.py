@@ -1,9 +1,9 @@
-"""What makes two rows differ: a ladder from one to the other that changes one setting at a time.
+"""Explain why two rows differ, with a ladder from one to the other that changes one setting at a time.
 
-A rung is a variant like any other, settled and executed on the problem of the run. Settings are changed in the order of
-the pipeline, and each step reports how much it changes the output of the rung before. The rungs of other orders show
-whether the order matters. Idea: the path between two configurations of Fawcett and Hoos 2016, "Analysing differences
-between algorithm configurations through ablation".
+Each rung is an ordinary variant, settled and executed on the problem of the run. Settings are changed in the order of
+the pipeline, and each step reports how much it changes the output of the previous rung. The rungs of other orders show
+whether the order matters. The idea is the path between two configurations of Fawcett and Hoos 2016, "Analysing
+differences between algorithm configurations through ablation".
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ PIPELINE = (
     "position", "head", "kv_head", "scale", "score", "mask", "mask_join", "align", "normalizer",
     "output_projection", "convention", "mistake",
 )  # fmt: skip
-"""Settings in the order in which a ladder changes them, in the plainest form of the first row's function; the form
-changes to this one before them, and to that of the other row after them."""
+"""Settings in the order in which a ladder changes them. Before these changes, the form becomes the plainest one that
+computes the same function as the first row; after them, it becomes that of the other row."""
 
 ALL_ORDERS_OF = 5
-"""Up to this many settings, all orders are tried; beyond, only one."""
+"""Up to this many settings, all orders are tried; for more settings, only one."""
 
 SMALL, LARGE = 2**14, 2**24
-"""Numbers of weights `[h t s]`: up to the first, all orders are tried; up to the second, one order. Beyond, rungs would
+"""Numbers of weights `[h t s]`: up to `SMALL`, all orders are tried; up to `LARGE`, one order. Above that, rungs would
 take too much memory and time."""
 
-TOGETHER, TOO_LARGE = "changed together: no variant lies between", "changed together: too large to change one at a time"
+TOGETHER, TOO_LARGE = "changed together: no variant in between", "changed together: too large to change one at a time"
 
 Choices = Mapping[str, Any]
 """The value of each setting of `PIPELINE`."""
 
 
 class Rung(NamedTuple):
-    """An intermediate variant: its form and settings, its trace and dtype, and the row that it equals, if any."""
+    """An intermediate variant: its form, settings, trace and dtype, and the name of the row that it equals, if any."""
 
     form: str
     chosen: Choices
@@ -61,13 +61,14 @@ class Rung(NamedTuple):
 
 
 At = Callable[[frozenset[str]], Rung | None]
-"""Returns the rung with these settings of the end and the rest of the start; None if it cannot be computed."""
+"""A function that returns the rung with these settings from the end row and all others from the start row, or None if
+that rung cannot be computed."""
 
 
 def ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[str, int], Trace]]:
-    """Return the steps from the baseline row to every other row, and the small rungs between two rows.
+    """Return the steps from the baseline row to every other row, and the traces of small rungs that equal no row.
 
-    Of a rung, the weights and the output are kept, by variant and step.
+    A trace has the weights and the output of the rung; its key is the variant and the number of the step.
     """
     config, problem, rows = comparison.config, comparison.problem, dict[str, Rung]()
     for settled in (variant for variant in comparison.variants if not variant.refused):
@@ -85,7 +86,7 @@ def ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[str, i
 
 
 def choices(settled: Settled, config: Config, problem: Problem) -> dict[str, Any]:
-    """Return a variant's settings, with those that have no effect on this problem set to their neutral value."""
+    """Return a variant's settings; those without effect on this problem get their neutral value."""
     chosen = pinned_or_run(config.variant[settled.name], config)
     usual = heads(settled.head, None, problem).shared
     chosen["kv_head"] = None if settled.heads.shared == usual else settled.heads.shared
@@ -148,8 +149,8 @@ def climb(
 def walk_steps(start: Rung, end: Rung, form: str, at: At) -> Iterator[tuple[list[str], frozenset[str], Rung, Rung]]:
     """Yield each step from one rung to another: the settings that change, and the rungs before and after.
 
-    The second item is the set of settings that take their final value in this step, empty if only the form changes. If
-    a rung cannot be computed, its step is merged with the next.
+    The second item is the set of settings that get their final value in this step; it is empty if only the form
+    changes. If a rung cannot be computed, its step is merged with the next one.
     """
     apart = differing(start.chosen, end.chosen)
     first, last = (rung.form != form for rung in (start, end)) if apart else (start.form != end.form, False)
@@ -175,7 +176,7 @@ def computed(config: Config, problem: Problem, rows: Sequence[Rung], form: str, 
 
 
 def measure_all_orders(unit: frozenset[str], others: list[frozenset[str]], at: At) -> list[float]:
-    """Return how much a change moves the output after each subset of the others, where both rungs exist."""
+    """Return how much a change moves the output after each subset of the other changes, where both rungs exist."""
     done = itertools.chain.from_iterable(itertools.combinations(others, count) for count in range(len(others) + 1))
     before = [frozenset[str]().union(*some) for some in done]
     pairs = ((at(changed), at(changed | unit)) for changed in before)
@@ -199,7 +200,7 @@ def format_setting(name: str, rung: Rung, problem: Problem) -> str:
 
 
 def describe_change(name: str, value: str) -> str:
-    """Return the change as the subject of a sentence: `scaling`, `2 heads`, `mask=causal`."""
+    """Describe the change as the subject of a sentence, such as `scaling`, `2 heads` or `mask=causal`."""
     if name in ("head", "kv_head"):
         return count_of(int(value), "head" if name == "head" else "key/value head")
     if name == "scale" and value in ("true", "false"):

@@ -1,31 +1,32 @@
-"""What libraries mean by the same words: whose True blocks, which query stands where, what a row without keys gives.
+"""How libraries read the same settings: mask polarity, causal alignment, rows without keys, and softmax dtype.
 
-| library | a boolean mask's True | causal, more keys than queries | a row without keys | softmax |
+| library | True in a boolean mask | causal, more keys than queries | a row without keys | softmax |
 | --- | --- | --- | --- | --- |
-| `torch_sdpa` | may attend | first query beside first key | zeros | the input's type |
-| `torch_mha` | blocked | first beside first (the caller's mask says) | NaN | the input's type |
-| `torch_mha_context` | blocked | first beside first (the caller's mask says) | zeros | the input's type |
-| `flash` | may attend | last query beside last key of the sequence | zeros | float32 |
-| `onnx` | may attend | first beside first, without a cache | zeros | the input's type |
-| `jax` | may attend | first beside first | mean of all values | float32 |
-| `keras` | may attend | first beside first | mean of all values | float32 |
-| `keras_scores` | may attend | first beside first | zeros | the input's type |
-| `keras_attention` | may attend | first beside first | softmax of the scores less 1e9 | float32 |
-| `keras_attention_float16` | may attend | first beside first | softmax of the scores less 65504 | float16 |
-| `keras_attention_float64` | may attend | first beside first | softmax of the scores less 1e9 | float64 |
-| `udl` | may attend | first beside first | NaN | the input's type |
-| `onnx_old` | may attend | first beside first | NaN | the input's type |
+| `torch_sdpa` | may attend | first query at first key | zeros | input dtype |
+| `torch_mha` | blocked | first at first (set by the caller's mask) | NaN | input dtype |
+| `torch_mha_context` | blocked | first at first (set by the caller's mask) | zeros | input dtype |
+| `flash` | may attend | last query at last key of the sequence | zeros | float32 |
+| `onnx` | may attend | first at first, without a cache | zeros | input dtype |
+| `jax` | may attend | first at first | mean of all values | float32 |
+| `keras` | may attend | first at first | mean of all values | float32 |
+| `keras_scores` | may attend | first at first | zeros | input dtype |
+| `keras_attention` | may attend | first at first | softmax of the scores minus 1e9 | float32 |
+| `keras_attention_float16` | may attend | first at first | softmax of the scores minus 65504 | float16 |
+| `keras_attention_float64` | may attend | first at first | softmax of the scores minus 1e9 | float64 |
+| `udl` | may attend | first at first | NaN | input dtype |
+| `onnx_old` | may attend | first at first | NaN | input dtype |
 
-All but `onnx_old` cap logits before masking and give query head i the key/value head `i // (h / g)`. `onnx_old` is
-ONNX's reference code as it was in 1.19: up to 1.21 it capped after masking, which leaks weight to masked keys, so that
-with a cap no row is without keys; up to 1.19 it gave query head i the key/value head `i mod g`.
+All except `onnx_old` cap logits before masking and give query head i the key/value head `i // (h / g)`. `onnx_old` is
+ONNX's reference code of version 1.19: up to 1.21 it capped after masking, which leaks weight to masked keys, so that
+with a cap every row has keys; up to 1.19 it gave query head i the key/value head `i mod g`.
 
-What is left of scores less 1e9 is what the layer's type can hold, so a row without keys depends on that type. Numbers
-near 1e9 lie 64 apart in float32, which is Keras's default: scores up to 32 in size all become the same number, and the
-row gives the mean of all values; of larger ones the largest win. In float16 numbers near 65504 lie 32 apart, scores
-from -16 down become -inf, and a row of these alone is NaN. In float64 the row is as if nothing were masked, to six
-decimals; in bfloat16 numbers near 1e9 lie 4 million apart, and the row gives the mean. All this is so on JAX. On
-PyTorch and NumPy a layer of float64 answers in float32; on PyTorch one of float16 takes 1e9, and the row is NaN.
+Scores minus 1e9 are rounded to the dtype of the layer, so the result of a row without keys depends on that dtype.
+Neighbouring numbers near 1e9 differ by 64 in float32, which is Keras's default: scores of magnitude up to 32 all become
+the same number, and the row gives the mean of all values; if scores are larger, the largest win. In float16
+neighbouring numbers near 65504 differ by 32, scores of -16 and below become -inf, and a row with only such scores is
+NaN. In float64 the row is as if nothing were masked, to six decimals. In bfloat16 neighbouring numbers near 1e9 differ
+by 4 million, and the row gives the mean. All this was observed on JAX. On PyTorch and NumPy a float64 layer returns
+float32; on PyTorch a float16 layer subtracts 1e9, and the row is NaN.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ from attn_exp.rules.rules import Rules, places
 class Convention:
     """How a library reads the same settings.
 
-    `source`: where that is documented.
-    `blocks`: whether True in a boolean mask blocks.
+    `source`: where this behaviour is documented.
+    `blocks`: whether True in a boolean mask means blocked.
     `align`: which key the first query is aligned with, `top_left` or `bottom_right`.
     `cached`: whether a causal mask counts the past keys of a cache, so that queries come after them.
     `knows_filler`: whether `bottom_right` means the last key of the sequence, before its padding.
-    `empty`: what a row without keys gives: `zeros`, `nan`, `mean` of all values, or a name in `TAKEN`: the softmax of
-    its scores less that number, in the dtype of the softmax.
-    `softmax_dtype`: the dtype of the softmax; None is the input's.
+    `empty`: the result of a row without keys: `zeros`, `nan`, the `mean` of all values, or a name in `TAKEN`, for the
+    softmax of its scores minus that number, in the dtype of the softmax.
+    `softmax_dtype`: the dtype of the softmax; None means that of the input.
     `caps_last`: whether logits are capped after masking.
     `tiled`: whether query head i takes the key/value head `i mod g`.
     """
@@ -116,7 +117,7 @@ def convention(name: str) -> Convention:
     """Return the convention of that name; `none` is this project's own, which follows `torch_sdpa`.
 
     Raises:
-        UserError: there is no such convention; it is a ValueError.
+        UserError: there is no such convention.
     """
     known = {"none": OWN, **CONVENTIONS}
     if name not in known:
@@ -125,13 +126,13 @@ def convention(name: str) -> Convention:
 
 
 def leaks(rules: Rules) -> bool:
-    """Say whether logits bent after masking are finite even for masked keys: then every row has keys."""
+    """Return whether score rules applied after masking make masked logits finite, so that every row has keys."""
     masked = functools.reduce(lambda logit, rule: rule.bend(logit), rules.scores, -math.inf)
     return rules.bend_last and math.isfinite(masked)
 
 
 def filled(recipe: Recipe, empty: str) -> Recipe:
-    """Return a recipe in which rows without keys give what the convention says instead of zeros."""
+    """Return a recipe in which rows without keys give the result of the convention (`empty`) instead of zeros."""
     if empty == "zeros":
         return recipe
 
@@ -151,17 +152,17 @@ def filled(recipe: Recipe, empty: str) -> Recipe:
     if empty not in TAKEN:
         return recipe.changed(normalize=normalize)
     is_softmax = rules.normalizer.exponential and all(rule.extra(0) is None for rule in rules.scores)
-    # if even the lower scores are -inf, the row of a softmax is NaN
+    # if all scores are -inf even after the subtraction, the softmax of the row is NaN
     return recipe.changed(forbid=subtract, normalize=normalize if is_softmax else recipe.normalize)
 
 
 def blind(masked: Array) -> Array:
-    """Return which rows have every logit masked, `[... h t 1]`; none if there are no keys."""
+    """Return whether every logit of each row is masked, `[... h t 1]`; False if there are no keys."""
     return np.asarray(np.isneginf(masked).all(axis=-1, keepdims=True) & bool(masked.shape[-1]))
 
 
 def empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
-    """Replace the zeros of rows that see no key by what a convention gives them."""
+    """Replace the zeros of rows without keys with the result of a convention (`empty`)."""
     q, k, v = stages.q, stages.k, stages.v
     if empty == "zeros" or q is None or k is None or leaks(rules):
         return stages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,28 +13,29 @@ from time import monotonic
 from typing import NamedTuple, TextIO
 
 from attn_exp import forms
+from attn_exp.config.inputs import Draw
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError
 from attn_exp.problem import drawing, sources
 from attn_exp.problem.projections import MATRICES, widths
-from attn_exp.processes import HEARD, format_duration
+from attn_exp.processes import format_duration
 
 NUMBER, NAME = 8, 150
 """Bytes of a float64, and of the name of a token in memory and on disk."""
 
 SMALL, GIB = 1 << 26, 1 << 30
-"""Bytes below which the free memory is not queried, and of one GiB."""
+"""Needs below `SMALL` bytes always fit, so that free memory is not queried; `GIB` is one GiB."""
 
 INPUTS, PROJECTIONS = 10, len(MATRICES) + 7
-"""Arrays of the size of x that a run holds at once: x, q, k, v, contexts, outputs and write buffers; and arrays of the
-size of one projection, of which the reference holds W_o as lists of Python floats."""
+"""How many arrays of the size of x a run holds at once (x, q, k, v, contexts, outputs and write buffers), and how many
+of the size of a projection, counting the reference's W_o as lists of Python floats."""
 
 ASKING = ("check", "dtype", "metrics")
-"""Settings that compare every variant with whole matrices."""
+"""Settings that need full matrices of every variant."""
 
 
 class Need(NamedTuple):
-    """A memory estimate: the bytes, the setting that decides them and its purpose, and a way out."""
+    """A memory estimate: the bytes, the setting that causes them, what they are for, and what to do instead."""
 
     size: int
     setting: str
@@ -42,19 +44,31 @@ class Need(NamedTuple):
 
 
 def check_drawn(config: Config) -> None:
-    """Refuse an x, projections or matrices that would not fit, before anything is drawn.
+    """Refuse a run whose x, projections or matrices would not fit into memory, before anything is drawn.
 
     Raises:
-        UserError: with the size, the free memory, and a way out.
+        UserError: they do not fit; the message gives the size, the free memory, and what to do instead.
     """
     draws = config.draws or {}
+    for name, drawn in {**vars(config.embeddings), **draws}.items():
+        if isinstance(drawn, Draw):
+            refuse_too_large(
+                [
+                    Need(
+                        size=INPUTS * NUMBER * math.prod(drawn.shape),
+                        setting=f"{name}.shape={[*drawn.shape]}",
+                        purpose="to draw",
+                        instead="choose a smaller shape",
+                    )
+                ]
+            )
     size = drawing.size(draws["x"]) if "x" in draws else sources.size(config.embeddings)
     if size is not None:
         refuse_too_large(estimate_all(config, size))
 
 
 def estimate_all(config: Config, size: tuple[int, int]) -> Iterator[Need]:
-    """Estimate what an x of this size, its memory, the projections and the matrices need."""
+    """Estimate the bytes for an x of this size, the cross-attention memory, the projections and the matrices."""
     (rows, width), memory = size, sources.memory_size(config, size)
     (keys, source), fewer = memory or size, "choose fewer tokens"
     columns = max(widths(config.projections, width).values()) if config.projections.source != "none" else 0
@@ -66,13 +80,13 @@ def estimate_all(config: Config, size: tuple[int, int]) -> Iterator[Need]:
         size=PROJECTIONS * NUMBER * max(width, source) * columns,
         setting=f"embeddings.d_model={width} with projections of {columns} columns",
         purpose="for its projections",
-        instead="choose fewer numbers",
+        instead="choose a smaller d_model",
     )
     yield estimate_matrices(config, max(rows - config.past, 0), keys)
 
 
 def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
-    """Estimate the logits and weights `[h t s]` of all variants together."""
+    """Estimate the bytes for the logits and weights `[h t s]` of all variants together."""
     sizes = {name: count_matrix_bytes(variant, config, rows, keys) for name, variant in config.variant.items()}
     needed = max(sizes.values()) if config.weights == "blocks" else sum(sizes.values())
     asked = next((f"{name}=" for name in ASKING if getattr(config, name)), "")
@@ -80,50 +94,50 @@ def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
     instead = (
         "choose fewer tokens, or leave it out"
         if asked
-        else "use variant=[blockwise] with weights=auto, which never forms one"
+        else "use variant=[blockwise] with weights=auto, which stores no full matrix"
     )
     setting = f"embeddings.tokens={rows}: {asked or largest}"
-    return Need(needed, setting, f"for whole matrices of {rows} x {keys}", instead)
+    return Need(needed, setting, f"for full matrices of {rows} x {keys}", instead)
 
 
 def count_matrix_bytes(variant: Variant, config: Config, rows: int, keys: int) -> int:
     if variant.form not in forms.names() and not forms.is_own(variant.form):
         return 0  # an unknown form is refused later
-    is_compared = any(getattr(config, name) for name in ASKING)  # with the matrix form in `longdouble`
+    is_compared = any(getattr(config, name) for name in ASKING)  # they run the matrix form in `longdouble` as well
     count = 10 if is_compared else max(forms.form(variant.form).matrices, int(config.weights == "full"))
-    return count * NUMBER * rows * keys * (config.head if variant.head is None else variant.head)
+    return count * NUMBER * rows * keys * (variant.head or config.head)
 
 
 def refuse_too_large(needs: Iterable[Need]) -> None:
-    """Refuse needs that do not fit together, and name the largest.
+    """Refuse needs that do not fit into memory together, and name the largest one.
 
     Raises:
-        UserError: with the sizes, the free memory, and a way out.
+        UserError: they do not fit; the message gives the sizes, the free memory, and what to do instead.
     """
     parts = list(needs)
     whole = sum(part.size for part in parts)
     if whole > SMALL and whole > free():
         most = max(parts, key=lambda part: part.size)
-        others = f", {whole / GIB:,.1f} GiB with all else" if whole - most.size > most.size / 20 else ""
+        others = f" ({whole / GIB:,.1f} GiB in total)" if whole - most.size > most.size / 20 else ""
         raise UserError(
             f"{most.setting} needs {most.size / GIB:,.1f} GiB {most.purpose}{others}, "
-            f"and {free() / GIB:,.1f} GiB are free; {most.instead}"
+            f"but only {free() / GIB:,.1f} GiB are free; {most.instead}"
         )
 
 
 def free() -> int:
-    """Return how many bytes this process can still allocate, within the system's and the container's limits."""
+    """Return how many bytes this process can still allocate within the limits of the system and the container."""
     left = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 8 << 30
     with suppress(OSError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         left = 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
-    with suppress(OSError, ValueError, KeyError):  # without a limit, it is the word "max"
+    with suppress(OSError, ValueError, KeyError):  # without a limit, the file contains the word "max"
         limit, stat = (Path(f"/sys/fs/cgroup/memory.{name}").read_text(encoding="ascii") for name in ("max", "stat"))
         left = min(left, int(limit) - int(dict(line.split() for line in stat.splitlines())["anon"]))
     return max(0, left)
 
 
-# How far it is
+# The progress line
 
 PATIENCE, REDRAW, EVERY = 2.0, 0.25, 10.0
 """Seconds before the first line, between redraws on a terminal, and between lines elsewhere."""
@@ -131,14 +145,14 @@ PATIENCE, REDRAW, EVERY = 2.0, 0.25, 10.0
 
 @dataclass
 class Progress:
-    """A line on stderr now and then: in place on a terminal, elsewhere below the one before."""
+    """A progress line on stderr: redrawn in place on a terminal, elsewhere a new line every `EVERY` seconds."""
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     started: float = field(default_factory=monotonic)
     shown: float = 0.0
 
     def tell(self, text: str, parts: int, done: int, share: float = 0.0, last: bool = False) -> None:
-        """Show that `done` parts and a share of the next are complete, if a line is due; the `last` always is."""
+        """Show that `done` parts and a `share` of the next one are complete, if a line is due or this is the `last`."""
         now, is_terminal, whole = monotonic(), self.stream.isatty(), (done + share) / max(parts, 1)
         wait = REDRAW if is_terminal else EVERY
         if last or now >= (self.shown + wait if self.shown else self.started + PATIENCE):
@@ -146,7 +160,6 @@ class Progress:
             line = f"{text}, {100 * whole:.0f} %, {left} left" if 0.02 < whole < 1 else text
             self.stream.write(f"\r\x1b[K{line}" + "\n" * last if is_terminal else f"{line}\n")
             self.stream.flush()
-            HEARD.set()
             self.shown = now
 
     def clear(self) -> None:
@@ -156,7 +169,7 @@ class Progress:
 
 @dataclass
 class PointProgress(Progress):
-    """Counts of the points of a sweep: all, cached, and done since."""
+    """The progress line of a sweep, with the number of points: all, cached, done since, and failed."""
 
     points: int = 0
     cached: int = 0

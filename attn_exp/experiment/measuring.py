@@ -1,8 +1,9 @@
-"""The rows of variants: how right each is, how close to the others, and what its weights look like.
+"""Measure the row of each variant: its error, its distance from the other variants, and the spread of its weights.
 
 Everything is computed for many problems at a time: the seeds of a sweep are the first axis of every stage and output,
-`[n ...]`, and a run is a stack of one. Means and sums run over the numbers of a problem in memory order, so that each
-problem gets exactly the bits that it gets alone. A new column is a field of `Row`, and a line here.
+`[n ...]`, and a run is a stack of one problem. Means and sums run over the numbers of a problem in memory order, so
+that each problem gets exactly the same bits as if it were computed alone. To add a column, add a field to `Row` and a
+line here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from attn_exp.reference import oracle
 from attn_exp.rules.rules import Rules, visible
 
 Columns = dict[str, Sequence[Any]]
-"""A value for each problem, by the name of the column."""
+"""One value per problem for each column name."""
 
 
 def make_rows(
@@ -38,7 +39,7 @@ def make_rows(
     traces: Mapping[str, Trace],
     expected: Mapping[str, oracle.Answer],
 ) -> tuple[Row, ...]:
-    """Return the row of each variant; `expected` holds the answers for a stack of one problem."""
+    """Return the row of each variant; `expected` holds the reference answers for a stack of one problem."""
     chosen = [variant for variant in variants if not variant.refused]
     stacks = {variant.name: traces[variant.name].as_stack() for variant in chosen}
     numbers = {
@@ -53,8 +54,8 @@ def make_rows(
 def describe(settled: Settled, config: Config, problem: Problem, trace: Trace, numbers: Mapping[str, Any]) -> Row:
     """Return the row of a variant with these measurements; missing ones are NaN.
 
-    `flops` counts one multiplication and one addition for each term of `q k^T` and of `weights v`; scaling, softmax and
-    projections are not counted. Source: FlashAttention, `benchmarks/benchmark_flash_attention.py`.
+    `flops` counts one multiplication and one addition per term of `q k^T` and of `weights v`, but not scaling, softmax
+    and projections. Source: FlashAttention, `benchmarks/benchmark_flash_attention.py`.
     """
     measured: dict[str, Any] = {name: math.nan for name, column in COLUMNS.items() if column.summed}
     measured |= {"checked": 0, "same_as": "", **settled.words, **numbers}
@@ -83,7 +84,7 @@ def measure(
 ) -> dict[str, Columns]:
     """Return the measured columns of each variant by name, one value for each problem of the stacks `[n ...]`.
 
-    `against` is the variant that all are compared with.
+    `against` is the variant of the baseline row.
     """
     kinds = {variant.name: variant.computed_in for variant in variants}
     classes = letters({variant.name: traces[variant.name] for variant in variants}, kinds)
@@ -115,9 +116,9 @@ def error(mine: Array, expected: oracle.Answer | None, kind: np.dtype[Any]) -> C
 
 
 def distance(one: Trace, other: Trace, kind: Any = None) -> Columns:
-    """Return how far the outputs of two variants are apart, and where they diverge: the columns of a `Distance`.
+    """Return how much the outputs of two variants differ, and at which stage: the columns of a `Distance`.
 
-    Difference and cosine are NaN if the shapes differ. `kind` is the coarser of the dtypes they computed in.
+    Difference and cosine are NaN if the shapes differ. `kind` is the coarser of the dtypes that they computed in.
     """
     left, right = answer(one), answer(other)
     near, difference, cosine = nearness(left, right, kind), [math.nan] * len(left), [math.nan] * len(left)
@@ -132,9 +133,9 @@ def distance(one: Trace, other: Trace, kind: Any = None) -> Columns:
 
 
 def spread(trace: Trace, rules: Rules) -> Columns:
-    """Return how the weights are spread over the keys, as means over heads and over the queries that see a key.
+    """Return the columns on the spread of weights over keys: means over heads and over the queries that see a key.
 
-    Rows that do not sum to 1 have no entropy.
+    If rows do not sum to 1, the entropy is left out or NaN.
     """
     columns, summary = dict[str, Array](), trace.summary
     even: Array | bool = not rules.normalizer.signed
@@ -157,14 +158,14 @@ def spread(trace: Trace, rules: Rules) -> Columns:
 
 
 def find_seeing(largest: Array, trace: Trace, rules: Rules) -> Array:
-    """Return which queries `[n h t]` see a key: masks allow one, and its largest weight is not 0."""
+    """Return whether each query sees a key, `[n h t]`: masks allow a key, and the query's largest weight is not 0."""
     if trace.q is None or trace.k is None:
         return largest > 0
     return (largest > 0) & visible(rules, largest.shape[-2], largest.shape[-1], trace.k.shape[-2])
 
 
 def mean_over_seeing(numbers: Array, seen: Array) -> Array:
-    """Return the mean over the queries of each problem `[n ...] -> [n]` that see a key; NaN if none does."""
+    """Return the mean over the queries of each problem that see a key, `[n ...] -> [n]`; NaN if no query does."""
     if seen.all():
         return np.asarray(as_they_lie(numbers).mean(axis=-1))
     each = [as_they_lie(one[None]) if there.all() else one[there] for one, there in zip(numbers, seen, strict=True)]
@@ -172,7 +173,7 @@ def mean_over_seeing(numbers: Array, seen: Array) -> Array:
 
 
 def queries(trace: Trace, past: int, rules: Rules) -> str:
-    """Return which queries see a key: `all`, or `all but 1-2`, counted from 1; the past has no queries."""
+    """Name the queries that see a key: `all`, or `all but 1-2`, counted from 1; tokens of the past have no queries."""
     if trace.q is None or trace.k is None:
         return "all"
     seen = visible(rules, trace.q.shape[-3], trace.q.shape[-2], trace.k.shape[-2])
@@ -186,31 +187,31 @@ def queries(trace: Trace, past: int, rules: Rules) -> str:
     return f"all but {named}" if named else "all"
 
 
-# Whether two computations are the same function: to the bit, to the last places, to rounding, or not at all
+# Whether two computations are the same function: bit by bit, to the last places, to rounding, or not at all
 
 SAME_FUNCTION = 256
-"""Two answers this many units in the last place of their largest number apart still count as one function."""
+"""Two outputs that differ by up to this many ulp of their largest number count as the same function."""
 
 FEW_ULP = 16
-"""Up to this many units in the last place of each number, the number of units is reported."""
+"""Up to this many ulp of each number, the distance is reported in ulp."""
 
 IDENTICAL, ROUNDING, DIFFERENT = "bit-identical", "within rounding", "different"
 
 SAME_BITS, ROUNDED, APART = -1, FEW_ULP + 1, FEW_ULP + 2
-"""How close two arrays are, as a number; between the first two, it counts units in the last place."""
+"""How close two arrays are, as a number; numbers between `SAME_BITS` and `ROUNDED` count ulp."""
 
 
 def compared(one: Array, other: Array, kind: Any = None) -> str:
-    """Say how close two arrays are: bit-identical, within k units in the last place, within rounding, different.
+    """Describe how close two arrays are: bit-identical, within k ulp, within rounding, or different.
 
-    `kind` is the coarser of the dtypes that they were computed in. If the arrays have more digits, units and rounding
+    `kind` is the coarser of the dtypes that they were computed in. If the arrays have a finer dtype, ulp and rounding
     are those of `kind`, and the result says so: within 2 ulp of float32.
     """
     return words(nearness(one[None], other[None], kind), one.dtype, kind)[0]
 
 
 def words(near: Array, own: np.dtype[Any], kind: Any = None) -> list[str]:
-    """Return in words how close arrays are, from the numbers of `nearness`, in units of `kind`."""
+    """Describe how close arrays are, from the numbers of `nearness`, in ulp of `kind`; `own` is their dtype."""
     unit = "" if kind is None or np.dtype(kind) == own else f" of {np.dtype(kind).name}"
     named = {SAME_BITS: IDENTICAL, ROUNDED: f"{ROUNDING}{unit}", APART: DIFFERENT}
     return [named.get(number, f"within {number} ulp{unit}") for number in near.tolist()]
@@ -219,13 +220,13 @@ def words(near: Array, own: np.dtype[Any], kind: Any = None) -> list[str]:
 def nearness(one: Array, other: Array, kind: Any = None) -> Array:
     """Return how close each of many arrays is to its counterpart, `[n ...] -> [n]`.
 
-    -1 if they are bit-identical, the number of units in the last place of `kind` if that is small, then `ROUNDED` and
-    `APART`. NaN and infinity must be at the same places.
+    The result is `SAME_BITS` for bit-identical arrays, the distance in ulp of `kind` up to `FEW_ULP`, `ROUNDED` if they
+    agree to rounding, and otherwise `APART`, also if NaN and infinity are not at the same places.
     """
     near = np.full(len(one), APART)
     if one.shape != other.shape:
         return near
-    is_same_type, kind = one.dtype == other.dtype, np.dtype(one.dtype if kind is None else kind)
+    is_same_type, kind = one.dtype == other.dtype, np.dtype(kind or one.dtype)
     one, other = one.reshape(len(one), -1), other.reshape(len(other), -1)
     alike = one == other
     if not alike.all():
@@ -243,9 +244,10 @@ def nearness(one: Array, other: Array, kind: Any = None) -> Array:
 
 
 def find_partings(one: Trace, other: Trace, near: Array, kind: Any = None) -> list[str]:
-    """Return the stage at which each problem's two traces diverge, given the `nearness` of their outputs.
+    """Return the stage at which the two traces of each problem diverge, given the `nearness` of their outputs.
 
-    It is the first common stage that is not bit-identical; if the outputs differ beyond rounding, the first that does.
+    That is the first common stage that is not bit-identical, or, if the outputs differ beyond rounding, the first stage
+    that differs beyond rounding.
     """
     parts = np.where(near == SAME_BITS, "", "output").astype(object)
     theirs, waiting = dict(other.stages()), np.flatnonzero(near != SAME_BITS)
@@ -259,12 +261,12 @@ def find_partings(one: Trace, other: Trace, near: Array, kind: Any = None) -> li
 
 
 def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Give the same letter to computations of the same function, to rounding in the coarser of their dtypes.
+    """Give the same letter to variants that compute the same function, to rounding in the coarser of their dtypes.
 
     Each problem of the traces `[n ...]` has its own letters.
     """
-    places: dict[str, Array] = {}  # the letter of each
-    leads: dict[str, Array] = {}  # whether it is the first with its letter
+    places: dict[str, Array] = {}  # the letter of each variant, as a number
+    leads: dict[str, Array] = {}  # whether the variant is the first with its letter
     leaders: Any = 0
     for name, trace in traces.items():
         place = np.full(len(answer(trace)), -1)
@@ -279,5 +281,5 @@ def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, 
 
 
 def format_letter(place: int) -> str:
-    """Return A, B, ... Z, AA, AB, ..."""
+    """Return the letter at an index from 0: A, B, ..., Z, AA, AB, ..."""
     return (format_letter(place // 26 - 1) if place >= 26 else "") + string.ascii_uppercase[place % 26]

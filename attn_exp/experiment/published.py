@@ -1,10 +1,10 @@
-"""Printed figures of documents, compared with what a run computes.
+"""Compare the results that a document prints with the results of a run.
 
 A document is three YAML files: its embeddings, its projections, and an experiment that pins settings and lists the
-printed figures. A printed number stands for every number that rounds to it, so it agrees with a computed one if they
-differ by at most half a unit of its last digit. If the document's inputs are themselves rounded in print, the
-tolerance grows by how far the result can move while they move within their rounding. A figure that no variant computes
-is skipped; one of another size or value disagrees, and the run goes on.
+printed results. A printed number stands for every number that rounds to it, so it agrees with a computed one if they
+differ by at most half a unit of its last digit. If the document prints its inputs rounded too, the tolerance grows by
+as much as the result can change while the inputs change within their rounding. A result that no variant computes is
+skipped. A result of the wrong size or value disagrees, and the run goes on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from attn_exp.problem.projections import BIASES, MATRICES
 # Reading and writing numbers as documents print them
 
 NUMBER = re.compile(r"(?>[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+\u2212]?\d+)?)")
-"""A decimal number, its minus a hyphen or the typographer's."""
+"""A decimal number, whose minus is a hyphen or the typographic sign."""
 
 SETTINGS = (
     r"\b(?:grad_fn|requires_grad|dtype|device|shape|size|layout|weak_type|sharding|name|path)\s*=\s*"
@@ -39,16 +39,16 @@ SETTINGS = (
 """Attributes that PyTorch, JAX and TensorFlow print, such as `grad_fn=<SelectBackward0>` or `shape=(2, 3)`."""
 
 PRINTED = re.compile(rf"{SETTINGS}|[^\W\d²³¹]{NUMBER.pattern}|{NUMBER.pattern}(?=[^\W\d_²³¹])|({NUMBER.pattern})")
-"""Attributes and the digits in words, or a number, which is group 1; a footnote mark may follow it."""
+"""Matches an attribute, digits in a word, or a number, which is group 1; a footnote mark may follow the number."""
 
 
 def matches(text: str) -> list[re.Match[str]]:
-    """Return the numbers of a printed text, without digits in words and in the attributes that libraries print."""
+    """Find the numbers in a printed text, but not the digits in words and in attributes that libraries print."""
     return [found for found in PRINTED.finditer(text) if found[1]]
 
 
 def bare(text: str) -> str:
-    """Return the brackets of a print such as `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)`; other text unchanged."""
+    """Return the bracketed part of a text such as `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)`, or any other text."""
     whole = re.sub(SETTINGS, "", text)
     first, last = whole.find("["), whole.rfind("]")
     wrapped = re.match(r"\s*(?:<|[A-Za-z_][\w. ]*[(:])", text) is not None
@@ -58,9 +58,9 @@ def bare(text: str) -> str:
 def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
     """Return the numbers of a printed text in reading order, and half a unit of each one's last digit.
 
-    NumPy prints a whole array with as many decimals as its longest number needs and drops trailing zeros, so the
-    numbers share their decimals: 0.16 beside 0.309 means 0.160. A number with an exponent has its own: 1.24e-13 is
-    exact to 0.005e-13. `digits` is the number of decimals if every number lost zeros.
+    NumPy prints all numbers of an array with as many decimals as the longest one needs, and drops trailing zeros. So
+    all numbers get the same number of decimals: 0.16 beside 0.309 means 0.160. A number with an exponent counts by
+    itself: 1.24e-13 is exact to 0.005e-13. `digits` is the number of decimals if every number has lost zeros.
     """
     words = [found[1].replace("\u2212", "-") for found in matches(text)]
     counted = [count_digits(word) for word in words]
@@ -70,7 +70,7 @@ def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
 
 
 def rewritten(text: str, values: Array, digits: int | None = None) -> str:
-    """Write other numbers into a printed text, with as many decimals, and at least `digits`."""
+    """Replace the numbers in a printed text with other values, with as many decimals, but at least `digits`."""
     counted = [count_digits(found[1]) for found in matches(text)]
     places = max(most_decimals(counted), digits or 0)
     formats = (f".{places}f" if power is None else f".{decimals}e" for decimals, power in counted)
@@ -79,7 +79,7 @@ def rewritten(text: str, values: Array, digits: int | None = None) -> str:
 
 
 def count_digits(word: str) -> tuple[int, int | None]:
-    """Return the number of decimals, and the exponent if the number has one."""
+    """Return the number of decimals, and the exponent, or None if the number has none."""
     number, mark, power = word.lower().partition("e")
     return len(number.partition(".")[2]), int(power) if mark else None
 
@@ -91,7 +91,7 @@ def most_decimals(digits: Sequence[tuple[int, int | None]]) -> int:
 # Comparing them with a run
 
 STAGES = ("x", *MATRICES, *BIASES, *(field.name for field in fields(Trace)))
-"""What a printed figure may show."""
+"""The stages and matrices that a document may print."""
 
 PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
     "@": operator.matmul,
@@ -99,18 +99,18 @@ PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
     "dot": np.dot,
     "sum": lambda left, right: np.stack([sum(row[j] * right[j] for j in range(len(right))) for row in left]),
 }
-"""Ways to write one matrix product; `sum` adds the weighted rows of the second matrix one by one."""
+"""Ways to compute a matrix product; `sum` adds the weighted rows of the second matrix one by one."""
 
 
 def hold(
     config: Config, problem: Problem, variants: Sequence[Settled], traces: Mapping[str, Trace]
 ) -> tuple[Agreement, ...]:
-    """Compare every published figure of the configuration with the first variant that computes it.
+    """Compare every published result in the configuration with the first variant that computes it.
 
-    Variants that compute in a coarser dtype come last: printed figures may have more digits than that.
+    Variants that compute in a coarser dtype come last, since printed results may have more digits than that dtype.
 
     Raises:
-        UserError: a figure names an unknown stage, or a head or row that does not exist.
+        UserError: an entry names an unknown stage, or a head or row that does not exist.
     """
     runs = [(variant, problem, traces[variant.name]) for variant in variants]
     runs.sort(key=lambda run: -run[0].computed_in.itemsize)
@@ -140,10 +140,10 @@ def compare_figure(entry: Published, array: Array, radius: Array | float | None)
     text = " ".join(entry.printed.split())
     printed, half_units = read(text, entry.decimals)
     if not printed.size:
-        raise UserError(f"published {entry.quantity}: printed={brief(text)!r} holds no number")
+        raise UserError(f"published {entry.quantity}: printed={brief(text)!r} contains no number")
     mine = select_printed(array, entry)
     if mine.size != printed.size:
-        counted = f"{mine.size} numbers where {printed.size} are printed"
+        counted = f"{mine.size} numbers, but {printed.size} are printed"
         return Agreement(entry.quantity, text, counted, np.nan, np.nan, False, entry.note)
     widening = select_printed(np.broadcast_to(0.0 if radius is None else radius, array.shape), entry)
     difference, tolerance = np.abs(mine - printed), half_units + widening
@@ -160,9 +160,10 @@ def compare_figure(entry: Published, array: Array, radius: Array | float | None)
 
 
 def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None:
-    """Return what an entry shows: x, an array of the projections, a stage of the trace, or a product in its own form.
+    """Return the array that an entry shows: x, the memory, a projection, a stage of the trace, or a matrix product.
 
-    It is None if the run has none. The product is `q k^T` of each head for scores, else `weights v`.
+    Return None if the run has no such array. The product is `q k^T` of each head for scores, else `weights v`, computed
+    in the way that the entry names.
     """
     if not entry.product:
         arrays = {"x": problem.x, "memory": problem.memory, **problem.projections} | dict(trace.stages())
@@ -179,24 +180,24 @@ def select_printed(array: Array, entry: Published) -> Array:
         if entry.head > len(array):
             raise UserError(
                 f"published {entry.quantity}: head={entry.head}, "
-                f"but the run has {count_of(len(array), 'head')}, counted from 1"
+                f"but the run has {count_of(len(array), 'head')}, numbered from 1"
             )
         array = array[entry.head - 1]
     array = np.atleast_2d(array)
     array = array.T if entry.columns else array
     if entry.row is not None and entry.row > len(array):
-        raise UserError(f"published {entry.quantity}: row={entry.row}, but there are {len(array)}, counted from 1")
+        raise UserError(f"published {entry.quantity}: row={entry.row}, but there are {len(array)}, numbered from 1")
     array = array if entry.row is None else array[[entry.row - 1]]
     return array[:, : entry.first].reshape(-1)
 
 
 def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | float | None:
-    """Return how far each number of the stage can move while the printed q, k and v move within their rounding.
+    """Return how much each number of the stage can change while the printed q, k and v change within their rounding.
 
-    With radii `r` of q and k, `q k^T` moves by at most `|q| r_k + r_q |k| + r_q r_k`; a weight is largest with its own
-    logit at the top of its range and all others at the bottom; and since weights sum to 1, their movement shifts the
-    context by the distance of the values from their mean. The bounds may be too wide, never too narrow. None if no
-    input is rounded, or for more than one plain head: rules, W_o, a mistake.
+    With radii `r` of q and k, `q k^T` changes by at most `|q| r_k + r_q |k| + r_q r_k`. A weight is largest if its own
+    logit is at the top of its range and all others are at the bottom. Since weights sum to 1, a change of them shifts
+    the context by at most the distance of the values from their mean. The bounds may be too wide, but never too narrow.
+    For anything but one head without rules, W_o and mistakes, the radius is that of the stage's own rounding, or None.
     """
     rules, given = settled.rules, {name: array[0] for name, array in trace.stages() if array.ndim == 3}
     is_ruled = rules.masks or rules.scores or settled.output_projection or settled.mistakes
@@ -223,4 +224,4 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
 
 def describe_rounding(entry: Published, widening: float) -> str:
     inputs = " and ".join(f"{name} within {radius:g}" for name, radius in entry.rounded.items())
-    return f"{entry.note} Rounding leaves {inputs}; carried through, that adds up to {widening:.2g}.".strip()
+    return f"{entry.note} The inputs are rounded ({inputs}), which can change the result by {widening:.2g}.".strip()

@@ -1,6 +1,6 @@
-"""The result of a run as plain data: its rows, what each column means, how far two are apart, and the comparison."""
+"""The result of a run as plain data: rows and the meaning of their columns, distances, steps, and the comparison."""
 
-# Annotations are read when the class is made, not kept as text: each would be compiled once more to be read.
+# Without `from __future__ import annotations`: `get_type_hints` would have to compile every annotation again.
 
 import math
 from collections.abc import Mapping
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 class Column(NamedTuple):
     """How tables show one field of a record; declared with the field: `error: Annotated[float, Column(...)]`.
 
-    `place`: its position among the columns, from the left.
+    `place`: the position among the columns, from the left.
     `unit`, `meaning`: for the legend of a report.
-    `shown`: the tables that always show it: `page`, `terminal`, `paper`, `sweep`; a page shows others on request.
+    `shown`: the tables that always show it: `page`, `terminal`, `paper`, `sweep`; a page shows the rest on request.
     `summed`: whether a sweep aggregates it over its points.
-    `deep`: whether it is left out with `report.depth=reading`: a student has no use for it.
-    `exact`: whether it is itself an error, for which two digits suffice.
-    `drawn`: its priority among the plots of a sweep, from 1; 0 = never.
-    `fixed`: whether the settings decide it, whatever the numbers of the input.
-    `key`: the unique name of its field; set by `columns`.
-    `name`: its head in a report, which `columns` makes from the field's name; a terminal and a file show the key.
+    `deep`: whether `report.depth=reading` leaves it out, because a student has no use for it.
+    `exact`: whether the column is itself an error, so that two digits suffice.
+    `drawn`: the priority among the plots of a sweep, from 1; 0 means never drawn.
+    `fixed`: whether the settings determine it, independently of the numbers of the input.
+    `key`: the unique name of the field; set by `columns`.
+    `name`: the column header in a report, which `columns` derives from the key; terminals and files show the key.
     """
 
     place: int
@@ -46,12 +46,12 @@ class Column(NamedTuple):
 
     @property
     def small(self) -> str:
-        """The unit, shown in small letters behind the name; empty if the name ends in it."""
+        """The unit, shown in small letters after the name; empty if the name ends with it."""
         return "" if self.name.split(" ")[-1] == self.unit else self.unit
 
     @property
     def title(self) -> str:
-        """The name, with its unit in brackets unless the name ends in it."""
+        """The name, with its unit in parentheses unless the name ends with it."""
         return f"{self.name} ({self.small})" if self.small else self.name
 
 
@@ -83,7 +83,7 @@ SPOKEN = {
     "log_sum_exp": "log-sum-exp",
     "log_sum_exp_error": "error of the log-sum-exp",
 }
-"""Noun phrases for metrics whose names do not read in a sentence."""
+"""Noun phrases for metrics whose names cannot be used in a sentence."""
 
 
 def spoken(name: str) -> str:
@@ -108,10 +108,10 @@ fixed = partial(Column, fixed=True)
 
 @dataclass(frozen=True)
 class Row:
-    """One variant in plain numbers; the meaning of each is declared with it.
+    """The results of one variant; each column declares its meaning.
 
-    `error` and `error_ulp` are measured over `checked` queries. If the form refuses the rules, `note` says why,
-    `same_as` is empty and the numbers are NaN; so are those of stages that the form does not compute.
+    `error` and `error_ulp` are measured over `checked` queries. If the form refuses the rules, `note` gives the reason,
+    `same_as` is empty and the numbers are NaN; so are numbers about stages that the form does not compute.
     """
 
     variant: Annotated[str, fixed(10, shown=EVERYWHERE)]
@@ -121,11 +121,11 @@ class Row:
         bool | float,
         fixed(
             60,
-            meaning="whether the scores are divided by sqrt(d), or the number they are multiplied by",
+            meaning="whether the scores are divided by sqrt(d), or the number that they are multiplied by",
             shown=("terminal", "paper"),
         ),
     ]
-    multiplier: Annotated[float, fixed(70, meaning="what the scores are multiplied by")]
+    multiplier: Annotated[float, fixed(70, meaning="the number that the scores are multiplied by")]
     bias: Annotated[bool, fixed(80, meaning="whether the projections add biases")]
     output_projection: Annotated[bool, fixed(90, meaning="whether the heads are mixed by the output projection W_o")]
     mistake: Annotated[str, fixed(95)]
@@ -141,7 +141,7 @@ class Row:
         float,
         Column(
             100,
-            meaning="largest difference from the variant's own reference: is it right?",
+            meaning="largest difference from the reference for this variant: is it right?",
             shown=EVERYWHERE,
             summed=True,
             exact=True,
@@ -185,7 +185,7 @@ class Row:
         Column(
             170,
             unit="nats",
-            meaning="mean entropy of the weights, in nats (natural logarithm): 0 where one key takes all",
+            meaning="mean entropy of the weights, in nats (natural logarithm): 0 if one key has all the weight",
             shown=(*EVERYWHERE, "sweep"),
             summed=True,
             drawn=1,
@@ -259,7 +259,7 @@ COLUMNS = columns(Row)
 
 
 def is_deep(metric: str) -> bool:
-    """Say whether `report.depth=reading` leaves a metric out; one that is no column was asked for by name."""
+    """Return whether `report.depth=reading` leaves a metric out; metrics that are no columns of `Row` always stay."""
     return metric in COLUMNS and COLUMNS[metric].deep
 
 
@@ -275,15 +275,15 @@ class Timing:
     median_s: Annotated[float, Column(200, unit="s", meaning="median time of one computation on this machine")]
     minimum_s: float
     runs: int
-    peak_bytes: Annotated[int | None, Column(210, unit="bytes", meaning="the most memory held at once", deep=True)]
+    peak_bytes: Annotated[int | None, Column(210, unit="bytes", meaning="peak memory", deep=True)]
 
 
 @dataclass(frozen=True)
 class Distance:
-    """How far two variants are apart: the largest absolute difference and the cosine of their outputs.
+    """How much two variants differ: the largest absolute difference and the cosine of their outputs.
 
-    `sameness` says how close the outputs are, in the coarser of their dtypes. `differs_at` is the first stage to
-    differ: in its bits if they compute the same function, else beyond rounding.
+    `sameness` describes how close the outputs are, in the coarser of their dtypes. `differs_at` is the first stage that
+    is not bit-identical, or, if the outputs differ beyond rounding, the first that differs beyond rounding.
     """
 
     variant: str
@@ -296,15 +296,16 @@ class Distance:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the ladder from the row `against` to another, which changes one setting of the rung before.
+    """One step of the ladder from the row `against` to another row; it changes one setting of the previous rung.
 
-    `setting` changes from `before` to `after`; several, joined by ` + `, if no variant lies between, as `note` says.
-    `change` is that in words. `moved` is the largest absolute difference of its output from the rung before, and
-    `total` from the row `against`: the differences of several steps do not add up to the total. Both are NaN if shapes
-    differ. `sameness` says whether the step changed the output beyond rounding.
+    `setting` changes from `before` to `after`. If there is no variant in between, several settings change together;
+    they are joined by ` + `, and `note` gives the reason. `change` describes the change in words. `moved` is the
+    largest absolute difference between the output and that of the previous rung, `total` that from the row `against`;
+    the differences of several steps do not add up to the total. Both are NaN if shapes differ. `sameness` tells whether
+    the step changed the output beyond rounding.
 
-    `least` and `most` are the range of `moved` over the `orders` in which settings could be changed, and NaN if no
-    other order was tried. `row` is the row that this rung equals, if any.
+    `least` and `most` are the range of `moved` over the `orders` in which settings could be changed, and NaN if only
+    one order was tried. `row` is the row that this rung equals, if any.
     """
 
     variant: str
@@ -326,10 +327,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Agreement:
-    """One printed quantity and the computed one; `agrees` if the largest difference is within the tolerance.
+    """A printed quantity and the computed one; `agrees` is true if the largest difference is within the tolerance.
 
     If numbers have individual tolerances, difference and tolerance are those of the number whose difference is largest
-    in units of its tolerance. Both are NaN if the number of printed values differs, which `computed` says.
+    in units of its tolerance. Both are NaN if there are more or fewer computed numbers than printed ones; then
+    `computed` gives both counts.
     """
 
     quantity: str
@@ -343,12 +345,12 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The complete result of one run: plain data that renderers read and never compute.
+    """The complete result of one run: plain data that renderers read without computing anything.
 
-    `steps`: what makes each row differ from the baseline row, one setting at a time; `rungs`: the weights and output
-    after a step that leads to no row, by variant and step, where they are small; points of a sweep have neither.
-    `verdicts`: the verdict on each function of the user's own, by variant.
-    `seconds`: what each variant took during the comparison; empty for a run read from disk.
+    `steps`: the changes that lead from the baseline row to each other row, one setting at a time; `rungs`: the weights
+    and output after a step that leads to no row, by variant and step, if they are small. Sweep points have neither.
+    `verdicts`: the verdict on each of the user's own functions, by variant.
+    `seconds`: the time of each variant during the comparison; empty for a run read from disk.
     """
 
     config: "Config"
@@ -367,7 +369,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Run:
-    """A comparison, the time of each variant, and `about`: how to repeat it and where it was made (`run.json`)."""
+    """A comparison, the time of each variant, and the contents of `run.json`: how to repeat the run, and provenance."""
 
     comparison: Comparison
     timings: tuple[Timing, ...]

@@ -1,4 +1,4 @@
-"""A settled variant: what it does not pin comes from the run, and all of it must fit the problem."""
+"""Settle variants: take the settings that they do not pin from the run, and check that all settings fit the problem."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ FLOAT64 = np.dtype(np.float64)
 
 
 class OwnForm(Protocol):
-    """A function of the user's own, found and ready to be called, as a run sees it.
+    """A user's own function, imported and ready to be called by a run.
 
-    The code that imports it and learns how to call it depends on this package, so it is passed in as a `Bind`.
+    The code that imports it and finds out how to call it depends on this package, so it is passed in as a `Bind`.
     """
 
     @property
@@ -43,29 +43,29 @@ class OwnForm(Protocol):
 
     @property
     def layer(self) -> bool:
-        """Whether it takes x and the matrices of a layer instead of heads."""
+        """Whether the function takes x and the matrices of a layer instead of heads."""
 
     @property
     def takes_output_projection(self) -> bool:
-        """Whether it is called with W_o, so that it returns the output of a layer."""
+        """Whether the function is called with W_o and returns the output of a layer."""
 
     @property
     def bind(self) -> Bind:
         """Binds the function again for a variant with other settings."""
 
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
-        """Compute a problem from x; `usual` says that scores are divided by `sqrt(d)`."""
+        """Compute a problem from x; `usual` means that scores are divided by `sqrt(d)`."""
 
     def judge(self, heads: Heads) -> Verdict:
-        """Check it under the settings of its variant, which has these heads."""
+        """Check the function under the settings of its variant, which has these heads."""
 
 
 @dataclass(frozen=True)
 class Settled:
-    """A variant with every setting filled in.
+    """A variant with all settings filled in.
 
-    `own`: the user's own function, if the form is one that may be run; `failed`: why that gave no answer.
-    `given_in`: the dtype of the problem's numbers.
+    `own`: the user's own function, if the form names one that may run; `failed`: the reason why that function returned
+    no result. `given_in`: the dtype of the problem's arrays.
     """
 
     name: str
@@ -88,12 +88,12 @@ class Settled:
 
     @property
     def member(self) -> Form:
-        """The form that computes the variant: the user's own function if there is one, else the form of that name."""
+        """The form that computes the variant: the user's own function if there is one, else the form named `form`."""
         return forms.form(self.form) if self.own is None else self.own.form
 
     @property
     def mistake(self) -> str:
-        """The names of its mistakes, as a table shows them."""
+        """The names of the mistakes joined by `+`, or `none`, for tables."""
         return "+".join(self.mistakes) or "none"
 
     @property
@@ -102,7 +102,7 @@ class Settled:
 
     @property
     def computed_in(self) -> np.dtype[Any]:
-        """The coarsest dtype that it rounds to: that of the problem, of its form, or of its softmax."""
+        """The coarsest dtype that results are rounded to: that of the problem, of the form, or of the softmax."""
         own, softmax = self.member.computed_in(self.given_in), self.rules.softmax_dtype
         if softmax is None or self.member.reference != "logits" or self.starts_late:
             return own
@@ -135,7 +135,7 @@ class Settled:
         """Why the form cannot compute these rules, or None if it can."""
         form = self.member
         if self.failed or (self.own is not None and self.mistakes):
-            return self.failed or "mistake= changes the steps of the definition, and this form is your own code"
+            return self.failed or "mistake= changes the steps of the definition, but this form is your own code"
         if self.starts_late and form.mix is None:
             return f"form={self.form} starts from queries and keys, but this problem from given weights"
         if self.empty in TAKEN and form.reference != "logits":
@@ -146,9 +146,9 @@ class Settled:
 
 
 def baseline(config: Config, variants: Sequence[Settled]) -> Settled:
-    """Return the variant that all others are compared with: the one that `against` names, else the first.
+    """Return the variant of the baseline row: the one that `against` names, else the first.
 
-    If that variant cannot be computed, use the first one that can.
+    If that variant cannot be computed, return the first one that can.
     """
     can = [variant for variant in variants if not variant.refused]
     return next((variant for variant in can if variant.name == config.against), can[0])
@@ -165,15 +165,15 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
     `bind` imports the user's own function if the command line names one as the form; None imports nothing.
 
     Raises:
-        UserError: an unknown form, rule or mistake, settings that do not fit the problem, or a function that cannot be
-            imported or called.
+        UserError: a form, rule or mistake is unknown, settings do not fit the problem, or a function cannot be imported
+            or called.
     """
     if variant.form not in forms.names() and not is_code(variant.form):
         raise UserError(unknown(variant.form, forms.names(), f"variant.{name}.form"))
     settings = pinned_or_run(variant, config)
     for mistake in settings["mistake"]:
         mistakes.usable(mistake)
-    # pinned heads bring their own keys and values
+    # a variant that pins head but not kv_head has as many key/value heads
     kv_head = settings["kv_head"] if variant.head is None or variant.kv_head is not None else None
     shares = heads(settings["head"], kv_head, problem, config.kv_pool)
     size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
@@ -213,24 +213,24 @@ def pinned_or_run(variant: Variant, config: Config) -> dict[str, Any]:
 
 
 def multiplier(scale: bool | float, size: int) -> float:
-    """Return the multiplier of the scores: 1 / sqrt(d), 1, or the number given."""
+    """Return the multiplier of the scores: 1 / sqrt(d) if `scale` is true, 1 if it is false, or `scale` itself."""
     if isinstance(scale, bool):
         return 1 / math.sqrt(size) if scale else 1.0
     return scale
 
 
 def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, problem: Problem) -> Rules:
-    """Return the rules that the settings name, under a library's convention.
+    """Create the rules that the settings name, under a library's convention.
 
     Raises:
-        UserError: settings of a rule cannot be read, or rules would have no effect on such a problem.
+        UserError: settings of a rule are invalid, or the problem starts after the stage that a rule changes.
     """
     for group in ("mask", "score", "position"):
         if problem.weights is not None and settings[group]:
             names = "+".join(settings[group])
-            raise UserError(f"{group}={names} changes logits, but this problem starts at the weights")
+            raise UserError(f"{group}={names} changes logits, but this problem starts from given weights")
     if problem.weights is not None and settings["normalizer"] != Config.normalizer:
-        raise UserError(f"normalizer={settings['normalizer']} makes weights, but this problem starts at given ones")
+        raise UserError(f"normalizer={settings['normalizer']} makes weights, but this problem starts from given ones")
     for name in settings["mask"] if problem.memory is not None else ():
         if issubclass(rule := kind("mask", name), Rule) and rule.one_sequence:
             raise UserError(f"mask={name} applies within one sequence, but the keys come from a memory; use mask=array")
@@ -247,10 +247,10 @@ def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, pro
 
 
 def alignment(asked: str | None, means: Convention, limits: tuple[Mask, ...], problem: Problem) -> str:
-    """Return in a word how the first query is aligned with the keys.
+    """Return how the first query is aligned with the keys, as a value of `align` or `after_past`.
 
-    It is `after_past` if a library's masks count the tokens of a cache, and `before_filler` if the library aligns with
-    the last key of the sequence and some keys are filler.
+    It is `after_past` if the masks of a library count the tokens in a cache, and `before_filler` if a library aligns
+    the last query with the last key of the sequence and some keys are filler.
     """
     if asked is not None:
         return asked
@@ -275,7 +275,7 @@ def misfits(rules: Rules, marks: tuple[Position, ...], head: int, size: int, pro
         yield f"normalizer={rules.normalizer.name} gives each key a weight of its own: score=sink would have no effect"
     for position in marks:
         if position.changes_x and problem.x is None:
-            yield f"position={registry.name_of(position)} is added to x, but this problem starts after x"
+            yield f"position={registry.name_of(position)} is added to x, but this problem has no x"
         yield position.misfit(size)
 
 
@@ -287,7 +287,7 @@ def check_range(rules: Rules, problem: Problem, convention: str) -> None:
     if largest > float(np.finfo(rules.softmax_dtype).max):
         raise UserError(
             f"the input is too large for convention={convention}, which computes in {np.dtype(rules.softmax_dtype)}: "
-            f"logits or outputs may be as large as {largest:.1e}; scale it down"
+            f"logits or outputs may be as large as {largest:.1e}; scale the input down"
         )
 
 
@@ -296,7 +296,7 @@ JOINS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}
 
 
 def say_choices(group: str, choices: Mapping[str, Any], mask_join: str) -> str:
-    """Return a group's choices for a table: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
+    """Format a group's choices for a table: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
     given = {
         name: ", ".join(f"{key}={shown(value)}" for key, value in deciding(group, name, settings).items())
         for name, settings in choices.items()

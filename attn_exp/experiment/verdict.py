@@ -1,4 +1,4 @@
-"""The result of checking a function or numbers: a verdict that prints as text and shows in a notebook."""
+"""The verdict of a check of a function or of numbers, and its text for the terminal and notebooks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ HELD, BROKEN, ABSENT, REMARK = "held", "broken", "not offered", "remark"
 SIGNS = {HELD: "ok", BROKEN: "BROKEN", ABSENT: "-", REMARK: "note", NOT_VERIFIED: "?"}
 
 CALLED, ANSWERED, CHECKED = "it can be called", "it answers", "it can be checked"
-"""The first questions of a check; if one fails, no other is asked."""
+"""The first questions of a check; if the answer to one is no, the check ends there."""
 
 Cells = tuple[tuple[tuple[str, ...], ...], ...]
-"""A matrix for each head, as strings that JSON can hold."""
+"""One matrix per head, as strings that JSON can hold."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a case: the expected numbers, and the function's own, or nothing if they are not known."""
+    """One stage of a test case: the expected numbers, and those of the function, empty if unknown."""
 
     name: str
     right: Cells
@@ -32,7 +32,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Finding:
-    """One question of the check, its result, and what was observed."""
+    """One question of a check, its result, and what was observed."""
 
     rung: str
     state: str
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Smallest:
-    """The smallest input that still fails: lines to paste into Python, the outputs, and the stages of both."""
+    """The smallest input that still fails: lines to paste into Python, actual and expected output, and all stages."""
 
     python: str
     mine: str
@@ -53,7 +53,7 @@ class Smallest:
 class Side:
     """One of two implementations that were compared.
 
-    It has its own verdict in short, and the smallest input on which the two differ: its call and its output.
+    It has a short verdict of its own, and its call and output for the smallest input on which the two differ.
     """
 
     name: str
@@ -69,18 +69,18 @@ class Verdict:
     """The result of a check.
 
     `outcome` is `right`, `wrong` or `not verified`, and `passed` is true only for `right`. `reason` is the outcome in
-    one sentence. `verified` names the questions with the expected result; `not_verified` lists what could not be
-    verified, such as an argument of unknown meaning, each with the reason. `mistakes` names what is wrong, several if
-    they occur together; if nothing is, it may name a remark worth knowing. `alike`: other names that give identical
-    numbers here. `computes`: what the function computes, in words. `findings`: every question and its result.
-    `right_under`: the settings under which it is right although nobody passed them, such as `mask=causal`; pass them to
-    check it under them. `not_asked`: what the function does not support, each with the reason. `where`: the condition
-    under which it is wrong, if it is not always. `unexplained`: the output is wrong, and no known mistake or setting
-    explains it; `stage` is then the first stage that differs from attention, as far as known: `q` for the projections
-    of x, `logits` for everything up to the logits.
+    one sentence. `verified` names the questions with the expected result; `not_verified` lists everything that could
+    not be verified, such as an argument of unknown meaning, each with the reason. `mistakes` names the mistakes, or
+    several that occur together; if the function is right, it may name a remark worth knowing. `alike`: other mistakes
+    that give identical numbers here. `computes`: a description of what the function computes. `findings`: every
+    question and its result. `right_under`: settings that were not passed but under which the function is right, such as
+    `mask=causal`; pass them to check it under them. `not_asked`: everything that the function does not support, each
+    with the reason. `where`: the condition under which the function is wrong, unless it always is. `unexplained`: the
+    output is wrong, and no known mistake or setting explains it; `stage` is then the first stage that differs from
+    attention, as far as known: `q` for the projections of x, `logits` for everything up to the logits.
 
     `against`: the name of another implementation, and `sides` the results of both; then `right` means that they agree,
-    `computes` says where they differ and why, and `findings` are those of both.
+    `computes` describes where they differ and why, and `findings` are those of both.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Verdict:
 
     @property
     def uncalled(self) -> str:
-        """Why it could not be called, if every attempt raised an error; else empty."""
+        """The reason why the function could not be called, if every attempt raised an error; else empty."""
         return next((one.said for one in self.findings if one.rung == CALLED and one.state == BROKEN), "")
 
     def __str__(self) -> str:
@@ -134,15 +134,15 @@ class Verdict:
 
 
 def unfinished(name: str, reason: str, asked: str, rung: str = ANSWERED) -> Verdict:
-    """Return the verdict of a check that ended early: a timeout, a dead process, or no memory."""
-    computes, findings = f"nothing that is known: {reason}", (Finding(rung, NOT_VERIFIED, reason),)
+    """Return the verdict of a check that ended early because of a timeout, a dead process, or a lack of memory."""
+    computes, findings = f"unknown: {reason}", (Finding(rung, NOT_VERIFIED, reason),)
     return Verdict(name, False, (), computes, findings, asked, outcome=NOT_VERIFIED, reason=reason)
 
 
 def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "") -> Verdict:
-    """Return the verdict with its outcome.
+    """Return the verdict with its outcome filled in.
 
-    `not_verified` adds to the verdict's own list; a `reason` makes the whole outcome `not verified`.
+    `not_verified` is appended to the list of the verdict; a `reason` makes the outcome `not verified`.
     """
     left = tuple(dict.fromkeys((*verdict.not_verified, *not_verified)))
     is_open = bool(reason or (verdict.passed and left))
@@ -163,7 +163,7 @@ def what_it_is(verdict: Verdict) -> str:
 
 
 STAGES = {"q": "queries, keys or values", "k": "keys", "v": "values", "masked": "masks"}
-"""Stages that a headline spells out."""
+"""Names of stages in a headline."""
 
 
 def headline(verdict: Verdict, name: str = "") -> str:
@@ -173,7 +173,7 @@ def headline(verdict: Verdict, name: str = "") -> str:
     right += f" under {verdict.right_under}" if verdict.right_under else ""
     if verdict.outcome == NOT_VERIFIED:
         left = ", ".join(one.partition(" (")[0] for one in verdict.not_verified) or verdict.reason
-        return f"{name}: {f'{right} as far as asked; ' if verdict.verified else ''}{NOT_VERIFIED}: {left}"
+        return f"{name}: {f'{right} as far as checked; ' if verdict.verified else ''}{NOT_VERIFIED}: {left}"
     if not verdict.is_wrong:
         return f"{name}: {right}"
     stage = STAGES.get(verdict.stage, verdict.stage)

@@ -50,7 +50,7 @@ def unnamed(name: str, *inputs: object) -> Trace:
     Raises:
         UserError: always.
     """
-    raise UserError(f"{name} is code that the command line does not name, so it is not run")
+    raise UserError(f"{name} is code, which runs only if the command line names it")
 
 
 def refuses(name: str, rules: Rules) -> str | None:

@@ -44,7 +44,7 @@ class Mixed(Position):
     rope: Rope
 
     def turn(self, heads: Array, positions: Array) -> Array:
-        size = heads.shape[-1] if self.rope.size is None else self.rope.size
+        size = self.rope.size or heads.shape[-1]
         angles, turned, half = self.rope.angles(positions, size), heads.copy(), size // 2
         if self.rope.interleaved:  # rotate neighbours, with tables for halves
             wide, other = np.concatenate([angles, angles], axis=-1), np.empty_like(heads[..., :size])

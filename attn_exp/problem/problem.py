@@ -221,11 +221,11 @@ def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first")
         if problem.k.shape[-1] % size or not given or head % given:
             raise UserError(
                 f"embeddings.k has {problem.k.shape[-1]} numbers per key; expected {size} per key/value head, "
-                f"and the number of these heads must divide head={head}"
+                f"and the number of these heads must divide head={head}, which a variant may pin: variant.NAME.head"
             )
     if problem.v is not None:
         check_divides(given, problem.v.shape[-1], "the size of v")
-    shared = given if kv_head is None else kv_head
+    shared = kv_head or given
     if given % shared:
         raise UserError(f"kv_head={shared} does not divide head={given}; choose one of {divisors(given)}")
     return Heads(head, given, shared, pool)

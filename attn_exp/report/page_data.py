@@ -178,12 +178,8 @@ def reasons(comparison: Comparison, settled: Settled) -> list[str]:
 
 def is_computed(rule: Score | Position) -> bool:
     """Return whether the script of a page implements a score rule or a position encoding."""
-    return (
-        (type(rule).bend is Score.bend or rule.bound() is not None)
-        and (not rule.pairs or registry.name_of(rule) == "additive")
-        if isinstance(rule, Score)
-        else registry.name_of(rule) in ("rope", "sinusoidal")
-    )
+    plain = isinstance(rule, Score) and not rule.pairs and (type(rule).bend is Score.bend or rule.bound() is not None)
+    return plain or registry.name_of(rule) in ("rope", "sinusoidal", "additive")
 
 
 def plan(comparison: Comparison, settled: Settled) -> Data:
@@ -223,7 +219,7 @@ def position_data(problem: Problem, settled: Settled) -> Data:
 
 def angles(rope: Any, width: int, queries: Array, keys: Array) -> Data:
     """Return the cosines and sines that rotate each query and key, found by rotating the pair (1, 0)."""
-    size = width if rope.size is None else rope.size
+    size = rope.size or width
     first = slice(0, size, 2) if rope.interleaved else slice(0, size // 2)
     second = slice(1, size, 2) if rope.interleaved else slice(size // 2, size)
     unit = np.zeros((1, width))

@@ -1,15 +1,15 @@
 """The rules: masks, scores, positions and normalizers, one per file, and the `Grid` that they are evaluated on.
 
-A rule is a frozen dataclass; its fields are its settings. On a `Grid` of places of the logits, a mask returns which it
-`allows`, and a score transforms logits or returns a `bias`; a `span` lets forms skip blocks. No rule knows which form
-runs it. Only masks produce -inf: an additive mask is split at the boundary, and its -inf become booleans, so that NaN
-at masked places cannot leak. A stored run may name a rule whose code is not available: a placeholder shows it
-without running any. `example` is the expected result that each file must write out by hand.
+A rule is a frozen dataclass; its fields are its settings. On a `Grid` of places of the logits, a mask returns which
+places it `allows`, and a score rule transforms logits or returns a `bias`; the `span` of a mask lets forms skip blocks.
+No rule knows which form runs it. Only masks produce -inf: an additive mask is split where it enters the package, and
+its -inf become booleans, so that NaN at masked places cannot leak. If a stored run names a rule whose code is not
+available, a placeholder stands for it. `example` holds the expected result that each file must write out by hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
@@ -38,12 +38,12 @@ def package(group: str) -> str:
 
 
 def kind(group: str, name: str) -> type:
-    """Return the class of the rule of that name; its module is imported on first use."""
+    """Return the class of a rule; its module is imported on first use."""
     return registry.member_class(package(group), name, KINDS[group])
 
 
 def endless(key: str) -> Any:
-    """Return the value of a rule's setting, such as `mask.window.left`, that stands for no limit, or None."""
+    """Return the value that means "no limit" for a rule's setting such as `mask.window.left`; None if it has none."""
     group, name, setting = (["", "", "", *key.split(".")])[-3:]
     if group not in KINDS or name not in names(group) or registry.is_absent(package(group), name):
         return None
@@ -51,10 +51,10 @@ def endless(key: str) -> Any:
 
 
 def make(group: str, name: str, settings: Any) -> Any:
-    """Return the rule of that group and name with its settings.
+    """Create a rule from its group, its name and its settings.
 
     Raises:
-        UserError: an unknown rule, a rule of another group, or invalid settings.
+        UserError: the group has no rule of that name, or the settings are invalid.
     """
     if name not in names(group):
         raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], group))
@@ -64,7 +64,7 @@ def make(group: str, name: str, settings: Any) -> Any:
 
 
 def deciding(group: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given settings of a rule, without those that other settings override."""
+    """Return the settings of a rule that have an effect: those that are given and not overridden by others."""
     given = {key: value for key, value in settings.items() if value not in (None, ())}
     instead = {} if registry.is_absent(package(group), name) else getattr(kind(group, name), "instead", {})
     return {key: value for key, value in given.items() if not any(other in given for other in instead.get(key, ()))}
@@ -74,7 +74,7 @@ def normalizer(name: str) -> Normalizer:
     """Return the normalizer of that name.
 
     Raises:
-        UserError: unknown name.
+        UserError: there is no normalizer of that name.
     """
     if name not in names("normalizer"):
         raise UserError(unknown(name, names("normalizer"), "normalizer"))
@@ -84,16 +84,16 @@ def normalizer(name: str) -> Normalizer:
 
 
 def masks(given: Mapping[str, Any], join: str, blocks: bool = False, tokens: Sequence[str] = ()) -> tuple[Mask, ...]:
-    """Return the masks of a mapping from names to settings, joined by `and` (all must allow) or `or` (any may).
+    """Create masks from a mapping of names to settings, joined by `and` (all must allow a place) or `or` (any one may).
 
-    With `blocks`, booleans that a user wrote are read as True = hidden. `tokens` are the names of the keys.
+    With `blocks`, booleans that a user wrote mean True = hidden. `tokens` are the names of the keys.
     """
     made = tuple((mask.turned() if blocks else mask).told(tokens) for mask in make_all("mask", given))
     return (AnyOf(made),) if join == "or" and len(made) > 1 else made
 
 
 def make_all(group: str, given: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the rules of a group from a mapping from names to settings, as they are written."""
+    """Create the rules of a group from a mapping of names to settings, in that order."""
     return tuple(make(group, name, settings) for name, settings in given.items())
 
 
@@ -105,7 +105,7 @@ class Absent:
 
     def refuse(self, *given: Any, **more: Any) -> Any:
         raise UserError(
-            f"{self.stands_for} is code from outside the package, and the command line does not name its file: --with"
+            f"{self.stands_for} is code from outside the package; name its file on the command line: --with FILE"
         )
 
 
@@ -129,4 +129,4 @@ def absent_normalizer(name: str) -> Normalizer:
     return Normalizer(weigh, takes_extra=True)
 
 
-ABSENT: dict[str, Callable[[str], Any]] = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}
+ABSENT = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}

@@ -1,4 +1,4 @@
-"""The expected result of a rule, position or normalizer, written by hand from its source."""
+"""The expected result of a mask, score rule, position or normalizer, written by hand from its source."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any, NamedTuple
 
 
 class Example(NamedTuple):
-    """An expected result, known without the code; each file defines one as `EXAMPLE`, and a test checks it.
+    """An expected result that does not come from the code; each file defines one as `EXAMPLE`, and a test checks it.
 
-    Forms and the reference both call the same rule, so without an example a wrong formula would pass every check.
+    Forms and the reference call the same rule, so without an example a wrong formula would pass every check.
 
     Attributes:
         settings: the settings as a user would write them.
-        outcome: a mask: one string per query, `█` where it sees the key and `·` where it does not. A score rule: rows
-            of logits after it, followed by the extra logit if it has one. A position: rows of x, or of one head, after
-            it. A normalizer: rows of weights.
-        given: rows of logits, or of x or a head, before it; zeros by default.
+        outcome: the result. For a mask, one string per query, `█` where it sees the key and `·` where it does not. For
+            a score rule, rows of changed logits, each followed by the extra logit if the rule has one. For a position,
+            rows of the changed x, or of one changed head. For a normalizer, rows of weights.
+        given: the input: rows of logits, of x or of a head; zeros by default.
         keys: rows of keys, if a score rule pairs them with the given queries, or a position rotates keys.
-        keys_after: those keys after a position; required if it treats keys and queries differently.
+        keys_after: the same keys, changed by a position; required if it treats keys and queries differently.
         heads: the number of heads.
-        head: the head that is shown.
+        head: the head that the outcome shows.
         offset: the position of the first query.
-        decimals: the number of decimals of the outcome.
-        source: the source of the outcome, if it is not drawn by hand.
-        outside: the outcome of a paper or another implementation, or why there is none.
+        decimals: the number of decimals to which the outcome is right.
+        source: the source of the outcome, unless it was worked out by hand.
+        outside: an example from a paper or another implementation, or the reason why there is none.
     """
 
     settings: Mapping[str, Any]

@@ -1,7 +1,7 @@
 """Rules from outside the package: checked against their example, and guarded when called.
 
 Forms, the reference and the pages call rules in many places, and none of them expects a mask to raise, to return
-numbers instead of booleans, or to return another shape. So each method that an outside class defines is wrapped in a
+numbers instead of booleans, or to return the wrong shape. So each method that an outside class defines is wrapped in a
 guard, which reports a violation as a user's mistake with the name of the rule.
 """
 
@@ -22,11 +22,11 @@ from attn_exp.rules.grid import Grid
 from attn_exp.rules.rules import Rules, whole_grid
 
 SEEN = "█"
-"""A place that may attend, in the drawing of a mask."""
+"""Marks a place that may attend in the drawing of a mask."""
 
 
 def difference(group: str, rule: Any, example: Example) -> str:
-    """Return how a rule differs from its example, in a few words, or an empty text.
+    """Describe how a rule differs from its example; an empty text if it does not.
 
     `rule` is a mask, score rule or position with the settings of the example, or a normalizer.
     """
@@ -36,11 +36,14 @@ def difference(group: str, rule: Any, example: Example) -> str:
         return said
     keys = rule.turn_key(np.array(example.keys, float), np.arange(len(example.keys)) + example.offset)
     said = numbers_difference(keys, example.keys_after, example.decimals)
-    return f"of its keys, {said}" if said else ""
+    return f"for keys, {said}" if said else ""
 
 
 def outcome(group: str, rule: Any, example: Example) -> Array:
-    """Return the result of a rule on its example: visible places, logits (an extra one last), rows of x, or weights."""
+    """Return the result of a rule on its example: visible places, logits (an extra logit last), rows of x, or weights.
+
+    A position returns rows of x or of a head.
+    """
     given = np.array(example.given, float)
     if group == "normalizer":
         return np.asarray(rule.weigh(given, None))
@@ -70,11 +73,11 @@ def numbers_difference(numbers: Array, written: Sequence[Any], decimals: int) ->
 
 
 Misfit = Callable[[tuple[Any, ...], Any], str]
-"""Describes what is wrong with a result for some arguments; empty if nothing is."""
+"""A function of the arguments and the result that describes what is wrong with the result; empty if nothing is."""
 
 
 def hold_methods(kind: type, name: str, group: str) -> None:
-    """Wrap every public method that an outside class defines in a guard, once.
+    """Wrap every public method that an outside class defines in a guard, but never twice.
 
     `name` and `group` are the setting names of the rule and its kind, such as `wide` and `mask`.
     """
@@ -93,13 +96,13 @@ def guarded(
     kind: type[UserError] = UserError,
     passes: type[Exception] = UserError,
 ) -> Callable[..., Any]:
-    """Wrap a function so that errors and results with a misfit raise `kind`, a UserError.
+    """Wrap a function so that any error, or a result that `misfit` objects to, raises `kind`, a UserError.
 
-    Exceptions of type `passes`, which its contract allows, are not converted.
+    Exceptions of type `passes`, which the contract of the function allows, are passed on.
     """
 
     @functools.wraps(function)
-    def asked(*given: Any, **more: Any) -> Any:
+    def call(*given: Any, **more: Any) -> Any:
         try:
             with held():
                 said = function(*given, **more)
@@ -112,13 +115,13 @@ def guarded(
             raise kind(f"{name}: {function.__name__} returns {wrong}")
         return said
 
-    return asked
+    return call
 
 
 def values_misfit(given: tuple[Any, ...], said: Any, kinds: str = "fiub", expected: str = "real numbers") -> str:
-    """Describe a result that is not of these dtype kinds, has another shape than the argument, or introduces NaN.
+    """Describe what is wrong with a result: its dtype is not of these kinds, its shape is wrong, or it introduces NaN.
 
-    The argument is an array, or a grid, to which the result only has to broadcast.
+    The result must have the shape of the first array among the arguments; if that is a grid, it must broadcast to it.
     """
     argument = next((one for one in given if isinstance(one, np.ndarray | Grid)), None)
     if argument is None:
@@ -128,7 +131,7 @@ def values_misfit(given: tuple[Any, ...], said: Any, kinds: str = "fiub", expect
         return f"{getattr(said, 'dtype', type(said).__name__)}; expected {expected}"
     if isinstance(argument, Grid):
         shape = np.broadcast(argument.batch, argument.head, argument.query, argument.key).shape
-        return "NaN" if np.isnan(np.broadcast_to(array, shape)).any() else ""  # `guarded` reports one that does not fit
+        return "NaN" if np.isnan(np.broadcast_to(array, shape)).any() else ""  # `guarded` reports a failed broadcast
     if array.shape != argument.shape:
         return f"shape {list(array.shape)}; expected {list(argument.shape)}"
     return "NaN" if (np.isnan(array) & np.isfinite(argument)).any() else ""
@@ -142,4 +145,4 @@ MISFITS: dict[str, Misfit] = {
     "turn": values_misfit,
     "turn_key": values_misfit,
 }
-"""The check of each method's result, for masks, score rules and positions."""
+"""The check for the result of each method of masks, score rules and positions."""

@@ -1,7 +1,7 @@
-"""Places of the logits, as index arrays that broadcast, and the base class of masks and score rules.
+"""The grid on which masks and score rules are evaluated, and the base class of both.
 
-A rule is a frozen dataclass; its fields are its settings. It is evaluated on a `Grid`: index arrays that broadcast
-against each other, so the same code serves one place in a loop, a whole matrix, and one block of a long sequence.
+A `Grid` holds the indices of places of the logits, as arrays that broadcast against each other, so the same code serves
+one place in a loop, a whole matrix, and one block of a long sequence.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attn_exp.config.kinds import Kind, own_kinds, read_own
 
 @dataclass(frozen=True)
 class Grid:
-    """The places of a region of the logits `[b h t s]`, as indices that broadcast to it.
+    """The places of a region of the logits `[b h t s]`, as index arrays that broadcast to the region.
 
     `batch` `[b 1 1 1]`, `head` `[h 1 1]`, `row` `[t 1]` and `key` `[s]` count from 0; plain integers for one
     place. Forms may order the axes differently, so rules combine these arrays only by broadcasting.
@@ -49,7 +49,7 @@ def at(values: Array, grid: Grid) -> Array:
 
 
 class Held:
-    """The base of all rules: one created in Python is validated against its fields like one from the command line."""
+    """The base of all rules: it validates the fields of a rule created in Python like settings on the command line."""
 
     kinds: ClassVar[Mapping[str, Kind]]
 
@@ -73,15 +73,15 @@ class Rule(Held):
     instead: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
-        """Return why the rule does not fit logits `[heads rows keys]`, for users, or None."""
+        """Return a message for the user if the rule does not fit logits `[heads rows keys]`, else None."""
         return None
 
 
 def grid_of(values: Any, name: str) -> Array:
-    """Return nested lists as an array.
+    """Convert nested lists to an array.
 
     Raises:
-        ValueError: rows of different lengths, or values that are not numbers.
+        ValueError: rows have different lengths, or values are not numbers; the message begins with `name`.
     """
     try:
         array = np.asarray(values)
@@ -96,7 +96,7 @@ AXES = ("batch", "heads", "queries", "keys")
 
 
 def broadcast_misfit(name: str, shape: Sequence[int], *sizes: int) -> str | None:
-    """Return why an array does not broadcast to logits `[heads queries keys]`, or `[batch ...]`, or None."""
+    """Return a message if an array does not broadcast to logits `[heads queries keys]` or `[batch ...]`, else None."""
     if len(shape) > 4:
         return f"{name} of shape {list(shape)} has {len(shape)} axes; expected at most 4"
     for axis, size, expected in zip(range(-1, -5, -1), shape[::-1], sizes[::-1], strict=False):

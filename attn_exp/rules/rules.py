@@ -1,7 +1,8 @@
-"""Everything that determines what attention computes; the grid of a whole problem, and the places its masks allow."""
+"""`Rules`, which determine what attention computes; the grid of a whole problem, and the places its masks allow."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,18 +20,19 @@ from attn_exp.rules.scores.score import Score
 MOST_PLACES = 1 << 28
 """Maximum number of places of a mask that is stored in full, one byte each."""
 AT_ONCE, KEYS_AT_ONCE = 1 << 24, 256
-"""Places and keys per block when only the visibility of rows is needed."""
+"""Maximum number of places, and of keys, per block when only the visibility of rows is needed."""
 
 
 @dataclass(frozen=True)
 class Rules:
     """Everything that determines WHAT attention computes, whichever form computes it.
 
-    `logits = scale * q k^T`, or times the scores of a pairing rule; `capped` = each score rule's `bend`, in order;
-    `masked` = capped + every `bias`, and -inf where any mask forbids; `weights = normalizer.weigh(masked)`.
+    `logits = scale * q k^T`, or `scale` times the scores of a pairing rule; `capped` are the logits after each score
+    rule's `bend`, in order; `masked` are these plus every `bias`, with -inf where any mask forbids;
+    `weights = normalizer.weigh(masked)`.
     `offset` is an integer, or `[b]` integers.
-    `softmax_dtype` is the dtype of the normalizer in forms that round stage by stage; None keeps the input's.
-    `bend_last` applies `bend` after biases and masks, as old code did: a bent -inf is finite, and leaks.
+    `softmax_dtype` is the dtype of the normalizer in forms that round stage by stage; None keeps that of the input.
+    `bend_last` applies `bend` after biases and masks, as old code did: a soft-capped -inf is finite, so weight leaks.
     """
 
     scale: float = 1.0
@@ -48,7 +50,7 @@ class Rules:
 
     @property
     def plain(self) -> bool:
-        """Whether the weights are a softmax of `scale q k^T`, masked and with biases, all in one type."""
+        """Whether the weights are a softmax of `scale q k^T`, with masks and biases only, all in one dtype."""
         added = all(not rule.pairs and type(rule).bend is Score.bend for rule in self.scores)
         return added and self.normalizer is SOFTMAX and self.softmax_dtype is None
 
@@ -62,16 +64,16 @@ def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | No
 
 
 def part_grid(rules: Rules, batch: Any, head: Any, row: Any, key: Any, sizes: tuple[int, int, int]) -> Grid:
-    """Return the grid of these places (indices or index arrays); `sizes` are the total heads, rows and keys."""
+    """Return the grid at these indices or index arrays; `sizes` are the heads, rows and keys of the whole problem."""
     offset = np.asarray(rules.offset)
     return Grid(batch, head, row, row + (offset[batch] if offset.ndim else offset), key, *sizes)
 
 
 def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: int = 1) -> Array:
-    """Return which places masks allow together, `[h t s]`.
+    """Return whether all of the masks allow each place, `[h t s]`.
 
     Raises:
-        UserError: too many places to draw.
+        UserError: there are too many places to draw.
     """
     if heads * rows * keys > MOST_PLACES:
         raise UserError(f"a mask of {heads} x {rows} x {keys} places is too large to draw; use fewer tokens")
@@ -82,11 +84,12 @@ def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: 
 def visible(rules: Rules, heads: int, rows: int, keys: int) -> Array:
     """Return whether the masks let each query see any key, `[h t]`.
 
-    Keys are evaluated in blocks, each only for the queries that have seen none yet.
+    Keys are evaluated in blocks, and only for queries that have seen no key in earlier blocks.
     """
-    whole, seen = whole_grid(rules, heads, rows, keys), np.full((heads, rows), not rules.masks)
+    whole = whole_grid(rules, heads, rows, keys)
+    seen = np.full((heads, rows), not rules.masks)
     block = max(1, min(KEYS_AT_ONCE, AT_ONCE // max(1, heads * rows)))
-    for start in range(0, keys, block):
+    for start in itertools.takewhile(lambda _: not seen.all(), range(0, keys, block)):
         blind = np.flatnonzero(~seen.all(axis=0))
         row, key = blind[:, None], np.arange(start, min(start + block, keys))
         allowed = AllOf(rules.masks).allows(replace(whole, row=row, query=row + int(rules.offset), key=key))

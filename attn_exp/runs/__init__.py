@@ -1,8 +1,9 @@
 """Runs on disk: written atomically, listed, and loaded again without computing anything.
 
-`store.save` writes a hidden folder and renames it at the end: tables as CSV, arrays as `.npz`, `run.json` last;
+`store.save` writes tables as CSV, arrays as `.npz`, and `run.json` last, to a hidden folder that it renames at the end;
 `store.load` restores the same `Comparison`, which is all that renderers need. `folders` lists runs and writes the index
-page; the folders are the only record. Nothing that is read from disk runs code; `trust` checks what it may decide.
+page; there is no record of runs other than the folders. Nothing read from disk runs code; `trust` checks files that may
+come from somebody else.
 
-`sheets` writes the worksheets of a class and their keys, `answers` reads what students typed, `grades` marks it.
+`sheets` writes the worksheets of a class and their keys, `answers` reads students' answers, `grades` grades them.
 """

@@ -1,10 +1,10 @@
-"""Write and read `answers.csv`: a block for each box of a sheet, or a table with a row for each student of a class."""
+"""Write and read `answers.csv`: one block per box of a sheet, or a table with one row per student of a class."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from attn_exp.runs import records
 
 MOST_BYTES, MOST_CELL = 2_000_000, 40
 EXACT = 9
-"""Decimals credited to a fraction."""
+"""How many decimals a fraction such as 1/3 counts as."""
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
 FRACTION = re.compile(r"(?P<over>[-+]?[0-9]{1,9})\s*/\s*(?P<under>[1-9][0-9]{0,8})")
 
@@ -32,15 +32,14 @@ CROSS = re.compile("[x\u00d7\u2717]", re.IGNORECASE)
 Numbers = dict[str, Array]
 Lines = Sequence[Sequence[str]]
 STUDENT = "student"
-"""Heads the first column of a table with a row for each student."""
 
 
 @dataclass(frozen=True)
 class Filled:
     """A student's file: the numbers by stage `[h r c]`, NaN where a cell is empty or `unreadable`.
 
-    `texts` are the unreadable cells, each with its position. `decimals` is the number of decimals with which each
-    number is written.
+    `texts` describe the unreadable cells and their positions. `decimals` tells with how many decimals each number is
+    written.
     """
 
     numbers: Numbers
@@ -53,7 +52,7 @@ class Filled:
 
 
 def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
-    """Yield each block of a sheet: its box, head, corner, and the row and column names as shown."""
+    """Yield each block of a sheet: its box, its head, the text of its corner, and its row and column names."""
     for blank in paper.blanks:
         rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
         yield from ((blank, head, corner_of(blank, head), rows, columns) for head in range(len(blank.right)))
@@ -64,7 +63,6 @@ def corner_of(blank: Blank, head: int) -> str:
 
 
 def blank_or_filled(paper: Paper, filled: bool = False) -> str:
-    """Return `answers.csv`, empty or filled with the right answers."""
     lines: list[list[str]] = []
     for blank, head, corner, rows, columns in blocks(paper):
         matrix = blank.right[head].T if paper.transposed else blank.right[head]
@@ -77,7 +75,7 @@ def blank_or_filled(paper: Paper, filled: bool = False) -> str:
 
 
 def columns_of(paper: Paper) -> list[str]:
-    """Return the heading of each number of a sheet in a table of students, such as `weights cat sat`."""
+    """Return the column heading of each number in a table of students, such as `weights cat sat`."""
     return [
         f"{corner} {row} {column}"
         for _, _, corner, rows, columns in blocks(paper)
@@ -87,26 +85,24 @@ def columns_of(paper: Paper) -> list[str]:
 
 
 def is_table(lines: Lines) -> bool:
-    """Return whether these lines have a row for each student."""
     return bool(lines and lines[0]) and lines[0][0].lower() == STUDENT
 
 
 def blank_table(students: Sequence[str], paper: Paper) -> str:
-    """Return a table with an empty row for each student, to type in what they wrote on paper."""
     names = columns_of(paper)
     rows = [[records.cell(student), *[""] * len(names)] for student in students]
     return records.as_csv([[STUDENT, *map(records.cell, names)], *rows])
 
 
 def blocks_of_row(heading: Sequence[str], row: Sequence[str], paper: Paper) -> Lines:
-    """Return a student's row of a table as the blocks of a sheet.
+    """Convert a student's row of a table to the blocks of a sheet.
 
     Raises:
-        UserError: the table has other columns than the sheet.
+        UserError: the columns of the table are not those of the sheet, or the row has too many cells.
     """
     expected = [name.strip() for name in columns_of(paper)]
     if list(heading[1 : len(expected) + 1]) != expected or any(heading[len(expected) + 1 :]):
-        raise UserError(f"the columns are not those of the sheet, {', '.join(expected[:2])}, ...")
+        raise UserError(f"the columns are not those of the sheet ({', '.join(expected[:2])}, ...)")
     if any(row[len(expected) + 1 :]):
         raise UserError(
             "more cells than columns; a decimal comma needs quotes around the number, or semicolons between the cells"
@@ -118,26 +114,17 @@ def blocks_of_row(heading: Sequence[str], row: Sequence[str], paper: Paper) -> L
     return lines
 
 
-def read_filled(path: Path, paper: Paper) -> Filled:
-    """Read a student's file.
-
-    Raises:
-        UserError: a file that cannot be read, is far too large, or holds another table.
-    """
-    return read_blocks(read_lines(path), paper)
-
-
 def read_lines(path: Path) -> Lines:
     """Read the cells of a file of answers.
 
     Raises:
-        UserError: it cannot be read, or is far too large.
+        UserError: the file cannot be read, or is too large.
     """
     with refuse(f"{path.name}: cannot be read", OSError, ValueError):
         content = machine.decoded(machine.read(path, MOST_BYTES)).lstrip("\ufeff")
         text = content.replace("\r\n", "\n").replace("\r", "\n")
         first = text.lstrip().partition("\n")[0]
-        lines = machine.parse_csv(text, max(",;\t", key=first.count))
+        lines = [*machine.parse_csv(text, max(",;\t", key=first.count))]
     return [[records.text_of(cell).strip() for cell in line] for line in lines]
 
 
@@ -167,9 +154,12 @@ def read_blocks(lines: Lines, paper: Paper) -> Filled:
 
 
 def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
-    """Return the texts of each box `[h r c]`, empty where there is none.
+    """Return the texts of each box `[h r c]`; missing cells are empty texts.
 
-    Rows and columns are matched by name, so that an omitted or moved one shifts no other.
+    Rows and columns must be in the order of the sheet; their names may be spelled differently.
+
+    Raises:
+        UserError: there is no block, a row or column is missing or moved, or a row has too many cells.
     """
     known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
     cells = {blank.stage: np.full(blank.right.shape, "", object) for blank in paper.blanks}
@@ -180,47 +170,34 @@ def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
         if corner not in known:
             continue
         blank, head, rows, columns = known[corner]
-        body = [*itertools.takewhile(is_within(known, rows), lines[start : start + len(rows)])]
+        body = [*itertools.takewhile(any, lines[start : start + len(rows)])]
+        given = [line[0] for line in body] + [*first[1 : len(columns) + 1]]
+        expected = [name.strip() for name in (*rows, *columns)]
+        if len(given) < len(expected) or (given != expected and {*given} <= {*expected, *known}):
+            raise UserError(f"{corner}: a row or column is missing or moved; expected those of the sheet, in its order")
         start, count = start + len(body), count + 1
         box = cells[blank.stage][head].T if paper.transposed else cells[blank.stage][head]
-        across = places(first[1 : len(columns) + 1], columns)
-        for row, line in zip(places([line[0] for line in body], rows), body, strict=True):
+        for row, line in enumerate(body):
             if any(line[len(columns) + 1 :]):
                 raise UserError(
                     f"{corner}, row {row + 1}: {len(line) - 1} cells, expected {len(columns)}; "
                     "a decimal comma needs quotes around the number, or semicolons between the cells"
                 )
-            for column, cell in zip(across, line[1:], strict=False):
+            for column, cell in enumerate(line[1 : len(columns) + 1]):
                 box[row, column] = cell
     if not count:
         raise UserError(
-            f"another table; expected blocks that begin with {', '.join(list(known)[:3])}, ..., or a row for each "
-            f"student under {STUDENT!r}"
+            f"no block of this sheet; expected blocks that begin with {', '.join(list(known)[:3])}, ..., or a table of "
+            f"students whose first column is {STUDENT!r}"
         )
     return cells
 
 
-def is_within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[str]], bool]:
-    """Return a predicate for lines that still belong to a block with these rows; a token may be called `k`."""
-    return lambda line: any(line) and (line[0] in rows or line[0].lower() not in known)
-
-
-def places(given: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Return the positions of these names; in the order given, if a name is unknown or occurs too often."""
-    free, found = [name.strip() for name in names], list[int]()
-    for name in given:
-        if name not in free:
-            return [*range(len(given))]
-        found.append(free.index(name))
-        free[found[-1]] = "\0"  # no cell is called so
-    return found
-
-
 def read_number(cell: str) -> tuple[float, int]:
-    """Return the number in a cell, NaN if it is empty, and with how many decimals it is written.
+    """Return the number in a cell (NaN if the cell is empty) and the number of decimals it is written with.
 
     Raises:
-        ValueError: it holds a formula or another text.
+        ValueError: the cell is not a number; formulas are not evaluated.
     """
     text = re.sub("^\u2013", "-", re.sub(r"\s", "", plain(cell)))
     text = re.sub("∞|infinity|oo$", "inf", text, flags=re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""One run, from its configuration to the text for the terminal or a `Result` in Python, and rendering it again."""
+"""Compute, write and render one run, for the terminal or as a `Result` in Python; render a stored run again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from attn_exp.config.kinds import read_fields
 from attn_exp.config.schema import Config, Figures, Report
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, chosen, printable, refuse, unknown
-from attn_exp.errors import folder as path_of
 from attn_exp.experiment import checks, ladder
 from attn_exp.experiment.compare import completed, tabulate
 from attn_exp.experiment.executing import measure
@@ -38,11 +37,11 @@ if TYPE_CHECKING:
 DEPTH = "report.depth"
 FIGURES = tuple(f"figures.{field.name}" for field in fields(Figures))
 FEWEST_ROWS, MOST_ROWS = 32, 512
-"""Up to the first number of rows a product uses one BLAS thread anyway; above the second, threads pay off."""
+"""With fewer rows, a matrix product uses one BLAS thread anyway; with more, several threads pay off."""
 
 
 class Outcome(NamedTuple):
-    """The result of a run: its folder, the text for the terminal, and whether every published figure agrees."""
+    """The result of a run: its folder, the text for the terminal, and whether it agrees with every published result."""
 
     folder: Path
     text: str
@@ -53,12 +52,12 @@ def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outco
     """Compute, time, write and render one run; `under_way` is a forward pass of its model that is already prepared.
 
     Raises:
-        UserError: settings that do not fit each other, or an output folder that cannot be written to.
+        UserError: the settings contradict each other, or the output folder cannot be written to.
     """
     store.check_writable(Path(config.output_dir))
     comparison, timings = compute(config, under_way)
     folder = write(comparison, timings, command)
-    lines = [*filter(None, [not_drawn(folder, config)]), str(opens_first(folder, config))]
+    lines = [*filter(None, [describe_empty_figures(folder, config)]), str(find_first_page(folder, config))]
     text = "\n".join([sentences.summary(comparison), "", *lines])
     return Outcome(folder, text, all(figure.agrees for figure in comparison.published))
 
@@ -73,10 +72,10 @@ def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, 
 
 
 def blas_asleep(config: Config) -> AbstractContextManager[object]:
-    """Limit the BLAS to one thread for a run of a few hundred tokens; the variants' own threads are unaffected.
+    """Limit BLAS to one thread for a run of a few hundred tokens; threads that variants start are unaffected.
 
-    A product of a hundred rows takes less time than waking a thread and waiting for it, and a hundred times less on a
-    busy machine, where the caller waits until the system schedules the thread.
+    A product of a hundred rows takes less time than waking a thread and waiting for it: a hundredth of it on a busy
+    machine, where the caller waits until the system schedules the thread.
     """
     tokens = config.embeddings.tokens if config.model.tokens is None else config.model.tokens
     rows = tokens if isinstance(tokens, int) else len(tokens or ())
@@ -102,13 +101,13 @@ def check_figures(figures: Figures) -> None:
     """Refuse unknown figures and fonts before anything is computed; most runs name none.
 
     Raises:
-        UserError: the name, and some known ones.
+        UserError: a figure or the font is unknown.
     """
     if figures.only or figures.font is not None:
         import_module("attn_exp.report.figures").check(figures)
 
 
-def not_drawn(folder: Path, config: Config) -> str:
+def describe_empty_figures(folder: Path, config: Config) -> str:
     figures, wanted = config.figures, config.figures.only if config.report.figures else ()
     empty = [name for name in wanted if not (folder / "figures" / f"{name}.{figures.format[0]}").exists()]
     return f"figures.only: this run has nothing to show in {' and '.join(empty)}" if empty else ""
@@ -123,24 +122,24 @@ def load_renderers(config: Config) -> None:
         import_module("attn_exp.report.documents")
 
 
-def opens_first(folder: Path, config: Config) -> Path:
+def find_first_page(folder: Path, config: Config) -> Path:
     if config.report.pages:
         return folder / "report.html"
     return folder / "report.md" if config.report.tables else folder
 
 
 class Anew(NamedTuple):
-    """Overrides for rendering again: figure settings and report depth; empty to keep the old ones."""
+    """Overrides for rendering a run again: figure settings and report depth; empty ones keep the run's own."""
 
     figures: dict[str, Any]
     depth: str = ""
 
 
 def said_anew(words: Sequence[str], command: str, known: Collection[str] = (*FIGURES, DEPTH)) -> Anew:
-    """Parse and check the overrides in the words of a command.
+    """Parse and check the overrides in the arguments of a command.
 
     Raises:
-        UserError: another setting, which only a new run can change, or an invalid value.
+        UserError: a setting that only a new run can change, or an invalid value.
     """
     values = {}
     for word in words:
@@ -156,7 +155,7 @@ def said_anew(words: Sequence[str], command: str, known: Collection[str] = (*FIG
 
 
 def typed_value(value: str) -> Any:
-    """Parse a value as JSON or a list of words in brackets, or else take it as a word."""
+    """Parse a value as JSON or as a list of words in brackets; anything else is a string."""
     if value.startswith("[") and value.endswith("]"):
         return [typed_value(part.strip()) for part in value[1:-1].split(",") if part.strip()]
     try:
@@ -166,49 +165,48 @@ def typed_value(value: str) -> Any:
 
 
 def render_again(folder: Path, words: Sequence[str] = ()) -> str:
-    """Redraw the report of a run from its results, computing no attention, and return what to open.
+    """Redraw the report of a run from its results, without computing attention, and return the path to open.
 
-    It writes what the run was configured to write, or everything if that was `report=none`. Words such as
-    `figures.format=pdf` change how figures are drawn this time, even if the run drew none, and `report.depth` changes
-    the depth; with `figures.only`, only the named figures are drawn and nothing else is written. Files are replaced
-    once all are drawn.
+    It writes the files that the run was configured to write, or all of them if that was `report=none`. Overrides such
+    as `figures.format=pdf` change how figures are drawn this time, even if the run drew none, and `report.depth`
+    changes the depth; with `figures.only`, the named figures are drawn and nothing else is written. Files are replaced
+    only when all of them are complete.
 
     Raises:
-        UserError: no readable run there, another setting, or a folder that cannot be written to.
+        UserError: the folder holds no readable run or cannot be written to, or an override is invalid.
     """
     folder = machine.folder(folder)
     if (folder / "manifest.json").is_file():
         raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
     changes = said_anew(words, "attn-exp report")
-    run = shown_as(store.load(folder), changes)
+    run = apply_overrides(store.load(folder), changes)
     check_figures(run.comparison.config.figures)
     members = provenance.members_without_code(run.about)
     with refuse(f"{folder}: cannot be written to", OSError), machine.write_folder(folder, add=True) as draft, members:
         with trust.refuse_damaged(f"{folder}: its tables and arrays are inconsistent", *trust.MISFIT):
             store.render(run, draft)
-        lacking = provenance.members_left_out()
-        empty = not_drawn(draft, run.comparison.config)
+        empty = describe_empty_figures(draft, run.comparison.config)
         alone = sorted(path.name for path in (draft / "figures").glob("*"))
     home = folder.resolve().parent
     if home.name in folders.KINDS:
         with suppress(UserError):
             folders.rebuild_index(home.parent)
-    for line in filter(None, (lacking, empty)):
-        print(f"attn_exp: {printable(line)}", file=sys.stderr)
+    if empty:
+        print(f"attn_exp: {printable(empty)}", file=sys.stderr)
     if changes.figures.get("only"):
         return "\n".join(str(folder / "figures" / name) for name in alone)
-    return str(opens_first(folder, run.comparison.config))
+    return str(find_first_page(folder, run.comparison.config))
 
 
-def shown_as(run: Run, changes: Anew) -> Run:
-    """Apply changed settings of figures and depth to a run; one that wrote no report gets a full one.
+def apply_overrides(run: Run, changes: Anew) -> Run:
+    """Apply changed settings of figures and depth to a run; a run that wrote no report gets a full one.
 
     Raises:
-        UserError: a depth for figures alone, which do not depend on it.
+        UserError: both `figures.only` and a depth, which figures do not depend on.
     """
     config, alone = run.comparison.config, changes.figures.get("only")
     if alone and changes.depth:
-        raise UserError(f"{DEPTH}: figures.only draws figures alone; leave one of the two out")
+        raise UserError(f"{DEPTH}: figures.only draws only figures; leave out one of the two")
     old = config.report
     is_bare = not (old.tables or old.pages)
     has_texts = is_bare and bool(changes.depth or not old.figures)
@@ -226,7 +224,7 @@ def shown_as(run: Run, changes: Anew) -> Run:
 class Result:
     """The result of a run. A notebook shows the table, the summary, and the weights of every variant.
 
-    `comparison` holds everything as plain data, `timings` what each variant costs, `repeat` how to repeat the run.
+    `comparison` holds all results as plain data, `timings` the time of each variant, `repeat` how to repeat the run.
     """
 
     comparison: Comparison
@@ -235,7 +233,7 @@ class Result:
 
     @property
     def command(self) -> str:
-        """The command that repeats the run; a large array of yours appears as its name in `results.npz`."""
+        """The command that repeats the run; large arrays that you passed appear as their names in `results.npz`."""
         return self.repeat.line
 
     @property
@@ -245,21 +243,21 @@ class Result:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row per variant: its settings, error, difference from the first row, and statistics of its weights."""
+        """One row per variant: its settings, error, difference from the first row, and statistics of its weights."""
         from attn_exp.report import notebook  # noqa: PLC0415 - pandas is slow to import
 
         return notebook.comparison(self.comparison)
 
     @property
     def distances(self) -> pd.DataFrame:
-        """The difference between the outputs of every two variants."""
+        """The difference between the outputs of each pair of variants."""
         from attn_exp.report import notebook  # noqa: PLC0415
 
         return notebook.distances(self.comparison)
 
     @property
     def published(self) -> pd.DataFrame:
-        """A row per result that a document prints, with whether the run agrees with it."""
+        """One row per result that a document prints, and whether the run agrees with it."""
         from attn_exp.report import notebook  # noqa: PLC0415
 
         return notebook.published(self.comparison)
@@ -267,8 +265,8 @@ class Result:
     def steps(self, variant: str = "", against: str = "") -> pd.DataFrame:
         """Explain the difference between a row and the baseline, one setting at a time; by default for all rows.
 
-        `against` starts from another row. `moved` is how far a step moves the output from the one before, `least` and
-        `most` the range of that over the `orders` of the settings.
+        `against` starts from another row. `moved` is how far a step changes the output of the step before; `least` and
+        `most` are its range over all `orders` of the settings.
 
         Raises:
             UserError: there is no such variant, or it could not be computed.
@@ -284,12 +282,12 @@ class Result:
         return notebook.steps([step for step in found if wanted in ("", step.variant)])
 
     def stage(self, variant: str, name: str, head: int | np.integer[Any] = 1) -> pd.DataFrame:
-        """Return a stage of a variant, `q`, `logits`, `weights`, `output` and so on, with tokens as labels.
+        """Return a stage of a variant, such as `q`, `logits`, `weights` or `output`, with tokens as labels.
 
-        Heads count from 1, here and in every table and picture that people read.
+        Heads are numbered from 1, as in every table and figure.
 
         Raises:
-            UserError: there is no such variant, it did not form that stage, or it has no such head.
+            UserError: there is no such variant, it did not compute that stage, or it has no such head.
         """
         from attn_exp.report import notebook  # noqa: PLC0415
 
@@ -299,13 +297,13 @@ class Result:
         """Return a stage of a variant as an array, such as its weights `[h t s]` or its output `[t m]`.
 
         Raises:
-            UserError: there is no such variant, or it did not form that stage.
+            UserError: there is no such variant, or it did not compute that stage.
         """
         formed = dict(self.comparison.traces[chosen(variant, self.comparison.traces, "variant")].stages())
         return np.array(formed[chosen(name, formed, f"stage of {variant}")])
 
     def figure(self, name: str = "weights") -> Drawing:
-        """Return a figure of the report, which shows itself in a notebook: `weights`, `distances`, `entropy`, ...
+        """Return a figure of the report, such as `weights`, `distances` or `entropy`; a notebook displays it.
 
         Raises:
             UserError: this run has no such figure.
@@ -322,7 +320,7 @@ class Result:
         """
         config = self.config
         if output_dir is not None:
-            config = replace(config, output_dir=str(path_of(output_dir, "output_dir")))
+            config = replace(config, output_dir=str(Path(output_dir)))
         store.check_writable(Path(config.output_dir))
         return write(replace(self.comparison, config=config), self.timings, self.repeat)
 

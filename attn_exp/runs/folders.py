@@ -1,8 +1,8 @@
 """The runs and sweeps in an output folder, listed in the terminal and in `index.html`.
 
-The folders are the only record; one that cannot be read is listed with the reason. The terminal shows a table, newest
-first, each with the settings in which it differs; `index.html` has the same content and is rewritten after each of
-them.
+There is no record of runs other than the folders; one that cannot be read is listed with the reason. The table, newest
+first, shows the settings in which runs differ; `index.html` has the same content and is rewritten after each run or
+sweep.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from attn_exp.runs import trust
 from attn_exp.runs.trust import DamagedError
 
 KINDS = {"runs": ("run", "run.json"), "sweeps": ("sweep", "manifest.json")}
-"""The folders that hold runs and sweeps: the word for one, and the file that describes it."""
+"""The folders that hold runs and sweeps: the name of one entry, and the file that describes it."""
 
 PAGES = ("report.html", "report.md")
 COMPLETE, UNREADABLE = "complete", "cannot be read"
@@ -30,7 +30,6 @@ MOST_BYTES = 24 * 2**20
 """Size limit of a description that is read for a listing."""
 
 DESCRIPTION = {"started": str, "status": str, "command": str, "words": [str], "title?": str, "config?": {"title?": str}}
-"""Fields in the description of every run and sweep."""
 
 HEADS = ["when", "kind", "status", "settings"]
 DEFAULTS = "(defaults)"
@@ -38,10 +37,10 @@ LONGEST, LONGEST_PLACE = 100, 300
 
 
 def read_entries(output_dir: Path) -> list[Listed]:
-    """Return all runs and sweeps, newest first; hidden folders are still being written.
+    """Return all runs and sweeps, newest first, without hidden folders, which are still being written.
 
     Raises:
-        UserError: no such folder.
+        UserError: there is no such folder, or it cannot be read.
     """
     with refuse(f"{output_dir}: cannot be read", OSError):
         kinds = sorted(path for path in output_dir.iterdir() if path.name in KINDS and path.is_dir())
@@ -77,7 +76,7 @@ def named_output_dir(words: Sequence[str]) -> Path:
 
 
 def format_entries(output_dir: Path, listed: Sequence[Listed]) -> str:
-    """Format runs and sweeps as a table, with the settings that they share above it."""
+    """Format runs and sweeps as a table, below a line with the settings that all of them share."""
     if not listed:
         return f"{output_dir}: no runs yet"
     chosen = [set(entry.words) for entry in listed if not entry.problem]
@@ -100,10 +99,10 @@ def rebuild_named_index(words: Sequence[str]) -> str:
 def rebuild_index(output_dir: Path) -> Path:
     """Rewrite `index.html` from the folders that exist now, and return its path.
 
-    Of two processes at once, the one that ends last may have missed the other's folder; the next run adds it.
+    If two processes rewrite it at once, the folder of one may be missing from the page until the next run adds it.
 
     Raises:
-        UserError: no such folder, one that cannot be written to, or an `index.html` that is not ours.
+        UserError: the folder is missing or cannot be written to, or its `index.html` was not written by attn-exp.
     """
     page = output_dir / "index.html"
     with refuse(f"{output_dir}: no index can be written there", OSError):
@@ -115,24 +114,20 @@ def rebuild_index(output_dir: Path) -> Path:
 def open_newest(words: Sequence[str]) -> str:
     """Open the newest report in a browser: `attn-exp open [DIR]`.
 
-    Return its path if there is no browser, else an empty text.
+    Return its path if no browser could be opened, else an empty text.
 
     Raises:
-        UserError: no such folder, or no report in it.
+        UserError: there is no such folder, or it contains no report.
     """
     page = newest(named_output_dir(words))
-    try:
-        opened = webbrowser.open(page.absolute().as_uri())
-    except webbrowser.Error:
-        opened = False
-    return "" if opened else str(page)
+    return "" if webbrowser.open(page.absolute().as_uri()) else str(page)
 
 
 def newest(output_dir: Path) -> Path:
-    """Return the folder's own report, or that of the run or sweep that was started last.
+    """Return the report of the folder itself, or of the run or sweep in it that was started last.
 
     Raises:
-        UserError: no such folder, or no report in it.
+        UserError: there is no such folder, or it contains no report.
     """
     pages = [output_dir / page for page in PAGES if (output_dir / page).is_file()]
     pages = pages or [output_dir / one.page for one in read_entries(output_dir) if not one.page.endswith("/")]

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from textwrap import TextWrapper
 
 import numpy as np
 
@@ -30,16 +29,16 @@ MOST_FILES = 5000
 USAGE = "attn-exp grade ANSWERS KEYS [points=scores:6,weights:9]"
 EVERYBODY = "everybody.html"
 """All marked pages in one file, for printing."""
-WIDTH, MOST_SAID = 120, 2000
+MOST_SAID = 2000
 WORTH = re.compile(r"(?P<stage>[a-z]+):(?P<points>[0-9]{1,4}(\.[0-9]{1,2})?)")
 OWN_SHARE, ALIKE, ENOUGH = 0.75, 0.9, 12
-"""Someone who scores below the first share may have handed in another student's numbers: the second share, of at least
-the third number of cells, must then match the other's."""
+"""A student with less than `OWN_SHARE` of the points is graded as having copied if `ALIKE` of the cells, of at least
+`ENOUGH`, match another student's sheet."""
 
 
 @dataclass(frozen=True)
 class Handed:
-    """One student's file: the numbers, the grade and the points of each box, or why it could not be read."""
+    """A student's file: the numbers, the grade and the points of each box, or the reason why it could not be read."""
 
     student: str
     file: str
@@ -51,12 +50,17 @@ class Handed:
 
     @property
     def cells(self) -> tuple[str | None, ...]:
-        """The student's row of the table; None where nothing could be read."""
         if self.grade is None:
             return (self.student, None, None, None, None, self.trouble)
         points, most = (worksheet.count(sum(getattr(one, side) for one in self.scored)) for side in ("points", "most"))
-        grade = self.grade
-        return (self.student, points, most, grade.first_wrong, " ".join(grade.mistakes), worksheet.verdict(grade))
+        return (
+            self.student,
+            points,
+            most,
+            self.grade.first_wrong,
+            " ".join(self.grade.mistakes),
+            worksheet.verdict(self.grade),
+        )
 
     @property
     def line(self) -> tuple[str, ...]:
@@ -64,12 +68,12 @@ class Handed:
 
 
 def grade_answers(asked: Sequence[str]) -> str:
-    """Grade a file or folder of answers with the file of keys; write the table, the class page and marked pages.
+    """Grade a file or folder of answers with a file of keys; write the table, the class page and the marked pages.
 
-    `points=scores:6,weights:9` sets the points of a box; a box that is not named has a point for each number.
+    `points=scores:6,weights:9` sets the points of these boxes; any other box is worth one point per number.
 
     Raises:
-        UserError: nothing to grade, no key, or the table and the pages would replace files that are not ours.
+        UserError: there are no answers or keys, or the table and pages would replace files not written by attn-exp.
     """
     places = [word for word in asked if not word.startswith("points=")]
     worth = worth_of([word.partition("=")[2] for word in asked if word.startswith("points=")])
@@ -85,21 +89,19 @@ def grade_answers(asked: Sequence[str]) -> str:
         handed = [replace(one, scored=scores(one.grade, worth)) if one.grade else one for one in graded]
         often = count_mistakes(handed)
         write_grades(handed, often, target)
-    lines = [[plain(cell, MOST_SAID) for cell in one.line] for one in handed]
-    wrapped = TextWrapper(WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-    said = [f"{plain(line[0], 90)}: {line[-1]}" for line in lines]
+    lines = [one.line for one in handed]
+    said = [f"{plain(line[0], 90)}: {plain(line[-1], MOST_SAID)}" for line in lines]
     named = [plain(f"{name}, {count_of(int(count), 'student')}: {says}", MOST_SAID) for name, count, says in often]
     parts = [
         table(HEADS[:-1], [[plain(cell, 90) for cell in line[:-1]] for line in lines]),
-        "\n".join(map(wrapped.fill, said)),
-        "\n".join(map(wrapped.fill, named)) or "No mistake by name.",
+        "\n".join(said),
+        "\n".join(named) or "No known mistakes found.",
         f"{target / 'class.html'}\n{target / 'marked' / EVERYBODY}",
     ]
     return "\n\n".join(parts)
 
 
 def write_grades(handed: Sequence[Handed], often: Sequence[tuple[str, str, str]], target: Path) -> None:
-    """Write the table, the class page and the marked pages, all or none."""
     marked = {
         f"{file}.html": (one.student, worksheet.marked(one.paper, one.student, one.grade, one.numbers, one.scored))
         for file, one in zip(file_names([one.file for one in handed]), handed, strict=True)
@@ -121,7 +123,7 @@ def worth_of(values: Sequence[str]) -> dict[str, float]:
     """Parse the points of boxes, such as `scores:6,weights:9`.
 
     Raises:
-        UserError: another format, or an unknown stage.
+        UserError: the text has another format, or names an unknown stage.
     """
     worth: dict[str, float] = {}
     for part in (part.strip() for value in values for part in value.strip("[]").split(",") if part.strip()):
@@ -133,7 +135,7 @@ def worth_of(values: Sequence[str]) -> dict[str, float]:
 
 
 def by_box(handed: Sequence[Handed]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield for each box its mean points, its maximum, and how many students have a bad cell in it."""
+    """Yield the stage of each box, its mean points, its maximum points, and the number of students with a bad cell."""
     pairs = [pair for one in handed if one.grade for pair in zip(one.scored, one.grade.boxes, strict=True)]
     for stage in dict.fromkeys(score.stage for score, _ in pairs):
         scored, boxes = zip(*(pair for pair in pairs if pair[0].stage == stage), strict=True)
@@ -143,7 +145,7 @@ def by_box(handed: Sequence[Handed]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
-    """Grade each student's answers; those that cannot be read get the reason, numbers of another student no points."""
+    """Grade each student's answers; unreadable files get the reason, and another student's numbers get no points."""
     composed, only = composer(typed=False), next(iter(keys)) if len(keys) == 1 else None
     paper_of = cache(lambda name: keys[name].paper(composed))
     handed = list[Handed]()
@@ -172,7 +174,6 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
 def grade_lines(
     student: str, name: str, lines: answers.Lines, keys: Mapping[str, Key], paper_of: Callable[[str], Paper]
 ) -> Handed:
-    """Grade a student's lines, blocks or a heading and a row, with the key of this name."""
     try:
         if name not in keys:
             raise UserError("no key of this name")
@@ -186,7 +187,7 @@ def grade_lines(
 
 
 def void_copied(one: Handed, keys: Mapping[str, Key], paper_of: Callable[[str], Paper]) -> Handed:
-    """Take the points from a poor file that matches another student's sheet."""
+    """Give no points to a file that is mostly wrong but matches another student's sheet."""
     given, count = one.grade, sum(np.count_nonzero(~np.isnan(array)) for array in one.numbers.values())
     if given is None or count < ENOUGH or given.points >= OWN_SHARE * count:
         return one
@@ -203,7 +204,10 @@ def void_copied(one: Handed, keys: Mapping[str, Key], paper_of: Callable[[str], 
 
 
 def count_mistakes(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
-    """Return each mistake or other setting, how many students made it, and its description, most frequent first."""
+    """Return each mistake, or setting that was not asked for, with its number of students and its description.
+
+    The most frequent comes first.
+    """
     grades = [one.grade for one in handed if one.grade]
     counts = Counter(name for grade in grades for name in grade.mistakes)
     remarks = sorted((remark for grade in grades for remark in grade.remarks), key=lambda remark: -len(remark.says))
@@ -212,10 +216,10 @@ def count_mistakes(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
 
 
 def answer_files(place: Path) -> list[Path]:
-    """Return the CSV files in a folder, or the one file itself.
+    """Return the CSV files in a folder; if `place` is a file, only that file.
 
     Raises:
-        UserError: there is none, or far too many.
+        UserError: there are no such files, or too many.
     """
     if place.is_file():
         return [place]

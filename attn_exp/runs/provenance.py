@@ -1,7 +1,7 @@
 """The provenance of a run: input files, user code, versions, git state and processor.
 
-Files and code are recorded by name and hash. Stored runs execute nothing: a report is made from names alone, and
-`rerun` requires `--own-code`. Input files that have changed are replaced by the arrays that the run stored.
+Files and code are recorded by name and hash. Code that a stored run names is not executed: a report needs only the
+name, and `rerun` requires `--own-code`. If input files have changed, the arrays that the run stored replace them.
 """
 
 from __future__ import annotations
@@ -40,14 +40,13 @@ SHAPES = {
     "with?": [{"name": str, "file": str, "sha256": str, "members": [str]}],
     "inputs?": [{"setting": str, "file": str, "sha256": str}],
 }
-"""The records of functions, member files and input files in a description."""
+"""Schemas of the records of functions, member files and input files in `run.json`."""
 
 About = Mapping[str, Any]
-"""The stored description of a run or a sweep."""
 
 
 def origin() -> dict[str, Any]:
-    """Return everything besides the configuration that could change a result."""
+    """Return everything that could change a result besides the configuration: versions, git state, CPU and BLAS."""
     libraries = {name: str(sys.modules[name].__version__) for name in LIBRARIES if name in sys.modules}
     return {
         "versions": {"python": platform.python_version(), **libraries},
@@ -77,7 +76,7 @@ def cpu() -> str:
 
 
 def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str, Any]] = ()) -> dict[str, Any]:
-    """Return the stored record of the code and the input files of a run or sweep; `forms` are functions.
+    """Return the record of the code and the input files of a run or sweep; `forms` are names of user functions.
 
     Members from outside are recorded if they come from a file named with `--with`, or if the settings use them.
     """
@@ -102,7 +101,7 @@ def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str
 
 
 def binder(config: Config) -> Bind | None:
-    """Return the importer of functions that the command line names as forms; None if it names none."""
+    """Return the function that imports user functions for variants; None if the command line names no function."""
     if not any_named(variant.form for variant in config.variant.values()):
         return None
     from attn_exp.diagnosis.judging.own_form import bind  # noqa: PLC0415 - most runs have no code of the user's own
@@ -115,24 +114,24 @@ def functions_in(config: Config) -> list[str]:
 
 
 def files_of_members(about: About) -> tuple[str, ...]:
-    """Return the member files in a stored description that the command named, without those registered in Python."""
+    """Return the files that a run got its members from with `--with`; members registered in Python have no file."""
     return tuple(record["name"] for record in about.get("with", ()) if record["name"])
 
 
 @contextmanager
 def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, ...]]:
-    """Register the members that a run used, if the user asked for its code; yield their files.
+    """Register the members that a run used, if the user allowed its code with `own`; yield their files.
 
-    Stderr says of each file whether it has changed.
+    Print on stderr whether each file has changed.
 
     Raises:
         UserError: there is code and `own` is not set, a file is invalid, or members came from no file.
     """
     members = about.get("with", ())
-    lost = [member.partition(":")[2] for record in members if not record["name"] for member in record["members"]]
-    if lost:
+    unnamed = [member.partition(":")[2] for record in members if not record["name"] for member in record["members"]]
+    if unnamed:
         raise UserError(
-            f"{folder}: it used {format_names(lost)}, registered in Python; register it there and call attn_exp.run"
+            f"{folder}: it used {format_names(unnamed)}, registered in Python; register it there and call attn_exp.run"
         )
     files = files_of_members(about)
     recorded = {record["name"]: record["sha256"] for record in members}
@@ -147,12 +146,12 @@ def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, 
 
 
 def allow_functions(config: Config, about: About, folder: Path, own: bool) -> Config:
-    """Mark the functions in stored settings as allowed to run, if the user asked for it.
+    """Mark the functions in stored settings as allowed to run, if the user allowed it with `own`.
 
-    Stderr says of each whether its file has changed.
+    Print on stderr whether the file of each has changed.
 
     Raises:
-        UserError: there are some, and `own` is not set.
+        UserError: the settings name functions, and `own` is not set.
     """
     recorded = {record["form"]: record["sha256"] for record in about.get("code", ())}
     allow_code(functions_in(config), fingerprint_of_function, recorded, folder, own)
@@ -170,10 +169,10 @@ def format_names(names: Iterable[str]) -> str:
 def allow_code(
     names: Sequence[str], hash_of: Callable[[str], str], recorded: Mapping[str, str], folder: Path, own: bool
 ) -> None:
-    """Say on stderr whether each file or function has the hash that was recorded.
+    """Print on stderr whether each file or function still has the recorded hash.
 
     Raises:
-        UserError: there are some, and the user did not ask for them with `own`; no file was read then.
+        UserError: there are names, but `own` is not set; no file has been read then.
     """
     if names and not own:
         raise UserError(f"{folder}: it runs code, {format_names(names)}; look at it, then add {OPTION} to run it")
@@ -187,7 +186,7 @@ def allow_code(
 
 @contextmanager
 def members_without_code(about: About) -> Iterator[None]:
-    """Register the members of a stored run by name alone, unless a file already provides them; nothing is imported."""
+    """Register only the names of a stored run's members, unless a file already provides them; nothing is imported."""
     with registry.kept():
         for record in about.get("with", ()):
             from attn_exp.plugins import KINDS, is_taken  # noqa: PLC0415 - as above
@@ -198,17 +197,6 @@ def members_without_code(about: About) -> Iterator[None]:
                 if kind is not None and not ((package, name) in registry.OUTSIDE or is_taken(kind, name)):
                     registry.add(package, name, ABSENT, Origin(record["name"], record["file"], record["sha256"]))
         yield
-
-
-def members_left_out() -> str:
-    """Say which members a report omits because their code is not available; empty if none."""
-    lacking = {
-        name: member.origin.name
-        for (home, name), member in registry.OUTSIDE.items()
-        if member.value is ABSENT and home in (registry.PACKAGES["check"], registry.PACKAGES["figure"])
-    }
-    files = format_names(dict.fromkeys(lacking.values()))
-    return f"omitted because no file provides it: {format_names(lacking)}; add --with {files}" if lacking else ""
 
 
 # Input files
@@ -226,10 +214,10 @@ def changed_inputs(config: Config, about: About) -> Iterator[str]:
 
 
 def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -> tuple[Config, tuple[str, ...]]:
-    """Return the settings and words of a run, with the arrays that it stored in place of all that it read or drew."""
+    """Return the settings and arguments of a run with its stored arrays in place of files and random numbers."""
     given = {name: matrix.tolist() for name, matrix in problem.projections.items()}
     projections = Projections(source="identity", given=given) if given else config.projections
-    config = replace(config, embeddings=as_started(problem), projections=projections, draws=None)
+    config = replace(config, embeddings=embeddings_of(problem), projections=projections, draws=None)
     arrays = {f"embeddings.{name}": getattr(problem, name) for name in ("q", "k", "v", "weights")}
     if problem.x is not None:
         arrays = {"embeddings.vectors": problem.x}
@@ -243,11 +231,11 @@ def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -
     return config, (*kept, *start, *none, *names)
 
 
-def as_started(problem: Problem) -> Embeddings:
+def embeddings_of(problem: Problem) -> Embeddings:
     tokens = problem.key_tokens if problem.past else problem.tokens
     late = {name: getattr(problem, name) for name in ("q", "k", "v", "weights")}
     stages = late if problem.x is None else {"vectors": problem.x}
-    arrays: dict[str, Any] = {name: array.tolist() for name, array in stages.items() if array is not None}
+    arrays = {name: array.tolist() for name, array in stages.items() if array is not None}
     vectors = None if problem.memory is None else problem.memory.tolist()
     is_other = vectors is not None or problem.key_tokens != tokens
     memory = Embeddings(tokens=problem.key_tokens, vectors=vectors) if is_other else None

@@ -1,4 +1,4 @@
-"""CSV tables on disk: the one place that writes cells, and reads texts back from them.
+"""CSV tables on disk: how cells are written, and how they are read back.
 
 The columns of a table of records are the fields of a frozen dataclass.
 """
@@ -16,11 +16,10 @@ from typing import Any, get_args, get_type_hints
 from attn_exp import machine
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A text that starts with one of these could run as a formula in a spreadsheet, so an apostrophe is prepended."""
+"""A text that starts with one of these could run as a formula in a spreadsheet, so an apostrophe is put before it."""
 
 
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf|nan", re.IGNORECASE)
-"""Matches the text of a number."""
 
 
 def written(schema: type, records: Iterable[Any]) -> str:
@@ -30,20 +29,19 @@ def written(schema: type, records: Iterable[Any]) -> str:
 
 
 def as_csv(lines: Sequence[Sequence[str]]) -> str:
-    """Format lines of cells as CSV; each cell is a plain word of the program, or the result of `cell` or `label`.
+    """Format lines of cells as CSV; each cell is a fixed word of the program, or the result of `cell` or `label`.
 
-    A carriage return is quoted, as it would otherwise break a line in two.
+    If a cell contains a carriage return, all cells are quoted; otherwise it would break its line in two.
     """
-    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
-        text = StringIO()
-        csv.writer(text, lineterminator="\n", quoting=quoting).writerows(lines)
-        if "\r" not in text.getvalue():
-            break
+    text = StringIO()
+    has_returns = any("\r" in cell for line in lines for cell in line)
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if has_returns else csv.QUOTE_MINIMAL)
+    writer.writerows(lines)
     return text.getvalue()
 
 
 def cell(value: Any) -> str:
-    """Format one value: booleans in lower case, floats so that they read back unchanged."""
+    """Format a value as a cell: booleans in lower case, floats so that they read back unchanged, None as empty."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -54,7 +52,7 @@ def cell(value: Any) -> str:
 
 
 def label(text: str) -> str:
-    """Format a text that may be a number: a number unchanged, which no spreadsheet runs, any other as `cell` does."""
+    """Format a text that may be a number: numbers stay unchanged, since no spreadsheet runs them; others use `cell`."""
     return text if NUMBER.fullmatch(text) else cell(text)
 
 
@@ -64,7 +62,7 @@ def text_of(cell: str) -> str:
 
 
 def texts(line: list[str]) -> list[str]:
-    """Return the texts of a line's cells; the check for any apostrophe keeps the common case fast."""
+    """Return the texts of a line's cells; for speed, lines without an apostrophe are returned unchanged."""
     return [text_of(cell) for cell in line] if "'" in "".join(line) else line
 
 
@@ -74,9 +72,10 @@ def parsed(schema: type, text: str) -> tuple[Any, ...]:
     A missing column gets the default of its field: a plugin may have added it after the file was written.
 
     Raises:
-        ValueError: an unknown, repeated or missing column, a line of another length, or a cell of none of its types.
+        ValueError: a column is unknown, repeated or missing, a line is too short or too long, or a cell has none of the
+            types of its field.
     """
-    head, *lines = machine.parse_csv(text) or [[]]
+    head, *lines = [*machine.parse_csv(text)] or [[]]
     kinds = get_type_hints(schema)
     needed = {field.name for field in fields(schema) if field.default is MISSING}
     if len(set(head)) < len(head) or not needed <= set(head) <= set(kinds):

@@ -1,7 +1,7 @@
-"""`attn-exp sheet`: a sheet for every student of a class, with blanks to fill in, and a file of keys for grading.
+"""`attn-exp sheet`: a worksheet for every student of a class, with blanks to fill in, and a file of keys for grading.
 
-A key holds the settings from which a student's numbers are computed, and the questions; no answers and no code. A
-notebook shows an exercise with cells to type into, and arrays are graded like typed numbers.
+A key holds the settings from which a student's numbers are computed, and the questions, but no answers and no code. A
+notebook shows an exercise with cells to type into; its `check` grades arrays as well.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ KEY_SHAPE = {
     "file": str, "student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "transposed": bool
 }  # fmt: skip
 EVERY_BOX, SHORT, MOST_CELLS = "all", ("weights", "scores", "output"), 24
-"""`stages=all` asks for every box. The default is short: of the second, in this order, what fits in so many cells."""
+"""`stages=all` asks for every box. By default a sheet is short: the boxes of `SHORT`, in this order, that fit into
+`MOST_CELLS`."""
 INLINE = ["embeddings=inline", "projections=identity"]
-"""Words that replace the input if each student has their own numbers."""
+"""Settings that replace the input if each student has their own numbers."""
 MOST_DIGITS = 6
 Composed = Callable[[tuple[str, ...]], Mapping[str, Any]]
-"""Function that composes words into settings."""
 HEADS = ("stage", "right", "follows", "wrong", "empty")
 FILE = "answers.csv"
 
 
 @dataclass(frozen=True)
 class Key:
-    """What defines a student's sheet: the words of a run, the student's own `numbers` if any, and the questions.
+    """The definition of a student's sheet: the settings of a run, the student's `numbers` if any, and the questions.
 
     `file` is the name of the student's files, without a suffix.
     """
@@ -77,10 +77,10 @@ class Key:
         return replace(self, numbers=numbers).paper(composed)
 
     def paper(self, composed: Composed) -> Paper:
-        """Return the sheet; the right answers are recomputed.
+        """Return the sheet, and recompute its right answers.
 
         Raises:
-            UserError: settings that make no sheet.
+            UserError: no sheet can be made from the settings.
         """
         settings = composed(self.words + tuple(INLINE if self.numbers else ()))
         inputs, projections = split_arrays(self.numbers)
@@ -90,7 +90,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of this command; its other words are settings of a run. `seed` is `7`, `1,2,3` or `range(0,30)`."""
+    """The options of `attn-exp sheet`; its other arguments are settings. `seed` is `7`, `1,2,3` or `range(0,30)`."""
 
     names: str = ""
     seed: str = ""
@@ -102,10 +102,10 @@ class Options:
 
 
 def write_sheets(asked_words: Sequence[str]) -> str:
-    """Write the sheets that the words describe, and return what to hand out.
+    """Write the sheets that the arguments describe, and return the paths to hand out and the command for grading.
 
     Raises:
-        UserError: the settings are invalid, or make no sheet; or the folder exists.
+        UserError: the settings are invalid, no sheet can be made from them, or the folder exists already.
     """
     options, words = read_options(asked_words)
     to, made = machine.folder(options.to), list(every_sheet(options, words))
@@ -134,16 +134,17 @@ def write_sheets(asked_words: Sequence[str]) -> str:
 
 
 def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key, Paper]]:
-    """Yield the key and the sheet of each student; random numbers differ between students."""
+    """Yield the key and the sheet of each student; random inputs differ between students."""
     composed, students = composer(typed=True), students_of(options)
     config = read_config(composed(words))
     stages = options.stages or choose_boxes(paper(config, (), options.digits))
     stages = () if stages == (EVERY_BOX,) else stages
     asked = paper(config, stages, options.digits)
-    settled = asked.sheet.settled
-    if settled.head != config.head and any(word.startswith("head=") for word in words):
-        heads = count_of(settled.head, "head")
-        raise UserError(f"head={config.head}: variant={settled.name} has {heads}; add variant=[multi_head]")
+    if asked.sheet.settled.head != config.head and any(word.startswith("head=") for word in words):
+        raise UserError(
+            f"head={config.head}: variant={asked.sheet.settled.name} has {count_of(asked.sheet.settled.head, 'head')}; "
+            "add variant=[multi_head]"
+        )
     is_drawn = DRAWN in words
     kept = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
     telling = possible(asked) if is_drawn else frozenset()
@@ -158,7 +159,7 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
 
 
 def choose_boxes(paper: Paper) -> tuple[str, ...]:
-    """Return the boxes of a short sheet, in order; all of them if it has none of the usual ones."""
+    """Return the stages of a short sheet, in order; all stages if none of the usual ones is on the sheet."""
     chosen = list[str]()
     sizes = {blank.stage: blank.right.size for blank in paper.blanks}
     for stage in SHORT:
@@ -168,15 +169,15 @@ def choose_boxes(paper: Paper) -> tuple[str, ...]:
 
 
 def read_options(asked_words: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
-    """Split the words of the command into its options and the settings of a run.
+    """Split the arguments of the command into its options and the settings of a run.
 
     Raises:
-        UserError: a word without a value, or an invalid option.
+        UserError: an argument has no value, or an option is invalid.
     """
     names = [field.name for field in fields(Options)]
     for word in asked_words:
         if "=" not in word:
-            raise UserError(unknown(word, [f"{name}=..." for name in names], "word of attn-exp sheet"))
+            raise UserError(unknown(word, [f"{name}=..." for name in names], "option of attn-exp sheet"))
     pairs = dict(word.split("=", 1) for word in asked_words)
     typed = {key: value if key in TEXTS else typed_value(value) for key, value in pairs.items() if key in names}
     words = tuple(word for word in asked_words if word.partition("=")[0] not in names)
@@ -184,7 +185,7 @@ def read_options(asked_words: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
 
 
 def students_of(options: Options) -> list[tuple[str, int]]:
-    """Return each student's name and seed; without names, a student is called by the seed."""
+    """Return each student's name and seed; without names, students are named after their seeds."""
     seeds = seeds_of(options.seed) if options.seed else ()
     if not options.names:
         return [("key" if len(seeds) < 2 else f"seed-{seed}", seed) for seed in dict.fromkeys(seeds or (0,))]
@@ -197,10 +198,10 @@ def students_of(options: Options) -> list[tuple[str, int]]:
 
 
 def seeds_of(value: str) -> Shape:
-    """Parse the seeds of `range(0,30)`, `1,2,3` or `7`.
+    """Parse seeds: `range(0,30)`, `1,2,3` or `7`.
 
     Raises:
-        UserError: another format, or far too many.
+        UserError: the text has another format, or there are no seeds or too many.
     """
     match = RANGE.fullmatch(value)
     if not match and not re.fullmatch(r"\d{1,9}(,\d{1,9})*", value):
@@ -212,9 +213,9 @@ def seeds_of(value: str) -> Shape:
 
 
 def seeds_of_names(names: Sequence[str]) -> Shape:
-    """Return a seed for each student, derived from the name alone: a new student changes nobody else's numbers.
+    """Derive a seed for each student from the name only, so that a new student changes nobody else's numbers.
 
-    Students of the same name are distinguished by their order.
+    Students with the same name get different seeds, by their order.
     """
     texts = [f"{name}\n{names[: place + 1].count(name)}" for place, name in enumerate(names)]
     return tuple(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10**9 for text in texts)
@@ -233,7 +234,7 @@ def class_names(path: Path) -> tuple[str, ...]:
     """Return the names in the first column of a table.
 
     Raises:
-        UserError: no such file, or no name in it.
+        UserError: the file cannot be read, or contains no names or too many.
     """
     names = [" ".join(line[0].split()) for line in answers.read_lines(path) if line and line[0]]
     if names and names[0].lower() in ("name", "names", "student", "students"):
@@ -244,7 +245,7 @@ def class_names(path: Path) -> tuple[str, ...]:
 
 
 def file_names(names: Sequence[str]) -> list[str]:
-    """Return a file name for each student: letters and digits, with a number for duplicates.
+    """Return a unique file name for each student, of letters and digits, with a number appended to duplicates.
 
     Names that differ only in case count as duplicates, since some file systems ignore case.
     """
@@ -253,28 +254,28 @@ def file_names(names: Sequence[str]) -> list[str]:
 
 
 def composer(typed: bool) -> Composed:
-    """Return a function that composes words and caches the result; words not `typed` now read no environment."""
+    """Return a cached function that composes settings; only settings `typed` by the user may read the environment."""
     return cache(lambda words: values(list(words), [], typed=typed))
 
 
 def read_keys(path: Path) -> dict[str, Key]:
-    """Read the keys in a file, by the name of each student's files.
+    """Read a file of keys, and return them by the name of each student's files.
 
     Raises:
-        UserError: it cannot be read, or holds no keys of sheets.
+        UserError: the file cannot be read, or is not a file of keys.
     """
-    with refuse(f"{path}: not the keys of sheets", OSError, ValueError, TypeError):
+    with refuse(f"{path}: not a file of sheet keys", OSError, ValueError, TypeError):
         records = read_json(path, {"keys": [KEY_SHAPE]})["keys"]
         keys = [Key(**record | {name: tuple(record[name]) for name in ("words", "stages")}) for record in records]
     by_file = {key.file: key for key in keys}
     if not keys or len(by_file) < len(keys) or not all(0 <= key.digits <= MOST_DIGITS for key in keys):
-        raise UserError(f"{path}: not the keys of sheets, or two keys have the same file")
+        raise UserError(f"{path}: not a file of sheet keys, or two keys have the same file name")
     return by_file
 
 
 @dataclass(frozen=True, eq=False)
 class Exercise:
-    """A worksheet. A notebook shows the given numbers, and cells that check numbers as they are typed in.
+    """A worksheet. A notebook shows the given numbers, and cells that check each number as it is typed.
 
     `check` grades numbers computed in Python; `blank` returns a table of the right shape for them.
     """
@@ -295,32 +296,31 @@ class Exercise:
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
-        blank = self.asked(stage)
+        blank = self.find_blank(stage)
         rows, columns = (blank.columns, blank.rows) if self.paper.transposed else (blank.rows, blank.columns)
         heads = len(blank.right)
         names = pd.MultiIndex.from_product([range(1, heads + 1), rows], names=["head", None]) if heads > 1 else rows
         return pd.DataFrame(np.full((heads * len(rows), len(columns)), np.nan), index=names, columns=list(columns))
 
     def check(self, given: str | Path | Mapping[str, Any] | None = None, **numbers: Any) -> Checked:
-        """Check numbers: those of stages, `check(scores=s, weights=w)`, or a file saved by the page.
+        """Check the numbers of stages, `check(scores=s, weights=w)`, or a file that the page saved.
 
-        A stage is `[r c]`, or `[h r c]`, or has its heads stacked vertically, as in `blank`; NaN counts as empty.
+        A stage is `[r c]` or `[h r c]`, or has its heads stacked vertically, as in `blank`; NaN counts as empty.
 
         Raises:
-            UserError: a stage that is not on the sheet, numbers of another shape, or a file that cannot be read.
+            UserError: a stage is not on the sheet, its shape is wrong, or the file cannot be read.
         """
         if isinstance(given, str | Path):
-            read = answers.read_filled(Path(given), self.paper)
+            read = answers.read_blocks(answers.read_lines(Path(given)), self.paper)
         elif given is None or isinstance(given, Mapping):
             each = {**(given or {}), **numbers}
-            read = answers.Filled({stage: self.shaped(str(stage), values) for stage, values in each.items()}, {})
+            read = answers.Filled({stage: self.to_array(str(stage), values) for stage, values in each.items()}, {})
         else:
             raise UserError(f"check: expected the name of a file, or numbers by stage, such as {self.stages[0]}=[...]")
         return Checked(self.paper, self.student, read.numbers, read.grade(self.paper))
 
-    def shaped(self, stage: str, values: Any) -> Array:
-        """Return the numbers of a stage as `[h r c]`."""
-        right = self.asked(stage).right
+    def to_array(self, stage: str, values: Any) -> Array:
+        right = self.find_blank(stage).right
         shown = right.swapaxes(1, 2) if self.paper.transposed else right
         heads, rows, columns = shown.shape
         each = f" for each of {heads} heads" if heads > 1 else ""
@@ -331,20 +331,14 @@ class Exercise:
         array = array.reshape(shown.shape)
         return array.swapaxes(1, 2) if self.paper.transposed else array
 
-    def asked(self, stage: str) -> Blank:
+    def find_blank(self, stage: str) -> Blank:
         blank = next((blank for blank in self.paper.blanks if blank.stage == stage), None)
         if blank is None:
             raise UserError(unknown(stage, self.stages, "stage of this sheet"))
         return blank
 
     def __repr__(self) -> str:
-        parts = []
-        for matrix in worksheet.given(self.paper):
-            rows = matrix["rows"] or [""] * len(matrix["cells"])
-            heads = [matrix["name"], *(matrix["columns"] or [""] * len(matrix["cells"][0]))]
-            parts.append(table(heads, [[row, *cells] for row, cells in zip(rows, matrix["cells"], strict=True)]))
-        wanted = f"to fill in: {', '.join(self.stages)}, to {self.paper.digits} decimals"
-        return "\n\n".join([*parts, wanted])
+        return f"worksheet to fill in: {', '.join(self.stages)}, to {self.paper.digits} decimals"
 
     def _repr_html_(self) -> str:
         return html("framed", worksheet.page(self.paper, self.student, FILE), "worksheet", height_of(self.paper))
@@ -352,7 +346,7 @@ class Exercise:
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """The result of a check: which numbers are right, the first wrong stage, and the mistake or the slip."""
+    """The result of a check: which numbers are right, the first wrong stage, and the mistake or slip behind it."""
 
     paper: Paper
     student: str
@@ -370,7 +364,7 @@ class Checked:
 
     @property
     def said(self) -> str:
-        """The sentence on the mistake or the slip, or that all is right."""
+        """A sentence that describes the mistake or slip, or says that all numbers are right."""
         return worksheet.verdict(self.grade)
 
     def __repr__(self) -> str:
@@ -379,7 +373,7 @@ class Checked:
 
     @property
     def verdict(self) -> str:
-        """The name of the mistake, if there is one, and the sentence."""
+        """The names of the mistakes, if there are any, and the sentence `said`."""
         return f"{' and '.join(self.mistakes)}: {self.said}" if self.mistakes else self.said
 
     def _repr_html_(self) -> str:
@@ -389,20 +383,19 @@ class Checked:
 
 
 def height_of(paper: Paper) -> int:
-    """Return the height of a worksheet in a notebook, in pixels."""
     return 360 + 40 * sum(len(blank.right) * (len(blank.rows) + 4) for blank in paper.blanks)
 
 
 def exercise(asked_words: Sequence[str]) -> Exercise:
-    """Return the worksheet that the words of `attn-exp sheet` describe, without writing files.
+    """Return the worksheet that the arguments of `attn-exp sheet` describe, without writing files.
 
     Raises:
-        UserError: the settings are invalid, or make no sheet or several.
+        UserError: the settings are invalid, or do not describe exactly one sheet.
     """
     options, settings = read_options(asked_words)
     if options.names or options.to != Options.to:
-        raise UserError("names= and to= are for `attn-exp sheet`, which writes files")
+        raise UserError("names= and to= apply only to `attn-exp sheet`, which writes files")
     if (count := len(students_of(options))) > 1:
-        raise UserError(f"{count} seeds make as many sheets; name one, such as seed=0")
+        raise UserError(f"expected one sheet, but {count} seeds give {count}; choose one, such as seed=0")
     key, paper = next(every_sheet(options, settings))
     return Exercise(paper, key.student)

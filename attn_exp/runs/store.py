@@ -1,7 +1,7 @@
 """Save runs atomically, each in its own folder, and load them without computing anything.
 
-Settings name the arrays that are too large to type, and `results.npz` stores them. It is read without running code and
-without trusting its sizes. A run is loaded only if its files are as they were written.
+Arrays that are too large to type are stored in `results.npz`, and settings refer to them by name. That file is read
+without running code and without trusting the sizes it claims. A run is loaded only if its files have not changed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 FILE = "results.npz"
 INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")
 BESIDE = {"tokens", "memory"}
-"""Inputs that accompany any other input and cannot be the only one."""
+"""Inputs that accompany another input and cannot be the only ones."""
 DESCRIPTION = {
     **folders.DESCRIPTION,
     "config": dict,
@@ -52,7 +52,6 @@ DESCRIPTION = {
     "files": dict,
     "seal": str,
 }
-"""The fields of `run.json` that are read."""
 STEPS, VERDICTS = "steps.csv", "own.json"
 
 
@@ -70,7 +69,7 @@ def as_plain(value: Any) -> Any:
 
 
 def words_to_start(inputs: Mapping[str, Any]) -> list[str]:
-    """Return the words that make the input start at the stage of the given arrays; empty if only names are given."""
+    """Return the settings for a run that starts from the given arrays; none if only tokens or a memory are given."""
     if "vectors" in inputs:
         return ["embeddings=inline"]
     return ["embeddings=inline", "projections=none"] if inputs.keys() - BESIDE else []
@@ -95,7 +94,7 @@ def named_or_spelled(value: Any) -> str:
 
 
 def plain_settings(value: Any, arrays: dict[str, Array]) -> Any:
-    """Convert settings to plain values; large arrays move to `arrays`, leaving `{"array": name}`."""
+    """Convert settings to plain values; large arrays are moved to `arrays` and replaced with `{"array": name}`."""
     if is_dataclass(value):
         return {field.name: plain_settings(getattr(value, field.name), arrays) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -111,7 +110,7 @@ def plain_settings(value: Any, arrays: dict[str, Array]) -> Any:
 
 
 def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
-    """Return settings with every named array inserted.
+    """Replace each `{"array": name}` in settings with the array, as nested lists.
 
     Raises:
         KeyError: an array is missing.
@@ -124,17 +123,17 @@ def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
 
 
 def named_arrays(comparison: Comparison) -> dict[str, Any]:
-    """Return all arrays of a run by name: problem, projections, settings, `<variant>/<stage>` and steps."""
+    """Return all arrays of a run by name: of the problem, projections and settings, `<variant>/<stage>`, and steps."""
     problem = comparison.problem
-    named: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(problem)}
+    named = {field.name: getattr(problem, field.name) for field in fields(problem)}
     named |= named.pop("projections")
-    named.pop("marks")  # rules, which the settings describe
+    named.pop("marks")  # these are rules, which the settings describe
     for variant, trace in comparison.traces.items():
         named |= {f"{variant}/{stage}": array for stage, array in trace.stages()}
         if trace.summary is not None:
             named |= {f"{variant}/summary/{name}": array for name, array in vars(trace.summary).items()}
     for (variant, step), trace in comparison.rungs.items():
-        named |= {f"{place_of_step(variant, step)}/{stage}": array for stage, array in trace.stages()}
+        named |= {f"{variant}/step {step}/{stage}": array for stage, array in trace.stages()}
     given: dict[str, Array] = {}
     plain_settings(comparison.config, given)
     named |= {stored(name): array for name, array in given.items()}
@@ -145,10 +144,10 @@ def load_arrays(folder: Path) -> dict[str, Array]:
     """Load the arrays of a run.
 
     Raises:
-        OSError: there is no such file, or not a regular one.
-        DamagedError: it is invalid, or claims sizes that its bytes do not have.
+        OSError: there is no such file, or it is not a regular file.
+        DamagedError: the file is invalid, or claims larger arrays than it contains.
     """
-    from attn_exp.problem.files.numpy_files import load_archive  # noqa: PLC0415 - a run that is written needs none
+    from attn_exp.problem.files.numpy_files import load_archive  # noqa: PLC0415 - not needed to write a run
 
     try:
         return load_archive(folder / FILE)
@@ -167,11 +166,6 @@ def values_of(schema: type, results: Mapping[str, Array], place: str = "") -> di
     return {field.name: results.get(place + field.name) for field in fields(schema)}
 
 
-def place_of_step(variant: str, step: int) -> str:
-    """Return the prefix of the stages after one step of a variant's comparison with the baseline."""
-    return f"{variant}/step {step}"
-
-
 def trace_from(results: Mapping[str, Array], place: str) -> Trace:
     stages = values_of(Trace, results, f"{place}/")
     parts = values_of(Summary, results, f"{place}/summary/")
@@ -182,8 +176,8 @@ def trace_from(results: Mapping[str, Array], place: str) -> Trace:
 def save(run: Run, output_dir: Path) -> Path:
     """Write a run to a new folder `output_dir/runs/<time>-<random>` and return it; `output_dir/latest` points to it.
 
-    Everything is a draft until the end, so that no interruption leaves half a run. The report is written after the
-    results, and `run.json`, with the hashes of them, last.
+    The folder is a draft until the end, so that an interruption cannot leave half a run. The results are written first,
+    then the report, and last `run.json` with the hashes of the results.
 
     Raises:
         UserError: the folder cannot be written to, or the disk is full.
@@ -211,7 +205,7 @@ def render(run: Run, folder: Path) -> None:
 
 
 def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the contents of `run.json`: how to repeat the run, its provenance, and its input files."""
+    """Return the contents of `run.json`: the command and settings, provenance, and records of code and input files."""
     config = comparison.config
     return {
         "status": folders.COMPLETE,
@@ -230,7 +224,7 @@ def load(folder: Path) -> Run:
     """Load a finished run without computing anything.
 
     Raises:
-        UserError: the folder holds no finished run, or one that this version cannot read.
+        UserError: the folder contains no finished run, or one that this version cannot read.
     """
     with refuse(f"{folder}: not a finished run that can be read", *trust.UNREADABLE):
         about, config, stored = read_settings(folder, sealed=True)
@@ -239,7 +233,7 @@ def load(folder: Path) -> Run:
 
 
 def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], Config, dict[str, Array]]:
-    """Read the description of a run, its settings and its arrays; if `sealed`, all must be as they were written."""
+    """Read the description of a run, its settings and its arrays; if `sealed`, refuse files that have changed."""
     about = trust.read_json(folder / "run.json", DESCRIPTION)
     if sealed:
         trust.check_seal(about, folder)
@@ -251,7 +245,7 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
 def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparison:
     problem, rows = problem_from(stored), read_table(folder, "comparison.csv", Row)
     steps = read_table(folder, STEPS, Step)
-    rungs = {(one.variant, one.step): trace_from(stored, place_of_step(one.variant, one.step)) for one in steps}
+    rungs = {(one.variant, one.step): trace_from(stored, f"{one.variant}/step {one.step}") for one in steps}
     return Comparison(
         config=config,
         problem=problem,
@@ -272,17 +266,17 @@ def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparis
 
 
 def variants_from(config: Config, problem: Problem, rows: Sequence[Row]) -> tuple[Settled, ...]:
-    """Return the variants of a run; user code is not imported, and variants that failed are marked as failed."""
+    """Return the variants of a run without importing user code; a user's function that failed keeps its error."""
     variants = [settle(name, variant, config, problem) for name, variant in config.variant.items()]
     failed = {row.variant: row.note for row in rows if is_code(row.form) and not row.checked}
     return tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)
 
 
 def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]:
-    """Return the exact settings of a run, the words that chose them, and the contents of `run.json`.
+    """Return the exact settings of a run, the arguments that chose them, and the contents of `run.json`.
 
     Raises:
-        UserError: no readable settings.
+        UserError: the settings cannot be read.
     """
     with refuse(f"{folder}: its settings cannot be read", *trust.UNREADABLE):
         about, config, _ = read_settings(folder)
@@ -293,15 +287,15 @@ def problem_of(folder: Path) -> Problem:
     """Load the problem that a run stored.
 
     Raises:
-        UserError: there is none, or it cannot be read.
+        UserError: the stored arrays are missing or cannot be read.
     """
-    with refuse(f"{folder}: the arrays that it kept cannot be read", *trust.UNREADABLE):
+    with refuse(f"{folder}: its stored arrays cannot be read", *trust.UNREADABLE):
         return problem_from(load_arrays(folder))
 
 
 def write_data(run: Run, folder: Path) -> list[str]:
     comparison = run.comparison
-    tables: dict[str, tuple[type, tuple[Any, ...]]] = {
+    tables = {
         "comparison.csv": (Row, comparison.rows),
         "distances.csv": (Distance, comparison.distances),
         "timings.csv": (Timing, run.timings),
@@ -326,7 +320,7 @@ def check_writable(output_dir: Path) -> None:
     """Refuse an output folder that cannot be written to, before anything is computed.
 
     Raises:
-        UserError: its nearest existing parent is not a folder, or is not writable.
+        UserError: its nearest existing parent is not a folder, or is read-only.
     """
     place = output_dir.absolute()
     nearest = next(folder for folder in (place, *place.parents) if os.path.exists(folder))

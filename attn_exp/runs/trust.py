@@ -1,10 +1,10 @@
-"""Untrusted files: check JSON against a schema, files against their hashes, and words of commands against settings.
+"""Untrusted files: check JSON against a schema, files against their hashes, and stored commands for anything unsafe.
 
-Files of other origin are never replaced: a page is ours by its generator, a table by its first line, a sweep by its
-files.
+Files that attn-exp did not write are never replaced. It recognises its own pages by their generator, its tables by
+their first line, and its sweeps by their files.
 
-A file from somebody else may contain anything. A folder's contents decide which settings a run has when it is repeated,
-but neither where it writes nor what it reads from the machine.
+A file from somebody else may contain anything. The contents of a folder determine the settings with which a run is
+repeated, but neither where it writes nor what it reads from the machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from attn_exp.errors import UserError, first_line
 from attn_exp.report.escapes import plain
 
 MOST_NUMBER = 2**63
-"""Exclusive limit of integers: counts, and times in nanoseconds."""
+"""Exclusive limit of the magnitude of integers."""
 
 NAMES = {
     str: "a text",
@@ -36,50 +36,49 @@ NAMES = {
     NoneType: "null",
 }
 Shape = Any
-"""Schema of a value: a type; a tuple of alternative types; `[shape]`, a list of such; or `{key: shape}`, an object with
-at least these keys, where a key that ends in `?` may be missing."""
+"""Schema of a value: a type; a tuple of alternative types; `[shape]`, a list of values of that shape; or
+`{key: shape}`, an object with at least these keys, where a key that ends in `?` may be missing."""
 
 SEAL = "seal"
 
 OUTPUTS = "outputs"
-"""The default output folder."""
 PLAIN_INTERPOLATION = re.compile(r"\$\{[\w.\[\]]+\}")
-"""An interpolation that reads another setting; anything else in `${...}` could read the environment."""
+"""An interpolation of another setting; any other `${...}` could read the environment."""
 
 HYDRAS_OWN = re.compile(r"[+~]*hydra\b")
 
 BEGINNING = 4096
-"""Bytes of a page that are searched; the mark is before the style."""
+"""Bytes of a page that are searched for the mark, which comes before the style sheet."""
 GENERATOR = '<meta name="generator" content="attn-exp {}">'
 SEAL_OF_TABLE = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64})">')
-"""The hash of the grades table in the page of a class."""
+"""The hash of the table of grades, stored in the page of a class."""
 
 BEGINS_SWEEP = {"lock", "parts"}
-"""Contents of the folder of a sweep that ended before it had a manifest."""
+"""The contents of the folder of a sweep that ended before its manifest was written."""
 
 MISFIT = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError, SystemError
 )  # fmt: skip
 UNREADABLE = (OSError, *MISFIT)
-"""Errors that files of any contents may cause while they are shown (SystemError by a text of impossible letters), and
-while they are read."""
+"""Errors that a file with arbitrary contents may cause while it is rendered (a string with invalid characters raises
+SystemError), and while it is read."""
 
 
 class DamagedError(ValueError):
-    """A file has unexpected contents; the message says in one line what is wrong."""
+    """A file has unexpected contents; the message describes the problem in one line."""
 
 
 def read_json(path: Path, shape: Shape, most: int = machine.MOST_BYTES) -> dict[str, Any]:
-    """Read and check the JSON object in a file.
+    """Read a JSON object from a file and check it against a schema.
 
     Raises:
-        OSError: there is no such file, or it is too large or not a regular one.
-        DamagedError: it does not match the schema.
+        OSError: there is no such file, or it is too large or not a regular file.
+        DamagedError: the file is not JSON, or does not match the schema.
     """
     try:
         value: dict[str, Any] = machine.read_json(path, most)
     except ValueError as error:
-        raise DamagedError(f"{path.name}{first_line(error).removeprefix('it')}") from error
+        raise DamagedError(f"{path.name}: {first_line(error)}") from error
     check_shape(value, shape, path.name)
     return value
 
@@ -88,7 +87,7 @@ def check_shape(value: Any, shape: Shape, where: str) -> None:
     """Check a value against a schema.
 
     Raises:
-        DamagedError: the message says where, and what was expected.
+        DamagedError: the value does not match; the message says where, and what was expected.
     """
     if isinstance(shape, Mapping):
         check_shape(value, dict, where)
@@ -109,7 +108,7 @@ def check_shape(value: Any, shape: Shape, where: str) -> None:
 
 
 def is_of_kind(value: Any, kind: type) -> bool:
-    """Return whether a value has a JSON type: booleans are not numbers, and integers are also floats."""
+    """Return whether a value has a JSON type; booleans do not count as numbers, but integers count as floats."""
     if kind is int:
         return type(value) is int and abs(value) < MOST_NUMBER
     if kind is float:
@@ -119,10 +118,10 @@ def is_of_kind(value: Any, kind: type) -> bool:
 
 @contextmanager
 def refuse_damaged(what: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Report an error of these kinds in one line, `what` and the reason; a `UserError` stays as it is.
+    """Convert exceptions of these types to a UserError with the message `what` and the reason; pass on UserErrors.
 
     Raises:
-        UserError: the block raised an error.
+        UserError: the block raised such an exception.
     """
     try:
         yield
@@ -136,7 +135,7 @@ def seal_of_file(path: Path) -> dict[str, Any]:
     """Return the size and hash of a regular file.
 
     Raises:
-        OSError: there is no such file, or not a regular one.
+        OSError: there is no such file, or it is not a regular file.
     """
     with machine.opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -154,11 +153,11 @@ def sealed(about: Mapping[str, Any], folder: Path, files: Sequence[str]) -> dict
 
 
 def check_seal(about: Mapping[str, Any], folder: Path) -> None:
-    """Check that a description and its files are unchanged.
+    """Check that a description and the files that it lists are unchanged.
 
     Raises:
         OSError: a file is missing.
-        DamagedError: one has changed.
+        DamagedError: the description or a file has changed.
     """
     if about[SEAL] != seal_of_description(about):
         raise DamagedError("its description has changed since it was written")
@@ -168,33 +167,33 @@ def check_seal(about: Mapping[str, Any], folder: Path) -> None:
 
 
 def allowed_output_dir(named: str) -> str:
-    """Return the output folder that a run names if it is inside the working folder; else the default."""
+    """Return the output folder of a stored run if it is inside the working folder, else the default one."""
     here = Path.cwd().resolve()
     inside = not Path(named).is_absolute() and (here / named).resolve().is_relative_to(here)
     return named if inside else OUTPUTS
 
 
 def allowed_words(command: Iterable[str], folder: Path) -> list[str]:
-    """Return the words of a command, checking that they are all settings.
+    """Return the arguments of a stored command, and check that all of them are settings of a run.
 
     Raises:
-        UserError: an option, a setting of Hydra's own, or an interpolation that could read the environment.
+        UserError: an argument is an option, a setting of Hydra itself, or could read the environment.
     """
     checked = list(command)
     for word in checked:
         if word.lstrip().startswith("-") or HYDRAS_OWN.match(word.lstrip()):
             raise UserError(f"{folder}: {plain(word)} is not a setting of a run, so it is refused")
         if "${" in PLAIN_INTERPOLATION.sub("", word):
-            raise UserError(f"{folder}: {plain(word)} could read more than settings, so it is refused")
+            raise UserError(f"{folder}: {plain(word)} may read data other than settings, so it is refused")
     return checked
 
 
 def check_mark(path: Path, mark: str) -> None:
-    """Refuse to replace a file without our mark; a link is replaced, and its target is left alone.
+    """Refuse to replace a file whose beginning does not contain `mark`; a link may be replaced, but not its target.
 
     Raises:
-        UserError: somebody else's file is there.
-        OSError: what is there cannot be read.
+        UserError: the file was not written by attn-exp.
+        OSError: the file cannot be read.
     """
     if os.path.lexists(path) and not path.is_symlink():
         with machine.opened(path) as file:
@@ -203,16 +202,16 @@ def check_mark(path: Path, mark: str) -> None:
 
 
 def check_page(path: Path, kind: str) -> None:
-    """Refuse to replace a page that is not one of ours of this kind; raises as `check_mark`."""
+    """Refuse to replace a page of this kind that attn-exp did not write; raise the errors of `check_mark`."""
     check_mark(path, GENERATOR.format(kind))
 
 
 def check_grades(folder: Path, head: str) -> None:
-    """Refuse to replace the table or page of a class that is not ours, or a table that was edited since.
+    """Refuse to replace a table or page of grades that attn-exp did not write, or a table that was edited since.
 
     Raises:
-        UserError: such a file is there.
-        OSError: what is there cannot be read.
+        UserError: the folder contains such a file.
+        OSError: the table or page cannot be read.
     """
     page, table = folder / "class.html", folder / "grades.csv"
     check_page(page, "grades")
@@ -224,10 +223,10 @@ def check_grades(folder: Path, head: str) -> None:
 
 
 def check_sweep(folder: Path) -> None:
-    """Refuse a folder for a sweep that contains files of other origin.
+    """Refuse to write a sweep to a folder that contains other files.
 
     Raises:
-        UserError: the folder is not that of a sweep.
+        UserError: the folder is neither empty nor that of a sweep.
     """
     names = {name for name in os.listdir(folder) if not name.startswith(".")} if folder.is_dir() else set()
     if not (names <= BEGINS_SWEEP or {"manifest.json", "parts"} <= names):
@@ -235,9 +234,5 @@ def check_sweep(folder: Path) -> None:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise the error for a file that is not ours.
-
-    Raises:
-        UserError: always.
-    """
+    """Raise the UserError for a file that attn-exp did not write."""
     raise UserError(f"{path}: already exists and was not written by attn-exp, so it is kept; rename or remove it")

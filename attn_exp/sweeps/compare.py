@@ -12,7 +12,6 @@ import numpy as np
 from attn_exp import machine
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, count_of, refuse, some
-from attn_exp.errors import folder as path_of
 from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
 from attn_exp.experiment.row import COLUMNS, Row, Run
 from attn_exp.forms import coarser
@@ -76,7 +75,7 @@ def compare_results(*sides: Result | Swept | str | Path) -> Versus:
         UserError: one is a run and the other a sweep, or one cannot be read.
     """
     named = [side.folder if isinstance(side, Swept) else side for side in sides]
-    places = [side if isinstance(side, Result) else machine.folder(path_of(side, "folder")) for side in named]
+    places = [side if isinstance(side, Result) else machine.folder(side) for side in named]
     return side_by_side(*places)
 
 

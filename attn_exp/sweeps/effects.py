@@ -203,7 +203,8 @@ def measure_effects(
         elif dependences and dependences[0].chance <= LEVEL:
             means = sorted(each.mean for each in dependences[0].at.values())
             key = shorten(cube.names[dependences[0].axis])
-            asides.append(f"{signed(means[0])} to {signed(means[-1])} over {key}" if found else f"may depend on {key}")
+            ends = f"between {signed(means[0])} and {signed(means[-1])}, depending on {key}"
+            asides.append(ends if found else f"may depend on {key}")
         if 0 < len(inert.get(name, ())) < len(cube.variants):
             asides.append(f"{listed(inert[name])} {'is' if len(inert[name]) == 1 else 'are'} unaffected")
         start, end = (cube.levels[contrast.axis][place] for place in (contrast.start, contrast.end))

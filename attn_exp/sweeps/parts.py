@@ -9,10 +9,7 @@ which other points failed, and from the parts of earlier sweeps, which are kept.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import socket
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +19,6 @@ from typing import NamedTuple
 
 from attn_exp import machine
 from attn_exp.errors import UserError
-from attn_exp.report.escapes import plain
 from attn_exp.runs import trust
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps.plan import Plan
@@ -143,20 +139,15 @@ def locked(folder: Path) -> Iterator[None]:
     """Lock the sweep in `folder` until the block or the process ends, and remove temporary files of killed processes.
 
     Raises:
-        UserError: another process holds the lock; the message names the process and its machine.
+        UserError: another process holds the lock.
     """
-    since = time.strftime("%Y-%m-%d %H:%M:%S")
     try:
-        with machine.locked(folder / "lock", f"process {os.getpid()} on {socket.gethostname()} (since {since})"):
+        with machine.locked(folder / "lock"):
             for place in (folder, *(path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink())):
                 machine.remove_drafts(place, older=0.0)
             yield
-    except machine.HeldError as error:
-        raise UserError(f"{folder}: {describe(error)} is running this sweep; wait for it or end it") from error
-
-
-def describe(holder: object) -> str:
-    return plain(str(holder), 100) or "another process"
+    except TimeoutError as error:
+        raise UserError(f"{folder}: another process is running this sweep; wait for it or end it") from error
 
 
 def find_parts(folder: Path) -> list[tuple[Path, re.Match[str]]]:

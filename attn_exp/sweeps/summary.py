@@ -265,9 +265,10 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
     ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
     largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
     start = format_value(largest.setting, largest.start).removeprefix(f"{shorten(largest.setting)}=")
-    text = f"{format_value(largest.setting, largest.end)} instead of {start} "
-    text += format_effect(largest, f"the {spoken(largest.metric)}", tests)
-    text += "".join(f" and {format_effect(each, 'it', tests)}" for each in others)
+    first = format_effect(largest, f"the {spoken(largest.metric)}", tests)
+    text = f"{format_value(largest.setting, largest.end)} instead of {start} {first}"
+    verb = first.split(" ")[0]
+    text += "".join(f" and {format_effect(each, 'it', tests).removeprefix(f'{verb} it ')}" for each in others)
     few = f"{count_of(largest.seeds, 'seed is', 'seeds are')} too few to tell" * (
         largest.verdict == FEW and largest.mean != 0
     )

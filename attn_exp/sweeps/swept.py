@@ -23,7 +23,7 @@ from attn_exp.runs.execution import FIGURES, check_figures, said_anew
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweeps import overview
 from attn_exp.sweeps.effects import shorten
-from attn_exp.sweeps.parts import Part, Shelf, describe, locked
+from attn_exp.sweeps.parts import Part, Shelf, locked
 from attn_exp.sweeps.plan import About, load_manifest, read_figures, row_columns, write_manifest
 from attn_exp.sweeps.rows import VARIANT
 from attn_exp.sweeps.summary import Summary, list_records, summarized
@@ -134,7 +134,7 @@ def check_plots(figures: Figures) -> None:
 
 
 def show_status(words: Sequence[str]) -> str:
-    """Report the status of a sweep: how many points are done and failed, and which process is running it.
+    """Report the status of a sweep: how many points are done and failed, and whether it is running.
 
     Raises:
         UserError: the folder holds no sweep.
@@ -146,10 +146,10 @@ def show_status(words: Sequence[str]) -> str:
     done = sum(min(chunk, points - chunk * place) for place, name in enumerate(parts) if name in whole)
     failed = sum(part.failed for part in whole.values())
     count = f"{len(whole):,} of {len(parts):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
-    holder, status = machine.read_holder(folder / "lock"), about["status"]
+    status = about["status"]
     word = {"running": "stopped before it finished", COMPLETE: "damaged after it finished"}.get(status, status)
     ended = f"{word}; the same command continues it" if done < points else COMPLETE
-    running = ended if holder is None else f"running: {describe(holder)}"
+    running = "running" if machine.is_locked(folder / "lock") else ended
     return "\n".join([about["command"], f"{done:,} of {points:,} points, {failed:,} failed; {count}", running])
 
 

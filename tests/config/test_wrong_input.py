@@ -50,7 +50,7 @@ MISTAKES = [
     ("bias=1", "bias=1: expected true or false"),
     ("embeddings=the_cat_st", "unknown embeddings 'the_cat_st'; did you mean the_cat_sat? choose one of "),
     ("variant=[looped,nope]", "unknown variant 'nope'; did you mean looped? choose one of "),
-    ("variant=[]", "variant=[] compares nothing; choose at least one"),
+    ("variant=[]", "variant=[] leaves nothing to compare; choose at least one"),
     ("head=2,4", "head=2,4: to run several values, sweep with -m head=2,4"),
     ("--head 2", "unknown option --head; settings take no dashes: write head=..."),
     ("--head=2", "unknown option --head=2; settings take no dashes: write head=2"),
@@ -97,7 +97,7 @@ MISTAKES = [
     ("variant.looped=null", "variant.looped=null does not fit the settings: field 'variant.looped' is not Optional"),
     ("title=für", "other characters as key='välue'"),
     ("embeddings.tokens=[le,café]", "other characters as key=[a,'välue']"),
-    ("mask=causal mask.causal.x=1", "unknown setting 'mask.causal.x'; there is none to choose"),
+    ("mask=causal mask.causal.x=1", "unknown setting 'mask.causal.x'; there are no choices"),
     ("embeddings.tokens=[a,null,c]", "embeddings.tokens=[a,null,c]: expected a list of words"),
     ("embeddings.tokens=1.5", "embeddings.tokens=1.5: expected a list of names, their number, or a file of names"),
     (VECTORS.format("[[1,null]]"), "row 0 holds null, which is not a number"),
@@ -121,7 +121,7 @@ MISTAKES = [
     ("mask=window mask.window.left=-2", "mask.window.left=-2: expected a whole number of keys, or -1 for an open side"),
     ("+projections.given.b_q=[1,2,3,4]", "projections: b_q given, but bias=false adds none; write bias=true"),
     (GROUPED + " +projections.given.W_o=[[1]]", "projections: W_o given, but the input starts after them; leave them"),
-    (GROUPED + " head=2 variant=matrix", "embeddings.k has 2"),
+    (GROUPED + " head=2 variant=matrix", "must divide head=1, which a variant may pin: variant.NAME.head"),
     (
         "hydra/launcher=joblib",
         "hydra/launcher=joblib: sweeps run on sweep.engine, such as process or dask; --help lists them",
@@ -194,7 +194,7 @@ def test_an_error_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, t
         raise ZeroDivisionError("ours")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "execute", broken)
+    monkeypatch.setattr(cli, "run_settings", broken)
     monkeypatch.setattr(sys, "argv", ["attn-exp"])
     with pytest.raises(ZeroDivisionError, match="ours"):
         cli.main()
@@ -205,7 +205,7 @@ def test_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "execute", interrupted)
+    monkeypatch.setattr(cli, "run_settings", interrupted)
     monkeypatch.setattr(sys, "argv", ["attn-exp"])
     with pytest.raises(SystemExit) as stop:
         cli.main()

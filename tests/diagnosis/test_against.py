@@ -149,7 +149,7 @@ def test_a_difference_of_rounding_and_what_only_one_takes_part_nothing_and_are_s
 def test_nothing_is_claimed_of_questions_that_only_one_answers() -> None:
     verdict = attn_exp.check(attend, against=stops, quick=True)
     assert (verdict.outcome, verdict.not_verified[0]) == ("not verified", "large inputs (only attend answers)"), verdict
-    assert verdict.summary.startswith("attend and stops: agree as far as asked; not verified: large inputs")
+    assert verdict.summary.startswith("attend and stops: agree as far as checked; not verified: large inputs")
 
 
 # Modules are asked with the same matrices

@@ -123,8 +123,8 @@ def test_a_wrong_function_ends_with_1_and_its_smallest_input_can_be_pasted(mine:
     [
         (("nothing.py:f",), "nothing.py: no such file"),
         (("mine.py:rigth",), "unknown function of mine.py 'rigth'; did you mean right?"),
+        (("mine.py:number",), "mine.py:number has type int; expected a function"),
         (("mine.txt",), "expected a file and a function, such as mine.py:attention"),
-        (("mine.py:number",), "mine.py:number is a int; expected a function"),
         (("mine.py:right", "mask=cusal"), "unknown mask 'cusal'; did you mean causal?"),
         (("mine.py:right", "ignore=[is_casual]"), "unknown argument of right in ignore= 'is_casual'; did you mean is_"),
         (("mine.py:right", "--fast"), "unknown option '--fast'"),
@@ -133,7 +133,7 @@ def test_a_wrong_function_ends_with_1_and_its_smallest_input_can_be_pasted(mine:
         (("mine.py:right", "device=cuda"), "device=cuda is for functions of tensors; right takes numpy arrays"),
         (("mine.py:right", "timeout=0"), "timeout is '0'; expected seconds"),
         (("mine.py:right", "timeout=long"), "timeout is 'long'; expected seconds"),
-        (("own/numbers.csv:f",), "own/numbers.csv: expected a Python file, such as mine.py, or a module"),
+        (("own/numbers.csv:f",), "own/numbers.csv cannot be imported: ModuleNotFoundError"),
         (("no_such_package:f",), "no_such_package cannot be imported: ModuleNotFoundError"),
         (("softmax.py",), "softmax.py: no attention that can be called"),
     ],
@@ -216,7 +216,7 @@ def asked(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
     ("function", "words", "outcome", "said"),
     [
         (asked, ("mask=causal",), "right", "asked: right"),
-        (kept, (), "not verified", "kept: right as far as asked; not verified: argument `keep`, cache `past_key`"),
+        (kept, (), "not verified", "kept: right as far as checked; not verified: argument `keep`, cache `past_key`"),
         (kept, ("ignore=[keep,past_key]",), "right", "kept: right"),
         (hides, (), "not verified", "It is right if True hides and wrong if True attends: pass convention=torch_mha"),
         (hides, ("ignore=mask",), "right", "hides: right under convention=torch_mha"),

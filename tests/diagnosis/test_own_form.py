@@ -156,5 +156,5 @@ def odd(name: str, code: str, call: str = "") -> str:
 def test_a_function_that_ends_the_process_is_a_row_without_numbers_or_a_line() -> None:
     line = row(run(odd("leaves", "calls = [0]", "calls[0] += 1; sys.exit(0) if calls[0] > 1 else 0")))
     assert "ended without an answer (SystemExit: 0)" in line["note"]
-    said = "nowhere.py ended without an answer (SystemExit: 0), as it was imported"
+    said = "nowhere.py ended without an answer (SystemExit: 0) while it was imported"
     assert refusal(run, odd("nowhere", "sys.exit(0)")) == said

@@ -53,12 +53,15 @@ def test_full_keeps_matrices_and_blocks_keep_none() -> None:
     [
         (
             ["variant=[matrix]"],
-            "embeddings.tokens=65536: variant matrix needs 160.0 GiB for whole matrices of 65536 x 65536",
+            "embeddings.tokens=65536: variant matrix needs 160.0 GiB for full matrices of 65536 x 65536",
         ),
-        (["variant=[matrix]"], "use variant=[blockwise] with weights=auto, which never forms one"),
-        (["variant=[blockwise]", "weights=full"], "weights=full needs 32.0 GiB for whole matrices of 65536 x 65536"),
-        (["variant=[matrix]", "weights=full"], "use variant=[blockwise] with weights=auto, which never forms one"),
-        (["variant=[blockwise]", "metrics=[gini]"], "metrics= needs 320.0 GiB for whole matrices"),
+        (["variant=[matrix]"], "use variant=[blockwise] with weights=auto, which stores no full matrix"),
+        (["variant=[blockwise]", "weights=full"], "weights=full needs 32.0 GiB for full matrices of 65536 x 65536"),
+        (
+            ["variant=[matrix]", "weights=full"],
+            "use variant=[blockwise] with weights=auto, which stores no full matrix",
+        ),
+        (["variant=[blockwise]", "metrics=[gini]"], "metrics= needs 320.0 GiB for full matrices"),
         (["variant=[blockwise]", "embeddings.tokens=1000000000"], "needs 735.7 GiB for its vectors"),
     ],
 )

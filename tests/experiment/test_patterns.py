@@ -69,5 +69,5 @@ def test_a_check_that_finds_nothing_to_look_at_says_so_and_has_no_table() -> Non
     made = documents(Run(found, (), {}))
     for name in ("report.html", "report.md"):
         told = made[name].decode().partition("Check: heads")[2]
-        assert "no variant forms the weights of its heads" in told
+        assert "no variant computes the weights of its heads" in told
         assert "induction" not in told

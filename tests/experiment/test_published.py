@@ -80,9 +80,9 @@ def test_a_figure_of_a_variant_outside_the_run_is_left_out() -> None:
 def test_another_problem_disagrees_and_does_not_stop_the_run() -> None:
     found = comparison("experiment=the_cat_sat", "embeddings=random", "projections=normal")
     output = next(each for each in found.published if each.quantity == "output")
-    assert (output.agrees, output.computed) == (False, "48 numbers where 12 are printed")
+    assert (output.agrees, output.computed) == (False, "48 numbers, but 12 are printed")
     assert math.isnan(output.largest_difference)
-    assert "output has 48 numbers where 12 are printed" in summary(found)
+    assert "output has 48 numbers, but 12 are printed" in summary(found)
     assert " inf " not in summary(found)
     assert not any(each.agrees for each in found.published)
 
@@ -103,9 +103,9 @@ def test_unknown_words_are_told() -> None:
     found = run("experiment=the_cat_sat")
     for entry, message in (
         (Published("Q", "1", "wieghts"), "unknown stage of published Q 'wieghts'; did you mean weights"),
-        (Published("it", "1", "q", head=3), "published it: head=3, but the run has 1 head, counted from 1"),
-        (Published("it", "1", "q", row=9), "published it: row=9, but there are 3, counted from 1"),
-        (Published("it", "see above", "q"), "published it: printed='see above' holds no number"),
+        (Published("it", "1", "q", head=3), "published it: head=3, but the run has 1 head, numbered from 1"),
+        (Published("it", "1", "q", row=9), "published it: row=9, but there are 3, numbered from 1"),
+        (Published("it", "see above", "q"), "published it: printed='see above' contains no number"),
     ):
         with pytest.raises(UserError, match=re.escape(message)):
             held(found, entry)

@@ -26,7 +26,7 @@ def attention(q, k, v):
         ("embeddings=random embeddings.tokens=9000 weights=blocks", "variant multi_head needs 6.0 GiB for whole"),
         (
             "embeddings=random embeddings.tokens=9000 past=3000 embeddings.memory=12000 head=8 variant=[multi_head]",
-            "embeddings.tokens=6000: variant multi_head needs 21.5 GiB for whole matrices of 6000 x 12000",
+            "embeddings.tokens=6000: variant multi_head needs 21.5 GiB for full matrices of 6000 x 12000",
         ),
         ("embeddings=random embeddings.tokens=10000000 variant=[blockwise]", "needs 7.4 GiB for its vectors"),
         (
@@ -68,4 +68,4 @@ def test_parts_that_fit_alone_are_counted_together(
 ) -> None:
     words = ("embeddings=random", "embeddings.tokens=5000", "embeddings.d_model=4000")
     monkeypatch.setattr(long_runs, "free", lambda: 4 << 30)
-    assert "with all else, and 4.0 GiB are free" in refused(words, monkeypatch, capsys)
+    assert "in total), but only 4.0 GiB are free" in refused(words, monkeypatch, capsys)

@@ -27,7 +27,7 @@ It computes attention as requested.
     ),
     "open": (
         decide(RIGHT, ("argument `x` (unknown)",)),
-        """f: right under align=top_left as far as asked; not verified: argument `x`
+        """f: right under align=top_left as far as checked; not verified: argument `x`
 asked: mask=causal
 It computes attention as requested.
 not verified: argument `x` (unknown)

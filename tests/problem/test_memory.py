@@ -151,9 +151,9 @@ WRONG = {
     "embeddings.memory.tokens=[a,b] embeddings.memory.vectors=[[1,2]]": "embeddings.memory.tokens names 2 tokens",
     "embeddings=me_against_the embeddings.memory=[[1,2]]": "embeddings.memory: the keys are given",
     "embeddings=me_against_the embeddings.memory=2": "embeddings.memory.tokens=2, but there are 3",
-    "embeddings.memory=[[1,2]] mistake=qkv_order variant=[matrix]": "mistake=qkv_order does not fit the shapes",
+    "embeddings.memory=[[1,2]] mistake=qkv_order variant=[matrix]": "mistake=qkv_order cannot be applied to the shapes",
     "mistake=output_through_another head=4 kv_head=2 variant=[multi_head] embeddings=random embeddings.d_model=8": (
-        "mistake=output_through_another does not fit the shapes"
+        "mistake=output_through_another cannot be applied to the shapes"
     ),
     "embeddings.memory.file=a.csv embeddings.memory.vectors=[[1]]": "both define the memory",
 }

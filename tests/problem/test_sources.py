@@ -111,7 +111,7 @@ def test_what_it_would_make_is_refused_before_it_is_made(monkeypatch: pytest.Mon
         ("embeddings=udl_multi_head embeddings.vectors.shape=[8,60000]", "embeddings.tokens=60000: variant"),
         (
             "embeddings=attention_times_value embeddings.v.shape=[90000,90000]",
-            "embeddings.v.shape=[90000, 90000] needs",
+            "v.shape=[90000, 90000] needs 603.5 GiB to draw",
         ),
     ],
 )

@@ -68,7 +68,7 @@ def test_another_outcome_is_a_difference() -> None:
     assert "its shape is [1, 2]" in difference("normalizer", softmax, logits._replace(outcome=((0.5,),)))
     rope = example("position", "rope")
     wrong = rope._replace(keys_after=rope.keys)
-    assert difference("position", drawn_position("rope"), wrong).startswith("of its keys, row 1, column 0 is ")
+    assert difference("position", drawn_position("rope"), wrong).startswith("for keys, row 1, column 0 is ")
 
 
 @pytest.mark.parametrize(("group", "name"), [member for member in MEMBERS if member[0] != "mask"])

@@ -215,13 +215,19 @@ def test_a_hostile_key_writes_no_page_outside_its_folder_and_two_keys_of_one_fil
 
 
 BAD = {
-    "table.csv": (b"a,b\n1,2\n", "another table"),
-    "formula.csv": (b"q,1,2,3,4\nt1,=A1*2,,,\n", "no cell holds a number; the first is q, row t1, column 1: '=A1*2'"),
-    "text.csv": (b"q,1,2,3,4\nt1,one,0,0,0\n", "annot be read: q, row t1, column 1: 'one'"),
-    "comma.csv": (b"q,1,2,3,4\nt1,0,5,0,5,1\n", "q, row 1: 5 cells, expected 4; a decimal comma needs quotes"),
+    "table.csv": (b"a,b\n1,2\n", "no block of this sheet"),
+    "formula.csv": (
+        b"q,1,2,3,4\nt1,=A1*2,,,\nt2\nt3\nt4\n",
+        "no cell holds a number; the first is q, row t1, column 1: '=A1*2'",
+    ),
+    "text.csv": (b"q,1,2,3,4\nt1,one,0,0,0\nt2\nt3\nt4\n", "annot be read: q, row t1, column 1: 'one'"),
+    "comma.csv": (
+        b"q,1,2,3,4\nt1,0,5,0,5,1\nt2\nt3\nt4\n",
+        "q, row 1: 5 cells, expected 4; a decimal comma needs quotes",
+    ),
     "huge.csv": (b"q,1\n" + b"t1,0\n" * 500_000, "larger than"),
-    "bytes.csv": (bytes(range(128, 256)), "not UTF-8 text"),
-    "empty.csv": (b"", "another table"),
+    "bytes.csv": (bytes(range(128, 256)), "codec can't decode"),
+    "empty.csv": (b"", "no block of this sheet"),
 }
 
 
@@ -264,7 +270,7 @@ def test_a_mistake_of_the_teacher_is_one_line(words: Sequence[str], message: str
 def test_a_key_that_is_none_is_refused(content: bytes, home: Path) -> None:
     Path("key.json").write_bytes(content)
     Path("mine.csv").write_text("q,1\n")
-    with pytest.raises(UserError, match="not the keys of sheets"):
+    with pytest.raises(UserError, match="not a file of sheet keys"):
         grade_answers(["mine.csv", "key.json"])
 
 

@@ -95,7 +95,7 @@ def test_the_page_is_shown_in_a_frame_and_needs_nothing_from_outside(exercise: E
     ("words", "message"),
     [
         (("names=class.csv",), "writes files"),
-        (("seed=range(0,3)", "embeddings=random"), "3 seeds make as many sheets"),
+        (("seed=range(0,3)", "embeddings=random"), "expected one sheet, but 3 seeds give 3"),
         (("stages=[nothing]", "experiment=the_cat_sat", "variant=[matrix]"), "unknown stage"),
     ],
 )

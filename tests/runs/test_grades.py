@@ -24,18 +24,12 @@ __all__ = ["home"]
 SMALL = ("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=2", "variant=[matrix]", "seed=1")
 
 
-def moved(text: str) -> str:
-    first, second, *rest = text.partition("\n")[2].splitlines(keepends=True)
-    return "".join([text.partition("\n")[0], "\n", second, first, *rest])
-
-
 REWRITTEN: dict[str, Callable[[str], str]] = {
     "tabs": lambda text: text.replace(",", "\t"),
     "old line ends": lambda text: text.replace("\n", "\r"),
     "decimal commas in quotes": lambda text: ",".join(
         f'"{cell.replace(".", ",")}"' if "." in cell and "\n" not in cell else cell for cell in text.split(",")
     ),
-    "a row moved with its name": moved,
     "no blank lines": lambda text: text.replace("\n\n", "\n"),
     "a token misspelled": lambda text: text.replace("x1", "z1"),
     "a dash for a minus": lambda text: text.replace("-", "\u2013"),
@@ -51,12 +45,15 @@ def test_a_table_may_be_written_otherwise(name: str, home: Path) -> None:
     assert (line["points"], line["what it is"]) == (line["of"], "all right")
 
 
-def test_a_row_that_is_missing_shifts_no_other(home: Path) -> None:
+@pytest.mark.parametrize(
+    "places", [[0, 1, 3], [0, 2, 1, 3], [0, 1, 3, 5]], ids=["missing", "moved", "missing at the end"]
+)
+def test_a_row_that_is_missing_or_moved_is_refused(places: list[int], home: Path) -> None:
     paper = handed(*SMALL, "stages=[scores,weights]")
     rows = written(paper).splitlines(keepends=True)
-    Path("mine.csv").write_text("".join([*rows[:2], *rows[3:]]))
-    (line,) = result("mine.csv")
-    assert (line["points"], line["of"], line["first wrong"]) == ("15", "18", "")
+    Path("mine.csv").write_text("".join([*(rows[place] for place in places), *rows[4:]]))
+    with pytest.raises(UserError, match="scores: a row or column is missing or moved"):
+        answers.read_blocks(answers.read_lines(Path("mine.csv")), paper)
 
 
 def test_tokens_may_be_called_as_stages_are(home: Path) -> None:

@@ -86,10 +86,10 @@ def test_what_is_gone_or_half_written_is_left_out(tmp_path: Path) -> None:
 ABOUT: dict[str, object] = {"command": "python -m attn_exp", "words": [], "started": "2026", "status": "complete"}
 DEEP = "[" * 100_000
 WRONG = {
-    "": "run.json is not JSON: Expecting value: line 1 column 1 (char 0)",
-    "{": "run.json is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+    "": "run.json: it is not JSON: Expecting value: line 1 column 1 (char 0)",
+    "{": "run.json: it is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
     "[]": "run.json is not an object",
-    DEEP: "run.json nests too deeply",
+    DEEP: "run.json: it nests too deeply",
     json.dumps(ABOUT | {"started": None}): "run.json: started is not a text",
     json.dumps(ABOUT | {"words": "head=2"}): "run.json: words is not a list",
     json.dumps(ABOUT | {"words": [1]}): "an item of run.json: words is not a text",

@@ -245,6 +245,6 @@ def test_a_manifest_from_elsewhere_starts_no_code(here: Path, ran: Callable[[], 
 def test_python_runs_what_its_caller_names(here: Path) -> None:
     result = attn_exp.run(*NAMED)
     assert result.table["error"].max() < 1e-15 and "mine" in repr(result)
-    with pytest.raises(UserError, match="is code that the command line does not name"):
+    with pytest.raises(UserError, match="is code, which runs only if the command line names it"):
         attn_exp.run("variant=[theirs]", config_dir=here / hostile_yaml(here)[1])
     shutil.rmtree(here / "shared")

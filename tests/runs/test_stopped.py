@@ -35,7 +35,7 @@ def test_a_signal_leaves_nothing(words: tuple[str, ...], patch: str, sign: signa
         out, err = process.communicate(timeout=20)
     assert process.returncode == 128 + sign
     assert out == ""
-    assert err.endswith("attn_exp: stopped before it was done\n")
+    assert err.endswith("attn_exp: interrupted before it was finished\n")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "held"]
     assert not list(tmp_path.rglob(".*"))
     quickly(tmp_path, *words)

@@ -118,7 +118,9 @@ def test_an_effect_that_depends_on_another_setting_has_a_row_at_each_of_its_valu
 def test_a_small_dependence_leaves_one_row_that_names_it() -> None:
     answers = answered({"b": ("x", "y"), "scale": FLAG}, lambda b, s: (b == "y") * (0.8 + 0.15 * (s == "true")))
     (effect,) = rows(answers, "b")
-    assert effect.verdict == "yes" and re.fullmatch(r"\+0.(80|79|8) to \+0.9[456] over scale", effect.note)
+    assert effect.verdict == "yes" and re.fullmatch(
+        r"between \+0.(80|79|8) and \+0.9[456], depending on scale", effect.note
+    )
 
 
 WAYS: dict[tuple[float, ...], list[tuple[str, str, str]]] = {

@@ -19,7 +19,7 @@ def test_status_while_it_runs_and_after(tmp_path: Path) -> None:
         wait_until(lambda: bool(list(tmp_path.glob("outputs/sweeps/*/parts/*.csv"))))
         out, _ = quickly(tmp_path, "status", str(the_sweep(tmp_path)))
         driver.kill()
-    assert f"running: process {driver.pid} on " in out
+    assert out.endswith("\nrunning\n")
     assert " of 160 points, 0 failed" in out
     out, _ = quickly(tmp_path, "status", str(the_sweep(tmp_path)))
     assert "stopped before it finished; the same command continues it" in out

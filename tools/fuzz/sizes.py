@@ -136,7 +136,7 @@ def tried(here: Path, words: list[str], limit: int) -> str | None:
         f"{SECONDS:.0f} s without a word": code == 130 and not told.strip(),
         "ended by Ctrl-C without a line": code == 130
         and "interrupted" not in text
-        and "stopped before it was done" not in text,
+        and "interrupted before it was finished" not in text,
         f"{len(errors)} errors: {last(text)}": code == 2 and len(errors) != 1,
         "nothing was said": code == 1 and not text.strip(),
     }

@@ -14,7 +14,7 @@ from typing import Any
 
 from attn_exp.errors import UserError
 
-ROLES: dict[str, tuple[str, ...]] = {
+ROLES = {
     "q": ("q", "query", "queries", "qs"),
     "k": ("k", "key", "keys", "ks"),
     "v": ("v", "value", "values", "vs"),

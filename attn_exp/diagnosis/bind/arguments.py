@@ -16,7 +16,7 @@ from attn_exp.diagnosis.asking.names import BY_NAME, is_starred, plain, role_of,
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.sizes import NAMES, ROOM
 
-ROLE_NAMES: dict[str, tuple[str, ...]] = {
+ROLE_NAMES = {
     "memory": ("context", "memory", "encoderhiddenstates", "kv", "y", "xa", "keyvaluestates", "inputskv", "xkv",
                "encoderoutput", "encoderoutputs", "encoutput", "encout", "encoutputs", "crossinput", "kvinput",
                "inputkv", "crossattentionstates", "source", "memories", "keyvalue", "other", "crossx",

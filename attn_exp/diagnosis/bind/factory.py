@@ -235,7 +235,7 @@ def layer_of_factory(
     first_call = {role: convert(np.asarray(one)) if of_target and library_of(one) != name else one
                   for role, one in inputs.items()}  # fmt: skip
     run_foreign(lambda: ask(first_call, {}), f"what {own.name}() returned could not be called")
-    found: dict[tuple[str, str], int] = {(role, letter): int(size)
+    found = {(role, letter): int(size)
              for role in inputs for letter, size in zip(axes[role], inputs[role].shape, strict=True)}  # fmt: skip
     lengths = {letter: size for (_, letter), size in found.items()}
     lengths |= {"t": lengths["h"] * lengths["w"]} if "w" in lengths else {}

@@ -276,7 +276,7 @@ def prepare_plain(target: Any, fresh: bool, wide: bool, depth: int = 3) -> None:
             fields[name] = fill_if_flat(value, place) if is_bias and fresh else False if trains else value
 
 
-PREPARE: dict[str, Callable[..., Any]] = {
+PREPARE = {
     "torch": prepare_torch, "plain": prepare_plain, "nnx": prepare_jax, "equinox": prepare_jax,
     "keras": lambda target, *_: target,
 }  # fmt: skip

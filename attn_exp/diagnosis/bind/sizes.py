@@ -12,7 +12,7 @@ from typing import Any
 from attn_exp.diagnosis.asking.names import ROLES, every_parameter, plain, source_of
 from attn_exp.diagnosis.asking.request import Request
 
-NAMES: dict[str, tuple[str, ...]] = {
+NAMES = {
     "h": (*ROLES["heads"], "nattentionheads", "nh", "numattnheads", "nqheads", "numqueryheads", "numhead", "headnum",
           "headsnum", "headcount"),
     "g": (*ROLES["kv_heads"], "nkvhead", "numkvgroups", "nkvgroups", "kvgroups", "nkv", "numkv", "numquerygroups",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ PRODUCTS = {
 """The index of each product's first factor among its arguments, and its subscripts."""
 
 
-SUMS: dict[str, Callable[..., Any]] = {"addmm": torch.mm, "baddbmm": torch.bmm, "addmv": torch.mv}
+SUMS = {"addmm": torch.mm, "baddbmm": torch.bmm, "addmv": torch.mv}
 """Products that add `beta` times a bias to `alpha` times a product; if alpha is not 1, both steps are recorded."""
 
 

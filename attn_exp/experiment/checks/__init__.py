@@ -1,4 +1,4 @@
-"""Experiments on the variants of a run, beyond comparing them: one `CHECK` per file, found by the file's name."""
+"""Additional experiments on the variants of a run: one `CHECK` per file, found by the name of the file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from attn_exp.problem.problem import Problem
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("check",))
 
-ASKED_BY = {"dtype": "precision", "metrics": "measures"}
-"""Settings of a run that ask for a check without its name."""
+IMPLIED_BY = {"dtype": "precision", "metrics": "measures"}
+"""Settings that imply a check, by the name of the setting."""
 
 
 def load(name: str) -> Check:
@@ -29,8 +29,8 @@ def wanted(config: Config) -> tuple[str, ...]:
     for name in config.check:
         if name not in names():
             raise UserError(unknown(name, names(), "check"))
-    asked = [name for setting, name in ASKED_BY.items() if getattr(config, setting)]
-    return tuple(dict.fromkeys([*config.check, *asked]))
+    implied = [name for setting, name in IMPLIED_BY.items() if getattr(config, setting)]
+    return tuple(dict.fromkeys([*config.check, *implied]))
 
 
 def find(names: Sequence[str], config: Config, problem: Problem, variants: Sequence[Settled]) -> tuple[Finding, ...]:

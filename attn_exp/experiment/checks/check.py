@@ -1,4 +1,4 @@
-"""What a check is: an experiment on the variants of a run, beyond comparing them."""
+"""The contract of a check: an additional experiment on the variants of a run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Check:
-    """An experiment on the variants of a run.
+    """An additional experiment on the variants of a run.
 
-    `examine(config, problem, variants)`: yields its results, records of one frozen dataclass, `record`.
-    `sentence(records)`: sums them up for a reader.
-    `columns`: the fields of a record that tables show, if not all; a page replaces `_` in their names by spaces.
+    `examine(config, problem, variants)`: yields the results as instances of `record`, a frozen dataclass.
+    `sentence(records)`: summarizes the results for a reader.
+    `columns`: the fields of a record that tables show, if not all; a page replaces `_` in their names with spaces.
     """
 
     record: type
@@ -28,7 +28,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check on one run: its records, and a sentence that sums them up."""
+    """The result of one check on one run: its records, and a sentence that summarizes them."""
 
     name: str
     check: Check

@@ -1,4 +1,4 @@
-"""One problem under every library's convention: which ones agree, and at which stage they diverge."""
+"""Compare the conventions of all libraries on one problem: which agree, and at which stage the others diverge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """One variant under one convention; `same_as`, `sameness` and `differs_at` compare the rows of this variant."""
+    """One variant under one convention; `same_as`, `sameness` and `differs_at` compare it under all conventions."""
 
     convention: str
     variant: str
@@ -54,7 +54,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
                 true_means="blocked" if means.blocks else "may attend",
                 align=alignment(chosen.align or config.align, means, settled.rules.masks, problem),
                 empty=means.empty,
-                softmax=means.softmax_dtype or "input's type",
+                softmax=means.softmax_dtype or "input dtype",
                 caps="after mask" if means.caps_last else "before mask",
                 groups="i mod g" if means.tiled else "i // (h/g)",
                 **{column: columns[column][0] for column in ("same_as", "sameness", "differs_at")},

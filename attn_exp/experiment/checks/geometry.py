@@ -1,4 +1,4 @@
-"""Which mistakes the sizes, settings and numbers of a run cannot show, or cannot tell apart."""
+"""Find the mistakes that would not show in a run with these sizes, settings and numbers, or would look alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem
 
 MOST_PLACES = 250_000
-"""Above this many weights, trying the catalogue takes minutes."""
+"""With more weights than this, trying all mistakes would take minutes."""
 SHOWS, HIDDEN, ALIKE, UNASKED, UNKNOWN = "yes", "no", "alike", "not asked for", "-"
 
 
@@ -27,9 +27,9 @@ SHOWS, HIDDEN, ALIKE, UNASKED, UNKNOWN = "yes", "no", "alike", "not asked for", 
 class Record:
     """One mistake in one variant.
 
-    `shows` is "yes"; "no" if it gives the right answer here; "alike" if another mistake, `like`, gives the same wrong
-    answer; "not asked for" if the run lacks the setting; or "-" if the variant is not computed in steps. `reason` is
-    the missing setting, or why it cannot be tried.
+    `shows` is "yes" if the mistake gives a wrong output here, "no" if the output is right, "alike" if the mistakes in
+    `like` give the same wrong output, "not asked for" if the run lacks a setting that the mistake needs, or "-" if the
+    variant is not computed in steps. `reason` is the missing setting, or the reason why the mistake cannot be tried.
     """
 
     variant: str
@@ -58,25 +58,21 @@ def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
         if not mistake.changes or mistake.remark or mistake.group == "precision" or mistake.of_code:
             continue
         if missing:
-            yield Record(variant, name, UNASKED, "", f"the run has no {' and no '.join(missing)}")
+            yield Record(variant, name, UNASKED, "", f"the run has no {' or '.join(missing)}")
         else:
             made[name] = [compute_answer(change(recipe), settled, problem) for change in mistake.changes]
     plain = compute_answer(recipe, settled, problem)
     for name, answers in made.items():
         fitting = [answer for answer in answers if answer is not None]
         telling = [answer for answer in fitting or answers if differ(answer, plain)]
-        if not telling:
-            yield Record(variant, name, HIDDEN, "", "")
-            continue
+        wrong = telling[0] if telling else None
         alike = [
             other
             for other, theirs in made.items()
-            if other != name and telling[0] is not None and not all(differ(answer, telling[0]) for answer in theirs)
+            if other != name and wrong is not None and not all(differ(answer, wrong) for answer in theirs)
         ]
-        if alike:
-            yield Record(variant, name, ALIKE, ", ".join(alike), "")
-        else:
-            yield Record(variant, name, SHOWS, "", "" if fitting else "it does not fit the shapes")
+        shows = ALIKE if alike else SHOWS if telling else HIDDEN
+        yield Record(variant, name, shows, ", ".join(alike), "" if fitting else "it cannot be applied to these shapes")
 
 
 def sentence(records: Sequence[Record]) -> str:

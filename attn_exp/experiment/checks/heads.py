@@ -1,4 +1,4 @@
-"""What each head does: the known attention patterns, head by head."""
+"""Measure the known attention patterns in each head."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """The patterns of one head, counted from 1, as shares of its weight; NaN if no token can show one."""
+    """The patterns of one head, numbered from 1, as shares of its weight; NaN if no token can show the pattern."""
 
     variant: str
     head: int
@@ -42,7 +42,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 def sentence(records: Sequence[Record]) -> str:
     if not records:
-        return "no variant forms the weights of its heads."
+        return "no variant computes the weights of its heads."
     meanings = "; ".join(f"{name}: {meaning}" for name, meaning in MEANINGS.items())
     return f"{count_of(len(records), 'head')}; {meanings}."
 

@@ -1,4 +1,4 @@
-"""Properties that must hold for every variant: order of tokens, the future, poison, blocks, decoding, gradients."""
+"""Test properties that must hold for every variant: token order, no leak from the future, poison, decoding and more."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from attn_exp.rules.rules import Rules, places, whole_grid
 from attn_exp.rules.scores.added import Added
 
 Answer = tuple[Array, Array]
-"""Two arrays that should be equal; the first may hold several, which should all equal the second."""
+"""Two arrays that should be equal; the first may be a stack of arrays that should all equal the second."""
 
 
 class NotApplicableError(Exception):
-    """The invariant does not apply; the message says why."""
+    """The invariant does not apply; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A variant's q `[h t d]`, k `[g s d]`, v `[g s e]` and rules, to be changed and computed again."""
+    """A variant with q `[h t d]`, k `[g s d]`, v `[g s e]` and rules, which an invariant changes and computes again."""
 
     settled: Settled
     q: Array
@@ -43,14 +43,14 @@ class Case:
 
     def compute(self, **settings: int) -> Array:
         """Return the context `[h t e]`."""
-        with np.errstate(all="ignore"):  # poison may raise warnings
+        with np.errstate(all="ignore"):  # poison may cause warnings
             context = self.settled.member.attend(self.q, self.k, self.v, self.rules, **settings).context
         assert context is not None
         return context
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The numbers of heads, queries and keys."""
+        """The number of heads, queries and keys."""
         return len(self.q), self.q.shape[1], self.k.shape[1]
 
     @property
@@ -76,7 +76,7 @@ def token_order(case: Case) -> Answer:
     """Permuting the tokens permutes the outputs, unless masks or scores depend on positions."""
     _, rows, keys = case.shape
     by_place = bool(case.rules.masks or case.settled.positions) or any(np.ptp(bias) > 0 for bias in case.biases())
-    different = "queries and keys are not the same tokens"
+    different = "queries and keys are different tokens"
     refuse_if((by_place, "rules depend on positions"), (rows != keys, different))
     order = np.random.default_rng(0).permutation(rows)
     shuffled = replace(case, q=case.q[:, order], k=case.k[:, order], v=case.v[:, order])
@@ -89,7 +89,7 @@ def head_order(case: Case) -> Answer:
     extras = [np.asarray(extra) for rule in case.rules.scores if (extra := rule.extra(head)) is not None]
     numbers = (np.broadcast_to(each, case.shape) for each in (*case.biases(), *extras, case.allowed().astype(float)))
     refuse_if(
-        (len(case.q) == 1, "one head has no order"),
+        (len(case.q) == 1, "there is only one head"),
         (len(case.q) != len(case.k), "heads share keys and values"),
         (any(np.ptp(array, axis=0).any() for array in numbers), "rules differ between heads"),
     )
@@ -105,7 +105,7 @@ def block_size(case: Case) -> Answer:
 
 
 MOST_POISONED = 16
-"""If more keys are hidden, this many evenly spaced ones are tried, each in its own computation."""
+"""If more keys are hidden, this many evenly spaced ones are tried, one at a time."""
 
 
 def future(case: Case) -> Answer:
@@ -120,14 +120,14 @@ def future(case: Case) -> Answer:
 
 
 def poison(case: Case, held: float) -> Answer:
-    """Hidden keys and values do not change the output of a query, whatever number they hold."""
+    """Hidden keys and values do not change the output of a query, whatever numbers they contain."""
     allowed = case.allowed()
     hidden = np.flatnonzero(~allowed.all(axis=(0, 1)))
     refuse_if((not len(hidden), "every query sees every key"))
     clean, poisoned, expected = case.compute(), [], []
     for key in hidden[np.linspace(0, len(hidden) - 1, min(len(hidden), MOST_POISONED)).astype(int)]:
         k, v = case.k.copy(), case.v.copy()
-        k[:, key], v[:, key] = held, held
+        k[:, key] = v[:, key] = held
         blind = ~allowed[:, :, key]
         poisoned.append(replace(case, k=k, v=v).compute()[blind])
         expected.append(clean[blind])
@@ -161,10 +161,10 @@ def decoding(case: Case) -> Answer:
 
 
 def logit_shift(case: Case) -> Answer:
-    """A constant added to every logit changes nothing if the weights of a row sum to 1.
+    """Adding a constant to every logit changes nothing if the weights of a row sum to 1.
 
-    The constant is so large, or so small, that `exp` of it overflows or underflows: code that does not subtract the
-    largest logit fails.
+    The constants are so large and so small that their `exp` overflows or underflows, so that code fails if it does not
+    subtract the largest logit.
     """
     normalizer = case.rules.normalizer
     moved = not normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores)
@@ -175,7 +175,7 @@ def logit_shift(case: Case) -> Answer:
     ]
     refusal = forms.refuses(case.settled.form, shifted[0]) or ""
     bent = case.rules.bend_last and bool(case.rules.scores)
-    refuse_if((moved, sums), (bent, "logits are bent after the shift"), (bool(refusal), refusal))
+    refuse_if((moved, sums), (bent, "score rules change logits after the shift"), (bool(refusal), refusal))
     return np.stack([replace(case, rules=rules).compute() for rules in shifted]), case.compute()
 
 
@@ -193,12 +193,12 @@ def rope_shift(case: Case) -> Answer:
 
 
 def gradients(case: Case) -> Answer:
-    """The slope along a random direction, from the formula, matches finite differences."""
+    """The derivative along a random direction, from the formula, matches finite differences."""
     kind, normalizer = case.settled.computed_in, case.rules.normalizer
     refuse_if(
         (case.settled.member.reference != "logits", "the formula assumes normalized logits"),
         (case.rules.pairing is not None, PAIRED),
-        (normalizer.slope is None, f"{normalizer.name} is not differentiable, or has no formula here"),
+        (normalizer.slope is None, f"{normalizer.name} is not differentiable, or its derivative is not implemented"),
         (kind != np.float64, f"{kind.name} is too coarse for finite differences"),
     )
     rng, step = np.random.default_rng(0), 1e-5
@@ -214,9 +214,9 @@ def gradients(case: Case) -> Answer:
 
 
 TOLERANCE = 1e-9
-"""Differences up to this, relative to the largest output, are rounding; those of finite differences up to its root.
+"""Differences up to this, relative to the largest output, count as rounding; for finite differences, up to its root.
 
-Where a form computes in a coarser type than float64, `SAME_FUNCTION` units of that are."""
+For a form that computes in a coarser dtype than float64, the limit is `SAME_FUNCTION` units of that dtype."""
 
 INVARIANTS: dict[str, Callable[[Case], Answer]] = {
     "token order": token_order,
@@ -236,8 +236,8 @@ INVARIANTS: dict[str, Callable[[Case], Answer]] = {
 class Record:
     """One invariant of one variant.
 
-    `largest` is the largest difference relative to the largest output; `holds` is yes, no, or - if the invariant does
-    not apply, for the reason in `note`.
+    `largest` is the largest difference relative to the largest output. `holds` is `yes`, `no`, or `-` if the invariant
+    does not apply; then `note` gives the reason.
     """
 
     variant: str

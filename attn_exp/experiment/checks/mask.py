@@ -1,4 +1,4 @@
-"""What every variant's mask looks like: its blocks, its density, and a sentence on what each query sees."""
+"""Describe the mask of every variant: its blocks, its density, and the keys that each query sees."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from attn_exp.rules.rules import places
 
 FULL, PARTIAL, EMPTY = "█", "▒", "·"
 WIDEST = 48
-"""The most blocks in a row."""
+"""Maximum number of blocks in a row."""
 
 
 @dataclass(frozen=True)
 class Record:
     """A row of blocks of one variant's mask: full, partial or empty, with the share of places that may attend.
 
-    `size` is the number of queries and keys in a block; if it is 1, `sees` describes one query, else all queries of the
-    row of blocks together.
+    `size` is the number of queries and keys in a block. `sees` names the keys that the queries of the row see; with
+    `size` 1 that is a single query.
     """
 
     variant: str
@@ -61,10 +61,10 @@ def picture(allowed: Array, size: int) -> list[str]:
 
 
 def describe_keys(seen: Array, names: Sequence[str]) -> str:
-    """Say which keys `[s]` are seen: `she, likes`, `k0..k4 and k7`, `every key` or `no key`."""
+    """Name the keys that are seen (`seen` is `[s]`): `she, likes`, `k0..k4 and k7`, `every key` or `no key`."""
     if seen.all():
         return "every key"
-    runs = np.flatnonzero(np.diff(np.concatenate([[False], seen, [False]]).astype(int))).reshape(-1, 2)
+    runs = np.flatnonzero(np.diff(seen, prepend=False, append=False)).reshape(-1, 2)
     if not len(runs):
         return "no key"
     words = [

@@ -1,4 +1,4 @@
-"""The metrics that `metrics=` asks for, of every variant."""
+"""Compute the metrics that `metrics=` names for every variant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """One metric of one variant; NaN if the variant lacks what it measures, with a `note` on the reason."""
+    """One metric of one variant; NaN if it is undefined for the variant, and then `note` may give the reason."""
 
     variant: str
     metric: str
@@ -29,7 +29,7 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Measure every variant; `check=measures` without `metrics=` takes every metric."""
+    """Yield the chosen metrics of every variant; `check=measures` without `metrics=` computes all metrics."""
     chosen = metrics.chosen(config.metrics or ("all",))
     exact_problem = rounded(problem, np.dtype(np.longdouble))
     first = execute(baseline(config, variants), problem)

@@ -1,4 +1,4 @@
-"""Whether an error is ordinary for its dtype, judged against the error of a plain implementation in that dtype."""
+"""Compare the error of each stage in a dtype with that of a plain implementation: is it ordinary rounding?"""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 
 ORDINARY, SUSPICIOUS = 2.0, 10.0
-"""Errors up to these multiples of a plain implementation's are ordinary rounding, or suspicious."""
+"""Errors of up to `ORDINARY` times that of a plain implementation are ordinary rounding, up to `SUSPICIOUS` times
+suspicious."""
 
 
 @dataclass(frozen=True)
 class Record:
     """One stage of one variant in one dtype.
 
-    `error` is the largest difference from the same stage in float64 (for float64 itself: in `longdouble`) from the same
-    rounded inputs; `plain_error` is that of the `matrix` form in this dtype, at least half a unit in the last place of
-    the largest number; `ratio` is the former over the latter. Source: Dao-AILab/flash-attention,
+    `error` is the largest difference from the same stage computed in float64 (for float64 itself, in `longdouble`) from
+    the same rounded inputs. `plain_error` is that difference for the `matrix` form in this dtype, but at least half an
+    ulp of the largest number. `ratio` is `error / plain_error`. Source: Dao-AILab/flash-attention,
     `tests/test_flash_attn.py`, which allows twice the plain error.
     """
 
@@ -43,9 +44,9 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Judge every stage of every variant in every dtype that the run names, or in all of them.
+    """Judge every stage of every variant in each dtype that the run names, or in all dtypes if it names none.
 
-    A form that computes in a coarser dtype than the named one is judged in its own.
+    A form that computes in a coarser dtype than the named one is judged in that coarser dtype.
     """
     asked = config.dtype or TYPES
     own = {settled.name: [settled.member.computed_in(find_type(name)).name for name in asked] for settled in variants}
@@ -54,7 +55,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         exact_problem = rounded(low, np.dtype(np.longdouble if name == "float64" else np.float64))
         for settled in (variant for variant in variants if name in own[variant.name]):
             exact, plain = execute(settled.exact, exact_problem), execute(settled.plain, low)
-            with suppress(OwnCodeError):  # the user's own function does not take this dtype
+            with suppress(OwnCodeError):  # the user's own function does not accept this dtype
                 yield from judge_stages(settled.name, name, execute(settled, low), plain, exact)
 
 

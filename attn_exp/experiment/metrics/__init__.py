@@ -1,6 +1,6 @@
-"""Single numbers on how right an output is and what its weights look like: one family per file.
+"""Metrics: single numbers that describe the error of an output or the distribution of its weights.
 
-A file lists its metrics as `METRICS`, a tuple of `Metric`; `metrics=name` finds each by its name.
+Each file holds one family, and lists it as `METRICS`, a tuple of `Metric`; `metrics=name` selects a metric by its name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FAMILIES: tuple[str, ...] = registry.names(__path__, without=("metric",))
 
 
 def known() -> dict[str, Metric]:
-    """Return every metric by its name, in the order of the tables."""
+    """Return all metrics by name, in the order of the tables."""
     metrics = [metric for family in FAMILIES for metric in registry.module(__name__, family).METRICS]
     metrics += registry.at_hand(__name__).values()
     return {metric.name: metric for metric in sorted(metrics, key=lambda metric: metric.place)}

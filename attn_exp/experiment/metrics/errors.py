@@ -1,4 +1,4 @@
-"""How far an output is from the exact one and from the baseline row's, and how far heads are from each other."""
+"""Differences of an output from the exact one and from that of the baseline row, and differences between heads."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from attn_exp.forms.trace import as_they_lie
 
 
 def largest_errors(answers: Array, expected: Array) -> Array:
-    """Return `max |answer - expected|` of each of many arrays `[n ...] -> [n]`, in the units of the output.
+    """Return `max |answer - expected|` of each of many arrays, `[n ...] -> [n]`, in the units of the output.
 
-    NaN in only one counts as infinite; NaN in both is agreement.
+    NaN in only one of the two counts as an infinite difference, NaN in both as agreement.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         differences = np.abs(answers.astype(np.float64, copy=False) - expected)
@@ -45,7 +45,7 @@ def largest_error(answer: Array, expected: Array) -> float:
 
 
 def largest_finite_error(answer: Array, exact: Array) -> float:
-    """Return the largest difference over finite expected values; infinite if only one of two is finite."""
+    """Return the largest difference where the exact values are finite; infinite if only one of two values is finite."""
     finite = np.isfinite(exact)
     if (np.isfinite(answer) != finite).any():
         return float("inf")
@@ -53,7 +53,7 @@ def largest_finite_error(answer: Array, exact: Array) -> float:
 
 
 def mean_error(answer: Array, expected: Array) -> float:
-    """Return `mean |x - ref|`. Source: PyTorch, `test/inductor/test_flex_attention.py`, compares means."""
+    """Return `mean |x - ref|`. Source: PyTorch, `test/inductor/test_flex_attention.py`, which compares means."""
     return float(np.abs(answer - expected).mean())
 
 
@@ -68,18 +68,18 @@ def relative_rms(answer: Array, expected: Array) -> float:
 
 
 CLOSE = {"float16": (1e-3, 1e-3), "bfloat16": (1.6e-2, 1e-3), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}
-"""Relative and absolute tolerances of `torch.testing.assert_close` by type."""
+"""Relative and absolute tolerances of `torch.testing.assert_close`, by dtype."""
 
 
 def close(answer: Array, expected: Array, dtype: str = "float64") -> bool:
-    """Say whether `|x - ref| <= atol + rtol |ref|` everywhere. Source: `torch.testing.assert_close`, its defaults."""
+    """Return whether `|x - ref| <= atol + rtol |ref|` everywhere. Source: `torch.testing.assert_close` by default."""
     return np.allclose(answer, expected, *CLOSE[dtype])
 
 
 def ulp_distances(answers: Array, expected: Array) -> Array:
-    """Return the largest distance in units in the last place of each of many arrays `[n ...] -> [n]`.
+    """Return the largest distance in units in the last place in each of many arrays, `[n ...] -> [n]`.
 
-    The bits of floats, read as integers with the negative ones mirrored, are in the order of the floats, so the
+    The bits of floats, read as integers, have the same order as the floats once negative numbers are mirrored, so the
     distance is a difference of integers. Source: Goldberg 1991, "What Every Computer Scientist Should Know About
     Floating-Point Arithmetic"; `numpy.testing.assert_array_max_ulp`.
     """
@@ -90,21 +90,21 @@ def ulp_distances(answers: Array, expected: Array) -> Array:
 
 
 def rank_floats(numbers: Array) -> Array:
-    """Map floats to integers in the same order, consecutive floats to consecutive integers."""
+    """Map floats to integers in the same order, so that consecutive floats become consecutive integers."""
     size = numbers.dtype.itemsize
     bits = np.ascontiguousarray(numbers).view(f"i{size}").astype(np.int64)
     return np.where(bits < 0, -(2 ** (8 * size - 1)) - bits, bits)
 
 
 def errors_in_ulp(answers: Array, expected: Array, kind: Any = None) -> Array:
-    """Return the largest error of each of many arrays `[n ...] -> [n]`, in ulp of its largest expected magnitude.
+    """Return the largest error in each of many arrays, `[n ...] -> [n]`, in ulp of the largest expected magnitude.
 
-    One magnitude is used for the whole array: a small entry that is the difference of large ones carries their
-    rounding, and would otherwise count as thousands of units in the last place. `kind` is the dtype whose spacing is
-    used, if the output was computed with fewer digits than it has. Source: Higham 2002, "Accuracy and Stability of
-    Numerical Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
+    One magnitude is used for the whole array: a small entry that is the difference of large numbers carries their
+    rounding errors, and would otherwise count as thousands of ulp. `kind` is the dtype that defines an ulp, if the
+    output was computed in a coarser dtype than its own. Source: Higham 2002, "Accuracy and Stability of Numerical
+    Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
     """
-    own = np.dtype(answers.dtype if kind is None else kind)
+    own = np.dtype(kind or answers.dtype)
     magnitudes = np.abs(expected).reshape(len(expected), -1).max(axis=-1, initial=0)
     with np.errstate(all="ignore"):
         beyond = (magnitudes > limits(own).max) & (magnitudes < np.inf)  # as if the exponent range were unlimited
@@ -114,15 +114,15 @@ def errors_in_ulp(answers: Array, expected: Array, kind: Any = None) -> Array:
 
 
 def row_sum_errors(weights: Array) -> Array:
-    """Return the largest `|sum_j w_j - 1|` of each array `[n ... s] -> [n]`, over rows that are not all zero."""
+    """Return the largest `|sum_j w_j - 1|` in each array, `[n ... s] -> [n]`, over rows that are not all zero."""
     sums = weights.sum(axis=-1)
     return np.asarray(np.where(sums != 0, np.abs(sums - 1), 0.0).reshape(len(sums), -1).max(axis=-1, initial=0.0))
 
 
 def cosines(left: Array, right: Array) -> Array:
-    """Return `<x, y> / (|x| |y|)` of each pair of flattened arrays `[n ...] -> [n]`.
+    """Return `<x, y> / (|x| |y|)` of each pair of flattened arrays, `[n ...] -> [n]`.
 
-    It is 1 for two zero arrays, 0 if only one is zero, and NaN if one is not finite.
+    The result is 1 for two arrays of zeros, 0 if only one is all zero, and NaN if a number is not finite.
     """
     with np.errstate(all="ignore"):  # norms as in `numpy.linalg.norm`
         numbers = (as_they_lie(side) for side in (left, right))
@@ -133,7 +133,7 @@ def cosines(left: Array, right: Array) -> Array:
 
 
 def kl(p: Array, q: Array) -> Array:
-    """Return `sum_j p_j ln(p_j / q_j)` of each row, in nats; infinite if q is 0 where p is not.
+    """Return the KL divergence `sum_j p_j ln(p_j / q_j)` of each row, in nats; infinite if q is 0 where p is not.
 
     Source: Kullback and Leibler 1951, "On Information and Sufficiency".
     """
@@ -143,7 +143,7 @@ def kl(p: Array, q: Array) -> Array:
 
 
 def js(p: Array, q: Array) -> Array:
-    """Return `(kl(p, m) + kl(q, m)) / 2` of each row with m their mean: 0 to ln 2.
+    """Return the Jensen-Shannon divergence `(kl(p, m) + kl(q, m)) / 2` of each row, where m = (p + q) / 2: 0 to ln 2.
 
     Source: Lin 1991, "Divergence Measures Based on the Shannon Entropy"; between heads: Clark et al. 2019, section 6.
     """
@@ -152,7 +152,7 @@ def js(p: Array, q: Array) -> Array:
 
 
 def total_variation(p: Array, q: Array) -> Array:
-    """Return `sum_j |p_j - q_j| / 2` of each row: 0 to 1.
+    """Return the total variation distance `sum_j |p_j - q_j| / 2` of each row: 0 to 1.
 
     Source: Jain and Wallace 2019, "Attention is not Explanation", section 3.
     """
@@ -162,7 +162,10 @@ def total_variation(p: Array, q: Array) -> Array:
 def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subject) -> float:
     """Return the mean of `D(baseline row's weights, this variant's weights)` over rows of weights.
 
-    Both need rows that sum to 1 and the same number of heads; a query that sees no key in one of them is left out.
+    Queries that see no key in one of the two are left out.
+
+    Raises:
+        NotFormedError: rows of weights do not sum to 1, or the two variants differ in the shape of their weights.
     """
     first = weights(subject._replace(trace=subject.first))
     mine = shares(subject)
@@ -171,7 +174,7 @@ def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subjec
 
 
 def head_divergence(weights: Array) -> float:
-    """Return the mean Jensen-Shannon divergence between every two heads: 0 if all are equal, NaN for a single head.
+    """Return the mean Jensen-Shannon divergence over all pairs of heads: 0 if all are equal, NaN for a single head.
 
     Source: Clark et al. 2019, "What Does BERT Look At?", section 6.
     """
@@ -202,13 +205,13 @@ METRICS = (
     metric(
         "relative_rms",
         lambda subject: relative_rms(*ends_seen(subject)),
-        meaning="rms_error over the root mean square of the exact answer",
+        meaning="rms_error divided by the root mean square of the exact answer",
         source="fla-org/flash-linear-attention, fla/utils",
     ),
     metric(
         "close",
         lambda subject: close(*ends_seen(subject), subject.settled.computed_in.name),
-        meaning="whether PyTorch would call it close",
+        meaning="whether the output passes torch.testing.assert_close",
         unit="1 = yes",
         source="torch.testing.assert_close",
     ),
@@ -224,47 +227,47 @@ METRICS = (
     metric(
         "row_sum_error",
         lambda subject: float(row_sum_errors(weights(subject)[None])[0]),
-        meaning="how far a row of weights is from summing to 1",
+        meaning="the largest deviation of a row of weights from summing to 1",
     ),
     relative(
         "kl",
         partial(mean_divergence, kl),
         meaning="the KL divergence of the baseline row's weights from this row's",
-        unit="nats, to the row compared with",
+        unit="nats, vs. the baseline row",
         source="Kullback and Leibler 1951",
     ),
     relative(
         "js",
         partial(mean_divergence, js),
         meaning="the Jensen-Shannon divergence between this row and the baseline row",
-        unit="nats, to the row compared with",
+        unit="nats, vs. the baseline row",
         source="Lin 1991",
     ),
     relative(
         "total_variation",
         partial(mean_divergence, total_variation),
         meaning="the share of weight that would have to move to make both rows equal",
-        unit="to the row compared with",
+        unit="vs. the baseline row",
         source='Jain and Wallace 2019, "Attention is not Explanation", section 3',
     ),
     relative(
         "cosine_mean",
         lambda subject: cosines(*outputs(subject)).mean(),
         meaning="the mean cosine similarity of output rows",
-        unit="to the row compared with",
+        unit="vs. the baseline row",
         source='Zhang et al. 2025, "SageAttention", section 4.1',
     ),
     relative(
         "cosine_least",
         lambda subject: cosines(*outputs(subject)).min(),
         meaning="the smallest cosine similarity of output rows",
-        unit="to the row compared with",
+        unit="vs. the baseline row",
         source='Zhang et al. 2025, "SageAttention", section 4.1',
     ),
     partial(Metric, place=7)(
         "head_divergence",
         lambda subject: head_divergence(shares(subject)),
-        meaning="Jensen-Shannon divergence between two heads: 0 if all are equal",
+        meaning="the mean Jensen-Shannon divergence between two heads: 0 if all heads are equal",
         unit="nats",
         source="Clark et al. 2019, section 6",
     ),

@@ -1,4 +1,4 @@
-"""How large logits are, how weights sharpen as they grow, and how much a change of logits changes the output."""
+"""The size of logits, how weights sharpen as logits grow, and how much a change of logits changes the output."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def drop_infinite(numbers: Array) -> Array:
 def expected_variance(q: Array, k: Array) -> float:
     """Return `d mean(q^2) mean(k^2)`: the variance of `q . k` if all entries were independent with mean zero.
 
-    `q` `[h t d]`, `k` `[g s d]`. It grows with d, which dividing the logits by sqrt(d) undoes. Source: Vaswani et al.
-    2017, "Attention Is All You Need", section 3.2.1, footnote 4.
+    `q` is `[h t d]`, `k` is `[g s d]`. The variance grows with d; dividing the logits by sqrt(d) undoes that. Source:
+    Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, footnote 4.
     """
     return float(q.shape[-1] * np.mean(q**2) * np.mean(k**2))
 
 
 def log_sum_exp(masked: Array) -> Array:
-    """Return `ln sum_j exp(l_j)` of each row; -inf if it sees no key.
+    """Return `ln sum_j exp(l_j)` of each row; -inf if the query sees no key.
 
-    Source: FlashAttention-2, section 3.1, which merges partial outputs with it; FlexAttention returns -inf for empty
-    rows.
+    Source: FlashAttention-2, section 3.1, which merges partial outputs with the log-sum-exp; like here, FlexAttention
+    returns -inf for rows without keys.
     """
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
     anchor = np.where(np.isneginf(largest), 0, largest)
@@ -50,11 +50,11 @@ def log_sum_exp(masked: Array) -> Array:
 
 
 def log_sums(trace: Trace) -> Array:
-    """Return the log-sum-exp of each row `[h t]`: the form's own, or from its masked logits."""
+    """Return the log-sum-exp of each row, `[h t]`: that of the form, or computed from its masked logits."""
     return log_sum_exp(stage(trace, "masked")) if trace.lse is None else trace.lse
 
 
-# How weights sharpen: their entropy as a function of the multiplier of the scores
+# How weights sharpen: the entropy as a function of the multiplier of the scores
 
 SAME_WEIGHTS = 1e-12
 """Weights that differ by no more than this count as equal."""
@@ -63,7 +63,7 @@ SAME_WEIGHTS = 1e-12
 class Split(NamedTuple):
     """Weights as `softmax(own * scores + rest)`: arrays `[h t s]`, where `rest` is -inf at masked places.
 
-    `own` is the multiplier of the scores in this run, mistakes included; `standard` is `1 / sqrt(d)` of one head.
+    `own` is the multiplier of the scores in this run, including mistakes; `standard` is `1 / sqrt(d)`.
     """
 
     scores: Array
@@ -73,10 +73,11 @@ class Split(NamedTuple):
 
 
 def split(comparison: Comparison, variant: str) -> Split | None:
-    """Write a variant's weights as a softmax of scaled scores and a rest.
+    """Write a variant's weights as a softmax of scaled scores plus a rest.
 
-    None if the scores were not formed, or if the weights are no such softmax: a rule that bends logits or takes a share
-    of the sum acts differently at another multiplier, and with a mistake logits may be no multiple of the scores.
+    Return None if the form did not compute the scores, or if the weights are not such a softmax: a rule that changes
+    logits nonlinearly or adds an extra logit acts differently with another multiplier, and with a mistake the logits
+    may not be a multiple of the scores.
     """
     trace = comparison.traces[variant]
     if trace.scores is None or trace.logits is None or trace.masked is None or trace.weights is None:
@@ -92,7 +93,7 @@ def split(comparison: Comparison, variant: str) -> Split | None:
 
 
 def find_multiplier(logits: Array, scores: Array, said: float) -> float | None:
-    """Return the multiplier of the scores: `said`, unless a mistake changed it; None if there is none."""
+    """Return the multiplier of the scores: `said`, unless a mistake changed it; None if there is no multiplier."""
     largest = np.unravel_index(np.argmax(np.abs(scores)), scores.shape) if scores.size else ()
     found = float(logits[largest] / scores[largest]) if scores.size and scores[largest] else said
     close = 100 * float(np.finfo(logits.dtype).eps)
@@ -107,11 +108,11 @@ def standard_multiplier(trace: Trace) -> float:
 
 
 POINTS, MOST_WEIGHTS = 49, 1_000_000
-"""Multipliers per curve, and the most weights it may compute; longer problems use evenly spaced queries."""
+"""The number of multipliers per curve, and the maximum of weights; longer problems use evenly spaced queries."""
 
 
 class Curve(NamedTuple):
-    """How the mean entropy `[m]` of weights, in nats, falls as the multiplier `[m]` of its scores grows."""
+    """The mean entropy of the weights, in nats, for each multiplier of the scores, both `[m]`."""
 
     title: str
     multipliers: Array
@@ -142,13 +143,13 @@ def mean_entropy(split: Split, multipliers: Array) -> Array:
 # Derivatives of attention, from their formulas
 
 TINY = 1e-30
-"""An imaginary step so small that its square vanishes: the derivative is exact to the last digit."""
+"""An imaginary step so small that its square vanishes, so that the derivative is exact to the last digit."""
 
 
 def bend_slope(stages: Trace, rules: Rules) -> Array:
-    """Return the derivative of all score bends at their logits, by a complex step.
+    """Return the derivative of the `bend` of all score rules at their logits, by a complex step.
 
-    If bends come last they bend masked logits, where those at -inf are constant.
+    With `bend_last` that is at the masked logits, where the derivative at -inf is 0.
 
     Source: Squire and Trapp 1998, "Using Complex Variables to Estimate Derivatives of Real Functions".
     """
@@ -167,8 +168,8 @@ def bend_slope(stages: Trace, rules: Rules) -> Array:
 def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tuple[Array, Array, Array]:
     """Return the gradients dq, dk, dv of `sum(received * context)`, with `received` `[h t e]`.
 
-    `dv = w^T r`; `dw = r v^T`; `dl = w (dw - sum_j w_j dw_j)`; `dq = scale dl k`; `dk = scale dl^T q`; the gradients of
-    heads that share keys are added. Source: Dao et al. 2022, "FlashAttention", appendix B.2.
+    `dv = w^T r`; `dw = r v^T`; `dl = w (dw - sum_j w_j dw_j)`; `dq = scale dl k`; `dk = scale dl^T q`. The gradients of
+    query heads that share keys are added. Source: Dao et al. 2022, "FlashAttention", appendix B.2.
     """
     stages = forms.form("matrix").attend(q, k, v, rules)
     assert stages.weights is not None and stages.logits is not None
@@ -185,7 +186,7 @@ def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tup
 def jacobian_norm(weights: Array) -> Array:
     """Return the largest singular value of `diag(w) - w w^T` of each row: at most 1/2, 0 if one key has all the weight.
 
-    It bounds how much softmax amplifies a change of logits. Source: Kim et al. 2021, "The Lipschitz Constant of
+    This bounds how much softmax amplifies a change of logits. Source: Kim et al. 2021, "The Lipschitz Constant of
     Self-Attention", section 3.
     """
     rows = weights.reshape(-1, weights.shape[-1])
@@ -216,7 +217,7 @@ METRICS = (
     metric(
         "logit_min",
         lambda subject: drop_infinite(stage(subject.trace, "masked")).min(),
-        meaning="the smallest logit that no mask hides",
+        meaning="the smallest logit that is not masked",
     ),
     metric(
         "logit_max",
@@ -242,7 +243,7 @@ METRICS = (
     summed(
         "log_sum_exp",
         lambda subject: drop_infinite(log_sums(subject.trace)).mean(),
-        meaning="the log-sum-exp of a row, which merges partial outputs",
+        meaning="the mean log-sum-exp of the rows, with which partial outputs can be merged",
         source="FlashAttention-2, section 3.1",
     ),
     summed(
@@ -253,7 +254,7 @@ METRICS = (
     slope(
         "jacobian_norm",
         mean_jacobian_norm,
-        meaning="how much a change of logits changes the weights: at most 1/2",
+        meaning="how much a change of logits can change the weights: at most 1/2",
         source='Kim et al. 2021, "The Lipschitz Constant of Self-Attention", section 3',
     ),
     slope(

@@ -1,4 +1,4 @@
-"""What a metric is, and what it measures."""
+"""The contract of a metric, and the arrays that metrics measure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from attn_exp.rules.rules import places, visible
 
 
 class Metric(NamedTuple):
-    """One number that describes a variant; `metrics=name` asks for it.
+    """A number that describes a variant; `metrics=name` selects it.
 
-    `measure(subject)`: the number; it raises `NotFormedError` if the variant lacks what is measured.
-    `unit`, `meaning`, `source`: what tables and docs say about it.
-    `place`: its position among the others in `metrics=all`.
-    `relative`: whether it compares a variant with the baseline row, for which it is then meaningless.
+    `measure(subject)`: computes the number; raises `NotFormedError` if the metric is undefined for the variant.
+    `unit`, `meaning`, `source`: shown in tables and documentation.
+    `place`: the position among all metrics in `metrics=all`.
+    `relative`: whether it compares a variant with the baseline row, so that it is meaningless for that row itself.
     """
 
     name: str
@@ -33,9 +33,9 @@ class Metric(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What metrics measure: a variant's trace, the baseline row's, and the exact one, in `longdouble`.
+    """The data that metrics measure: the traces of the variant, of the baseline row, and the exact one in `longdouble`.
 
-    `apart`: queries and keys are tokens of different inputs; `key_tokens` names the keys.
+    `apart`: whether queries and keys are tokens of different inputs; `key_tokens`: the names of the keys.
     """
 
     settled: Settled
@@ -46,12 +46,12 @@ class Subject(NamedTuple):
     key_tokens: tuple[str, ...] = ()
 
     def allowed(self) -> Array:
-        """Return which places may attend, `[h t s]`."""
+        """Return whether each place may attend, `[h t s]`."""
         q, k = stage(self.trace, "q"), stage(self.trace, "k")
         return places(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
 
     def visible(self) -> Array:
-        """Return whether the masks let each query see a key, `[h t]`; `[1 t]` for forms that keep no queries."""
+        """Return whether the masks let each query see a key, `[h t]`; `[1 t]` if the trace has no queries."""
         q, k = self.trace.q, self.trace.k
         if q is None or k is None:
             return np.ones((1, answer(self.trace).shape[-2]), bool)
@@ -64,11 +64,11 @@ class Subject(NamedTuple):
 
 
 class NotFormedError(Exception):
-    """The variant lacks what a metric measures; the message says what, if a reader should know."""
+    """A metric is undefined for a variant; the message gives the reason, if a reader should know it."""
 
 
 def require_formed(is_formed: bool, *reason: str) -> None:
-    """Raise NotFormedError unless the variant has what a metric measures."""
+    """Raise NotFormedError, with the reason if there is one, unless `is_formed`."""
     if not is_formed:
         raise NotFormedError(*reason)
 
@@ -84,7 +84,7 @@ def one_sequence(subject: Subject) -> Array:
 
 
 def stage(trace: Trace, name: str) -> Array:
-    """Return a stage of a trace for measuring, half precision as float32.
+    """Return a stage of a trace, converted to float32 if it is in half precision.
 
     Raises:
         NotFormedError: the form does not compute it.
@@ -96,16 +96,16 @@ def stage(trace: Trace, name: str) -> Array:
 
 
 def weights(subject: Subject) -> Array:
-    """Return the weights of a variant, `[h t s]`: 0 for queries that see no key, whatever the convention."""
+    """Return the weights of a variant, `[h t s]`, with 0 for queries that see no key, whatever the convention."""
     made, seen = stage(subject.trace, "weights"), subject.visible()
     return made if seen.all() else np.where(seen[..., None], made, 0.0).astype(made.dtype)
 
 
 def finite_weights(subject: Subject) -> Array:
-    """Return the weights of a variant `[h t s]`, all of them finite: NaN has no singular values.
+    """Return the weights of a variant, `[h t s]`, if all are finite, as singular values require.
 
     Raises:
-        NotFormedError: some are NaN, as under conventions that give NaN to a query without keys.
+        NotFormedError: some weights are NaN, as under conventions that give NaN to a query without keys.
     """
     made = weights(subject)
     require_formed(bool(np.isfinite(made).all()))
@@ -118,24 +118,26 @@ def mean(numbers: Array) -> float:
 
 
 def sees(weights: Array) -> Array:
-    """Return for each row `[... s] -> [...]` whether its query sees a key: some weight is not 0."""
+    """Return whether the query of each row sees a key, `[... s] -> [...]`: some weight is not 0."""
     return np.asarray(weights.any(axis=-1))
 
 
 def mean_seen(measure: Callable[[Array], Array], formed: Callable[[Subject], Array], subject: Subject) -> float:
-    """Return the mean of a measure of rows `[... s] -> [...]` of these weights, over the queries that see a key.
+    """Return the mean of `measure`, a function of rows `[... s] -> [...]`, over the queries that see a key.
+
+    `formed` returns the weights of the subject.
 
     Raises:
-        NotFormedError: no query sees one.
+        NotFormedError: no query sees a key.
     """
     made = formed(subject)
     return mean(measure(made)[sees(made)])
 
 
 def head_means(numbers: Array, weights: Array) -> Array:
-    """Return, per head, the mean of a number per query `[h t] -> [h]`, over the queries that see a key.
+    """Return the mean of a number over the queries that see a key, for each head, `[h t] -> [h]`.
 
-    Those are the rows of the weights `[h t s]` that are not all 0; NaN if there are none.
+    A query sees a key if its row of the weights `[h t s]` is not all 0. The mean is NaN if no query does.
     """
     seen = sees(weights)
     sums, counts = np.where(seen, numbers, 0).sum(axis=-1), seen.sum(axis=-1)
@@ -143,10 +145,10 @@ def head_means(numbers: Array, weights: Array) -> Array:
 
 
 def seeing_queries(subject: Subject) -> Array:
-    """Return for each query `[t]` whether it sees a key in some head.
+    """Return whether each query sees a key in at least one head, `[t]`.
 
     Raises:
-        NotFormedError: none does.
+        NotFormedError: no query sees a key.
     """
     seen = subject.visible().any(axis=0)
     if subject.trace.weights is not None:
@@ -156,7 +158,7 @@ def seeing_queries(subject: Subject) -> Array:
 
 
 def ends(subject: Subject) -> tuple[Array, Array]:
-    """Return the output `[t m]` and the exact one, or the weights `[h t s]` if there are no values."""
+    """Return the output `[t m]` and the exact output, or both weights `[h t s]` if the problem has no values."""
     return answer(subject.trace), answer(subject.exact)
 
 
@@ -167,7 +169,7 @@ def ends_seen(subject: Subject) -> tuple[Array, Array]:
 
 
 def outputs(subject: Subject) -> tuple[Array, Array]:
-    """Return the output of this row and of the baseline, for queries that see a key in both."""
+    """Return the outputs of this row and of the baseline row, for queries that see a key in both."""
     mine, first = answer(subject.trace), answer(subject.first)
     require_formed(mine.shape == first.shape and mine.ndim == 2)
     seen = seeing_queries(subject) & seeing_queries(subject._replace(trace=subject.first))

@@ -1,4 +1,4 @@
-"""Over how many keys the weights are spread, how few keys have most of the weight, and the rank of the weights."""
+"""The spread of weights over keys: entropy, sparsity and density of the mask; and the rank of weights and outputs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from attn_exp.forms.trace import Trace, entropy
 from attn_exp.rules.rules import Rules
 
 PRINTED = 0.02
-"""How far from 1 the sum of a row may be if a document prints its weights with two digits."""
+"""How much the sum of a row may differ from 1 if a document prints its weights with two digits."""
 
 
 def share_out(trace: Trace, rules: Rules) -> bool:
-    """Say whether each row of weights is a distribution, by its rules and, if it is kept, by its sum."""
+    """Return whether each row of weights is a distribution, by the rules and, if the weights are stored, by its sum."""
     ruled = shares_by_rule(rules)
     if trace.weights is None or not ruled:
         return ruled and not rules.normalizer.signed
-    is_made = ~np.isnan(trace.weights).all(axis=-1)  # some conventions give NaN to a query without keys
+    is_made = ~np.isnan(trace.weights).all(axis=-1)  # under some conventions, a query without keys gives NaN
     return bool((rows_that_share(trace.weights) | ~is_made).all())
 
 
@@ -40,18 +40,18 @@ def shares_by_rule(rules: Rules) -> bool:
 
 
 def rows_that_share(weights: Array) -> Array:
-    """Return for each row `[... s] -> [...]` whether it is a distribution: nonnegative, with sum 1."""
+    """Return whether each row is a distribution, `[... s] -> [...]`: nonnegative with sum 1, or all zero."""
     return (weights >= 0).all(axis=-1) & sum_to_one(weights)
 
 
 def sum_to_one(weights: Array) -> Array:
-    """Return for each row `[... s] -> [...]` whether it sums to 1, to printed precision, or is all zero."""
+    """Return whether each row sums to 1 to printed precision, or is all zero, `[... s] -> [...]`."""
     sums = widen(weights).sum(axis=-1)
     return np.asarray((sums == 0) | (np.abs(sums - 1) <= PRINTED))
 
 
 def shares(subject: Subject) -> Array:
-    """Return the weights of a variant `[h t s]`, if each row is a distribution.
+    """Return the weights of a variant, `[h t s]`, if each row is a distribution.
 
     Raises:
         NotFormedError: rows do not sum to 1, as with a sigmoid or a sink.
@@ -121,16 +121,16 @@ def hoyer(weights: Array) -> Array:
 
 
 def keys_for(weights: Array, share: float = 0.9) -> Array:
-    """Return how many of its largest weights each row needs to reach this share of its sum."""
+    """Return how many of the largest weights of each row are needed to reach this share of the row's sum."""
     sums = np.cumsum(-np.sort(-weights, axis=-1), axis=-1)
     return np.asarray((sums < share * sums[..., -1:] * (1 - 1e-12)).sum(axis=-1) + (sums[..., -1] > 0))
 
 
 def nonnegative_weights(subject: Subject) -> Array:
-    """Return the weights of a variant `[h t s]`, if none is negative.
+    """Return the weights of a variant, `[h t s]`, if none is negative, as measures of sparsity require.
 
     Raises:
-        NotFormedError: some are, as with `normalizer=sum`: sparsity is undefined for them.
+        NotFormedError: some weights are negative, as with `normalizer=sum`.
     """
     made = weights(subject)
     require_formed(not (made < 0).any())
@@ -147,7 +147,7 @@ def block_emptiness(allowed: Array, size: int = 16) -> float:
 
 
 def effective_rank(matrix: Array) -> Array:
-    """Return `exp(-sum p ln p)` per head, with p the singular values over their sum.
+    """Return `exp(-sum p ln p)` per head, where p are the singular values divided by their sum.
 
     Source: Roy and Vetterli 2007, "The Effective Rank: A Measure of Effective Dimensionality".
     """
@@ -158,16 +158,16 @@ def effective_rank(matrix: Array) -> Array:
 
 
 def stable_rank(matrix: Array) -> Array:
-    """Return `|A|_F^2 / sigma_1^2`, per head. Source: Rudelson and Vershynin 2007, "Sampling from Large Matrices"."""
+    """Return `|A|_F^2 / sigma_1^2` per head. Source: Rudelson and Vershynin 2007, "Sampling from Large Matrices"."""
     values = np.linalg.svd(matrix, compute_uv=False)
     largest = values.max(axis=-1)
     return np.asarray((values**2).sum(axis=-1) / np.where(largest == 0, 1, largest**2))
 
 
 def rank_collapse(output: Array) -> float:
-    """Return `|X - 1 x^T| / |X|` with x the mean row, in the norm `sqrt(|.|_1 |.|_inf)`: 0 if all rows are equal.
+    """Return `|X - 1 x^T| / |X|`, where x is the mean row, in the norm `sqrt(|.|_1 |.|_inf)`: 0 if all rows are equal.
 
-    Source: Dong et al. 2021, "Attention Is Not All You Need", section 2, whose x is the best one in that norm.
+    Source: Dong et al. 2021, "Attention Is Not All You Need", section 2, whose x is the minimizer in that norm.
     """
     whole, rest = (
         float(np.sqrt(np.linalg.norm(matrix, 1) * np.linalg.norm(matrix, np.inf)))
@@ -184,7 +184,7 @@ METRICS = (
         partial(mean_seen, entropy, shares),
         meaning="0 if one key has all the weight",
         unit="nats",
-        source="Shannon 1948; of attention: Clark et al. 2019, section 3.3",
+        source="Shannon 1948; for attention: Clark et al. 2019, section 3.3",
     ),
     metric(
         "normalized_entropy",
@@ -202,45 +202,45 @@ METRICS = (
     metric(
         "participation",
         lambda subject: mean(participation(shares(subject))),
-        meaning="1 over the sum of squared weights of a row",
+        meaning="1 divided by the sum of the squared weights of a row",
         unit="keys",
     ),
     metric(
         "largest_weight",
         partial(mean_seen, largest_weight, weights),
-        meaning="the largest weight of a row",
+        meaning="the mean of the largest weight of each row",
         source="Voita et al. 2019, section 4",
     ),
     metric(
         "saturation_90",
         lambda subject: saturation(shares(subject), 0.9),
-        meaning="rows in which one key has over 0.9 of the weight",
+        meaning="the share of rows in which one key has over 0.9 of the weight",
         unit="of rows",
         source="Voita et al. 2019, section 4",
     ),
     metric(
         "saturation_99",
         lambda subject: saturation(shares(subject), 0.99),
-        meaning="rows in which one key has over 0.99 of the weight",
+        meaning="the share of rows in which one key has over 0.99 of the weight",
         unit="of rows",
         source="Voita et al. 2019, section 4",
     ),
     scarce(
         "sparsity",
         lambda subject: sparsity(nonnegative_weights(subject)),
-        meaning="weights close to zero",
+        meaning="the share of weights close to zero",
         unit="of weights < 1e-3",
     ),
     scarce(
         "gini",
         partial(mean_seen, gini, nonnegative_weights),
-        meaning="0 if all weights are equal, near 1 if one key has all",
+        meaning="0 if all weights are equal, near 1 if one key has all the weight",
         source="Hurley and Rickard 2009",
     ),
     scarce(
         "hoyer",
         partial(mean_seen, hoyer, nonnegative_weights),
-        meaning="0 if all weights are equal, 1 if one key has all",
+        meaning="0 if all weights are equal, 1 if one key has all the weight",
         source="Hoyer 2004, section 3.1",
     ),
     scarce(
@@ -252,26 +252,26 @@ METRICS = (
     masked(
         "mask_density",
         lambda subject: subject.allowed().mean(),
-        meaning="pairs of query and key that the mask allows",
+        meaning="the share of query-key pairs that the mask allows",
         unit="of places",
     ),
     masked(
         "empty_blocks",
         lambda subject: block_emptiness(np.asarray(subject.allowed().any(axis=0))),
-        meaning="blocks that the mask hides entirely",
+        meaning="the share of blocks that the mask hides entirely",
         unit="of 16 x 16",
         source="PyTorch FlexAttention, BlockMask.sparsity",
     ),
     ranked(
         "effective_rank",
         lambda subject: effective_rank(finite_weights(subject)).mean(),
-        meaning="exp of the entropy of the singular values of the weights",
+        meaning="the exponential of the entropy of the singular values of the weights",
         source="Roy and Vetterli 2007",
     ),
     ranked(
         "stable_rank",
         lambda subject: stable_rank(finite_weights(subject)).mean(),
-        meaning="the squared norm of the weights over their largest singular value squared",
+        meaning="the squared norm of the weights divided by their largest singular value squared",
         source="Rudelson and Vershynin 2007",
     ),
     ranked(

@@ -1,4 +1,4 @@
-"""Where queries look: how far, at the first key, at delimiters, at the token after an earlier copy of their own."""
+"""Where queries attend: how far away, to the first key, to delimiters, or to the token after an earlier copy."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from attn_exp.experiment.metrics.metric import (
 from attn_exp.experiment.metrics.spread import normalized_entropy, rows_that_share, shares
 
 DELIMITERS = frozenset((".", ",", ";", ":", "!", "?", "[SEP]", "</s>", "<|endoftext|>", "<|end_of_text|>"))
-"""Punctuation and separator tokens; a `_` before one is a space."""
+"""Punctuation and separator tokens; a leading `_`, which stands for a space, is ignored."""
 
 
 def on_delimiters(weights: Array, tokens: Sequence[str]) -> Array:
-    """Return, per head, the mean weight that queries give to delimiter keys; NaN if there are none.
+    """Return the mean weight that the queries of each head give to delimiter keys; NaN if there are none.
 
     Source: Clark et al. 2019, "What Does BERT Look At?", section 3.2, for [SEP], full stops and commas.
     """
@@ -46,10 +46,10 @@ def looks_back(weights: Array, offset: int = 0) -> Array:
 
 
 def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
-    """Return the share of all weight that goes to the key `steps` after the query (0: itself, -1: the one before).
+    """Return the share of all weight on the key `steps` after the query (0: the query's token, -1: the previous one).
 
-    `sum_ij w_ij [j = i + steps] / sum_ij w_ij`, averaged over heads; a query without such a key counts too.
-    Source: TransformerLens, `head_detector.py`, `error_measure="mul"`, whose previous-token pattern is that of -1.
+    `sum_ij w_ij [j = i + steps] / sum_ij w_ij`, averaged over heads; queries without such a key count too.
+    Source: TransformerLens, `head_detector.py`, `error_measure="mul"`; its previous-token pattern is `steps` = -1.
     """
     total = weights.sum(axis=(-1, -2))
     on_pattern = (weights * (ahead(weights, offset) == steps)).sum(axis=(-1, -2))
@@ -57,16 +57,16 @@ def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
 
 
 def ahead(weights: Array, offset: int) -> Array:
-    """Return `key - query` `[t s]`, in positions."""
+    """Return the position of each key minus that of each query, `[t s]`."""
     return np.arange(weights.shape[-1]) - np.arange(weights.shape[-2])[:, None] - offset
 
 
 def induction(weights: Array, tokens: Sequence[str]) -> Array:
-    """Return, per head, the mean weight that a query gives to the keys right after its token's earlier occurrences.
+    """Return the mean weight that the queries of each head give to keys right after earlier copies of their token.
 
-    `mean_i sum_j w_ij [token_(j-1) = token_i, j < i]`, over queries whose token came before: in `a b c a`, the last
-    looks at b. It is NaN if queries are not the keys, or no token recurs after another one. Source: Olsson et al. 2022,
-    "In-context Learning and Induction Heads", on repeated sequences.
+    `mean_i sum_j w_ij [token_(j-1) = token_i, j < i]`, over queries whose token occurred before: in `a b c a`, the last
+    query attends to b. NaN if queries and keys are not the same tokens, or if no token recurs after another token.
+    Source: Olsson et al. 2022, "In-context Learning and Induction Heads", on repeated sequences.
     """
     if weights.shape[1:] != (len(tokens), len(tokens)):
         return np.full(len(weights), np.nan)
@@ -79,7 +79,7 @@ def induction(weights: Array, tokens: Sequence[str]) -> Array:
 
 
 def sink(weights: Array, key: int = 0) -> Array:
-    """Return, per head, the mean weight that queries from `key` on give to it: `1 / (T - k) sum_(i >= k) w_ik`.
+    """Return the mean weight on `key` over the queries of each head from `key` on: `1 / (T - k) sum_(i >= k) w_ik`.
 
     Source: Gu et al. 2024, "When Attention Sink Emerges in Language Models", section 3.1.
     """
@@ -87,7 +87,7 @@ def sink(weights: Array, key: int = 0) -> Array:
 
 
 def sink_rate(weights: Array, threshold: float = 0.3) -> float:
-    """Return the share of heads whose first key is a sink: `sink > threshold`. Source: as `sink`, with its 0.3."""
+    """Return the share of heads whose first key is a sink: `sink > threshold`. Source: as for `sink`, threshold too."""
     taken = sink(weights)
     return mean(taken[~np.isnan(taken)] > threshold)
 
@@ -117,7 +117,7 @@ PATTERNS = tuple(MEANINGS)
 
 
 def measure_patterns(weights: Array, tokens: Sequence[str], offset: int = 0, apart: bool = False) -> dict[str, Array]:
-    """Measure every pattern in every head: `[h]` each, from weights `[h t s]`; NaN if no token can show it.
+    """Measure every pattern in every head: `[h]` each, from weights `[h t s]`; NaN if no token can show the pattern.
 
     `tokens` are those of the keys; `apart` means that the queries come from another input, so that no key is next to or
     before a query. `broad` treats the keys with a nonzero weight as the visible ones.
@@ -134,15 +134,15 @@ def measure_patterns(weights: Array, tokens: Sequence[str], offset: int = 0, apa
 
 
 def mean_weight_at(weights: Array, places: Array) -> Array:
-    """Return, per head, the mean weight on the places `[t s]`, over the queries that have one."""
+    """Return the mean weight of each head on these places `[t s]`, over the queries that have such a place."""
     some = places.any(axis=-1)
     return head_means((weights * places).sum(axis=-1)[:, some], weights[:, some])
 
 
 def broad(weights: Array) -> Array:
-    """Return, per head, the mean of `entropy / ln n` over the queries that attend to n > 1 keys.
+    """Return the mean of `entropy / ln n` for each head, over the queries that attend to n > 1 keys.
 
-    It is NaN if rows do not sum to 1, as with a sigmoid.
+    NaN if rows do not sum to 1, as with a sigmoid.
     """
     if not rows_that_share(weights).all():
         return np.full(len(weights), np.nan)
@@ -151,7 +151,7 @@ def broad(weights: Array) -> Array:
 
 
 def find_strongest(numbers: Arrays, head: int) -> tuple[str, float]:
-    """Return the pattern with the largest weight in a head, and that weight; `broad`, an entropy, is left out."""
+    """Return the pattern with the largest weight in a head, and that weight, without `broad`, which is an entropy."""
     known = {name: float(of[head]) for name, of in numbers.items() if name != "broad" and np.isfinite(of[head])}
     name = max(known, key=known.__getitem__, default="")
     return name, known.get(name, float("nan"))
@@ -176,7 +176,7 @@ METRICS = (
     metric(
         "looks_back",
         lambda subject: mean_seen(lambda rows: looks_back(rows, subject.offset), shares_of_one_sequence, subject),
-        meaning="the weight on earlier keys",
+        meaning="the mean weight on earlier keys",
     ),
     metric(
         "on_itself",
@@ -186,7 +186,7 @@ METRICS = (
     metric(
         "on_previous",
         lambda subject: at_distance(one_sequence(subject), -1, subject.offset),
-        meaning="the share of all weight on the previous token",
+        meaning="the share of the total weight that falls on the previous token",
         source='TransformerLens, head_detector.py, error_measure="mul"',
     ),
     metric(
@@ -198,14 +198,14 @@ METRICS = (
     partial(Metric, place=4)(
         "sink",
         lambda subject: mean_of_heads(sink(weights(subject))),
-        meaning="the mean weight of the first key",
+        meaning="the mean weight on the first key",
         unit="weight of key 1",
         source='Gu et al. 2024, "When Attention Sink Emerges in Language Models", section 3.1',
     ),
     partial(Metric, place=4)(
         "sink_rate",
         lambda subject: sink_rate(weights(subject)),
-        meaning="heads that give the first key over 0.3",
+        meaning="the share of heads with a mean weight over 0.3 on the first key",
         unit="of heads",
         source="Gu et al. 2024, section 3.1",
     ),

@@ -10,7 +10,11 @@ from attn_exp import registry
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.generators.generator import Generator, Start, Stream
 
-GENERATORS: dict[str, Generator] = registry.members(__name__, Generator, without=("generator",))
+GENERATORS: dict[str, Generator] = {
+    name: generator
+    for file in registry.names(__path__, without=("generator",))
+    for name, generator in registry.module(__name__, file).GENERATORS.items()
+}
 
 
 def begin(name: str, seed: int, alone: bool = False, key: str = "seed") -> Stream:

@@ -34,7 +34,7 @@ class Stream(Protocol):
 
 @dataclass(frozen=True)
 class Generator:
-    """A library's generator; a file holds one, as `GENERATOR`, or several by their names, as `GENERATORS`.
+    """A library's generator; a file holds one or several by name, as `GENERATORS`.
 
     - `begin`: returns its stream right after the seed.
     - `least`, `most`: the range of seeds that the library accepts; None means no upper limit.

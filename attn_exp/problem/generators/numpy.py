@@ -40,4 +40,4 @@ class Legacy(Numpy):
         return np.asarray(self.rng.randint(low, high, shape))
 
 
-GENERATORS = {"numpy": Generator(Numpy), "legacy": Generator(Legacy, most=2**32 - 1)}
+GENERATORS = {"legacy": Generator(Legacy, most=2**32 - 1), "numpy": Generator(Numpy)}

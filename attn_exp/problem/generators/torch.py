@@ -166,4 +166,4 @@ def sine_and_cosine(x: Array) -> tuple[Array, Array]:
     return np.where((octant & 4) != 0, -sine, sine), np.where(((octant - 2) & 4) == 0, -cosine, cosine)
 
 
-GENERATOR = Generator(Torch, least=-(2**63), most=2**64 - 1)
+GENERATORS = {"torch": Generator(Torch, least=-(2**63), most=2**64 - 1)}

@@ -222,7 +222,7 @@ def encode_text(folder: Path, text: str, key: str) -> tuple[list[int], tuple[str
     except UnicodeEncodeError as error:
         raise UserError("model.text holds bytes that are not text") from error
     except NoAnswerError as error:
-        raise UserError(f"{said} cannot be used ({brief(error.how)})") from error
+        raise UserError(f"{said} cannot be used ({brief(str(error))})") from error
     if not answer["ids"]:
         raise UserError(f"model.text={brief(text)!r}: contains no tokens; write some words")
     return answer["ids"], tuple(answer["tokens"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -194,7 +194,7 @@ def relu(x: Array) -> Array:
     return np.maximum(x, 0)
 
 
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+ACTIVATIONS = {
     "gelu": gelu, "gelu_new": gelu_tanh, "gelu_pytorch_tanh": gelu_tanh, "silu": silu, "swish": silu, "relu": relu
 }  # fmt: skip
 ACTIVATION = Kind(f"one of {', '.join(ACTIVATIONS)}", lambda value: isinstance(value, str) and value in ACTIVATIONS)

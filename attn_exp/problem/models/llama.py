@@ -77,7 +77,7 @@ def window(config: Config, number: int) -> int | None:
 
 
 BASE = {"base": ("rope_theta", AT_LEAST_1)}
-STRETCHED: dict[str, tuple[str, dict[str, tuple[str, Kind]]]] = {
+STRETCHED = {
     "default": ("rope", BASE),
     "linear": ("rope", BASE | {"stretch": ("factor", AT_LEAST_1)}),
     "llama3": (

@@ -91,7 +91,7 @@ def write_text(axes: Axes, text: Text, zoom: float) -> None:
 
 
 STYLE = pathlib.Path(__file__).with_name("paper.mplstyle")
-UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}}
+UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}}
 
 
 def look(further: Mapping[str, Any] = MappingProxyType({}), zoom: float = 1.0) -> AbstractContextManager[None]:

@@ -15,8 +15,8 @@ class Causal(Mask):
     """Query `i` sees key `j` iff `j <= i`, both as positions.
 
     If the numbers of queries and keys differ, libraries disagree on which query is aligned with which key: PyTorch,
-    JAX and ONNX align the first ones, FlashAttention 2.1 and later the last ones. That choice is the grid's
-    offset, so this rule has no setting.
+    JAX and ONNX align the first ones, FlashAttention 2.1 and later the last ones. The grid's offset makes that choice,
+    so this rule has no setting.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3.
     """

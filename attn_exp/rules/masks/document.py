@@ -1,4 +1,4 @@
-"""The document mask: packed documents do not see each other."""
+"""The document mask: the tokens of packed documents do not see other documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of a mask: a rule that says which places may attend."""
+"""The contract of a mask: a rule that determines which places may attend."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ class Span(NamedTuple):
 
 
 class Mask(Rule):
-    """A rule that says which places may attend: True = may attend. `AllOf` and `AnyOf` join several."""
+    """A rule that determines which places may attend: True = may attend. `AllOf` and `AnyOf` join several masks."""
 
     def allows(self, grid: Grid) -> Array | bool:
         """Return a boolean array that broadcasts to the grid."""
         raise NotImplementedError
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
-        """Return bounds on the keys that queries of one batch entry see, at positions `first` to `last` inclusive."""
-        return Span(0, keys, 0, 0)
+        """Return bounds on the keys seen by the queries of a batch entry at positions `first` to `last`, inclusive."""
+        return Span(0, self.unpadded(keys), 0, 0)
 
     def unpadded(self, keys: int) -> int:
-        """Return how many of the keys are tokens of the sequence; the rest are padding."""
+        """Return the number of keys without the padding at the end."""
         return keys
 
     def turned(self) -> Mask:
-        """Return the mask read with True = hidden; only masks that users write as booleans change."""
+        """Return the mask with the user's booleans read as True = hidden; masks without booleans do not change."""
         return self
 
     def told(self, tokens: Sequence[str]) -> Mask:
-        """Return the mask for keys of these names; most masks ignore names."""
+        """Return the mask for keys with these names; most masks ignore names and return themselves."""
         return self
 
 
@@ -85,7 +85,7 @@ class AnyOf(Several):
 
 @dataclass(frozen=True)
 class Holes(Mask):
-    """Every query sees key `j` iff `kept[j]`: a padding mask, once it is known which keys are padding."""
+    """Every query sees key `j` iff `kept[j]`: a padding mask for padding anywhere in the sequence."""
 
     kept: tuple[bool, ...]
 
@@ -107,5 +107,5 @@ def intersection(spans: Sequence[Span]) -> Span:
 
 
 def bounds(some: tuple[int, int], every: tuple[int, int]) -> Span:
-    """Return the span of two ranges; an empty one becomes `0, 0`."""
+    """Return the span of two ranges; an empty range becomes `0, 0`."""
     return Span(*(some if some[0] < some[1] else (0, 0)), *(every if every[0] < every[1] else (0, 0)))

@@ -1,4 +1,4 @@
-"""The padding mask: keys past the sequence's length are padding, or those named as such."""
+"""The padding mask: no query sees padding, which is the keys past a length, or keys that the settings name."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from attn_exp.rules.masks.mask import Holes, Mask, Span
 class Padding(Mask):
     """Every query of sequence `b` sees key `j` iff `j < lengths[b]`; a single number applies to every sequence.
 
-    If `tokens` names the padding tokens, such as [PAD], or `keys` is a boolean per key (false = padding), these replace
-    `lengths`: padding may then be before or inside the sequence.
+    Instead of `lengths`, `tokens` may name the padding tokens, such as [PAD], or `keys` give one boolean per key
+    (false = padding): then padding may also be before or inside the sequence.
 
     Source: ONNX operator `Attention`, input `nonpad_kv_seqlen`; PyTorch's `key_padding_mask` is the same with the
     opposite polarity (True = padding).

@@ -1,4 +1,4 @@
-"""The prefix mask: every query sees the first keys, and no others."""
+"""The prefix mask: every query sees the first keys and no other keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attn_exp.rules.masks.mask import Mask, Span
 class Prefix(Mask):
     """Every query sees key `j` iff `j < length`.
 
-    Joined to the causal mask by `or` it gives the prefix language model: attention is bidirectional within the prompt
+    Joined to the causal mask with `or`, it gives a prefix language model: attention is bidirectional within the prompt
     and causal after it.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 3.2.1.

@@ -19,13 +19,13 @@ class Window(Mask):
     """Query `i` sees key `j` iff `i - left <= j <= i + right`, as positions; -1 leaves a side open.
 
     Mistral's window of `w` tokens, as in figure 1 of its paper, includes the query itself: `left = w - 1, right = 0`
-    (section 2 there says `i - w` to `i`, which is one more). Keras counts like the figure, on both sides;
-    FlashAttention, ONNX and JAX count `left` and `right` as here.
+    (section 2 says `i - w` to `i`, which is one more). Keras counts like the figure, on both sides; FlashAttention,
+    ONNX and JAX count `left` and `right` as here.
 
     Source: Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1.
 
     Raises:
-        ValueError: a side below -1.
+        ValueError: `left` or `right` is below -1.
     """
 
     relative = True

@@ -1,1 +1,1 @@
-"""The normalizers, one per file, found by file name: they turn a row of masked logits into weights."""
+"""The normalizers, one per file, found by file name; a normalizer turns a row of masked logits into weights."""

@@ -17,9 +17,9 @@ class Normalizer:
     A file defines one as `NORMALIZER`; its setting name is the file name. Properties default to False.
 
     Attributes:
-        weigh: weights `[... s]` of logits `[... s]`, with extra logits of each row `[... n]`, or None; the function
-            is named after its file.
-        twin: the same for one row of floats and a list of extra ones, in pure `math`, derived independently. Without
+        weigh: the function from logits `[... s]`, and extra logits `[... n]` of each row or None, to weights `[... s]`;
+            it is named after its file.
+        twin: the same for one row of floats and a list of extra logits, in pure `math`, derived independently. Without
             it nothing can be checked, and the run says so.
         slope: the directional derivative, `(weights, change of the logits) -> change of the weights`, all `[... s]`;
             None if it is not differentiable everywhere or not implemented.
@@ -27,8 +27,8 @@ class Normalizer:
         sums_to_one: the weights of a row that sees any key sum to 1, minus the share of an extra logit.
         signed: weights can be negative, so they may not be shares of 1 even if they sum to 1.
         ignores_shift: adding a constant to every logit of a row changes nothing.
-        exponential: the weights are `exp(l_j) / sum_j exp(l_j)`. They can be computed by running sums over blocks of
-            keys, their log-sum-exp is meaningful, and every other library computes the same.
+        exponential: the weights are `exp(l_j) / sum_j exp(l_j)`. They can be computed with running sums over blocks of
+            keys, their log-sum-exp is meaningful, and all other libraries compute the same.
     """
 
     weigh: Callable[[Array, Array | None], Array]

@@ -35,7 +35,7 @@ def sparsemax(masked: Array, extra: Array | None = None) -> Array:
 
 
 def twin(logits: Vector, extras: Vector = ()) -> list[float]:
-    """Return `max(0, l_j - tau)` that sums to 1, found by dropping logits below tau until none is."""
+    """Return `max(0, l_j - tau)` with the tau for which it sums to 1, found by dropping logits below tau repeatedly."""
     support = [logit for logit in (*logits, *extras) if logit > -math.inf]
     while support:
         tau = (math.fsum(support) - 1) / len(support)

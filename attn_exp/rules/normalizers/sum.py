@@ -1,4 +1,4 @@
-"""Sum: each score divided by the sum of all, without exponentials, as in introductory examples of attention."""
+"""Sum: each score divided by the sum of all scores, without exponentials, as in introductions to attention."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sum(masked: Array, extra: Array | None = None) -> Array:  # noqa: A001 - a n
 
 
 def twin(logits: Vector, extras: Vector = ()) -> list[float]:
-    """Return `l_j / (sum_j l_j + sum extra)`, the sum rounded once; zeros if it is 0 or overflows."""
+    """Return `l_j / (sum_j l_j + sum extra)`, with the sum rounded once; zeros if the sum is 0 or overflows."""
     scores = [0.0 if logit == -math.inf else logit for logit in logits]
     try:
         total = math.fsum((*scores, *extras))

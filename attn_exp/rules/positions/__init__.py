@@ -1,1 +1,1 @@
-"""The position rules, one per file, found by file name: how a model encodes token positions."""
+"""The position rules, one per file, found by file name; a position rule encodes the positions of tokens."""

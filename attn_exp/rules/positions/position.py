@@ -32,15 +32,15 @@ class Twin:
 class Position(Held):
     """Encodes token positions; methods that a rule does not override return their input.
 
-    `changes_x`: it changes x; `relative`: the dot product of an encoded query and an encoded key depends only on their
-    distance.
+    `changes_x`: the rule changes x. `relative`: the dot product of an encoded query and an encoded key depends only on
+    their distance.
     """
 
     changes_x: ClassVar[bool] = False
     relative: ClassVar[bool] = False
 
     def embed(self, x: Array) -> Array:
-        """Return x `[t m]` with the positions of its rows encoded."""
+        """Encode the positions of the rows of x `[t m]`."""
         return x
 
     def turn(self, heads: Array, positions: Array) -> Array:
@@ -48,13 +48,13 @@ class Position(Held):
         return heads
 
     def turn_key(self, heads: Array, positions: Array) -> Array:
-        """Return keys `[... s d]` at `positions` `[s]`."""
+        """Encode `positions` `[s]` in keys `[... s d]`."""
         return self.turn(heads, positions)
 
     def twin(self) -> Twin | None:
-        """Return the independent implementation, or None: the run then says that nothing was checked."""
+        """Return the independent implementation, or None; the run then says that nothing was checked."""
         return None
 
     def misfit(self, size: int) -> str | None:
-        """Return why heads of that size do not fit, for users, or None."""
+        """Return a message for the user if the rule does not fit heads of that size, else None."""
         return None

@@ -16,12 +16,12 @@ from attn_exp.rules.positions.position import Position, Twin, Vector
 
 @dataclass(frozen=True)
 class Rope(Position):
-    """Pair i of the numbers of a head is rotated by `position / stretch / base^(2i / d)`.
+    """Rotates pair i of the numbers of a head by `position / stretch / base^(2i / d)`.
 
-    The dot product of a rotated query and a rotated key depends only on their distance. `interleaved` pairs the numbers
-    `2i, 2i+1`, as in the paper and Llama's own code; without it number i pairs with `i + d/2`, as in GPT-NeoX and
-    Hugging Face: weights trained for one are useless with the other. `size` rotates only the first numbers of a head;
-    `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional Interpolation").
+    The dot product of a rotated query and a rotated key depends only on their distance. `interleaved` pairs number `2i`
+    with `2i+1`, as in the paper and Llama's own code; otherwise number i is paired with `i + d/2`, as in GPT-NeoX and
+    Hugging Face. Weights trained for one are useless with the other. `size` rotates only the first `size` numbers of a
+    head; `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional Interpolation").
 
     Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.
     """
@@ -37,16 +37,16 @@ class Rope(Position):
         turned = size if self.size is None else self.size
         if turned % 2 or not 0 < turned <= size:
             count = f"{brief(str(turned))} of the {size} numbers of a head"
-            return f"rope rotates pairs, but {count} are to be rotated; expected 2, 4, ..."
+            return f"rope rotates pairs, but the settings rotate {count}; expected 2, 4, ..."
         return None
 
     def turn(self, heads: Array, positions: Array) -> Array:
-        size = heads.shape[-1] if self.size is None else self.size
+        size = self.size or heads.shape[-1]
         angles = self.angles(positions, size)
         return rotated(heads, np.cos(angles), np.sin(angles), self.interleaved)
 
     def angles(self, positions: Array, size: int) -> Array:
-        """Return the angle of each pair at each position `[t pairs]`."""
+        """Return the angle of each pair at each position, `[t pairs]`."""
         return positions[:, None] / self.stretch / self.base ** (np.arange(0, size, 2) / size)
 
     def twin(self) -> Twin:
@@ -54,7 +54,7 @@ class Rope(Position):
 
     def turned(self, numbers: Vector, position: int) -> list[float]:
         """Return a head with each pair `(a, b)` rotated as the complex number `(a + bi) e^(i angle)`."""
-        result, size = list(numbers), len(numbers) if self.size is None else self.size
+        result, size = list(numbers), self.size or len(numbers)
         for pair in range(size // 2):
             angle = self.angle(position, pair, size)
             one, other = (2 * pair, 2 * pair + 1) if self.interleaved else (pair, pair + size // 2)
@@ -94,23 +94,26 @@ def rotary_embedding(
     rotary_embedding_dim: int = 0,
     num_heads: int | None = None,
 ) -> Array:
-    """Return x with its pairs rotated by the given cosines and sines, as the ONNX operator `RotaryEmbedding` does.
+    """Rotate the pairs of x by the given cosines and sines, as the ONNX operator `RotaryEmbedding` does.
 
     `x` `[b h t d]`, or `[b t h*d]` with `num_heads`; caches `[b t pairs]`, or `[positions pairs]` with `position_ids`
     `[b t]`. `rotary_embedding_dim` is the number of rotated numbers of a head; 0 = all.
 
     Raises:
-        ValueError: a cache whose pairs are not half the rotated numbers, or heads that do not divide the last axis.
+        ValueError: a cache does not hold one pair per two rotated numbers, or the heads do not divide the last axis.
     """
     if x.ndim == 3:
-        batches, length, width = x.shape
-        heads = x.reshape(batches, length, num_heads or width, -1).swapaxes(1, 2)
+        if not num_heads or x.shape[-1] % num_heads:
+            raise ValueError(f"num_heads={num_heads} does not divide the last axis of x, {x.shape[-1]}")
+        heads = x.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2)
     else:
         heads = x
     size = rotary_embedding_dim or heads.shape[-1]
     if cos_cache.shape[-1] != size // 2 or sin_cache.shape[-1] != size // 2:
-        pairs = f"{cos_cache.shape[-1]} and {sin_cache.shape[-1]}"
-        raise ValueError(f"the caches hold {pairs} pairs; expected {size // 2} for {size} numbers")
+        raise ValueError(
+            f"the caches hold {cos_cache.shape[-1]} and {sin_cache.shape[-1]} pairs; "
+            f"expected {size // 2} for {size} numbers"
+        )
     cosines, sines = (cache if position_ids is None else cache[position_ids] for cache in (cos_cache, sin_cache))
     turned = rotated(heads, cosines[:, None], sines[:, None], interleaved)
     return turned.swapaxes(1, 2).reshape(x.shape) if x.ndim == 3 else turned

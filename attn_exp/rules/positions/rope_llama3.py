@@ -1,4 +1,4 @@
-"""Rotary positions with the scaling of Llama 3: slow pairs are slowed down further, fast ones are unchanged."""
+"""Rotary positions with the scaling of Llama 3: slow pairs are slowed down further, fast pairs are unchanged."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from attn_exp.rules.positions.rope import Rope
 
 @dataclass(frozen=True)
 class RopeLlama3(Rope):
-    """Pair i is rotated by `position * speed (share + (1 - share) / stretch)`, where `speed = 1 / base^(2i / d)`.
+    """Rotates pair i by `position * speed (share + (1 - share) / stretch)`, where `speed = 1 / base^(2i / d)`.
 
-    A pair makes `context * speed / 2 pi` turns over the original training context. `share` is 1 for `high` or more
-    turns, 0 for `low` or fewer, and linear between. The rest is as in `rope`.
+    A pair makes `context * speed / 2 pi` turns over the original training context. `share` is 1 for `high` turns or
+    more, 0 for `low` turns or fewer, and linear in between. Everything else is as in `rope`.
 
     Source: the Llama 3 Herd of Models, section 3.4.3 on long contexts, with the numbers of Meta's own code for 3.1.
     """
@@ -39,7 +39,7 @@ class RopeLlama3(Rope):
         return positions[:, None] * (speeds * (share + (1 - share) / self.stretch))
 
     def angle(self, position: int, pair: int, size: int) -> float:
-        """Return the angle of one pair from its wavelength, the tokens per turn."""
+        """Return the angle of one pair, computed from its wavelength, the number of tokens per turn."""
         wavelength = 2 * math.pi * math.pow(self.base, 2 * pair / size)
         longest, shortest = self.context / self.low, self.context / self.high
         slow = wavelength * self.stretch

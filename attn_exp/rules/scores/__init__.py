@@ -1,1 +1,1 @@
-"""The score rules, one per file, found by file name: they change logits."""
+"""The score rules, one per file, found by file name; a score rule changes logits."""

@@ -1,4 +1,4 @@
-"""Arbitrary numbers, added to the logits."""
+"""Arbitrary numbers that are added to the logits."""
 
 from __future__ import annotations
 

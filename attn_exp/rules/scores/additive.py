@@ -18,10 +18,10 @@ from attn_exp.rules.scores.score import Score
 
 @dataclass(frozen=True, eq=False)
 class Additive(Score):
-    """`score_ij = v . tanh(q_i + k_j)` in place of `q_i . k_j`; W_q and W_k are the projections.
+    """`score_ij = v . tanh(q_i + k_j)` instead of `q_i . k_j`; W_q and W_k are the projections.
 
-    `vector` is v `[d]`, or `[h d]` with one per head; by default it is drawn, N(0, 1) / sqrt(d), from the stream
-    `additive` of `seed`. The authors do not scale: use `scale=false` to reproduce them.
+    `vector` is v `[d]`, or `[h d]` with one v per head; by default it is drawn from N(0, 1) / sqrt(d), with the stream
+    `additive` of `seed`. The authors do not scale the scores: use `scale=false` to reproduce their results.
 
     Source: Bahdanau, Cho, Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
     appendix A.1.2.
@@ -38,12 +38,12 @@ class Additive(Score):
             return
         vector = grid_of(self.vector, "vector").astype(np.float64)
         if vector.ndim not in (1, 2) or not np.isfinite(vector).all():
-            raise ValueError("vector must be finite numbers, such as [1,2], or a row of them for each head")
+            raise ValueError("vector must be a list of finite numbers, such as [1,2], or one such list per head")
         object.__setattr__(self, "vector", vector)
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         several = self.vector is not None and self.vector.ndim == 2 and len(self.vector) != heads
-        return f"additive: vectors of {len(self.vector)} heads; expected {heads}" if several else None
+        return f"additive: vectors for {len(self.vector)} heads; expected {heads}" if several else None
 
     def misfit_size(self, size: int) -> str | None:
         wrong = self.vector is not None and self.vector.shape[-1] != size

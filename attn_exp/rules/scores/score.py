@@ -26,21 +26,21 @@ class Score(Rule):
         raise NotImplementedError
 
     def misfit_size(self, size: int) -> str | None:
-        """Return why the rule does not fit heads of that size, for users, or None."""
+        """Return a message for the user if the rule does not fit heads of that size, else None."""
         return None
 
     def bend(self, logits: Any) -> Any:
-        """Transform scaled logits elementwise, such as by a soft-cap; the argument is an array or a number."""
+        """Transform scaled logits elementwise, for example with a soft-cap; `logits` is an array or a number."""
         return logits
 
     def bound(self) -> float | None:
-        """Return c if `bend` is `c tanh(logit / c)`, the soft-cap of other libraries, or None."""
+        """Return c if `bend` is `c tanh(logit / c)`, the soft-cap that other libraries support, else None."""
         return None
 
     def bias(self, grid: Grid) -> Array | float | None:
-        """Return what is added to the logits at these places, or None."""
+        """Return the bias that is added to the logits at these places, or None if there is none."""
         return None
 
     def extra(self, head: Array | int) -> Any:
-        """Return one more logit per head that counts in the normalizer but has no value, or None."""
+        """Return an extra logit per head that the normalizer counts but that has no value vector, or None."""
         return None

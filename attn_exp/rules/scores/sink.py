@@ -1,4 +1,4 @@
-"""The attention sink: a logit without a key, which absorbs weight that no key should get."""
+"""The attention sink: an extra logit without a key, which absorbs weight that no key should get."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from attn_exp.rules.scores.score import Score
 
 @dataclass(frozen=True)
 class Sink(Score):
-    """The normalizer gets one more logit per head, without a value: the weights of a row then sum to less than 1.
+    """The normalizer gets an extra logit per head without a value vector, so the weights of a row sum to less than 1.
 
-    `logit` is one number, or one per head. 0 is "softmax plus one", `exp(l_j) / (1 + sum exp(l))`.
+    `logit` is one number, or one per head. With 0 this is "softmax plus one", `exp(l_j) / (1 + sum exp(l))`.
 
     Source: Miller 2023, "Attention Is Off By One"; Xiao et al. 2024, "Efficient Streaming Language Models with
     Attention Sinks", section 3.3; per head and learned in gpt-oss.
@@ -30,7 +30,7 @@ class Sink(Score):
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         count = np.size(self.logit)
-        return None if count in (1, heads) else f"sink: {count} logits; expected 1, or one for each of {heads} heads"
+        return None if count in (1, heads) else f"sink: {count} logits; expected 1, or one per head ({heads})"
 
     def extra(self, head: Array | int) -> Any:
         logits = np.ravel(np.asarray(self.logit, np.float64))

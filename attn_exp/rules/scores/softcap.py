@@ -1,4 +1,4 @@
-"""The soft-cap: logits are bounded, and small ones hardly change."""
+"""The soft-cap: logits are bounded, but small logits hardly change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attn_exp.rules.scores.score import Score
 class Softcap(Score):
     """`logit = cap tanh(logit / cap)`, after the scale and before biases and masks.
 
-    ONNX up to 1.21 capped after masking, which turns -inf into -cap and leaks weight to masked keys.
+    ONNX up to 1.21 applied the cap after masking, which turns -inf into -cap and leaks weight to masked keys.
 
     Source: Gemma Team 2024, "Gemma 2", section 2, "Logit soft-capping".
     """

@@ -19,7 +19,7 @@ from attn_exp.rules.scores.score import Score
 class T5(Score):
     """`logit_ij += table[bucket(j - i), h]`, as positions.
 
-    `table` `[buckets h]` holds the learned numbers; by default they are drawn, N(0, 1), from the stream `t5` of
+    `table` `[buckets h]` holds the learned numbers; by default they are drawn from N(0, 1), with the stream `t5` of
     `seed`. T5 itself does not scale its logits: set `scale: false` to reproduce it.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.1, and the authors'
@@ -40,7 +40,7 @@ class T5(Score):
         if self.buckets < least or self.buckets % 2 or self.max_distance <= self.buckets // least:
             raise ValueError(
                 f"t5 buckets={self.buckets}, max_distance={self.max_distance}: expected an even number of "
-                f"buckets of at least {least}, and a distance beyond the exact ones"
+                f"buckets, at least {least}, and a max_distance beyond the exact buckets"
             )
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
@@ -60,7 +60,7 @@ class T5(Score):
 def bucket(ahead: Array, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> Array:
     """Return the bucket of each relative position `j - i`: exact for short distances, logarithmic for long ones.
 
-    Half of the buckets of one direction are exact; distance n beyond them falls into
+    Half of the buckets of a direction hold one distance each; a longer distance n falls into
     `exact + floor(ln(n / exact) / ln(max_distance / exact) * (buckets - exact))`, limited to the last bucket.
     """
     buckets = buckets // 2 if bidirectional else buckets
