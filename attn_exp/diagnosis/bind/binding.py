@@ -58,7 +58,7 @@ def bind_layer(own: OwnFunction, request: Request, *, with_memory: bool = False,
         drops: build a class with dropout, which must be off in evaluation.
 
     Raises:
-        UncalledError: it cannot be built or called; the message says what is missing.
+        UncalledError: the layer cannot be built or called; the message says what is missing.
     """
     if is_factory(own.function):
         return bind_factory(own)
@@ -105,7 +105,7 @@ def bind_with(
     """Build a layer with `plan` and call it until an attempt succeeds.
 
     Raises:
-        UncalledError: no attempt did, or the meaning of a required argument is not known.
+        UncalledError: no attempt succeeded, or the meaning of a required argument is not known.
     """
     runner = make_runner(plan)
     arguments = read_arguments(parameters_of(runner.forward, own.name))

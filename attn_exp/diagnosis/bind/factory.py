@@ -49,7 +49,7 @@ AXES: dict[str, dict[int, tuple[str, ...]]] = {
     "q": {4: ("bhtd",), 3: ("btd",), 2: ("td",)},
     "x": {4: ("bchw", "bhwc"), 3: ("btm", "bct"), 2: ("tm",)},
 }
-"""The usual layouts of an array by its number of axes: arrays of heads, and arrays of tokens or images."""
+"""The usual layouts by number of axes: of arrays of heads ("q"), and of arrays of tokens or images ("x")."""
 OPTIONS = ("layout", "mask", "weights", "heads")
 POLARITIES = ("attends", "hides", "added")
 
@@ -65,10 +65,10 @@ def bind_factory(own: OwnFunction) -> Layer:
     """Call a factory and return the layer that it describes.
 
     The factory returns `(callable, inputs)` or `(callable, inputs, options)`. Inputs are arrays by role, or positional
-    or keyword arguments of the callable; of these, names tell which are arrays, and the others stay fixed.
+    or keyword arguments of the callable; names then tell which of these are arrays, and the rest stay fixed.
 
     Raises:
-        UncalledError: it raised an error or returned something else, or its callable does not take its inputs.
+        UncalledError: the factory raised an error or returned something else, or its callable does not accept the inputs.
     """
     made = run_foreign(own.function, f"{own.name}() raised an error")
     is_pair = isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0])
@@ -166,8 +166,8 @@ def axes_of_inputs(
 ) -> dict[str, str]:  # fmt: skip
     """Return the layout of each input: `options["layout"]` (one string, or one per role), or the usual one.
 
-    `projects`: the callable has weight matrices, so q, k and v with three axes are tokens; `widths` are those of the
-    matrices, which tell the axis of the channels.
+    `projects`: the callable has weight matrices, so q, k and v with three axes are tokens; `widths` are the widths of
+    the matrices, which tell the channel axis.
 
     Raises:
         UncalledError: a layout and its array have different numbers of axes.
@@ -275,9 +275,9 @@ def find_weights(kept: Mapping[str, Any], forms: Library) -> dict[str, Array]:
 
 
 def mask_option(own: OwnFunction, told: Any) -> tuple[str, str]:
-    """Return keyword and polarity from the option `mask`.
+    """Return the keyword and the polarity that the option `mask` gives.
 
-    It is `"attn_mask"`, `("attn_mask", "hides")`, or `{"keyword": "attn_mask", "true": "hides"}`.
+    The option is `"attn_mask"`, `("attn_mask", "hides")`, or `{"keyword": "attn_mask", "true": "hides"}`.
 
     Raises:
         UncalledError: the polarity is neither `attends` or `hides` (what True means) nor `added`.
@@ -304,7 +304,7 @@ def describe_factory(own: OwnFunction, layer_error: str) -> str:
 
     Args:
         own: the target that could not be bound.
-        layer_error: why, in one line.
+        layer_error: the reason, in one line.
     """
     owner, kind = own.function, kind_of(own.function)
     library_name = library_of_kind(kind, owner)

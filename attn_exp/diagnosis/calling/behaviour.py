@@ -1,6 +1,6 @@
 """Behaviour that one call cannot show: determinism, unchanged inputs, independent batch entries, thread safety.
 
-Also state kept between calls, gradients, and what plain code does with NaN and fully masked rows.
+Other checks look for state kept between calls, wrong gradients, and NaN or other numbers in fully masked rows.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def operations_of(caller: Caller, case: Case) -> set[str]:
 
 
 def check_inputs_unchanged(caller: Caller, case: Case) -> Found:
-    """Check that the arrays passed to the function, and masks, are unchanged, even if the call fails."""
+    """Check that a call leaves its arrays and masks unchanged, even if it fails."""
     rung, keys, changed, answers = "inputs unchanged", at_of(case).keys, list[str](), list[Answer]()
     rules: dict[str, Mask] = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
     masks = [(rule,) for role, rule in rules.items() if caller.offer.takes(role) and keys >= len("qk")]
@@ -149,7 +149,7 @@ def is_apart(one: Array, other: Array) -> bool:
 
 
 A_STEP = 0.05
-"""Relative to the largest number of the answer."""
+"""Largest difference that quantization may cause, relative to the largest number of the answer."""
 
 
 def cut_entry(case: Case, entry: int) -> Case:

@@ -39,7 +39,7 @@ from attn_exp.own_code import LeftError, error_line, held
 
 @dataclass(frozen=True)
 class Bound:
-    """A callable that takes heads or x, and `origin`, the object that it calls.
+    """A callable that takes q, k and v or x, and `origin`, the object that it calls.
 
     `offer` says what it takes. For a layer, `inside` holds its matrices, `made` is the Python expression that built it,
     and `unknown` names optional arguments that no case sets.
@@ -213,7 +213,7 @@ class Caller:
         """Convert a returned value to an answer.
 
         Raises:
-            NoNumbersError: it is not an array of real numbers.
+            NoNumbersError: the value is not an array of real numbers.
         """
         return self.convert_answer(*self.numbers(said, case), case)
 
@@ -221,7 +221,7 @@ class Caller:
         """Convert a returned value to NumPy arrays, the output first; also return the output's dtype.
 
         Raises:
-            NoNumbersError: it is not an array of real numbers.
+            NoNumbersError: the output is not an array of real numbers.
         """
         at = at_of(case)
         most = MOST_NUMBERS + 4 * at.batch * at.heads * at.rows * (at.keys + at.size + at.width)

@@ -1,4 +1,4 @@
-"""Bind a function by the names in its signature: its arrays, what a case sets, and neutral values for the rest."""
+"""Bind a function by the names in its signature: arrays, arguments that cases set, neutral values for the rest."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PASSED = ("mask", "padding", "query_padding", "causal", "scale", "window", "soft
 NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "window", "lengths", "heads", "kv_heads")
 """Roles that a case sets even if it requests nothing of the kind."""
 SMALLEST_SIZE = 8
-"""A smaller default may be the index of an axis."""
+"""Smallest default that counts as a size; a smaller one may be the index of an axis."""
 Values = Mapping[str, Any]
 Path = tuple[str, ...]
 """A parameter, and the keys or fields by which its code reads an entry of it."""
@@ -56,7 +56,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Arrays:
-    """Which arguments hold the arrays: the role of each, or a function of all arrays; `said` describes this."""
+    """What to pass as each array argument: the array of one role, or a function of all arrays; `said` describes it."""
 
     sources: Mapping[str, str | Callable[[Values, At], Any]]
     roles: tuple[str, ...]
@@ -135,8 +135,8 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
     """Yield the function bound in each way that its names suggest, as one of q, k, v or of x and matrices.
 
     Raises:
-        UserError: its parameters are not known.
-        UncalledError: its names do not say which arguments hold the arrays, or it requires one of unknown meaning.
+        UserError: the parameters of the function are not known.
+        UncalledError: the names do not tell which arguments hold the arrays, or a required one has unknown meaning.
     """
     parameters, places = open_containers(function, parameters_of(function, name))
     roles = roles_taken(parameters)
@@ -199,7 +199,7 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
     """Yield which arguments hold the arrays, the likeliest way first.
 
     Raises:
-        UncalledError: names do not say so, and there are not three required arguments.
+        UncalledError: the names do not tell, and the function does not have three required arguments.
     """
     usable = [one for one in parameters if not is_starred(one)]
     biases = biases_of([one.name for one in usable])
@@ -229,7 +229,7 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
 def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Mapping[str, str]) -> Iterator[Arrays]:
     """Yield the ways to pass x and matrices: `[in out]`, or `[out in]` as `nn.Linear` stores them, including W_o.
 
-    One matrix for q, k and v has them in this order, or head by head.
+    A single matrix for q, k and v holds them in this order, or head by head.
     """
     held: dict[str, tuple[str, ...]] = {sides[role]: (role,) for role in MATRICES if role in sides}
     if "W_qkv" in sides:
@@ -273,7 +273,7 @@ def side_by_side(
 
 
 class Container(dict[str, Any]):
-    """A dictionary whose entries are attributes too."""
+    """A dictionary whose entries are also attributes."""
 
     __getattr__ = dict[str, Any].__getitem__
 
@@ -338,7 +338,7 @@ def paths_read(function: Any, name: str, depth: int = 4) -> Iterator[Path]:
 
 
 def paths_passed(function: Any, call: ast.Call, paths: Mapping[ast.AST, Path], depth: int) -> dict[ast.AST, list[Path]]:
-    """Return what a function of the same file reads of each path that is passed to it, also as `**path`."""
+    """Return the paths that a function of the same file reads from each path passed to it, also as `**path`."""
     callee = getattr(function, "__globals__", {}).get(getattr(call.func, "id", ""))
     names = list(inspect.signature(callee).parameters) if inspect.isfunction(callee) else []
     given: dict[str, ast.AST] = dict(zip(names, call.args, strict=False))

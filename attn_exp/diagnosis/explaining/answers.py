@@ -73,7 +73,7 @@ NEARER = 32.0
 """A candidate this many times farther away than the nearest one is ruled out."""
 OVERFLOWS = ("no_max_subtraction",)
 SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
-"""Mistakes that NaN alone may prove; for others it is not enough, because too many produce the same NaN."""
+"""Mistakes that can be inferred from NaN alone; too many of the others produce the same NaN."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +81,9 @@ class Answers:
     """Cases with a function's answers, wrong ones first.
 
     Answers are compared to `digits` bits: those of the function's dtype, or fewer. Inputs have `kept` bits. `broken`
-    lists mistakes that show between calls. `ask` runs fresh cases, which an explanation must reproduce too; `ask_right`
-    runs fresh cases of the kinds answered correctly, for mistakes made under a condition; `ask_equal` runs a case whose
-    scores are all equal.
+    lists mistakes that show only across calls. `ask` runs fresh cases, which an explanation must reproduce too;
+    `ask_right` runs fresh cases of the kinds answered correctly, for mistakes made under a condition; `ask_equal` runs
+    a case whose scores are all equal.
     """
 
     seen: Seen
@@ -115,7 +115,7 @@ class Answers:
         return EXPLANATIONS
 
     def can_try(self, explanation: Explanation) -> bool:
-        """Return whether to try an explanation: no costly one if no mistake gives this shape, or time is up."""
+        """Return whether to try an explanation; skip costly ones if no mistake gives this shape, or if time is up."""
         if explanation.rare and self.bits == "float32":
             return False
         return not explanation.dear or (self.has_known_shape and has_time())
@@ -279,7 +279,7 @@ class Answers:
         return None
 
     def gives_all(self, candidate: Candidate) -> bool:
-        """Return whether a candidate reproduces every wrong answer: near logits of 1e9, no answer contradicts it."""
+        """Return whether a candidate reproduces every wrong answer; with logits near 1e9, no answer contradicts it."""
         return all(self.gives_of(candidate, [pair]) > 0 for pair in self.wrong)
 
     def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
@@ -437,7 +437,7 @@ class Located(NamedTuple):
 
 
 def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
-    """Say which cases are wrong, and at which stage the mistake must lie."""
+    """Return which cases are wrong, and the stage in which the mistake must be."""
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     for said, is_so in (("zeros", lambda output: not output.any()), ("NaN", lambda output: np.isnan(output).all())):
         if outputs and all(map(is_so, outputs)):

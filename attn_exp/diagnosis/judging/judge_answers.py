@@ -54,9 +54,9 @@ def error(output: np.ndarray | None, case: Case) -> float:
 
 FLOAT64 = DIGITS["float64"]
 ALIKE, ROUNDING = 1e-14, 2.0**-24
-"""Relative bounds: for rows that are not proportional, and the rounding error of float32."""
+"""Relative bounds: on how far proportional rows may differ, and on the rounding error of float32."""
 FAR = 2.0**-18
-"""Relative bound above the error of a float32 softmax."""
+"""A relative error that exceeds that of a float32 softmax."""
 BESIDE = "a small number is added to the softmax sums: weights sum to slightly less than 1"
 SHARES = "its softmax runs in float32: weights are rounded, values are not"
 HABIT = "it computes in float32; say dtype=float32 if that is intended"
@@ -64,9 +64,9 @@ SILENT = "it returns float64, but computes in float32; say dtype=float32 if that
 
 
 def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
-    """Return how many bits of the answers to compare, and a sentence about it.
+    """Return how many bits of the answers to compare, and a note on rounding.
 
-    Inputs that the function need not support are ignored.
+    Cases that the function need not support are ignored.
     """
     seen = [pair for pair in seen if not pair[0].unpromised or pair[1].output is None] or seen
     digits = min(digits_of(caller, answer) for _, answer in seen if answer.output is not None)
@@ -131,7 +131,7 @@ def is_exact_in_scores(caller: Caller, case: Case) -> bool:
 def shortfall(wrong: Seen) -> float:
     """Return the largest fraction by which rows of the answers are too short; 0 if they differ otherwise.
 
-    This is not rounding: each row is divided by slightly too much.
+    If a row is divided by slightly too much, it is too short; rounding would also change its direction.
     """
     most = 0.0
     for case, answer in wrong:
@@ -224,7 +224,7 @@ def verdict_on_answers(
 
 
 def without_overflow(seen: Seen, wrong: Seen, digits: int) -> tuple[Seen, Seen, bool]:
-    """Leave out large logits that overflow if other answers are wrong too; also return whether any were left out.
+    """Leave out cases whose large logits overflow if other answers are wrong too; also return whether any were.
 
     Overflow alone is only a remark.
     """
@@ -243,7 +243,7 @@ def join_mistakes(found: Explained, broken: Sequence[str]) -> tuple[str, ...]:
 
 
 OF_NO_OTHER = ("changes_inputs", "reuses_output")
-"""Mistakes of behaviour that no other mistake causes."""
+"""Behavioural mistakes that no other mistake can cause."""
 
 
 def soften_thread_failure(finding: Finding, name: str) -> Found:

@@ -1,4 +1,4 @@
-"""What a check could not run or verify, each with the reason, and the resulting outcome."""
+"""List what a check could not run or verify, with reasons, and decide the outcome."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ HARMLESS = {
     "epsilon", "block", "chunk", "tile", "dtype", "device", "precision", "backend", "rng", "rngs", "generator", "out",
     "name", "interpret", "implementation", "flash", "inference", "warps", "stages", "inplace", "debug",
 }  # fmt: skip
-"""Words in argument names that affect what is returned, numerics, placement or speed, but not the result."""
+"""Words in names of arguments that affect extra outputs, numerics, placement or speed, but not the result."""
 
 
 def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdict:
@@ -172,7 +172,7 @@ def leave_sizes_open(verdict: Verdict, own: OwnFunction) -> Verdict:
 
 
 def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave open a token of zeros, which may be padding, and an additive bias, if only they are wrong."""
+    """Leave open a token of zeros (it may mean padding) and an additive bias, if only cases with these are wrong."""
     broken = broken_of(verdict)
     if verdict.mistakes or not broken or not {one.rung for one in broken} <= {ZEROS, ADDED}:
         return verdict
@@ -270,4 +270,4 @@ def shortened(error: str) -> str:
 
 
 OF_ANOTHER_LENGTH = "keys of another length"
-"""Refused by a function that takes a memory only in x's length."""
+"""The case that a function refuses if its memory must be as long as x."""
