@@ -142,7 +142,7 @@ def in_jax(array: Array, kind: Any = None) -> Any:
 
 
 def wanted(function: Any) -> tuple[str, ...]:
-    """Return the libraries to try, likeliest first, by a function's module and the modules that its code names."""
+    """Return the libraries to try, likeliest first: those of a function's module and of the modules that it names."""
     home = (getattr(function, "__module__", None) or type(function).__module__).split(".")[0]
     if home in ("torch", "jax", "numpy"):
         return (home,)
@@ -227,7 +227,7 @@ def module_of(name: str) -> Any:
 
 KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "texts", "O": "Python objects", "M": "dates",
          "m": "spans of time", "V": "records"}  # fmt: skip
-"""Contents of arrays without real numbers, by NumPy's dtype kind."""
+"""What arrays without real numbers contain, by NumPy's dtype kind."""
 REAL = ("f", "i", "u")
 SMALL_FLOATS = ("bfloat", "float")
 """Prefixes of dtypes that other packages add to NumPy, which has no kind for them."""

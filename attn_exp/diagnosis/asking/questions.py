@@ -175,14 +175,14 @@ def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
 
 
 STAGES, MATRICES = 12, 4
-"""Arrays `[b h t s]` and `[m m]` that a case, its answer and the mistakes tried on it hold at once."""
+"""Maximum numbers of arrays `[b h t s]` and `[m m]` in memory at once: of a case, its answer, and mistakes tried."""
 
 
 def refuse_large_cases(maker: Maker, quick: bool) -> None:
-    """Refuse heads whose longest case would not fit in memory.
+    """Refuse numbers of heads for which the longest case would not fit in memory.
 
     Raises:
-        UserError: with the size, the free memory, and a way out.
+        UserError: it would not fit; the message gives its size, the free memory, and a remedy.
     """
     longest = MIDDLE if quick else LONGEST
     rows, keys = maker.room_for(maker.request.masks, longest, longest)

@@ -80,7 +80,7 @@ class Request:
 
     @property
     def pads(self) -> bool:
-        """Whether only the first keys are visible to every query: more masks must leave each query the first key."""
+        """Whether some mask may leave a query only the first keys, so that other masks must not hide the first one."""
         return any(isinstance(mask, Padding | Filler | Prefix) for mask in self.masks)
 
     @property

@@ -64,7 +64,7 @@ class Bag(dict[str, Any]):
 def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: bool = False) -> dict[str, Any]:
     """Choose constructor arguments by the names, annotations and defaults of the parameters.
 
-    In a configuration, a required field of unknown meaning gets a value by its type: it is for other parts of the model.
+    In a configuration, a required field of unknown meaning gets a value of its type: other parts of the model use it.
 
     Raises:
         UncalledError: the meaning of a required argument is not known.

@@ -68,7 +68,7 @@ def bind_factory(own: OwnFunction) -> Layer:
     or keyword arguments of the callable; names then tell which of these are arrays, and the rest stay fixed.
 
     Raises:
-        UncalledError: the factory raised an error or returned something else, or its callable does not accept the inputs.
+        UncalledError: the factory raised an error or returned something else, or its callable rejects the inputs.
     """
     made = run_foreign(own.function, f"{own.name}() raised an error")
     is_pair = isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0])

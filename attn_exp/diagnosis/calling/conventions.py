@@ -251,7 +251,7 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
 
 
 def search_formats(ways: Ways) -> tuple[Caller | None, Caller | None]:
-    """Return the first caller that is right in either polarity, and the first that answers, at best in the right shape."""
+    """Return the first caller that is right in either polarity, and the first that answers, best in the right shape."""
     answered: list[Caller] = []
     odd: list[Caller] = []
     for caller, case in ways:

@@ -162,7 +162,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
 
     Raises:
         UserError: the parameters of the function are not known.
-        UncalledError: names do not tell which arguments hold the arrays or what a required one means, or all calls fail.
+        UncalledError: names do not tell which arguments hold the arrays, a required one is unknown, or all calls fail.
     """
     with unreadable(own.name):
         several = [known] if known is not None else list(read_signature(own.function, own.name, request))

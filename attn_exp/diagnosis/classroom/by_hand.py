@@ -1,8 +1,8 @@
 """Grade a worksheet as a teacher does: one box after another, each from the numbers in the boxes before it.
 
-A number is right, or follows from the earlier boxes, as written or corrected. Any other is explained by the first that
-fits: right numbers written differently (coarser, truncated, in percent, transposed), a mistake at this box alone, two
-swapped rows or columns, or a slip in a few cells. So several slips and several mistakes, each at its box, are found.
+A number is right, or follows from the earlier boxes, as written or corrected. Any other number is explained by the
+first of these that fits: right numbers written differently (coarser, truncated, in percent, transposed), a mistake in
+this box only, two swapped rows or columns, or a slip in a few cells. So a sheet may have a mistake in every box.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Judge:
         return [Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}")], box
 
     def in_its_box(self, box: Box) -> str:
-        """Return which of q, k and v is in this box instead, or an empty text.
+        """Return which of q, k and v is in this box instead, or an empty string.
 
         The two boxes must be swapped, and the scores right.
         """
@@ -250,7 +250,7 @@ class Judge:
         return max(spread, float((missed & box.given).sum()) * math.log2(max(np.ptp(finite) / unit, 1.0)))
 
     def missed_sides(self, way: Known) -> int:
-        """Count the numbers of q, k and v that a mistake does not reproduce; the one with the fewest is likeliest."""
+        """Count the numbers of q, k and v that a mistake does not reproduce; the fewest mark the likeliest mistake."""
         made = stages(self.sheet, way.recipe)
         return sum(int(box.misses(part(made, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
 
@@ -319,9 +319,9 @@ PAST = {
     ("logits", "no_scale"): "softmax_of_scores", ("masked", "causal_ignored"): "softmax_before_mask",
     ("masked", "mask_ignored"): "softmax_before_mask", ("weights", "no_softmax"): "weights_left_out",
 }  # fmt: skip
-"""Names of the mistakes of not using a right box."""
+"""Names of the mistakes in which a right box is not used."""
 PASSED = ("logits", "masked", "weights", "context")
-"""Boxes that may be right but not used."""
+"""Boxes that may be right without being used."""
 
 
 PaperMistake = tuple[str, str, str, Change]
@@ -358,7 +358,7 @@ OF_WEIGHTS: tuple[tuple[str, str, str, Step], ...] = (
         lambda normalize, at, masked: normalize(at, np.where(np.isinf(masked), masked, -masked)),
     ),
 )  # fmt: skip
-"""Mistakes in place of the softmax."""
+"""What students compute by mistake instead of the softmax: name, sentence, remedy and step."""
 
 
 def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
@@ -421,7 +421,7 @@ def projected_otherwise(
     """Project one of q, k and v with the matrix and bias of another, or not at all, and the others with their own.
 
     Raises:
-        ValueError: the result is of another size.
+        ValueError: the result has another size.
     """
     projected: Array = project(side, x, arrays)
     if side != wrong:
@@ -436,7 +436,7 @@ def broadcast_like(values: Array, other: Any) -> Array:
     """Broadcast other rows `[s d]` or `[h s d]` to the shape of values `[n h s d]`.
 
     Raises:
-        ValueError: they do not fit.
+        ValueError: the shapes do not fit.
     """
     array = np.asarray(other, float)
     if array.ndim == 2 and values.shape[1] > 1:
@@ -469,7 +469,7 @@ def convert_percent(box: Box) -> Box:
 
 
 def moved_to_one(box: Box) -> Box | None:
-    """Widen the tolerance of rows of weights that sum to exactly 1: one number may have been adjusted to get there.
+    """Widen the tolerance of rows of weights that sum to exactly 1: one number may have been adjusted for that.
 
     None if no row sums to 1 as written.
     """
@@ -496,7 +496,7 @@ def own_halves(values: Array) -> Array:
 
 
 WHOLE = 2.0**53
-"""From here on a float64 has no decimals."""
+"""From this number on, a float64 has no decimals."""
 
 
 def with_halves(box: Box, decimals: int) -> Box:

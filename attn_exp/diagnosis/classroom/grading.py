@@ -35,10 +35,7 @@ from attn_exp.experiment.executing import STAGES, Stages
 
 RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE = "right", "follows", "wrong", "empty", "unreadable"
 SETTING, LAYOUT, CANNOT_BE_READ, COPIED, MISSING = "setting", "layout", "cannot be read", "copied", "missing"
-"""Kinds of remarks that are not about single boxes.
-
-They are another setting, the layout of the table, unreadable cells, another student's numbers, and empty cells.
-"""
+"""Kinds of remarks that are not about one box: another setting, a transposed table, and so on."""
 TURNED_TEXT = "right, with tokens in columns"
 
 

@@ -54,7 +54,7 @@ from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem
 
 MATRICES = 800
-"""Number of `[h t s]` matrices in the stages of all mistakes, to estimate memory."""
+"""Number of `[h t s]` matrices in the stages of all mistakes, for the memory estimate."""
 SPARE = 5.0
 """Bits required beyond those needed to choose an explanation: 1 in 32 then fits by chance."""
 
@@ -228,7 +228,7 @@ OF_SHEETS = (
     Explanation(Numbers.setting_that_fits, turn=3),
     Explanation(Numbers.mistake_and_slip, turn=4),
 )
-"""On a worksheet, slips come before other settings: nobody grades a sheet by settings."""
+"""Explanations for worksheets; slips come before other settings, because nobody grades a sheet by settings."""
 
 
 def bits(box: Box, arrays: Sequence[Array]) -> float:
@@ -266,7 +266,7 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
     The first variant of the configuration is the right computation.
 
     Raises:
-        UserError: no such stage, numbers that cannot be read or do not fit it, or settings that do not fit.
+        UserError: a stage does not exist, its numbers cannot be read or do not fit it, or the settings do not fit.
     """
     start = perf_counter()
     _, problem, variants = prepared_with_code(config)

@@ -26,9 +26,9 @@ STEPS = {
     "q": "place", "k": "place", "v": "place", "scores": "score", "logits": "scaled", "capped": "bent",
     "masked": "forbid", "weights": "after", "context": "gather",
 }  # fmt: skip
-"""The last step of each stage."""
+"""The last step that computes each stage."""
 LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
-"""The last step that changes each stage."""
+"""The last step that affects each stage, sharing of key/value heads included."""
 MOST_CELLS = 400
 """With more numbers than this, rounding is not propagated cell by cell."""
 FAR = 40
@@ -40,7 +40,7 @@ class Followed:
     """Caches of one sheet.
 
     `missed` holds the cells of a box that do not follow by some steps, with a recipe that keeps these steps alive;
-    `moving` holds copies of the first boxes, each with one cell moved.
+    `moving` holds copies of the first boxes, each with one cell shifted by its rounding.
     """
 
     missed: dict[tuple[int, Shape], tuple[Recipe, Array]] = field(default_factory=dict)
