@@ -1,4 +1,4 @@
-"""Find out what a function computes from its answers to test cases, or a person from the numbers on a worksheet.
+"""Explain answers: what a function computed in test cases, or what a person computed on a worksheet.
 
 `check` tests a user's function, `explain` explains numbers, and `grading` grades the worksheets of a class. `answers`
 and `numbers`, the two kinds of evidence, each list their explanations in order; `candidates` are the mistakes and

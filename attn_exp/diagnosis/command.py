@@ -124,7 +124,7 @@ def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: boo
     """Check one function, or compare two.
 
     Raises:
-        UserError: no function has an argument to ignore, unless a whole file is checked.
+        UserError: `ignore` names an argument that no function has. Not raised for a name in a whole file.
     """
     known = [name for own in found for name in arguments_of(own.function)]
     for name in question.ignore:
@@ -152,7 +152,7 @@ def explained(words: Sequence[str]) -> tuple[str, int]:
     for flag in flags - {"--json"}:
         raise UserError(unknown(flag, ("--json",), "option"))
     settings, answers = split_answers([word for word in words if not word.startswith("--")])
-    verdict = explain(composed(settings, []), answers, " ".join(settings) or "the run of no settings")
+    verdict = explain(composed(settings, []), answers, " ".join(settings) or "the default settings")
     return shown(verdict, [*words, "--verbose"]), EXIT_CODES[verdict.outcome]
 
 

@@ -160,7 +160,7 @@ def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
     finally:
         child.close()
     if not rows:
-        raise UserError(f"{place}: no attention that can be called")
+        raise UserError(f"{place}: it contains no attention that can be called")
     outcomes = [outcome for _, outcome, _ in rows]
     code = next(EXIT_CODES[one] for one in (WRONG, NOT_VERIFIED, RIGHT) if one in outcomes)
     counts = ", ".join(f"{outcomes.count(one)} {one}" for one in EXIT_CODES if one in outcomes)

@@ -1,4 +1,4 @@
-"""One test case: its inputs, its expected result, and how an answer is compared with that."""
+"""Test cases: their inputs, the expected results, and the comparison of answers with these."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ FEW_BLIND = 0.5
 
 
 def is_blind(stages: Arrays) -> bool:
-    """Return whether too many queries see no key for an answer to be conclusive."""
+    """Return whether so many queries see no key that an answer is inconclusive."""
     blind: Any = (stages["masked"] == -np.inf).all(axis=-1)
     return bool(blind.mean() > FEW_BLIND)
 

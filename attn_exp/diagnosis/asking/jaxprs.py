@@ -1,7 +1,7 @@
 """Run JAX functions operation by operation in NumPy.
 
-JAX takes longer to compile a function than to trace it, and a check calls each function in many sizes, once or twice
-per size. JAX runs the operations that have no rule here.
+JAX takes longer to compile a function than to trace it, and a check calls each function with arrays of many sizes,
+once or twice per size. JAX itself runs the operations that have no rule here.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def part(array: Any, *, start_indices: Any, limit_indices: Any, strides: Any) ->
 
 
 def part_from(array: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
-    """Return a slice that begins at a start on each axis, shifted back if it would pass the end."""
+    """Return the slice of these sizes from `starts`, one index per axis, shifted back if it would pass the end."""
     room = zip(starts, array.shape, slice_sizes, strict=True)
     first = [min(max(int(start), 0), length - size) for start, length, size in room]
     return array[tuple(slice(start, start + size) for start, size in zip(first, slice_sizes, strict=True))]

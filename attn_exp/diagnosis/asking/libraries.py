@@ -226,7 +226,7 @@ def module_of(name: str) -> Any:
 # What a call returned, as plain arrays or as an error that says what it is instead
 
 KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "texts", "O": "Python objects", "M": "dates",
-         "m": "spans of time", "V": "records"}  # fmt: skip
+         "m": "time spans", "V": "records"}  # fmt: skip
 """What arrays without real numbers contain, by NumPy's dtype kind."""
 REAL = ("f", "i", "u")
 SMALL_FLOATS = ("bfloat", "float")
@@ -328,7 +328,7 @@ def read_real(part: Any, library: Library, most: int) -> tuple[Array, str]:
         NoNumbersError: it is a scalar, too large, masked, or does not hold real numbers.
     """
     if np.ma.is_masked(part):
-        raise NoNumbersError("returned a masked array, which hides numbers; expected all of them")
+        raise NoNumbersError("returned a masked array, which hides numbers; expected a plain array")
     plain, kind = library.read(part, most)
     if isinstance(plain, int):
         raise NoNumbersError(f"returned an array of {plain:.3g} numbers; expected {most:,} at most")

@@ -1,4 +1,4 @@
-"""What names and code mean: the role of an argument, the side of an array or matrix, and masks that are never read."""
+"""Infer the roles of arguments, arrays and matrices from names, and find masks that the code never reads."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ CORE = ("q", "k", "v")
 
 
 def role_of(name: str) -> str:
-    """Return the role of a parameter name, or an empty string; parts may mark a mask, as in `src_mask`, `key_pad_mask`.
+    """Return the role that a parameter name suggests, or an empty string.
 
-    The adjacency matrix of a graph is a mask too, and lengths of batch entries (`memory_seq_lengths`) are a role, but
-    one number (`max_len`) is not.
+    A part of the name may mark a mask, as in `src_mask` or `key_pad_mask`. The adjacency matrix of a graph is a mask
+    too. Lengths of batch entries (`memory_seq_lengths`) have a role, but a single number (`max_len`) has none.
     """
     if plain(name) in BY_NAME:
         return BY_NAME[plain(name)]
@@ -224,7 +224,7 @@ def parts_of_name(name: str) -> list[str]:
 
 
 def side_of_name(name: str) -> str:
-    """Return q, k, v, x, qkv or kv, a matrix or bias such as W_q, W_qkv or b_q, or an empty string."""
+    """Return what a name stands for: q, k, v, x, qkv, kv, or a matrix or bias such as W_q, W_qkv or b_q; else ""."""
     known = BY_NAME.get(plain(name), "")
     if known:
         return known if known in ("q", "k", "v", "x") or known[:2] in ("W_", "b_") else ""

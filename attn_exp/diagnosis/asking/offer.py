@@ -1,4 +1,4 @@
-"""What a function takes: the axes of its arrays, the format of its masks, its keywords; how a case is passed to it."""
+"""The inputs of a function: axes of arrays, formats of masks, and keywords; and how to pass a case to it."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Masking:
     opposite: bool = False
 
     def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
-        """Write a mask `[t s]` or `[b h t s]` in this form; `blocks`: True means hidden."""
+        """Write a mask `[t s]` or `[b h t s]` in this format; `blocks`: True means hidden."""
         if self.opposite:
             mask, blocks = ~mask, not blocks
         seen = ~mask if blocks else mask
@@ -327,7 +327,7 @@ def kept_by(mask: Padding | Filler, at: At) -> Array:
 
 
 def join_masks(masks: list[Mask], at: At, request: Request) -> Array:
-    """Return one boolean mask, `[t s]` if batch and heads share it, else with axes for them."""
+    """Combine masks into one boolean mask: `[t s]` if batch and heads share it, else with axes for them."""
     rules = at.rules.__class__(masks=tuple(masks), offset=at.rules.offset)
     whole = steps.allowed(At(rules, at.batch, at.heads, at.groups, at.rows, at.keys, at.size, at.width))
     shared = whole[0, 0] if whole.shape[:2] == (1, 1) else whole

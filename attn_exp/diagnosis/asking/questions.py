@@ -1,4 +1,4 @@
-"""The test cases for a function of heads or a layer: shapes and inputs that expose mistakes.
+"""Test cases for a function of q, k and v or for a layer: shapes and inputs that expose mistakes.
 
 All sizes differ, so that no two axes can be confused.
 """
@@ -55,7 +55,7 @@ def core_cases(
 ) -> Iterator[Case]:  # fmt: skip
     """Yield the cases for a function of q, k and v; `returns` is the layout of its output, if not `layout`.
 
-    `one_size`: the only head size of an object that may be built for one; else 0.
+    `one_size`: the head size of an object that may accept no other; else 0.
     """
     maker = HeadsMaker(request, offer, layout, returns or layout, one_size)
     refuse_large_cases(maker, quick)
@@ -137,7 +137,7 @@ def cases_of_lengths(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
 def keyword_cases(maker: Maker) -> Iterator[Case]:
     """Yield a case for each keyword of the function that the request does not use yet.
 
-    A layer gets fewer: it has one length, and few layers have a keyword for a window or a score.
+    A layer gets fewer cases: it has only one length, and few layers have a keyword for a window or a score.
     """
     request, offer = maker.request, maker.offer
     kinds = {type(mask) for mask in request.masks}
@@ -280,11 +280,10 @@ class Maker:
         return rows, keys
 
     def some_mask(self, rows: int, keys: int, first: bool = False) -> Allowed:
-        """Return a random mask in which every query sees a key and misses one; `first`: all see the first key.
+        """Return a random mask in which every query sees one key and not another; `first`: all see the first key.
 
-        Use the fixed size of the requested masks, if they have one.
-
-        For a function of heads, each key is also visible to some query and hidden from another.
+        If the requested masks have a fixed size, this mask has the same. For a function of q, k and v, each key is also
+        visible to some query and hidden from another.
         """
         rows, keys = self.room_for(self.request.masks, rows, keys)
         seen = self.rng.random((rows, keys)) < 0.6

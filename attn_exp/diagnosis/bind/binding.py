@@ -136,7 +136,7 @@ def bind_with(
 def layer_sizes(
     runner: Runner, plan: BuildPlan, sizes: Sizes | None, request: Request, *, takes_heads: bool
 ) -> dict[str, int]:  # fmt: skip
-    """Return the sizes that a layer was built with, and the rest from its attributes.
+    """Return the sizes that a layer was built with, completed from its attributes.
 
     Heads are left out if neither its constructor nor its attributes mention them.
     """
@@ -265,7 +265,7 @@ def is_nan(array: Any) -> bool:
 
 
 def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
-    """Return the shape of an example; `c` is the width, and `h` of keys and values counts key/value heads."""
+    """Return the shape of an example input; `c` is the width, and for keys and values `h` counts key/value heads."""
     lengths = Sizes(sizes.get("h", 1), sizes.get("d", 1), sizes["m"], sizes.get("g", 1)).lengths()
     heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)
     named = {**lengths, **sizes, "h": heads, "c": sizes["m"], "w": lengths["x"]}
@@ -273,7 +273,7 @@ def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
 
 
 def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, int]:
-    """Return batch size, queries and keys of some inputs; for images also rows and columns (tokens are points)."""
+    """Return the batch size and the numbers of queries and keys; for images, also of rows and columns of tokens."""
     lengths = {"b": 1}
     for role, array in inputs.items():
         found = dict(zip(axes.get(role, ""), map(int, array.shape), strict=False))
@@ -285,7 +285,7 @@ def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, 
 
 @dataclass(frozen=True)
 class Call:
-    """Call a layer by role; required arguments not passed get a neutral value of the right shape."""
+    """Calls a layer with arrays by role; required arguments that are not passed get neutral values."""
 
     runner: Runner
     arguments: Arguments

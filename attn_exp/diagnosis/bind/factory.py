@@ -1,4 +1,4 @@
-"""Factories (functions that return a callable and example inputs), and a draft of one for what cannot be bound."""
+"""Factories (functions that return a callable and example inputs), and drafts of them for targets that need one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def bind_factory(own: OwnFunction) -> Layer:
     made = run_foreign(own.function, f"{own.name}() raised an error")
     is_pair = isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0])
     if not is_pair or not isinstance(made[1], Mapping | tuple | list) or not made[1]:
-        raise UncalledError(f"{own.name}() returned no pair; a factory returns (callable, inputs) or (callable, "
+        raise UncalledError(f"{own.name}() did not return a pair; a factory returns (callable, inputs) or (callable, "
                             "inputs, options)")  # fmt: skip
     target, given, options = (*made, {})[:3]
     parameters = signature_of(target)
@@ -133,7 +133,7 @@ def split_inputs(
     inputs = {roles[name]: value for name, value in values.items()
               if roles.get(name) in ARRAYS and len(getattr(value, "shape", ())) > 1}  # fmt: skip
     if not inputs and isinstance(given, Mapping):
-        raise UncalledError(f"{own.name}() returned {', '.join(given)}: no name tells which is the input; the roles "
+        raise UncalledError(f"{own.name}() returned {', '.join(given)}: no name tells which one is the input; roles "
                             f"are {', '.join(ARRAYS)}")  # fmt: skip
     if not inputs and not isinstance(given, Mapping):  # the signature tells nothing: x; x and memory; or q, k and v
         axes = getattr(given[0], "ndim", 0)
@@ -141,7 +141,7 @@ def split_inputs(
                       or "float" not in str(getattr(one, "dtype", ""))), len(given))  # fmt: skip
         known = {1: ("x",), 2: ("x", "memory"), 3: ("q", "k", "v")}.get(count, ())
         if len(given) > len(known):
-            raise UncalledError(f"{own.name}() returned inputs without names, and its callable has none for them; "
+            raise UncalledError(f"{own.name}() returned inputs without names, and its callable names none; "
                                 "return a dictionary by role")  # fmt: skip
         return dict(zip(known, given, strict=True)), {}, {}
     source = source_with_helpers(getattr(target, "forward", target), classes=True)
@@ -344,7 +344,7 @@ def make():
     return call, {{{", ".join(f'"{role}": {role}' for role in arrays)}}}, {{"heads": 4}}
 
 
-# Save this as factory.py beside {Path(own.file).name or module}, replace each `...`, and run:
+# Save this as factory.py next to {Path(own.file).name or module}, replace each `...`, and run:
 # attn-exp check factory.py:make
 '''
 

@@ -1,4 +1,4 @@
-"""A layer that can be called, and how one of PyTorch, Flax, Haiku, Equinox, Keras or a plain object is built."""
+"""Callable layers, and how to build them from PyTorch, Flax, Haiku, Equinox, Keras or plain Python objects."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def method_of(target: Any) -> Callable[..., Any]:
 
 
 def fill_if_flat(array: Array, place: int) -> Array:
-    """Replace an array that is all 0, all 1, nearly 0 or uninitialised memory by random numbers."""
+    """Replace an array that is all 0, all 1, nearly 0 or uninitialised memory with random numbers."""
     rng = np.random.default_rng([place, array.size])
     noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)
     uses_memory = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()

@@ -57,7 +57,7 @@ class Bound:
 
 
 def size_of_head(made: Any) -> int:
-    """Return the head size that an object was built for, by an attribute such as `d_k` or its scale; 0 if unknown.
+    """Return the head size of an object, read from an attribute such as `d_k` or from its scale; 0 if unknown.
 
     An object with a width but no number of heads has one head of that width.
     """
@@ -249,7 +249,7 @@ MOST_NUMBERS = 2**16
 
 
 def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
-    """Add or remove axes of length 1 so that an answer has the expected axes, and return a message if it did not.
+    """Add or remove axes of length 1 so that an answer has the expected axes; also return a message if it had others.
 
     An answer with the right number of axes, or with other lengths, is returned unchanged, without a message.
     """

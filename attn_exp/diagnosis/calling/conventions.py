@@ -134,9 +134,9 @@ def takes_window(caller: Caller) -> bool:
 
 def under(verdict: Verdict, request: Request, words: str) -> Verdict:
     why = (
-        "which fits; the settings give no width: set it to have it checked"
+        "which fits; to have the width checked too, set it"
         if words.startswith("mask.window")
-        else "though your settings do not say so; this is not a mistake"
+        else "though your settings do not include it; this is not a mistake"
     )
     said = f"attention with {words}, {why}"
     if verdict.passed:

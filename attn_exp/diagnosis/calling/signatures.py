@@ -66,7 +66,7 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A function with its arrays, and the roles of the arguments that no case sets, which get neutral values.
+    """A function, the arguments that hold its arrays, and the roles of those that only get neutral values.
 
     `level` selects the layout of rotary tables. `places` says which arguments stand for entries of which container.
     """
@@ -196,7 +196,7 @@ def is_size(given: inspect.Parameter) -> bool:
 
 
 def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Iterator[Arrays]:
-    """Yield which arguments hold the arrays, the likeliest way first.
+    """Yield the ways in which arguments may hold the arrays, the likeliest first.
 
     Raises:
         UncalledError: the names do not tell, and the function does not have three required arguments.

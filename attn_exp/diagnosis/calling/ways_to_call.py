@@ -188,7 +188,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     if known is not None or (best.function.call is best.function.origin and not offer.only_if_right):
         return best
     said = f"with {offer.said}: " if offer.said else ""
-    error = best.answer.error or "its argument names do not tell q, k and v; taken in order, they give a wrong answer"
+    error = best.answer.error or "its argument names do not identify q, k and v; their order gives a wrong answer"
     raise UncalledError(f"{own.name} could not be called ({said}{error})")
 
 
@@ -383,7 +383,7 @@ def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
     return answer.output is not None and not differs(answer.output, stages, digits)
 
 
-OTHERWISE = "it does not support fewer key/value heads than heads"
+OTHERWISE = "it does not support fewer key/value heads than query heads"
 
 
 def answer_if_offered(caller: Caller, case: Case) -> Answer:

@@ -22,7 +22,7 @@ from attn_exp.problem.problem import Problem
 
 KEYED = ("scores", "logits", "capped", "masked", "weights")
 """Stages with a column for each key."""
-TURNED = "rows and columns exchanged"
+TURNED = "rows and columns swapped"
 AS_GOOD_AS_MINUS_INFINITY = -1e4
 
 
@@ -60,7 +60,7 @@ class Box:
         return f"{share}, read as {self.note}" if self.note else share
 
     def misses(self, array: Array | None, widening: Array | float = 0.0) -> Array:
-        """Return the given cells that differ from these numbers by more than rounding."""
+        """Return a mask of the given cells that differ from these numbers by more than rounding."""
         if array is None or array.shape != self.values.shape:
             return self.given
         with np.errstate(invalid="ignore"):
@@ -259,7 +259,7 @@ def shape_of(given: Any, key: str) -> Shape:
     shapes = {shape_of(item, key) for item in given}
     if not given or len(shapes) > 1:
         lengths = ", ".join(str(len(item)) if isinstance(item, list) else "1" for item in given)
-        raise UserError(f"{key} is ragged: rows of {brief(lengths)} numbers; write null for what is not given")
+        raise UserError(f"{key} is ragged: rows of {brief(lengths)} numbers; write null for missing numbers")
     return (len(given), *shapes.pop())
 
 

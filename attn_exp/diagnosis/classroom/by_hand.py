@@ -62,7 +62,7 @@ class Remark:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A graded sheet: the cells of each box that are wrong or follow, the remarks, and the numbers of wrong boxes."""
+    """A graded sheet: which cells are wrong or follow from others, the remarks, and what wrong boxes should hold."""
 
     wrong: dict[str, Array]
     follows: dict[str, Array]
@@ -143,7 +143,7 @@ class Judge:
         return replace(self.sheet, boxes=(*earlier[:place], box))
 
     def missed(self, place: int, box: Box) -> Array:
-        """Return the cells that are not right and follow from neither the written nor the corrected boxes."""
+        """Return a mask of the cells that are not right and follow from neither the written nor the corrected boxes."""
         missed = box.misses(part(self.exact, box))
         for mended in (False, True):
             if missed.any() and (place or self.sheet.open):
@@ -163,7 +163,7 @@ class Judge:
                 yield "adjusted slightly, so that the written weights sum to 1", moved
         other = swapped(box) if TURNED not in box.note else None
         if other is not None and box.values.shape[-1] == box.values.shape[-2]:
-            yield "the box has rows and columns exchanged", other
+            yield "the box has rows and columns swapped", other
         for way in (box, replace(box, own=own_halves(box.values))):  # as written, and with zeros at its end cut off
             if 1 <= (decimals := decimals_written([way])) < self.digits:
                 yield coarse_text(decimals, self.digits), with_halves(box, decimals)
@@ -182,7 +182,7 @@ class Judge:
         if remark is not None:
             return [remark], right
         if share > FEW and (stands := self.in_its_box(box)):
-            says = f"the boxes of {box.stage} and {stands} are exchanged"
+            says = f"the boxes of {box.stage} and {stands} are swapped"
             return [Remark(box.stage, EXCHANGED, says)], right
         if share > FEW and self.whole_numbers(box):
             return [Remark(box.stage, COARSE, WHOLE_TEXT)], right
@@ -290,7 +290,7 @@ class Judge:
                 values, halves, own = (np.take(array, order, axis=axis) for array in (box.values, box.halves, box.own))
                 there = replace(box, values=values, halves=halves, own=own, moves=None)
                 if not self.missed(place, there).any():
-                    says = f"in {box.stage} the {what} {names[one]} and {names[other]} are exchanged"
+                    says = f"in {box.stage} the {what} {names[one]} and {names[other]} are swapped"
                     return Remark(box.stage, EXCHANGED, says), there
         return None
 
@@ -373,7 +373,7 @@ def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
     x = sheet.problem.x
     for side in "qkv" if x is not None else "":
         made = {"": ("no_projection", f"x itself is used as {side}: W_{side} is left out.")} | {
-            other: ("another_matrix", f"{side} is made with W_{other} instead of W_{side}.")
+            other: ("another_matrix", f"{side} is computed with W_{other} instead of W_{side}.")
             for other in "qkv".replace(side, "")
         }
         found += [(*said, f"{side} = x W_{side}", around("project", partial(projected_otherwise, side, other)))
@@ -395,7 +395,7 @@ def without_signs(sheet: Sheet) -> Iterator[PaperMistake]:
 
 
 def drop_signs(stage: str, step: Step, *given: Any) -> Array:
-    """Return the absolute values of a step's result; of q, k and v only those of this stage."""
+    """Return a step's result without its signs; if it is q, k and v, only `stage` among these loses them."""
     array: Array = step(*given)
     return array if stage in "qkv" and given[1] != stage else np.abs(array)
 
@@ -455,8 +455,8 @@ def sharpened(box: Box, exact: Stages) -> Box:
 
 # Right numbers in other notations
 
-WHOLE_TEXT = "rounded to whole numbers, which is too coarse to count"
-CUT_TEXT = "cut after the last decimal instead of rounded"
+WHOLE_TEXT = "rounded to whole numbers, which is too coarse to count as right"
+CUT_TEXT = "truncated after the last decimal instead of rounded"
 
 
 def coarse_text(decimals: int, asked: int) -> str:

@@ -332,7 +332,7 @@ def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:
     bad = [slip for slip in slips if slip]
     findings = (*after_slips(sheet, slips), *sums(sheet))
     if not is_slip(slips):
-        computes = f"something else: no known mistake explains it; {bad[0].box.stage} is the first that is wrong"
+        computes = f"something else: no known mistake explains it; {bad[0].box.stage} is the first wrong stage"
         return Verdict("", False, (), computes, findings)
     onward = sheet.boxes[-1] is not bad[0].box and len(bad) == 1
     rest = "; all that follows is computed correctly from it" if onward else ""

@@ -284,7 +284,7 @@ def foretold(paper: Paper) -> Iterator[Foretold]:
 
 
 def at_hand(paper: Paper, made: Stages) -> bool:
-    """Return whether a student can make a mistake on this sheet: not if it changes a q, k or v that is given."""
+    """Return whether a student can make this mistake on the sheet: it must not change a q, k or v that is given."""
     asked = {blank.stage for blank in paper.blanks}
     given = [side for side in "qkv" if side in paper.exact and side in made and side not in asked]
     return not any(differs_when_written(made[side], paper.exact[side], paper.digits) for side in given)

@@ -182,7 +182,7 @@ class Answers:
         return int(tells and not is_blind(stages))
 
     def as_given(self, case: Case) -> Given:
-        """Return a case's inputs, in float32 if that was the dtype and they are large: its exp overflows earlier."""
+        """Return a case's inputs, in float32 if the function got large ones in float32, whose exp overflows earlier."""
         if case.rung != LARGE or self.kept != SINGLE or case.given.q is None:
             return case.given
         return case.in_float32
@@ -237,7 +237,7 @@ class Answers:
         return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
     def several_mistakes(self) -> Explained | None:
-        """Return at most one mistake per part of attention, found without additional masks, then one of masks."""
+        """Find at most one mistake per part of attention in cases without additional masks, then one in masks."""
         plain, masked = self.by_masks(self.seen)
         wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW)
         if self.says_little:
@@ -457,7 +457,7 @@ def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
 
 def locate_by_cases(lost: set[str], seen: Seen) -> Located:
     if lost == {LARGE}:
-        return Located("weights", ". Only large logits go wrong: look at what is subtracted before exp, or divided by")
+        return Located("weights", ". Only large logits go wrong: check what is subtracted before exp, and the division")
     if lost <= {*ABOUT_MASKS, *MASKS_OF_MORE}:
         return Located("masked")
     if EQUAL in lost:

@@ -49,8 +49,8 @@ from attn_exp.own_code import OwnFunction, held
 from attn_exp.rules.masks.causal import Causal
 
 OFFERS = {"mask": "a mask", "added": "an additive bias", "padding": "a padding mask",
-          "lengths": "lengths", "causal": "a causal switch", "window": "a window", "scale": "a scale",
-          "softcap": "a logit cap", "alibi": "slopes", "sinks": "sinks", "W_o": "W_o",
+          "lengths": "lengths", "causal": "a causal flag", "window": "a window", "scale": "a scale",
+          "softcap": "a logit cap", "alibi": "ALiBi slopes", "sinks": "sinks", "W_o": "W_o",
           "b_q": "biases"}  # fmt: skip
 """Arguments that perhaps only one of the two takes, with their names in the report."""
 OWN = ("convention", "layout", "dtype", "takes", "device")
@@ -268,7 +268,7 @@ def compare(
     alone = tuple(
         dict.fromkeys(f"{one.case.rung} (only {names[one.answers[0].output is None]} answers)" for one in required)
     )
-    alone = alone if any(pair.both for pair in pairs) else ("every case (none was answered by both)",)
+    alone = alone if any(pair.both for pair in pairs) else ("every case (none that both answered)",)
     return decide(conclude(names, verdicts, request, found, findings, small), alone)
 
 
@@ -296,14 +296,14 @@ def differing_rules(both: Both) -> list[str]:
     made, rules = list[str](), [" ".join(side.rules) for side in both]
     if rules[0] != rules[1]:
         said = [
-            f"{side.name} is right under {rule} without being told" if rule else f"{side.name} is not"
+            f"{side.name} is right under {rule} unprompted" if rule else f"{side.name} is not"
             for side, rule in sorted(zip(both, rules, strict=True), key=lambda pair: not pair[1])
         ]
         made.append(", ".join(said))
     turned = [side for side in both if not side.verdict.passed and "convention=" in side.verdict.right_under]
     if len(turned) == 1:
         name, words = turned[0].name, turned[0].verdict.right_under
-        made.append(f"The masks of {name} have the opposite polarity ({words}); it was called with such masks")
+        made.append(f"The masks of {name} have the opposite polarity ({words}); it got inverted masks")
     return made
 
 

@@ -62,7 +62,7 @@ def observe(layer: Layer, more: int = 0) -> Observed:
         try:
             recording = record_layer(layer, batch, length, keys, {}, more=more)
         except DifferentPathsError:
-            raise UncalledError(f"{layer.name} runs different operations for other input values") from None
+            raise UncalledError(f"{layer.name} runs different operations for different input values") from None
         except Exception as error:  # whatever the layer raises
             problem = problem or error
         else:
@@ -98,7 +98,7 @@ def read_inside(seen: Observed) -> tuple[Inside, frozenset[str]]:
     arrays = order_output(seen, found, context)
     made = arrays["W_v"].shape[1] // max(groups, 1) * heads
     if "W_o" in arrays and len(arrays["W_o"]) != made:  # as in a loop over the batch
-        raise UnreadMatricesError(f"heads make {made} numbers, and the output projection takes {len(arrays['W_o'])}")
+        raise UnreadMatricesError(f"heads output {made} numbers, but the output projection takes {len(arrays['W_o'])}")
     return Inside(arrays, heads, groups, around, seen.tokens), found.turns
 
 
@@ -316,7 +316,7 @@ def leave_open(own: OwnFunction, seen: Observed, words: str, reason: str) -> Ver
     """Report a layer outside the definition as not verified; check only that its weights sum to 1."""
     if not any(is_mean(seen.recording, place) for place in range(len(seen.recording.first.operations))):
         return unfinished(own.name, reason, words)
-    left = (f"`scores` ({reason})", "`projections` before and after (nothing says what they should be)")
+    left = (f"`scores` ({reason})", "`projections` before and after (nothing defines what they should be)")
     found = (Finding("weights sum to 1", HELD),)
     return Verdict(own.name, True, (), MEANS, found, words, not_verified=left)
 

@@ -87,9 +87,9 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     layer, verdict = check_built(own, request, check)
     axes = next(iter(layer.inputs.values()))
     if "batch_mixed" in verdict.mistakes and ("w" in axes or is_right_turned(own, layer, request, check)):
-        return unfinished(own.name, "the token axis of its input is not known: say `layout`", request.words)
+        return unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
-        verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th number", HEADS)
+        verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th column", HEADS)
         return replace(verdict, alike=((STRIDED,),))
     for one in WAYS:
         verdict = one(verdict, own, layer, request, check) if verdict.passed else verdict
@@ -105,7 +105,7 @@ def is_right_turned(own: OwnFunction, layer: Layer, request: Request, check: Che
     return check_bound(own, turned, request, check).passed
 
 
-HEADS = "which numbers make `heads` (every h-th: right if the weights were trained so, wrong if neighbours were)"
+HEADS = "which columns form `heads` (every h-th: right if the weights were trained so, wrong for neighbouring columns)"
 STRIDED = "heads_by_stride"
 
 
@@ -131,7 +131,7 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
                 computes = what_mistakes_compute((DROPPED,))
                 verdict = replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
     chosen = [one.name for one in every_parameter(own.function, own.name) if is_required(one)] if layer.made else []
-    left = [f"argument `{name}` (built with {value!r} alone)" for name, value in layer.settings.items()
+    left = [f"argument `{name}` (built only with {value!r})" for name, value in layer.settings.items()
             if name in chosen and isinstance(value, str) and plain(name) not in FIXED]  # fmt: skip
     verdict = replace(verdict, not_verified=(*verdict.not_verified, *left))
     if layer.dropout_error:
@@ -158,7 +158,7 @@ def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) 
             verdict = check(bound_function(layer), with_words(request, f"head={heads}"))
         if not verdict.unexplained or layer.axes_told:
             return verdict
-        reason = "its outputs differ from the definition, and the axes of its inputs are guessed: say `layout`"
+        reason = "its outputs differ from the definition, and the axes of its inputs are guessed: set `layout`"
         return unfinished(own.name, reason, request.words)
     return check_seen(own, observe(layer), request, check)
 

@@ -38,7 +38,7 @@ from attn_exp.rules.scores.softcap import Softcap
 FINE, COARSE = 44, 22
 """Bits to which the attention inside a layer must agree: in float64, and if any step is in float32."""
 INSIDE = "attention inside"
-ADDED = "`logit_bias` (the layer adds its own numbers to the logits, or a logit beside them)"
+ADDED = "`logit_bias` (the layer adds its own bias to the logits, or its own sink to the softmax)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ def check_inside(own: OwnFunction, seen: Observed, request: Request, reason: str
     chosen = chosen if is_right or names else readings[0]
     lost = ", ".join(dict.fromkeys(case.rung for case, _ in chosen.wrong))
     finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context differs: {lost}")
-    computes = "attention of its own queries, keys and values" if is_right else "something else"
+    computes = "attention with its own queries, keys and values" if is_right else "something else"
     stage = "" if is_right or names else first_difference(core, chosen.wrong[0][0])
     left = (f"`projections` to queries, keys and values ({reason})",) if reason else ()
     verdict = Verdict(

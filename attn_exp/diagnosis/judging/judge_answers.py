@@ -59,8 +59,8 @@ FAR = 2.0**-18
 """A relative error that exceeds that of a float32 softmax."""
 BESIDE = "a small number is added to the softmax sums: weights sum to slightly less than 1"
 SHARES = "its softmax runs in float32: weights are rounded, values are not"
-HABIT = "it computes in float32; say dtype=float32 if that is intended"
-SILENT = "it returns float64, but computes in float32; say dtype=float32 if that is intended"
+HABIT = "it computes in float32; set dtype=float32 if that is intended"
+SILENT = "it returns float64, but computes in float32; set dtype=float32 if that is intended"
 
 
 def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
@@ -102,7 +102,7 @@ def without_what_masks_break(seen: Seen) -> Seen:
 
 
 def only_shares_are_rounded(seen: Seen, digits: int) -> bool:
-    """Return whether answers are exact wherever float32 represents the weights exactly: 1, 1/2, 1/4 or 1/8."""
+    """Return whether answers are exact where all weights are 1, 1/2, 1/4 or 1/8, which float32 represents exactly."""
     exact = [pair for pair in seen if expected(pair[0])["weights"].shape[-1] in (1, 2, 4, 8)]
     held = [pair for pair in exact if is_shared_evenly(pair[0])]
     return bool(held) and not failing(held, digits)
@@ -273,7 +273,7 @@ def explain_as_harmless(wrong: Seen, found: Explained, digits: int, besides: Ite
 def explain_as_meant(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> str:
     """Return why wrong answers may be intended, or an empty string: clipped scores, or another head size.
 
-    A function of a layer's matrices may take x's width / heads as head size; it need not support any other.
+    A function of x and matrices may use the width of x divided by the number of heads as head size.
     """
     rungs = {case.rung for case, _ in wrong}
     if rungs == {LARGE}:
@@ -287,7 +287,7 @@ def explain_as_meant(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> str:
     return SHARES_OF_X if wrong else ""
 
 
-CLIPPED = "scores are clipped, but far above usual ones"
+CLIPPED = "scores are clipped, but only far above usual values"
 SHARES_OF_X = "right if all heads together are as wide as x: it uses x's width / heads as head size"
 
 
@@ -402,7 +402,7 @@ def repeat_first_cases(caller: Caller, seen: Seen) -> Finding:
 def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, quick: bool) -> Verdict:
     """Run all cases; if nothing explains the answers, detect the mask convention again.
 
-    A mistake that shows without a mask changes the expected output with one.
+    If a mistake shows without a mask, it also changes the output to expect with a mask.
     """
     verdict = verdict_on_answers(own, caller, tried, quick)
     masks = [role for role in ("mask", "padding") if caller.offer.takes(role)]

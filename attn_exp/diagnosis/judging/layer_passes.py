@@ -1,4 +1,4 @@
-"""Passes over the verdict on a layer: unused parameters, ignored masks, decoding, the smallest input."""
+"""Passes that refine the verdict on a layer: unused parameters, ignored masks, decoding, the smallest input."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def leave_learned_scale_open(verdict: Verdict, seen: Observed, own: OwnFunction,
              and array.size in sizes and re.search("scale|temp|tau", path) and changes_weights(seen, path)]  # fmt: skip
     if verdict.passed or not names:
         return verdict
-    left = f"scale `{names[0]}` (a parameter; the scores are multiplied by another factor than 1 / sqrt(d))"
+    left = f"scale `{names[0]}` (a parameter; the scores are multiplied by a factor other than 1 / sqrt(d))"
     return leave_mistakes_open(verdict, "attention with a learned scale", left)
 
 
@@ -160,7 +160,7 @@ def reach_of_mask(layer: Layer, role: str, masking: Masking) -> tuple[bool, bool
 
 
 def report_unused_parameters(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    """Report parameters that no operation of the call reads: they could hold anything."""
+    """Report parameters that no operation of the call reads, so that their values have no effect."""
     if not verdict.passed:
         return verdict
     unused = find_unused_parameters(seen)
@@ -180,7 +180,7 @@ def find_unused_parameters(seen: Observed) -> list[str]:
 
 
 def report_omitted_norms(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    left = tuple(f"norm `{name}` (it mixes tokens, and was left out)" for name in find_omitted_norms(seen))
+    left = tuple(f"norm `{name}` (it mixes tokens, so it was left out)" for name in find_omitted_norms(seen))
     return replace(verdict, not_verified=(*verdict.not_verified, *left)) if verdict.passed else verdict
 
 
@@ -226,7 +226,7 @@ def find_ignored_causal_mask(verdict: Verdict, seen: Observed, own: OwnFunction,
         return replace(verdict, not_verified=(*verdict.not_verified, *left))
     if not is_lost and not buffers:
         return verdict
-    finding = Finding("a causal mask of its own", BROKEN, "the layer has one, and every query sees every key")
+    finding = Finding("a causal mask of its own", BROKEN, "the layer has one, but every query sees every key")
     return replace(
         verdict,
         passed=False,
@@ -344,7 +344,7 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
             problem = problem or f"a token is off by {gap:.2g} of the largest number"
     tables = any(role in layer.keywords for role in ROTARY)
     if tables or not problem:
-        left = f"cache `{names[0]}` ({'its caller rotates' if tables else 'no way to pass one was found'})"
+        left = f"cache `{names[0]}` ({'its caller applies the rotation' if tables else 'no way to pass one was found'})"
         return replace(verdict, not_verified=(*verdict.not_verified, left))
     computes = f"{verdict.computes}; but with `{names[0]}`, decoding token by token differs from one full pass"
     finding = Finding(RUNG, BROKEN, problem)
@@ -371,7 +371,7 @@ def positions_at(layer: Layer, at: int) -> dict[str, Any]:
 
 
 def find_ways(layer: Layer) -> Iterator[Step]:
-    """Yield ways to pass a cache: kept by the layer, returned by each call, in one dictionary, or in an object."""
+    """Yield ways to pass a cache: the layer keeps it, each call returns it, or it is a dictionary or other object."""
 
     def beside(at: int, cache: Any) -> dict[str, Any]:
         switch = {"use_cache": True} if "use_cache" in layer.keywords else {}
@@ -425,7 +425,7 @@ def find_cache(returned: Any) -> Any:
 
 
 def decode(layer: Layer, x: Array, step: Step, first: int = 1) -> Array | None:
-    """Return the outputs `[b t m]` of the `first` tokens and then one at a time; None if a call raises an error."""
+    """Return the outputs `[b t m]`: of the `first` tokens at once, then of one at a time; None if a call fails."""
     axes, last, rows = layer.inputs["x"], None, list[Array]()
     try:
         with held():

@@ -110,7 +110,7 @@ class OwnForm:
             OwnCodeError: the function takes x, raised an error, or returned an array of another shape.
         """
         if self.layer:
-            raise OwnCodeError(f"{self.own.name} takes x, and here it is given q, k and v")
+            raise OwnCodeError(f"{self.own.name} takes x, but this run passes q, k and v")
         assert v is not None
         usual = bool(np.isclose(rules.scale, q.shape[-1] ** -0.5, rtol=1e-12))
         case = Case("run", Recipe(rules, len(q), len(k)), Given(q[None], k[None], v[None]), not usual)
@@ -249,7 +249,7 @@ def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, 
     """Call `prepared`, binding the user's functions that the command line names as variants.
 
     Raises:
-        UserError: settings that do not fit the problem, or a function that cannot be imported or called.
+        UserError: the settings do not fit the problem, or a function cannot be imported or called.
     """
     return prepared(config, bind=bind if any_named(variant.form for variant in config.variant.values()) else None)
 

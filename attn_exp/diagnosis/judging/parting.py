@@ -1,8 +1,8 @@
 """Explain how two implementations differ: how each answers the cases in question, and up to which stage both agree.
 
-Some cases have no single right answer: how a causal mask is aligned if t and s differ, which key/value head a query
-head uses, what a query outputs that sees no key. There, each of the two follows one of the common conventions.
-Everything else is compared with the definition.
+Some questions have no single right answer: how a causal mask is aligned if t and s differ, which key/value head a
+query head uses, what a query that sees no key outputs. For these, the module finds out which common convention each of
+the two follows. Everything else is compared with the definition.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Pair:
         one, other = (answer.output for answer in self.answers)
         if one is not None and other is not None and one.shape != other.shape:
             return f"shapes {list(one.shape)} and {list(other.shape)}"
-        return "NaN in one alone" if np.isinf(self.gap) else f"apart by up to {self.gap:.2g} of the largest number"
+        return "NaN in only one" if np.isinf(self.gap) else f"differing by up to {self.gap:.2g} of the largest number"
 
 
 def find_causes(parted: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int) -> list[str]:

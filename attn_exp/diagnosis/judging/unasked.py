@@ -36,7 +36,7 @@ from attn_exp.own_code import OwnFunction
 MOST = 90
 """Maximum length of a quoted error."""
 ASKED = {
-    "unequal lengths": "other keys than queries",
+    "unequal lengths": "different numbers of queries and keys",
     "another head size": "another head size",
     "fewer key/value heads": "fewer key/value heads",
     "shared heads": "fewer key/value heads",
@@ -97,7 +97,7 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
                  f"argument `{word}` ({'never passed' if role_of_argument(word) else UNKNOWN})" for word in open_words
                  ]  # fmt: skip
         required = [word for word in function.unknown or () if word not in optional]
-        left += [f"argument `{word}` (only passed as the factory does)" for word in required]
+        left += [f"argument `{word}` (passed only as in the factory)" for word in required]
     if offer.takes("window") and offer.counted == BEFORE and caller.request.is_causal:
         word = offer.parameters["window"]
         left.append(f"window `{word}` (right if it counts the keys before the query, wrong if it counts the query too)")
@@ -108,7 +108,7 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
             kind = "argument" if rung == ADDED else "mask"
             left.append(f"{kind} `{offer.parameters[role]}` ({shortened(errors[0])})")
     if offer.takes("mask") and OF_COLUMNS.search(source_of(type(function.origin))):
-        left.append(f"mask `{offer.parameters['mask']}` (its comments say that it has one number per query)")
+        left.append(f"mask `{offer.parameters['mask']}` (its comments say that it has one entry per query)")
     return tuple(left)
 
 

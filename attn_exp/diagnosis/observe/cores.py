@@ -108,7 +108,7 @@ def constant_ratio(made: Array, given: Array) -> float:
 
 
 def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair | None:
-    """Return the attention of two products; the weights are the left (`side` 0) or right input of the second."""
+    """Return the pair that two products form, or None; weights are the left (`side` 0) or right input of `second`."""
     trace = recording.first
     one, two = trace.operations[first], trace.operations[second]
     axes, later = find_axes(one), find_axes(two)

@@ -1,4 +1,4 @@
-"""Record a call of JAX: the operations of its jaxpr, run in NumPy in float64."""
+"""Record a JAX call: the operations of its jaxpr, run in NumPy in float64."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ for _name, _method in (*vars(NDArrayOperatorsMixin).items(), *vars(Dispatch).ite
 def perform(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, is_writer: bool = False
 ) -> Any:
-    """Call a function of NumPy with plain arrays, and record it if a recorder is at work.
+    """Call a NumPy function with plain arrays, and record the call if a recorder is active.
 
     A writer overwrites its first argument and returns None.
     """

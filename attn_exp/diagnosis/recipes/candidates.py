@@ -151,13 +151,13 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
 
 
 def what_mistakes_compute(names: Sequence[str], where: str = "", said: str = "") -> str:
-    there = f"the right numbers, but where {where}; there " if where else ""
+    there = f"the right numbers, except where {where}; there " if where else ""
     says = " ".join([*(mistakes.mistake(name).says for name in names), *([f"{said}."] if said else [])])
     return f"{there}attention with {' and '.join(names)}: {says}"
 
 
 def what_a_setting_computes(words: str) -> str:
-    return f"attention with {words}, though the settings do not say so"
+    return f"attention with {words}, though the settings do not include it"
 
 
 # One mistake
@@ -414,7 +414,7 @@ def find_conditions(wrong: Seen, seen: Seen) -> Iterator[Condition]:
 
 
 def only_there(wrong: Seen, seen: Seen) -> str:
-    """Return the condition under which all answers, and at least two, are wrong; empty if there is none."""
+    """Return the condition under which all answers (at least two) are wrong; empty if there is none."""
     lost = {case for case, _ in wrong}
     for condition in find_conditions(wrong, seen):
         inside = [case for case, answer in seen if answer.output is not None and condition.holds(case)]

@@ -244,7 +244,7 @@ def combine(parts: Sequence[Candidate]) -> Candidate:
 
 
 def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
-    """Yield mistakes of several parts that reproduce a case, and one with equal scores (`equal`).
+    """Yield combinations of mistakes in several parts that reproduce a case and one with equal scores, `equal`.
 
     Without `equal`, at most two parts are combined.
     """
