@@ -359,7 +359,7 @@ def read_sources(thing: Any, classes: bool) -> str:
 
 @functools.lru_cache(maxsize=256)
 def read_source(thing: Any) -> str:
-    """Return a source from a cache: before Python 3.13, `inspect` parses the whole file for each class."""
+    """Return source code, cached because `inspect` parses the whole file for each class before Python 3.13."""
     try:
         return inspect.getsource(thing)
     except (OSError, TypeError):

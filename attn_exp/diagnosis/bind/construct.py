@@ -145,7 +145,7 @@ def guess_value(given: inspect.Parameter, note: Any, kind: Any, sizes: Sizes, li
 
 
 def parts_of_file(word: str, note: Any, kind: Any) -> Iterator[Any]:
-    """Yield the classes that an argument may be an instance of: its annotation, or an inner attention of the file."""
+    """Yield the classes that an argument may be an instance of: its annotation, or an attention class in the file."""
     if note is not None and note.__module__ == kind.__module__ and not isinstance(note, type(Enum)):
         yield note
     space = vars(sys.modules.get(kind.__module__, typing))

@@ -121,10 +121,10 @@ def split_inputs(
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:  # fmt: skip
     """Split arguments into arrays by role, other values by name, and optional masks by name.
 
-    The masks are replaced by ones that hide nothing, because cases pass their own.
+    The masks are replaced with ones that hide nothing, because cases pass their own.
 
     Raises:
-        UncalledError: the signature does not tell which are the arrays.
+        UncalledError: the signature does not tell which arguments are the arrays.
     """
     names = {**arguments.keywords, **arguments.arrays}
     pairs = given.items() if isinstance(given, Mapping) else zip(arguments.parameters, given, strict=False)

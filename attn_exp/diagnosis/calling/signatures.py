@@ -281,9 +281,9 @@ class Container(dict[str, Any]):
 def open_containers(
     function: Any, parameters: Sequence[inspect.Parameter]
 ) -> tuple[list[inspect.Parameter], dict[str, Path]]:  # fmt: skip
-    """Replace each required parameter that the code reads by keys or fields by its entries.
+    """Replace each required parameter whose keys or fields the code reads with these entries.
 
-    Also return the place of each entry.
+    Also return the path of each entry.
     """
     opened, places = list[inspect.Parameter](), dict[str, Path]()
     for one in parameters:

@@ -395,7 +395,7 @@ def without_signs(sheet: Sheet) -> Iterator[PaperMistake]:
 
 
 def drop_signs(stage: str, step: Step, *given: Any) -> Array:
-    """Return a step's result without its signs; if it is q, k and v, only `stage` among these loses them."""
+    """Return the absolute values of a step's result; if `stage` is q, k or v, leave the other two unchanged."""
     array: Array = step(*given)
     return array if stage in "qkv" and given[1] != stage else np.abs(array)
 

@@ -1,4 +1,4 @@
-"""Grade the numbers of a worksheet: right, following from a wrong number, slips, and mistakes by name."""
+"""Grade the numbers of a worksheet: which are right, follow from wrong ones, or are slips or named mistakes."""
 
 from __future__ import annotations
 

@@ -312,7 +312,7 @@ def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
 def verdict_of_mistake(found: Explained) -> Verdict:
     """Return the verdict on numbers explained by a mistake or another setting, with a slip if there is one.
 
-    A match that may be chance is not claimed.
+    A match that may be due to chance is not reported as an explanation.
     """
     findings = tuple(after_slips(found.view.sheet, every_slip(found.view.sheet)))
     if found.names and found.slip is None and found.view.tell_too_little(len(found.view.known())):

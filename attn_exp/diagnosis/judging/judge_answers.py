@@ -92,7 +92,7 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
 def without_what_masks_break(seen: Seen) -> Seen:
     """Leave out cases with additional masks if only they are wrong by more than FAR.
 
-    FAR lies above float32 rounding because the tolerance of a layer does.
+    FAR exceeds float32 rounding, as the tolerance for layers does.
     """
     asked = seen[0][0].recipe.rules.masks
     lost = [(case, answer) for case, answer in failing(seen, FLOAT64) if error(answer.output, case) > FAR]
