@@ -123,7 +123,7 @@ def reply_without_answer(words: Sequence[str], reason: str, heard: Mapping[str, 
     return {**reply, "is_over": True}
 
 
-# Every attention of a file
+# All attention functions in a file
 
 
 def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:

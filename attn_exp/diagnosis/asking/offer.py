@@ -239,7 +239,7 @@ def plain_default(default: Any) -> Any:
     return default if default is None or isinstance(default, bool | int | float | str | tuple | np.generic) else ...
 
 
-# A case as keyword arguments; the function must do by itself what has no keyword
+# A case as keyword arguments; what has no keyword is expected of the function itself
 
 SCORES: dict[type, str] = {Softcap: "softcap", Alibi: "alibi", Sink: "sinks", Added: "added"}
 OWN_WORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}

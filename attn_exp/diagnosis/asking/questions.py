@@ -152,7 +152,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
             yield maker.case("causal, unequal lengths", 6, 10, masks=(*request.masks, Causal()), optional=True)
         if offer.core and offer.takes("mask"):
             both = (*request.masks, Causal(), maker.some_mask(8, 8, first=True))
-            yield maker.case("a mask beside causal", 8, 8, masks=both, optional=True)
+            yield maker.case("a mask with causal", 8, 8, masks=both, optional=True)
     if offer.core and offer.takes("window") and Window not in kinds:
         causal = (Causal(),) if offer.takes("causal") and Causal not in kinds else ()
         window = Window(3, 3 if offer.counted and offer.counted[2] else 0)
@@ -230,7 +230,7 @@ def score_cases(maker: HeadsMaker) -> Iterator[Case]:
             yield maker.case(role, 7, 7, scores=scores)
             if offer.takes("mask"):
                 masks = (*request.masks, maker.some_mask(8, 8, request.pads))
-                yield maker.case(f"{role} beside a mask", 8, 8, scores=scores, masks=masks, optional=True)
+                yield maker.case(f"{role} with a mask", 8, 8, scores=scores, masks=masks, optional=True)
     if offer.takes("added") and not any(isinstance(known, Added) for known in request.scores):
         added = Added(maker.rng.standard_normal((maker.heads, 7, 7) if maker.heads > 1 else (7, 7)))
         yield maker.case(ADDED, 7, 7, scores=(*request.scores, added), optional=True)
@@ -400,7 +400,7 @@ class LayerMaker(Maker):
         explicit = "scale=" in " ".join(self.request.typed)
         unpromised = other.get("unpromised", False)
         of_memory = (batch, keys, len(arrays["W_k"]))
-        is_self = around is not None and self.offer.takes("memory")  # its norm may be another than that of x
+        is_self = around is not None and self.offer.takes("memory")  # its norm may not be that of x
         is_other = other.get("memory") or of_memory[-1] != x.shape[-1]
         memory = self.rng.standard_normal(of_memory) if is_other else x if is_self else None
         given = Given(x=x, memory=memory, arrays=arrays, around=around)

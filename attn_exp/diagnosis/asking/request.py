@@ -217,5 +217,5 @@ def of_any_length(mask: Mask) -> Mask:
         return replace(mask, masks=tuple(map(of_any_length, mask.masks)))
     if not isinstance(mask, Holes) or not mask.kept:
         return mask
-    first = mask.kept.index(True) if any(mask.kept) else 0  # one token alone must see itself
+    first = mask.kept.index(True) if any(mask.kept) else 0  # a single token must see itself
     return Filler((*mask.kept[first:], *mask.kept[:first]))

@@ -111,7 +111,7 @@ def bind_with(
     arguments = read_arguments(parameters_of(runner.forward, own.name))
     arguments = find_memory(arguments, forward_source(runner))
     is_of_queries = arguments.keywords.get("mask") != "attn_mask" and (with_memory or "memory" in arguments.arrays)
-    if is_of_queries and "memory_mask" in arguments.keywords:  # what `mask` hides are queries, beside a memory
+    if is_of_queries and "memory_mask" in arguments.keywords:  # with a memory, `mask` hides queries
         keywords = {role: name for role, name in arguments.keywords.items() if role not in ("mask", "padding")}
         arguments = replace(arguments, keywords={**keywords, "mask": keywords["memory_mask"]})
     missing = ", ".join(f"`{name}`" for name in arguments.missing)
@@ -171,7 +171,7 @@ def attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> Iterator[
     more = [replace(usual[0], square=role != MEMORY, level=level, more=(role,))
             for role in choices if role not in required for level in choices[role]]  # fmt: skip
     narrow = [replace(usual[0], square=True, level=level, wide=False) for level in levels if plan.library == "torch"]
-    later = [one for one in usual if one.layout == "tm" and alone]  # a query for each example looks like this too
+    later = [one for one in usual if one.layout == "tm" and alone]  # one query per example looks the same
     usual = [*(one for one in usual if one not in later), *alone, *later]
     yield from [*usual[: MOST_CALLS - len(narrow) - len(more)], *more, *narrow]
 

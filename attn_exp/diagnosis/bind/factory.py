@@ -98,7 +98,7 @@ def bind_factory(own: OwnFunction) -> Layer:
     if kind_of(owner) == "torch":
         leave_out_norms(owner)
     axes = axes_of_inputs(own, inputs, options, widths_of_weights(owner), projects=projects)
-    if axes.get("x") == "tm" and len(axes.get("memory", "")) == len("bsm"):  # one query for each example
+    if axes.get("x") == "tm" and len(axes.get("memory", "")) == len("bsm"):  # one query per example
         axes = {"x": "bm", "memory": "bsm"}
     try:
         return layer_of_factory(own, (target, owner, arguments, kept), inputs, axes, options)
@@ -175,7 +175,7 @@ def axes_of_inputs(
     layout = options.get("layout", "")
     usual = AXES["q" if {"q", "k", "v"} <= inputs.keys() and not projects else "x"]
     if not projects and {"q", "k"} <= inputs.keys() and len(inputs["q"].shape) == len(inputs["k"].shape) == len("bhtd"):
-        usual = usual | ({4: ("bthd",)} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # axis 1 is no heads
+        usual = usual | ({4: ("bthd",)} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # axis 1 is not h
     told = {role: layout.get(role, "") if isinstance(layout, Mapping) else layout for role in inputs}
     axes = {role: re.sub(r"[^a-z]", "", told[role]) or likeliest_layout(inputs[role].shape, usual, widths)
             for role in inputs}  # fmt: skip
@@ -234,7 +234,7 @@ def layer_of_factory(
 
     first_call = {role: convert(np.asarray(one)) if of_target and library_of(one) != name else one
                   for role, one in inputs.items()}  # fmt: skip
-    run_foreign(lambda: ask(first_call, {}), f"what {own.name}() returned could not be called")
+    run_foreign(lambda: ask(first_call, {}), f"the callable from {own.name}() could not be called")
     found: dict[tuple[str, str], int] = {(role, letter): int(size)
              for role in inputs for letter, size in zip(axes[role], inputs[role].shape, strict=True)}  # fmt: skip
     lengths = {letter: size for (_, letter), size in found.items()}

@@ -159,7 +159,7 @@ def cut_entry(case: Case, entry: int) -> Case:
     masks: list[Any] = list(case.recipe.rules.masks)
     for place, mask in enumerate(masks):
         lengths = getattr(mask, "lengths", ())
-        if len(lengths) > 1:  # each entry has a length of its own
+        if len(lengths) > 1:  # each entry has its own length
             masks[place] = type(mask)(int(lengths[entry]))
     return replace(case, given=replace(given, **cut), recipe=case.recipe.with_rules(masks=tuple(masks)))
 
@@ -235,7 +235,7 @@ def check_same_address(caller: Caller, case: Case, digits: int) -> Found:
     new = other_data(case)
     arguments, fresh = caller.arguments(case), caller.arguments(new)
     if caller.library.name == "jax":
-        return Finding(rung, ABSENT, "arrays of JAX cannot be written to"), ""
+        return Finding(rung, ABSENT, "JAX arrays cannot be written to"), ""
     once, again = (caller.answer(one, case) for one in (arguments, caller.arguments(case)))  # at another address
     if not same_answer(once, again, case, digits):
         return Finding(rung, BROKEN, OF_OLD), ""

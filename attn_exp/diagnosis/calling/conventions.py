@@ -187,7 +187,7 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
     keyed = list(of_keys_alone(caller, function, change))
     asked = {"booleans"}
     if is_judged and same_numbers(answer.output, caller(case.with_masks(case.recipe.rules.masks[:-1])).output):
-        asked |= {"ones and zeros", "integers"}  # -inf among booleans is True: it may take numbers alone
+        asked |= {"ones and zeros", "integers"}  # as a boolean, -inf is True: it may take only numbers
     others = [*((replace(caller, masking=one.like(known)), case) for one in MASKINGS), *keyed]
     found, answered = search_formats(
         [way for way in others if not is_judged or {way[0].masking.kind, way[0].padding.kind} <= asked]

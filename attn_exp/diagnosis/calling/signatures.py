@@ -151,7 +151,7 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
         missing = [f"`{one}`" for one, value in adapter.neutral_values(ONE_TOKEN).items() if value is ...]
         if missing:
             raise UncalledError(f"{name} needs {', '.join(missing)}, whose meaning is not known")
-        levels = 7 if "rotary" in neutral.values() else 4  # so many layouts of tables
+        levels = 7 if "rotary" in neutral.values() else 4  # the number of table layouts
         windows = WINDOWS if "window" in passed and is_required(passed["window"]) else (None,)
         for level in range(levels) if set(neutral.values()) & set(ROTARY) else (0,):
             yield from (bind(replace(adapter, level=level), passed, one) for one in windows)
@@ -207,9 +207,9 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
     for one in sorted(usable, key=lambda one: not is_required(one)):
         is_list = one.name.endswith("s") and not one.name.endswith(("weights", "bias"))
         side = "" if one.name in biases else side_of_name(one.name)
-        side = "" if is_list and side.startswith("W") else side  # a matrix for each head
+        side = "" if is_list and side.startswith("W") else side  # one matrix per head
         if side and (side not in sides or (side == "k" and len(one.name) == len(sides.get("q", "")) == 1)):
-            sides[side] = one.name  # beside q, k and v, `key` is a random key
+            sides[side] = one.name  # next to q, k and v, `key` is a random key
     if {"W", "W_o"} <= sides.keys() and "W_q" not in sides:
         sides.setdefault("W_qkv", sides.pop("W"))
     inputs = [sides[side] for side in ("x", "q", "k", "v", "kv") if side in sides]

@@ -302,11 +302,11 @@ def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
     if heads.all():
         yield everywhere, ""
     else:
-        yield heads & everywhere, f"In head {', '.join(str(head + 1) for head in np.flatnonzero(heads))} alone: "
+        yield heads & everywhere, f"In head {', '.join(str(head + 1) for head in np.flatnonzero(heads))} only: "
     rows = missed.any(axis=-1, keepdims=True)
     names = [box.names[0][place] for place in np.flatnonzero(rows.reshape(-1, rows.shape[-2]).any(axis=0))]
     if not rows.all() and len(names) < rows.shape[-2]:
-        yield rows & everywhere, f"In row {' and '.join(names)} alone: "
+        yield rows & everywhere, f"In row {' and '.join(names)} only: "
 
 
 SKIPPED = {

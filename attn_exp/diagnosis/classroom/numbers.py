@@ -286,7 +286,7 @@ def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) ->
         raise UserError(f"variant={settled.name} is not computed in the steps that explain knows; try variant=[matrix]")
     formed = [stage for stage in STAGES if stage in exact]
     if not answers:
-        raise UserError(f"nothing to explain; give answer.STAGE=FILE or numbers, STAGE one of {', '.join(formed)}")
+        raise UserError(f"nothing to explain; give answer.STAGE=NUMBERS or FILE, STAGE one of {', '.join(formed)}")
     for stage in answers:
         if stage not in formed:
             raise UserError(unknown(stage, formed, "stage of an answer"))

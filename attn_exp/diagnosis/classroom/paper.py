@@ -151,7 +151,7 @@ def check_length(count: int) -> None:
     """
     if count > MOST_NUMBERS:
         raise UserError(
-            f"a sheet of {count:,} blanks is too long; at most {MOST_NUMBERS}: fewer tokens, or stages=[...]"
+            f"a sheet of {count:,} blanks is too long; the maximum is {MOST_NUMBERS}: use fewer tokens, or stages=[...]"
         )
 
 

@@ -311,7 +311,7 @@ def is_slip(slips: Sequence[Slip | None]) -> bool:
 def after_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]:
     wrong_already = False
     for box, slip in zip(sheet.boxes, slips, strict=True):
-        good = "follows from the numbers before" if wrong_already else box.counted
+        good = "follows from earlier numbers" if wrong_already else box.counted
         yield Finding(box.stage, BROKEN, str(slip)) if slip else Finding(box.stage, HELD, good)
         wrong_already = wrong_already or slip is not None
 

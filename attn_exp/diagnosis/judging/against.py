@@ -170,7 +170,7 @@ def share_weights(both: Both) -> str | None:
         return None
     if first.inside is None:
         return ""
-    with suppress(RuntimeError, ValueError, AttributeError):  # other names or shapes, or no module of PyTorch
+    with suppress(RuntimeError, ValueError, AttributeError):  # names or shapes differ, or not PyTorch modules
         if parameters := first.origin.state_dict():  # a module in a plain list has none
             second.origin.load_state_dict(parameters)
             return f"with the parameters of {both[0].name} in both"
@@ -250,7 +250,7 @@ def compare(
     if found and common is not request and not parted:
         found.append(f"With {' '.join(sorted(common.typed))} they agree")
     if both[0].rules != both[1].rules and common is request:
-        parted = []  # one follows a rule unprompted that the other cannot be asked for
+        parted = []  # one follows a rule unprompted that the other does not take
     elif parted and how and parted[0] is pairs[0] and not any(map(is_unlike_definition, verdicts)):
         found.append(f"Each is right with its own matrices, but not {how}: they order them differently")
     else:
@@ -296,7 +296,7 @@ def differing_rules(both: Both) -> list[str]:
     made, rules = list[str](), [" ".join(side.rules) for side in both]
     if rules[0] != rules[1]:
         said = [
-            f"{side.name} is right under {rule} unprompted" if rule else f"{side.name} is not"
+            f"{side.name} follows {rule} unprompted" if rule else f"{side.name} does not"
             for side, rule in sorted(zip(both, rules, strict=True), key=lambda pair: not pair[1])
         ]
         made.append(", ".join(said))

@@ -304,7 +304,7 @@ def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
                     (f"{side}_proj.{kind}", one, True) for side, one in zip("qkv", np.split(array, 3), strict=True)
                 )
             else:
-                is_convolution = last == "weight" and set(array.shape[2:]) == {1}  # of single places, as nn.Linear
+                is_convolution = last == "weight" and set(array.shape[2:]) == {1}  # 1x1, like nn.Linear
                 flat = array.reshape(array.shape[:2]) if is_convolution else array
                 yield path, flat, is_convolution or hasattr(owner, "in_features")
 

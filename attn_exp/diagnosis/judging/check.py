@@ -215,7 +215,7 @@ def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
     hiding, other = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")
     words = caller.offer.parameters
     is_usual = hiding == "padding" or "causal" in words["mask"].lower()
-    said = f"True hides in it, but attends in {words[other]}" + ("" if is_usual else ": a mistake, unless intended")
+    said = f"True means hidden, but attend in {words[other]}" + ("" if is_usual else ": a mistake, unless intended")
     finding = Finding(f"masks as {words[hiding]}", HELD if is_usual else REMARK, said)
     return replace(verdict, findings=(*verdict.findings, finding))
 
@@ -238,7 +238,7 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | 
     if longest is not None:
         words = conventions.find_width(words, *longest, digits)
         asked = with_words(request, words)
-    built = None if conventions.TWO_TO_THE in words else find_built_layer(tried)  # it has another number of heads
+    built = None if conventions.TWO_TO_THE in words else find_built_layer(tried)  # its number of heads differs
     verdict = check_called(own, ways_to_call.how_to_call(own, asked, built), quick)
     if verdict.mistakes == (conventions.INVERTED,):
         verdict = read_otherwise(verdict, tried, asked, check_inverted(own, tried, asked, quick))

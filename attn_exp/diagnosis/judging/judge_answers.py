@@ -412,7 +412,7 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     if known is None or known.change is None:
         return verdict
     masked = conventions.with_its_mask(caller, tried.function, known.change)
-    is_less = caller.offer.takes("mask") and not masked.offer.takes("mask")  # a padding mask alone tells less
+    is_less = caller.offer.takes("mask") and not masked.offer.takes("mask")  # just a padding mask tells less
     if verdict.mistakes and (masked == caller or is_less):
         return verdict
     again = verdict_on_answers(own, masked, tried, quick)

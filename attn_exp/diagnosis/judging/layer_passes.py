@@ -341,7 +341,7 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
         if alone is None or not np.allclose(made[:, 1:], alone[:, 1:]):
             is_first_key = are_close(made, expected(case.with_masks((first,)))["output"], CLOSE)
             mistakes = (TOP_LEFT,) if is_first_key else mistakes
-            problem = problem or f"a token is off by {gap:.2g} of the largest number"
+            problem = problem or f"one token is off by {gap:.2g} of the largest number"
     tables = any(role in layer.keywords for role in ROTARY)
     if tables or not problem:
         left = f"cache `{names[0]}` ({'its caller applies the rotation' if tables else 'no way to pass one was found'})"
@@ -360,7 +360,7 @@ def check_prompt(verdict: Verdict, case: Case, made: Array | None) -> Verdict:
     prompt = replace(case.with_masks(()), given=replace(case.given, x=x[:, :PROMPT]))
     if not are_close(made[:, :PROMPT], expected(prompt)["output"], CLOSE):
         return replace(verdict, not_verified=(*verdict.not_verified, "a prompt of several tokens with its `cache`"))
-    findings = (*verdict.findings, Finding("a prompt with a cache", BROKEN, "its tokens see later ones"))
+    findings = (*verdict.findings, Finding("a prompt with a cache", BROKEN, "its tokens see later tokens"))
     return replace(verdict, passed=False, mistakes=(CAUSAL,), right_under="", findings=findings,
                    computes=f"{verdict.computes}, but {CAUSAL} for a prompt with a cache")  # fmt: skip
 

@@ -274,7 +274,7 @@ def as_function(own: OwnFunction, request: Request) -> Bound:
         lent = library("torch")
         x = x if hasattr(x, "detach") else lent.into(x, str(x.dtype))
         numbers = {name: lent.back(array) if hasattr(array, "detach") else array for name, array in arrays.items()}
-        for name, known in inside.arrays.items():  # make matrices that the run lacks neutral
+        for name, known in inside.arrays.items():  # use neutral matrices where the run has none
             numbers.setdefault(name, np.eye(*known.shape) if known.ndim > 1 else np.zeros_like(known))
         built[sizes] = layer, write_matrices(layer.origin, inside, numbers)
         layer.origin.to(x.device, x.dtype)

@@ -252,7 +252,7 @@ def find_unsupported(caller: Caller, function: Bound) -> Iterator[str]:
     if offer.core and not has_batch(layout):
         yield "a batch (it takes one entry)"
     if offer.core and caller.is_made:
-        yield "another head size (it is already built)"
+        yield "another head size (it is built for one)"
     if not offer.core and function.inside is not None:
         yield "other matrix sizes (it has its own matrices)"
 

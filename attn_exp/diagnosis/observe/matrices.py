@@ -267,7 +267,7 @@ def fit_affine(rows: Rows, chosen: Array, given: Array, exact: float) -> tuple[A
         raise UnreadMatricesError("too few tokens to fit a matrix")
     solved = np.linalg.lstsq(lines, y, rcond=None)[0]
     if np.abs(lines @ solved - y).max() > exact * max(np.abs(y).max(), 1.0):
-        raise UnreadMatricesError("no affine function of the token")
+        raise UnreadMatricesError("not an affine function of the token")
     return solved[:-1], solved[-1]
 
 

@@ -180,7 +180,7 @@ def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
             yield Candidate((name,), everywhere(change(number)), fitted=True)
 
 
-# Logits clipped far above usual ones
+# Logits clipped far above usual values
 
 CLIPS = (32, 40, 50, 60, 64, 70, 75, 80, 85, 88, 90, 100, 128, 200, 250, 256, 500, 512, 600, 700, 709, 750, 800, 1000)
 """Limits at which people clip logits, so that only large ones are wrong."""
@@ -292,7 +292,7 @@ class Clock:
     was_over: bool = False
 
 
-CLOCK: ContextVar[Clock | None] = ContextVar("the clock of the check that is at work", default=None)
+CLOCK: ContextVar[Clock | None] = ContextVar("the clock of the current check", default=None)
 
 
 @contextmanager
