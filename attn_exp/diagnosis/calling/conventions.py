@@ -275,7 +275,7 @@ def is_turned(caller: Caller, case: Case, answer: Answer) -> bool:
 
 
 def hides(caller: Caller, function: Bound, change: Change | None = None) -> bool:
-    """Return whether True hides in a function's masks, or in its padding masks."""
+    """Return whether True means hidden in a function's masks, or in its padding masks."""
     roles = {"masks": "mask", "padding": "padding"}
     asked = (question(caller, function, rung, change) for rung, role in roles.items() if caller.offer.takes(role))
     return any(case is not None and is_turned(caller, case, caller(case)) for case in asked)
