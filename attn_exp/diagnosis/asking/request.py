@@ -156,7 +156,7 @@ def understood(words: Sequence[str]) -> Request:
 
 
 IGNORE = "ignore="
-"""Prefix of the word that names arguments to ignore."""
+"""Prefix of the command-line argument that names arguments to ignore."""
 
 
 def settings_of(words: Sequence[str]) -> Config:

@@ -51,7 +51,7 @@ ROTARY = ("rotary", "complex", "cos", "sin")
 REPEATED = ("training", "deterministic", "random", "return_weights")
 """Roles that several arguments may have."""
 TO_EVALUATE = {"training": False, "deterministic": True, "decode": False}
-"""Values that switch a layer to evaluation."""
+"""Values that switch a layer to evaluation mode."""
 
 
 def role_of_argument(name: str) -> str:

@@ -75,7 +75,7 @@ def size_of_head(made: Any) -> int:
 OF_HEADS = ("dk", "headdim", "headsize", "dimhead", "dhead", "dimkey", "keydim", "dimk", "depth")
 OF_ONE_HEAD = ("dmodel", "embeddim", "hiddensize", "nembd", "embedsize", "modeldim", "dim", "hiddendim", "embdim", "d")
 DIVIDING, MULTIPLYING = ("temperature", "temper"), ("scale", "scaling", "scalefactor")
-"""Attributes for the number by which scores are divided or multiplied."""
+"""Names of attributes that hold the number by which scores are divided or multiplied."""
 LARGEST = 256
 """Largest head size considered."""
 

@@ -51,7 +51,7 @@ SMALLEST_SIZE = 8
 """Smallest default that counts as a size; a smaller one may be the index of an axis."""
 Values = Mapping[str, Any]
 Path = tuple[str, ...]
-"""A parameter, and the keys or fields by which its code reads an entry of it."""
+"""A parameter, then the keys or fields through which the code reads an entry of it."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A number is right, or follows from the earlier boxes, as written or corrected. Any other number is explained by the
 first of these that fits: right numbers written differently (coarser, truncated, in percent, transposed), a mistake in
-this box only, two swapped rows or columns, or a slip in a few cells. So a sheet may have a mistake in every box.
+this box only, two swapped rows or columns, or a slip in a few cells. Each box may have its own mistake or slip.
 """
 
 from __future__ import annotations

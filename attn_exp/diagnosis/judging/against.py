@@ -52,7 +52,7 @@ OFFERS = {"mask": "a mask", "added": "an additive bias", "padding": "a padding m
           "lengths": "lengths", "causal": "a causal flag", "window": "a window", "scale": "a scale",
           "softcap": "a logit cap", "alibi": "ALiBi slopes", "sinks": "sinks", "W_o": "W_o",
           "b_q": "biases"}  # fmt: skip
-"""Arguments that perhaps only one of the two takes, with their names in the report."""
+"""How the report names an argument that only one of the two takes."""
 OWN = ("convention", "layout", "dtype", "takes", "device")
 """Settings for the format of a function's input, not for what it computes; the two may differ in these."""
 BY_MASK = ("causal", "window", "padding", "lengths")

@@ -113,7 +113,7 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
 
 
 OF_COLUMNS = re.compile(r"\bmask\b[^\n]*(#|shape)[^\n]*,\s*1\s*[\])]")
-"""A comment or docstring that gives a mask the shape `[..., 1]`."""
+"""Matches a comment or docstring that gives a mask the shape `[..., 1]`."""
 
 
 def is_right_otherwise(caller: Caller, word: str, default: bool | int, seen: Seen) -> bool:
