@@ -269,7 +269,7 @@ CASES = (
     Case("no scale, output empty", "The scale is missing, and the output was left out.",
          r"(?s)(?=.*no_scale)(?=.*empty.*output)", steps=NO_SCALE, edits={"output": emptied}, lost=(12, 12)),
     Case("no signs in k", "All minus signs of k are lost.", r"sign|all right|^$", steps=then("k", np.abs)),
-    Case("W_q for all", "q, k and v are all x W_q.", r"(?s)(?=.*k is made with W_q)(?=.*v is made with W_q)",
+    Case("W_q for all", "q, k and v are all x W_q.", r"(?s)(?=.*k is computed with W_q)(?=.*v is computed with W_q)",
          steps={name: lambda m: split(m["x"] @ m["W_q"], m["heads"]) for name in "kv"}),
     Case("one row without scale", "In the second row alone the scale is missing.", r"(?s)(?=.*scale)(?=.*t2)",
          steps=then("logits", lambda a: a * np.array([1, 2, 1])[:, None])),

@@ -1,10 +1,10 @@
-"""Explain evidence: a function's answers to test cases, or numbers that a person wrote.
+"""Explain answers: what a function computed in test cases, or what a person computed on a worksheet.
 
-`check` tests a user's function, `explain` reads numbers, and `grading` grades the worksheets of a class. The possible
-explanations are an ordered list in `answers` and in `numbers`, the two kinds of evidence; `candidates` are the mistakes
-and settings that they try. `paper` is a worksheet, its right numbers, and what each mistake would give.
+`check` tests a user's function, `explain` explains numbers, and `grading` grades the worksheets of a class. `answers`
+and `numbers`, the two kinds of evidence, each list their explanations in order; `candidates` are the mistakes and
+settings that these try. `paper` is a worksheet, its right numbers, and what each mistake would give.
 
 Its packages, each built on those before it: `asking`, `bind`, `observe`, `recipes`, `calling`, `explaining`, `judging`
 and `classroom`. No two of their files have the same name.
-`command` and `in_child` stand beside them and serve the command line.
+`command` and `in_child`, next to these packages, serve the command line.
 """

@@ -36,20 +36,20 @@ from attn_exp.own_code import (
 
 FLAGS = ("--json", "--quick", "--verbose")
 FILES: dict[str, ModuleType] = {}
-"""Files that this child process checks as a whole: each is imported once, rather than once per name."""
+"""Modules whose names this child process checks one by one: each is imported once, not once per name."""
 ANSWER = "answer."
-"""Prefix of the words that give the numbers of a stage."""
+"""Prefix of the arguments that give the numbers of a stage."""
 
 
 def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]:
-    """Check the function that the first word names, in this child process, and return the reply.
+    """Check the function that the first argument names, in this child process, and return the reply.
 
-    `text` is what to print, and `uncalled` says why the function could not be called. For a file alone, the reply lists
-    the names to check, and whether the code of each may be attention. `tell` is called before each step, so that the
-    parent knows what was running if this process ends.
+    `text` is what to print, and `uncalled` says why the function could not be called. For a whole file, the reply
+    lists the names to check, and whether the code of each may be attention. `tell` is called before each step, so that
+    the parent knows what was running if this process ends.
 
     Raises:
-        UserError: no such function or setting, or a setting that a check cannot use.
+        UserError: a function or setting does not exist, or a check cannot use a setting.
     """
     flags, other = {word for word in words if word.startswith("--")}, other_of(words)
     for flag in flags - {*FLAGS, f"{AGAINST}={other}"}:
@@ -86,10 +86,7 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
 
 
 FIRST_CALLS = 2
-"""The clock starts with the first call, after importing and building, and again with the second.
-
-The first call may compile.
-"""
+"""The clock starts at the first call, after imports and building, and restarts at the second: the first may compile."""
 
 
 def reply_to(verdict: Verdict, words: Sequence[str], target: str, found: Sequence[OwnFunction] = ()) -> dict[str, Any]:
@@ -114,7 +111,7 @@ def reply_uncalled(own: OwnFunction, why: str, words: Sequence[str]) -> dict[str
 
 
 def check_objects(function: Any, other: Any, words: Sequence[str], quick: bool) -> Verdict:
-    """Check a function at hand or named in a text, or compare it with another one."""
+    """Check a function, passed as an object or by its name, or compare it with another one."""
     question = understood(words)
     found = [
         replace(find_function(one), target=one) if isinstance(one, str) else function_at_hand(one)
@@ -127,7 +124,7 @@ def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: boo
     """Check one function, or compare two.
 
     Raises:
-        UserError: no function has an argument to ignore, unless a whole file is checked.
+        UserError: `ignore` names an argument that no function has. Not raised for a name in a whole file.
     """
     known = [name for own in found for name in arguments_of(own.function)]
     for name in question.ignore:
@@ -146,21 +143,21 @@ def shown(verdict: Verdict, words: Sequence[str], name: str = "") -> str:
 
 
 def explained(words: Sequence[str]) -> tuple[str, int]:
-    """Explain the numbers that words such as `answer.weights=mine.csv` name; return what to print, and the exit code.
+    """Explain the numbers given as `answer.weights=mine.csv`; return what to print, and the exit code.
 
     Raises:
-        UserError: numbers that cannot be read or have no place in the run, or words that no run accepts.
+        UserError: numbers cannot be read or do not fit the run, or a run does not accept an argument.
     """
     flags = {word for word in words if word.startswith("--")}
     for flag in flags - {"--json"}:
         raise UserError(unknown(flag, ("--json",), "option"))
     settings, answers = split_answers([word for word in words if not word.startswith("--")])
-    verdict = explain(composed(settings, []), answers, " ".join(settings) or "the run of no settings")
+    verdict = explain(composed(settings, []), answers, " ".join(settings) or "the default settings")
     return shown(verdict, [*words, "--verbose"]), EXIT_CODES[verdict.outcome]
 
 
 def split_answers(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Split words into the settings of a run and the answers by stage.
+    """Split arguments into the settings of a run and the answers by stage.
 
     Raises:
         UserError: a stage is given twice.
@@ -180,7 +177,7 @@ def split_answers(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 WEIGHTS = re.compile(r"\b(log_?)?softmax\b|\blogsumexp\b|\bexp2?\b")
 PRODUCTS = re.compile(r"\b(matmul|einsum|b?mm|baddbmm|dot|dot_general|tensordot|vecdot)\b|\s@\s")
 FUSED = re.compile(r"\b(\w*(?:attention|sdpa|attn)\w*)\(", re.IGNORECASE)
-"""Code that turns scores into weights, that multiplies arrays, and that calls a fused attention."""
+"""Patterns of code that turns scores into weights, that multiplies arrays, and that calls fused attention."""
 MOST_WRAPPERS = 8
 
 
@@ -197,7 +194,7 @@ def values_in_file(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def origin_of(value: Any, module: ModuleType) -> Any:
-    """Return the function or class of a file inside a callable, however it is wrapped."""
+    """Return the function or class of a file that a callable wraps, however deeply."""
     home = module.__name__
     for _ in range(MOST_WRAPPERS if callable(value) else 0):
         if inspect.isclass(value) and not any("__call__" in vars(base) for base in value.__mro__[:-1]):
@@ -211,7 +208,7 @@ def origin_of(value: Any, module: ModuleType) -> Any:
 def may_be_attention(value: Any, module: ModuleType) -> bool:
     """Return whether code may be attention: it computes weights and products, or calls a fused kernel.
 
-    The functions and base classes that it uses from its file count too.
+    The functions and base classes from the same file that it uses count too.
     """
     code = source_with_helpers(origin_of(value, module))
     is_fused = any(word not in vars(module) and f"def {word}(" not in code for word in FUSED.findall(code))

@@ -1,8 +1,8 @@
 """`attn-exp check` as its user runs it: import and check the function in a child process.
 
-User code may call `sys.exit`, crash, hang or print. None of it is imported here: the same words go to a child process,
-which reports what it is about to do, and answers with a verdict or ends without one. The names of a whole file are
-checked one by one, and a table lists the results.
+User code may call `sys.exit`, crash, hang or print. None of it is imported here: a child process gets the same
+arguments, reports what it is about to do, and answers with a verdict or ends without one. The names in a whole file
+are checked one by one, and a table lists the results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from attn_exp.processes import Child, NoAnswerError
 TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
 """Seconds that checking one function may take, and the most that a user can allow."""
 PREPARING = 300.0
-"""Seconds for what does not count: importing the file and its libraries, building and compiling."""
+"""Seconds for steps outside the timeout: importing the file and its libraries, building and compiling."""
 WORD = "timeout="
 JSON = "--json"
 CHECK_IN_CHILD = "attn_exp.cli:check_in_child"
@@ -30,18 +30,18 @@ ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS":
 WIDEST_SAID = 90
 
 Reply = Mapping[str, Any]
-"""What is known of a name: its `verdict` as JSON and as `text`, the exit `code`, or why it was `uncalled`."""
+"""The result for one name: its `verdict` as JSON and as `text`, the exit `code`, or why it was `uncalled`."""
 
 
 def checked(words: Sequence[str]) -> tuple[str, int]:
-    """Check the function that the first word names in a child process; return what to print and the exit code.
+    """Check the function that the first argument names in a child process; return the output and the exit code.
 
     If the function cannot be called, a factory to complete goes to stdout, or JSON that holds it, and the error to
     stderr.
 
     Raises:
-        UserError: no such function or setting, or a setting that a check cannot use.
-        FaultError: an error in attn_exp itself, in the child too.
+        UserError: a function or setting does not exist, or a check cannot use a setting.
+        FaultError: attn_exp itself raised an error, here or in the child.
     """
     seconds, words = time_of(words), with_other_joined(["--verbose" if word == "-v" else word for word in words])
     rest = [word for word in words if not word.startswith(WORD)]
@@ -62,7 +62,7 @@ def start_child() -> Child:
 
 
 def target_of(words: Sequence[str]) -> str:
-    """Return the first word that is neither an option nor the file of one."""
+    """Return the first argument that is neither an option nor the file of one."""
     return next((word for word in split_files(words)[1] if not word.startswith("-")), "")
 
 
@@ -70,7 +70,7 @@ def time_of(words: Sequence[str]) -> float:
     """Return the time limit in seconds.
 
     Raises:
-        UserError: the value is no number of seconds in the allowed range.
+        UserError: the value is not a number of seconds in the allowed range.
     """
     given = next((word.removeprefix(WORD) for word in reversed(words) if word.startswith(WORD)), str(TIMEOUT))
     try:
@@ -86,8 +86,8 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
     """Return a child's reply on a function, or a reply that it ended or timed out without an answer.
 
     Raises:
-        FaultError: the child ended before it imported anything of the user's.
-        UserError: the child ended without an answer while it listed a whole file.
+        FaultError: the child ended before it imported any user code.
+        UserError: the child ended without an answer while it listed the names in a file.
     """
     heard: dict[str, Any] = {}
 
@@ -123,17 +123,17 @@ def reply_without_answer(words: Sequence[str], reason: str, heard: Mapping[str, 
     return {**reply, "is_over": True}
 
 
-# Every attention of a file
+# All attention functions in a file
 
 
 def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
-    """Check every attention of a file; return a table, or a list for JSON, and the exit code.
+    """Check every attention function in a file; return a table, or a list for JSON, and the exit code.
 
     All share one child process, and each has the same time limit. If one ends the child or times out, the rest get
-    another child. A row is kept if it is right, or its code may be attention.
+    another child. A name gets a row if it is right, or if its code may be attention.
 
     Raises:
-        UserError: the file does not exist, cannot be imported, or has no attention.
+        UserError: the file does not exist, cannot be imported, or contains no attention.
     """
     place, child = target_of(words), start_child()
     rows, others, plain = list[tuple[str, str, str]](), list[str](), list[Any]()
@@ -160,7 +160,7 @@ def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
     finally:
         child.close()
     if not rows:
-        raise UserError(f"{place}: no attention that can be called")
+        raise UserError(f"{place}: it contains no attention that can be called")
     outcomes = [outcome for _, outcome, _ in rows]
     code = next(EXIT_CODES[one] for one in (WRONG, NOT_VERIFIED, RIGHT) if one in outcomes)
     counts = ", ".join(f"{outcomes.count(one)} {one}" for one in EXIT_CODES if one in outcomes)

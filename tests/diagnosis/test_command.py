@@ -135,7 +135,7 @@ def test_a_wrong_function_ends_with_1_and_its_smallest_input_can_be_pasted(mine:
         (("mine.py:right", "timeout=long"), "timeout is 'long'; expected seconds"),
         (("own/numbers.csv:f",), "own/numbers.csv cannot be imported: ModuleNotFoundError"),
         (("no_such_package:f",), "no_such_package cannot be imported: ModuleNotFoundError"),
-        (("softmax.py",), "softmax.py: no attention that can be called"),
+        (("softmax.py",), "softmax.py: it contains no attention that can be called"),
     ],
 )
 def test_a_users_mistake_is_one_line(
@@ -164,7 +164,7 @@ def test_what_cannot_be_called_gets_a_factory_to_be_completed(
     assert attn_exp.check(space["make"], quick=True).passed
     mine.with_name("pairs.py").write_text("def make():\n    return 3\n", encoding="utf-8")
     code, out, err = run(("pairs.py:make",), monkeypatch, capsys)
-    assert code == 3 and "make() returned no pair" in err and out.strip() == "", "no draft of a factory for a factory"
+    assert code == 3 and "make() did not return a pair" in err and not out.strip(), "no draft for a factory"
 
 
 # A whole file

@@ -92,7 +92,7 @@ class Rotated(Kept):
 @pytest.mark.long
 def test_a_cache_of_keys_that_the_caller_rotates_is_not_verified() -> None:
     verdict = attn_exp.check(Rotated, "position=rope", "position.rope.interleaved=true", quick=True)
-    assert verdict.not_verified == ("cache `start_pos` (its caller rotates)",), verdict
+    assert verdict.not_verified == ("cache `start_pos` (its caller applies the rotation)",), verdict
 
 
 WINDOW = ("mask=[causal,window]", "mask.window.left=2")

@@ -68,7 +68,7 @@ def test_a_nought_behind_a_coarse_number_makes_it_no_finer() -> None:
 
 @pytest.mark.parametrize(
     ("mine", "right", "kind"),
-    [("-0.50", "0.50", "the sign"), ("5.30", "0.53", "the point"), ("0.72", "0.27", "digits exchanged"),
+    [("-0.50", "0.50", "the sign"), ("5.30", "0.53", "the decimal point"), ("0.72", "0.27", "digits swapped"),
      ("0.70", "0.27", ""), ("0.00", "0.27", "")],
 )  # fmt: skip
 def test_a_slip_is_called_what_it_looks_like(mine: str, right: str, kind: str) -> None:
@@ -96,9 +96,9 @@ def test_boxes_and_heads_that_change_places_on_paper_are_slips() -> None:
     asked = paper(config(*SHEET[:-2], "variant=[multi_head]", "head=2", "seed=3"))
     right = {blank.stage: np.round(blank.right, 2) for blank in asked.blanks}
     sides = grade(asked, {**right, "q": right["k"], "k": right["q"]})
-    assert (sides.mistakes, sides.said) == ((), "a slip: the boxes of q and k are exchanged")
+    assert (sides.mistakes, sides.said) == ((), "a slip: the boxes of q and k are swapped")
     heads = grade(asked, {**right, "weights": right["weights"][::-1]})
-    assert (heads.mistakes, heads.said) == ((), "a slip: in weights the heads 1 and 2 are exchanged")
+    assert (heads.mistakes, heads.said) == ((), "a slip: in weights the heads 1 and 2 are swapped")
 
 
 @pytest.mark.long

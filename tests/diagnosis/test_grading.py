@@ -66,7 +66,7 @@ def test_a_mask_that_nobody_asked_for_is_named(sheet: Paper) -> None:
     count = len(sheet.sheet.problem.tokens)
     later = worked(sheet, hidden=np.triu(np.ones((count, count), bool), 1))
     assert (later.first_wrong, later.mistakes) == ("weights", ("mask=causal",))
-    assert later.said == "attention with mask=causal, though the settings do not say so"
+    assert later.said == "attention with mask=causal, though the settings do not include it"
     apart = np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
     assert worked(sheet, hidden=apart > 1).mistakes == ("mask=window mask.window.left=1 mask.window.right=1",)
 

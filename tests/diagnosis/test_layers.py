@@ -462,7 +462,7 @@ def for_two_entries() -> Any:
     ("layer", "left"),
     [
         (WithMore, "`media_places`"), (OverRows, "the token axis of its input"),
-        (PackedByStride, "which numbers make"), (for_two_entries, "other "),
+        (PackedByStride, "which columns form"), (for_two_entries, "other "),
     ],
 )  # fmt: skip
 def test_what_nobody_can_know_is_not_verified(layer: Any, left: str) -> None:

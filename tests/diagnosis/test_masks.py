@@ -195,7 +195,7 @@ def test_each_of_two_masks_is_read_in_its_own_convention_which_is_said(
     verdict = attn_exp.check(function, quick=True)
     assert not verdict.is_wrong, verdict.computes
     said = {one.rung: (one.state, one.said) for one in verdict.findings}
-    assert said[f"masks as {word}"][0] == state and said[f"masks as {word}"][1].startswith("True hides in it")
+    assert said[f"masks as {word}"][0] == state and said[f"masks as {word}"][1].startswith("True means hidden")
     assert {"masks", "padding"} <= said.keys(), "both are asked"
 
 

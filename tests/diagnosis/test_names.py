@@ -165,7 +165,7 @@ def mask_lost_beside_causal(q: Any, k: Any, v: Any, mask: Any = None, is_causal:
 def test_a_mistake_under_a_condition_is_named_with_it(function: Callable[..., Any], name: str, where: str) -> None:
     verdict = attn_exp.check(function)
     assert verdict.mistakes == (name,) and where in verdict.where, verdict
-    assert f"but where {verdict.where}; there attention with {name}" in str(verdict)
+    assert f"except where {verdict.where}; there attention with {name}" in str(verdict)
 
 
 # No name where none is right

@@ -163,7 +163,7 @@ def test_another_setting_is_said() -> None:
     later_hidden = worked(normalized=lambda logits: softmax(causal(logits)))
     verdict = explained(later_hidden, "weights")
     assert not verdict.passed and not verdict.mistakes
-    assert verdict.computes == "attention with mask=causal, though the settings do not say so"
+    assert verdict.computes == "attention with mask=causal, though the settings do not include it"
     assert explained(later_hidden, "weights", words=("mask=causal",)).passed
 
 
@@ -220,7 +220,7 @@ def test_a_number_from_the_rounded_boxes_before_is_right() -> None:
             "scale is already applied to q",
         ),
         ({**worked(), "logits": worked()["logits"] + [[1], [2], [3]]}, ("logits", "weights"), "a constant is added"),
-        ({**worked(), "scores": worked()["logits"]}, ("scores", "weights"), "the scores are scaled"),
+        ({**worked(), "scores": worked()["logits"]}, ("scores", "weights"), "the scores are already scaled"),
     ],
 )
 def test_a_harmless_difference_is_no_mistake(sheet: Sheet, stages: tuple[str, ...], remark: str) -> None:
@@ -232,7 +232,7 @@ def test_a_harmless_difference_is_no_mistake(sheet: Sheet, stages: tuple[str, ..
 def test_tokens_may_stand_in_columns() -> None:
     sheet = worked()
     verdict = attn_exp.explain(*WORDS, weights=text(sheet["weights"].T, 3), output=text(sheet["output"].T, 3))
-    assert verdict.passed and all("rows and columns exchanged" in finding.said for finding in verdict.findings)
+    assert verdict.passed and all("rows and columns swapped" in finding.said for finding in verdict.findings)
     wrong = attn_exp.explain(*WORDS, weights=text(WRONG["no_scale"]["weights"].T, 4))
     assert wrong.mistakes == ("no_scale",)
 

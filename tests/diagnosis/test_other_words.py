@@ -74,7 +74,7 @@ def rotary_and_causal(q: Any, k: Any, v: Any) -> Any:
 def test_what_is_right_under_other_words_passes_and_says_them(function: Callable[..., Any], words: str) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert (verdict.passed, verdict.mistakes, verdict.right_under) == (True, (), words), verdict
-    assert f"{words}, though your settings do not say so" in verdict.computes
+    assert f"{words}, though your settings do not include it" in verdict.computes
     assert attn_exp.check(function, *words.split(), quick=True).passed
 
 

@@ -79,7 +79,7 @@ def test_a_scale_that_is_given_and_not_used_is_said(words: list[str]) -> None:
 
     answer = attn_exp.check(function, *words, quick=True)
     assert (answer.passed, answer.mistakes) == (False, ())
-    assert answer.computes == "attention with scale=true, though the settings do not say so"
+    assert answer.computes == "attention with scale=true, though the settings do not include it"
 
 
 # What is a remark, and what is not

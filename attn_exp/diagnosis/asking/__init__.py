@@ -1,4 +1,4 @@
-"""Test cases for a function, what its names and code say that it takes, and the arrays of its library.
+"""Test cases for a function, the inputs that its names and code announce, and the arrays of its library.
 
-Imports from no other package of diagnosis.
+Imports nothing from the other packages of diagnosis.
 """

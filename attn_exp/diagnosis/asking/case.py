@@ -1,4 +1,4 @@
-"""One test case: its inputs, its expected result, and how an answer is compared with that."""
+"""Test cases: their inputs, the expected results, and the comparison of answers with these."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from attn_exp.rules.masks.mask import Mask
 class Case:
     """A test case: `rung` is its row in the report, `recipe` the reference computation, `given` the inputs.
 
-    `explicit_scale`: pass the scale instead of relying on the function's default. `optional`: the function may refuse.
+    `explicit_scale`: pass the scale instead of relying on the function's default. `optional`: it may refuse.
     `unpromised`: no keyword announces the feature, so an error or another shape means that it is not offered.
     """
 
@@ -63,7 +63,7 @@ class Answer:
 
 Asked = tuple[Case, Answer]
 Seen = Sequence[Asked]
-"""Questions with their answers."""
+"""Cases with their answers."""
 
 
 def expected(case: Case) -> dict[str, Array]:
@@ -82,13 +82,13 @@ FEW_BLIND = 0.5
 
 
 def is_blind(stages: Arrays) -> bool:
-    """Return whether too many queries see no key for an answer to be conclusive."""
+    """Return whether so many queries see no key that an answer is inconclusive."""
     blind: Any = (stages["masked"] == -np.inf).all(axis=-1)
     return bool(blind.mean() > FEW_BLIND)
 
 
 def is_for_no_key(output: Array, stages: Arrays) -> bool:
-    """Return whether no query sees a key and the output is all NaN or all zeros, as usual then."""
+    """Return whether no query sees a key and the output is all NaN or all zeros, as is usual in that case."""
     if not (stages["masked"] == -np.inf).all() or output.shape != stages["output"].shape:
         return False
     nothing: bool = bool(np.isnan(output).all() or not output.any())
@@ -109,7 +109,7 @@ def without_blind(output: Array, stages: Arrays) -> Array:
 
 
 def tolerance(stages: Arrays, digits: int) -> float:
-    """Return how far rounding may move an output from these stages.
+    """Return how much rounding may change an output that is computed from these stages.
 
     It is a bound in the maximum norm, `c 2^-digits (2 (d + s) + 4 max|logit|) max(|w| |v|)`, with c = 8, or 64 for a
     layer, whose projections round too. Below 24 bits, sums are assumed to accumulate in float32; rounding weights,

@@ -1,7 +1,7 @@
 """Run JAX functions operation by operation in NumPy.
 
-JAX takes longer to compile a function than to trace it, and a check calls each function in many sizes, once or twice
-per size. JAX runs the operations that have no rule here.
+JAX takes longer to compile a function than to trace it, and a check calls each function with arrays of many sizes,
+once or twice per size. JAX itself runs the operations that have no rule here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OF_FLOATS: dict[str, Rule] = {
     "erf": np.vectorize(math.erf, [float]), "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x),
     "logistic": lambda x: 1 / (1 + np.exp(-x)),
 }  # fmt: skip
-"""Operations that differ on integers, which are left to JAX."""
+"""Operations for floats only; JAX runs them on integers, because NumPy's results differ."""
 OF_BITS: dict[str, Rule] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.bitwise_not}
 ALONG: dict[str, Rule] = {
     "reduce_sum": np.sum, "reduce_max": np.max, "reduce_min": np.min, "reduce_prod": np.prod, "reduce_and": np.all,
@@ -73,7 +73,7 @@ def part(array: Any, *, start_indices: Any, limit_indices: Any, strides: Any) ->
 
 
 def part_from(array: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
-    """Return a slice from a start on each axis, moved back if it would pass the end."""
+    """Return the slice of these sizes from `starts`, one index per axis, shifted back if it would pass the end."""
     room = zip(starts, array.shape, slice_sizes, strict=True)
     first = [min(max(int(start), 0), length - size) for start, length, size in room]
     return array[tuple(slice(start, start + size) for start, size in zip(first, slice_sizes, strict=True))]
@@ -135,7 +135,7 @@ MOVES = ("iota", "select_n", "stack", "concatenate", "pad", "tile", "broadcast_i
 
 
 def rule_of(name: str, params: Mapping[str, Any], given: Sequence[Any]) -> Rule | None:
-    """Return how NumPy runs an operation; None if JAX does, as for half-precision arithmetic."""
+    """Return the NumPy implementation of an operation; None if JAX must run it, as in half precision."""
     kinds = [one.dtype if isinstance(one, np.ndarray) else None for one in given]
     if not all(map(is_number, kinds)) or (any(map(is_half, kinds)) and name not in (*EXACT, *MOVES)):
         return None
@@ -161,7 +161,7 @@ def is_half(kind: Any) -> bool:
 def trace_for_numpy(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
     """Trace a function of arrays of these shapes; return a function that runs its operations in NumPy.
 
-    Constants are evaluated while tracing: state that the function keeps between calls then holds no tracers.
+    Constants are evaluated while tracing, so that state which the function keeps between calls holds no tracers.
 
     Raises:
         Exception: whatever the function raises while it is traced.
@@ -260,7 +260,7 @@ def as_array(one: Any) -> Any:
     """Convert a JAX array to NumPy, unless it holds random keys.
 
     Raises:
-        Exception: JAX could not compute it, for lack of memory.
+        Exception: JAX did not have enough memory to compute the array.
     """
     if not hasattr(one, "dtype"):
         return np.asarray(one)
@@ -306,7 +306,7 @@ def is_about_values(error: Exception) -> bool:
 
 
 def of_arrays(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Callable[..., Any], list[Any], Any]:
-    """Return the function of the arrays alone, those arrays, and a cache key for the other arguments."""
+    """Return the function of only the arrays, these arrays, and a cache key for the other arguments."""
     jax = sys.modules["jax"]
     values, tree = jax.tree_util.tree_flatten(given)
     arrays = {place: value for place, value in enumerate(values) if hasattr(value, "dtype")}
@@ -321,7 +321,7 @@ def of_arrays(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Calla
 
 
 def trace_call(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """Call a JAX function, traced anew each time because it may draw random numbers."""
+    """Call a JAX function; trace it again each time, because it may draw random numbers."""
 
     def of_both(first: Sequence[Any], others: Mapping[str, Any]) -> Any:
         return function(*first, **others)

@@ -142,7 +142,7 @@ def in_jax(array: Array, kind: Any = None) -> Any:
 
 
 def wanted(function: Any) -> tuple[str, ...]:
-    """Return the libraries to try, likeliest first, by a function's module and the modules that its code names."""
+    """Return the libraries to try, likeliest first: those of a function's module and of the modules that it names."""
     home = (getattr(function, "__module__", None) or type(function).__module__).split(".")[0]
     if home in ("torch", "jax", "numpy"):
         return (home,)
@@ -226,8 +226,8 @@ def module_of(name: str) -> Any:
 # What a call returned, as plain arrays or as an error that says what it is instead
 
 KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "texts", "O": "Python objects", "M": "dates",
-         "m": "spans of time", "V": "records"}  # fmt: skip
-"""Contents of arrays without real numbers, by NumPy's dtype kind."""
+         "m": "time spans", "V": "records"}  # fmt: skip
+"""What arrays without real numbers contain, by NumPy's dtype kind."""
 REAL = ("f", "i", "u")
 SMALL_FLOATS = ("bfloat", "float")
 """Prefixes of dtypes that other packages add to NumPy, which has no kind for them."""
@@ -328,7 +328,7 @@ def read_real(part: Any, library: Library, most: int) -> tuple[Array, str]:
         NoNumbersError: it is a scalar, too large, masked, or does not hold real numbers.
     """
     if np.ma.is_masked(part):
-        raise NoNumbersError("returned a masked array, which hides numbers; expected all of them")
+        raise NoNumbersError("returned a masked array, which hides numbers; expected a plain array")
     plain, kind = library.read(part, most)
     if isinstance(plain, int):
         raise NoNumbersError(f"returned an array of {plain:.3g} numbers; expected {most:,} at most")

@@ -1,4 +1,4 @@
-"""What names and code mean: the role of an argument, the side of an array or matrix, and masks that are never read."""
+"""Infer the roles of arguments, arrays and matrices from names, and find masks that the code never reads."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ CORE = ("q", "k", "v")
 
 
 def role_of(name: str) -> str:
-    """Return the role of a parameter name, or an empty string; parts may mark a mask, as in `src_mask`, `key_pad_mask`.
+    """Return the role that a parameter name suggests, or an empty string.
 
-    The adjacency matrix of a graph is a mask too, and lengths of batch entries (`memory_seq_lengths`) are a role, but
-    one number (`max_len`) is not.
+    A part of the name may mark a mask, as in `src_mask` or `key_pad_mask`. The adjacency matrix of a graph is a mask
+    too. Lengths of batch entries (`memory_seq_lengths`) have a role, but a single number (`max_len`) has none.
     """
     if plain(name) in BY_NAME:
         return BY_NAME[plain(name)]
@@ -73,13 +73,13 @@ def role_of(name: str) -> str:
 
 
 NO_LENGTH = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
-"""Words next to `lengths` that show a name holds no key lengths, such as cumulative ones."""
+"""Words next to `lengths` in names of other lengths than those of the keys, such as cumulative ones."""
 MASKED = {"token", "tokens"}
-"""Words after `mask` that show a name holds no mask, as in `mask_token`."""
+"""Words after `mask` in names of arguments that are not masks, such as `mask_token`."""
 NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "mode", "flag", "fn", "func",
            "mod", "ratio", "prob", "default", "no", "has", "add", "causal", "head", "layer", "need", "apply",
            "do", "drop", "dropout", "query", "queries", "q", "loss"}  # fmt: skip
-"""Words next to `mask` that show a name holds no mask."""
+"""Words next to `mask` in names of arguments that are not masks."""
 
 
 def is_array_of_mask(given: inspect.Parameter) -> bool:
@@ -96,9 +96,10 @@ def role_taken(given: inspect.Parameter) -> str:
 
 
 def roles_taken(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
-    """Return the role of each parameter; a flag such as `do_mask=False` means causal if no mask is taken.
+    """Return the role of each parameter.
 
-    So does `mask: bool`. Next to an array that is called a causal mask, another mask is a padding mask.
+    A flag such as `do_mask=False` or `mask: bool` means causal if the function takes no mask array. Next to an array
+    that is named a causal mask, any other mask is a padding mask.
     """
     roles = {given.name: role_taken(given) for given in parameters}
     roles |= {given.name: "" for given in parameters if turns_masks_on(given)}
@@ -206,7 +207,7 @@ SIDES = {"q": ("q", "query", "queries", "quer", "qs", "xq", "qq", "querys", "qry
          "kv": ("kv", "keysvalues", "context", "keyvalue", "keyvalues", "memory"),
          "x": ("x", "hidden", "input", "inputs", "embedding", "embeddings", "emb", "tokens", "xs", "sequence", "seq",
                "inp", "features", "residual", "source", "src")}  # fmt: skip
-"""Parts of names, by what they mean."""
+"""Parts of names, by their meaning."""
 WEIGHT = ("w", "weight", "weights", "kernel", "proj", "projection", "matrix", "mat", "linear", "params", "param", "c",
           "lin", "fc", "to", "dense", "net")  # fmt: skip
 FILLING = ("state", "states", "layer", "heads", "head", "tensor", "array", "arr", "all", "multi", "split", "vec",
@@ -223,7 +224,7 @@ def parts_of_name(name: str) -> list[str]:
 
 
 def side_of_name(name: str) -> str:
-    """Return q, k, v, x, qkv or kv, a matrix or bias such as W_q, W_qkv or b_q, or an empty string."""
+    """Return what a name stands for: q, k, v, x, qkv, kv, or a matrix or bias such as W_q, W_qkv or b_q; else ""."""
     known = BY_NAME.get(plain(name), "")
     if known:
         return known if known in ("q", "k", "v", "x") or known[:2] in ("W_", "b_") else ""
@@ -276,7 +277,7 @@ PROTOCOL = "mask"
 """The keyword by which Keras passes the mask of an embedding; many layers accept it only for that reason."""
 
 HINT = "is_causal"
-"""An optimization hint of `torch.nn.MultiheadAttention`, which requires the mask all the same."""
+"""An optimization hint of `torch.nn.MultiheadAttention`, which still requires the mask itself."""
 
 
 def set_aside(function: Any, parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
@@ -358,7 +359,7 @@ def read_sources(thing: Any, classes: bool) -> str:
 
 @functools.lru_cache(maxsize=256)
 def read_source(thing: Any) -> str:
-    """Before Python 3.13, `inspect` parses the whole file on every request for a class, so sources are kept."""
+    """Return source code, cached because `inspect` parses the whole file for each class before Python 3.13."""
     try:
         return inspect.getsource(thing)
     except (OSError, TypeError):

@@ -1,4 +1,4 @@
-"""What a function takes: the axes of its arrays, the format of its masks, its keywords; how a case is passed to it."""
+"""The inputs of a function: axes of arrays, formats of masks, and keywords; and how to pass a case to it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 
 LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
-"""The usual layouts: b batch, h heads, t tokens, d numbers of a head, m all heads concatenated (h*d)."""
+"""The usual layouts: b batch, h heads, t tokens, d head size, m all heads concatenated (h*d)."""
 RARE = ("tbhd", "thd", "tbd", "btd", "ntd", "tbm", "tm", "bhdt", "hdt", "bdt", "bmt", "ndt")
 """Layouts that are tried if no usual one is right; n is batch and heads in one axis (b*h)."""
 WIDE = "btm"
 """The layout of functions that split heads themselves and take the number of heads."""
 KNOWN = (*LAYOUTS, *RARE)
 LISTED = ("hbtd",)
-"""Layouts of outputs only: a list of heads."""
+"""Layouts that only outputs have: a list of heads."""
 JOINED = {"m": "hd", "n": "bh"}
 """Letters that stand for two axes in one."""
 
@@ -61,7 +61,7 @@ def cuts_heads(layout: str) -> bool:
 
 
 def to_layout(array: Array, layout: str) -> Array:
-    """Convert heads `[b h t d]` to a layout; without a batch or head axis, keep the first entry or head."""
+    """Convert heads `[b h t d]` to a layout; if it has no batch or head axis, keep the first entry or head."""
     letters = spread(layout)
     chosen = array[tuple(slice(None) if letter in letters else 0 for letter in "bhtd")]
     kept = [letter for letter in "bhtd" if letter in letters]
@@ -113,9 +113,9 @@ AXES = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s")
 OF_KEYS = ("b s", "b 1 1 s", "b 1 s")
 """Axes of masks that all queries share."""
 LOWEST, ADDED = -np.inf, -1e9
-"""Values of hidden keys in additive masks: -inf always hides, -1e9 is what most people use."""
+"""Values of hidden keys in additive masks: -inf always hides, -1e9 is the most common."""
 WANTED = re.compile(r"has no attribute '(\w*mask\w*)'")
-"""Raised by code that expects an object with the mask as an attribute."""
+"""The error message of code that expects an object with the mask as an attribute."""
 WORDS = {"booleans": "", "added": "masks added", "ones and zeros": "masks of ones and zeros",
          "integers": "masks of whole numbers"}  # fmt: skip
 
@@ -138,7 +138,7 @@ class Masking:
     opposite: bool = False
 
     def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
-        """Write a mask `[t s]` or `[b h t s]` in this form; `blocks`: True means hidden."""
+        """Write a mask `[t s]` or `[b h t s]` in this format; `blocks`: True means hidden."""
         if self.opposite:
             mask, blocks = ~mask, not blocks
         seen = ~mask if blocks else mask
@@ -154,7 +154,7 @@ class Masking:
         return arranged.astype(np.int64 if self.kind == "integers" else np.bool_)
 
     def arrange(self, mask: Array, at: At) -> Array:
-        """Return a mask with these axes; one that varies over more axes keeps its own."""
+        """Return a mask with these axes; a mask that varies along more axes keeps them."""
         if self.axes in OF_KEYS:
             keys = whole(mask, at)[:, 0, 0]
             return {"b s": keys, "b 1 s": keys[:, None], "b 1 1 s": keys[:, None, None]}[self.axes]
@@ -190,7 +190,7 @@ def whole(mask: Array, at: At) -> Array:
 MASKINGS = tuple(Masking(kind, axes) for axes, kind in product(AXES, KINDS))
 """Every way to write a mask of queries and keys, the likeliest first."""
 PADDINGS = tuple(Masking(kind, axes) for axes, kind in product((*OF_KEYS, "b 1 t s"), KINDS))
-"""Every way to write a mask of keys alone."""
+"""Every way to write a mask of keys only, the likeliest first."""
 
 
 # The keywords of a function
@@ -206,11 +206,12 @@ WINDOWS = (None, KEYS, (1, 1, True), BEFORE, (2, 0, True), (2, 1, True))
 class Offer:
     """What a function takes: q, k and v if `core`, else x and a layer's weight matrices.
 
-    `parameters` maps each role to the function's own name for it; `positional` are the positional-only ones; `defaults`
-    holds the function's defaults. `said`: what else is passed, in words. `only_if_right`: names did not tell which
-    arguments hold the arrays, or how, so a wrong answer does not imply wrong attention. `divides`: scores are divided
-    by the scale argument. `counted`: a window is passed as one number, the number of keys on one side times the first
-    plus the second, and whether it has as many keys on the other side; None passes both sides as a pair.
+    `parameters` maps each role to the function's own name for it; `positional` lists the positional-only ones;
+    `defaults` holds the function's defaults. `said`: what else is passed, in words. `only_if_right`: names did not
+    tell which arguments hold the arrays, or how, so a wrong answer does not imply wrong attention. `divides`: scores
+    are divided by the scale argument. `counted` is None if a window is passed as a pair of sides; else the window is
+    passed as one number, `counted[0]` times the keys on one side plus `counted[1]`, and `counted[2]` says whether it
+    has as many keys on the other side.
     """
 
     core: bool
@@ -234,11 +235,11 @@ class Offer:
 
 
 def plain_default(default: Any) -> Any:
-    """Return a default if it is a plain value, else `...`, which only records that there is one."""
+    """Return a default if it is a plain value, else `...`, which only records that a default exists."""
     return default if default is None or isinstance(default, bool | int | float | str | tuple | np.generic) else ...
 
 
-# A case as keyword arguments; the function must do by itself what has no keyword
+# A case as keyword arguments; what has no keyword is expected of the function itself
 
 SCORES: dict[type, str] = {Softcap: "softcap", Alibi: "alibi", Sink: "sinks", Added: "added"}
 OWN_WORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
@@ -326,7 +327,7 @@ def kept_by(mask: Padding | Filler, at: At) -> Array:
 
 
 def join_masks(masks: list[Mask], at: At, request: Request) -> Array:
-    """Return one boolean mask, `[t s]` if batch and heads share it, else with axes for them."""
+    """Combine masks into one boolean mask: `[t s]` if batch and heads share it, else with axes for them."""
     rules = at.rules.__class__(masks=tuple(masks), offset=at.rules.offset)
     whole = steps.allowed(At(rules, at.batch, at.heads, at.groups, at.rows, at.keys, at.size, at.width))
     shared = whole[0, 0] if whole.shape[:2] == (1, 1) else whole

@@ -1,4 +1,4 @@
-"""The test cases for a function of heads or a layer: shapes and inputs that expose mistakes.
+"""Test cases for a function of q, k and v or for a layer: shapes and inputs that expose mistakes.
 
 All sizes differ, so that no two axes can be confused.
 """
@@ -55,7 +55,7 @@ def core_cases(
 ) -> Iterator[Case]:  # fmt: skip
     """Yield the cases for a function of q, k and v; `returns` is the layout of its output, if not `layout`.
 
-    `one_size`: the only head size of an object that may be built for one; else 0.
+    `one_size`: the head size of an object that may accept no other; else 0.
     """
     maker = HeadsMaker(request, offer, layout, returns or layout, one_size)
     refuse_large_cases(maker, quick)
@@ -137,7 +137,7 @@ def cases_of_lengths(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
 def keyword_cases(maker: Maker) -> Iterator[Case]:
     """Yield a case for each keyword of the function that the request does not use yet.
 
-    A layer gets fewer: it has one length, and few layers have a keyword for a window or a score.
+    A layer gets fewer cases: it has only one length, and few layers have a keyword for a window or a score.
     """
     request, offer = maker.request, maker.offer
     kinds = {type(mask) for mask in request.masks}
@@ -152,7 +152,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
             yield maker.case("causal, unequal lengths", 6, 10, masks=(*request.masks, Causal()), optional=True)
         if offer.core and offer.takes("mask"):
             both = (*request.masks, Causal(), maker.some_mask(8, 8, first=True))
-            yield maker.case("a mask beside causal", 8, 8, masks=both, optional=True)
+            yield maker.case("a mask with causal", 8, 8, masks=both, optional=True)
     if offer.core and offer.takes("window") and Window not in kinds:
         causal = (Causal(),) if offer.takes("causal") and Causal not in kinds else ()
         window = Window(3, 3 if offer.counted and offer.counted[2] else 0)
@@ -175,14 +175,14 @@ def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
 
 
 STAGES, MATRICES = 12, 4
-"""Arrays `[b h t s]` and `[m m]` that a case, its answer and the mistakes tried on it hold at once."""
+"""Maximum numbers of arrays `[b h t s]` and `[m m]` in memory at once: of a case, its answer, and mistakes tried."""
 
 
 def refuse_large_cases(maker: Maker, quick: bool) -> None:
-    """Refuse heads whose longest case would not fit in memory.
+    """Refuse numbers of heads for which the longest case would not fit in memory.
 
     Raises:
-        UserError: with the size, the free memory, and a way out.
+        UserError: it would not fit; the message gives its size, the free memory, and a remedy.
     """
     longest = MIDDLE if quick else LONGEST
     rows, keys = maker.room_for(maker.request.masks, longest, longest)
@@ -230,7 +230,7 @@ def score_cases(maker: HeadsMaker) -> Iterator[Case]:
             yield maker.case(role, 7, 7, scores=scores)
             if offer.takes("mask"):
                 masks = (*request.masks, maker.some_mask(8, 8, request.pads))
-                yield maker.case(f"{role} beside a mask", 8, 8, scores=scores, masks=masks, optional=True)
+                yield maker.case(f"{role} with a mask", 8, 8, scores=scores, masks=masks, optional=True)
     if offer.takes("added") and not any(isinstance(known, Added) for known in request.scores):
         added = Added(maker.rng.standard_normal((maker.heads, 7, 7) if maker.heads > 1 else (7, 7)))
         yield maker.case(ADDED, 7, 7, scores=(*request.scores, added), optional=True)
@@ -280,11 +280,10 @@ class Maker:
         return rows, keys
 
     def some_mask(self, rows: int, keys: int, first: bool = False) -> Allowed:
-        """Return a random mask in which every query sees a key and misses one; `first`: all see the first key.
+        """Return a random mask in which every query sees one key and not another; `first`: all see the first key.
 
-        Use the fixed size of the requested masks, if they have one.
-
-        For a function of heads, each key is also visible to some query and hidden from another.
+        If the requested masks have a fixed size, this mask has the same. For a function of q, k and v, each key is also
+        visible to some query and hidden from another.
         """
         rows, keys = self.room_for(self.request.masks, rows, keys)
         seen = self.rng.random((rows, keys)) < 0.6
@@ -401,7 +400,7 @@ class LayerMaker(Maker):
         explicit = "scale=" in " ".join(self.request.typed)
         unpromised = other.get("unpromised", False)
         of_memory = (batch, keys, len(arrays["W_k"]))
-        is_self = around is not None and self.offer.takes("memory")  # its norm may be another than that of x
+        is_self = around is not None and self.offer.takes("memory")  # its norm may not be that of x
         is_other = other.get("memory") or of_memory[-1] != x.shape[-1]
         memory = self.rng.standard_normal(of_memory) if is_other else x if is_self else None
         given = Given(x=x, memory=memory, arrays=arrays, around=around)

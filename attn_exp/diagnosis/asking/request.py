@@ -1,4 +1,4 @@
-"""What a function should compute, as the settings of a run."""
+"""Requests: what a function should compute, in terms of the settings of a run."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Request:
 
     @property
     def pads(self) -> bool:
-        """Whether only the first keys are visible to every query: more masks must leave each query the first key."""
+        """Whether some mask may leave a query only the first keys, so that other masks must not hide the first one."""
         return any(isinstance(mask, Padding | Filler | Prefix) for mask in self.masks)
 
     @property
@@ -111,7 +111,7 @@ def asked_by(config: Config, words: Sequence[str]) -> dict[str, Any]:
     """Return the fields of a request that the settings determine.
 
     Raises:
-        UserError: settings that a check cannot use.
+        UserError: a check cannot use one of the settings.
     """
     typed = {word.partition("=")[0].lstrip("+~") for word in words}
     if config.variant and "variant" in typed:
@@ -141,10 +141,10 @@ def asked_by(config: Config, words: Sequence[str]) -> dict[str, Any]:
 
 
 def understood(words: Sequence[str]) -> Request:
-    """Parse words into a request: settings of a run, and how the function wants its arrays.
+    """Parse arguments into a request: the settings of a run, and how the function wants its arrays.
 
     Raises:
-        UserError: words that no run accepts.
+        UserError: an argument is not a setting of a run.
     """
     if any(word.startswith("timeout=") for word in words):
         raise UserError("timeout= works only in the command attn-exp check: in Python, nothing can stop your function")
@@ -156,13 +156,13 @@ def understood(words: Sequence[str]) -> Request:
 
 
 IGNORE = "ignore="
-"""Prefix of the word that names arguments to ignore."""
+"""Prefix of the command-line argument that names arguments to ignore."""
 
 
 def settings_of(words: Sequence[str]) -> Config:
-    """Compose the configuration of some words, cached unless plugins, the environment or files can change it.
+    """Compose the configuration of some arguments; cache it unless plugins, the environment or files can change it.
 
-    Composing one takes as long as half a check.
+    Composing takes half as long as a whole check.
     """
     is_open = registry.OUTSIDE or any("${" in word or "hydra" in word for word in words)
     return composed(words, []) if is_open else compose_once(tuple(words))
@@ -192,7 +192,7 @@ class Filler(Mask):
 
 @dataclass(frozen=True)
 class Gap(Padding):
-    """Every query sees all keys except `lengths[b]`: a causal mask would hide padding at the end anyway."""
+    """Every query sees all keys except the one at `lengths[b]`: a causal mask hides padding at the end anyway."""
 
     def unpadded(self, keys: int) -> int:
         return keys
@@ -217,5 +217,5 @@ def of_any_length(mask: Mask) -> Mask:
         return replace(mask, masks=tuple(map(of_any_length, mask.masks)))
     if not isinstance(mask, Holes) or not mask.kept:
         return mask
-    first = mask.kept.index(True) if any(mask.kept) else 0  # one token alone must see itself
+    first = mask.kept.index(True) if any(mask.kept) else 0  # a single token must see itself
     return Filler((*mask.kept[first:], *mask.kept[:first]))

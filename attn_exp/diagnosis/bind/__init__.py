@@ -1,1 +1,1 @@
-"""Bind a class, object or factory to a `Layer` called with named arrays; uses name tables, not search."""
+"""Bind a class, object or factory to a `Layer` that takes arrays by role, inferred from tables of names."""

@@ -51,7 +51,7 @@ ROTARY = ("rotary", "complex", "cos", "sin")
 REPEATED = ("training", "deterministic", "random", "return_weights")
 """Roles that several arguments may have."""
 TO_EVALUATE = {"training": False, "deterministic": True, "decode": False}
-"""Values that switch a layer to evaluation."""
+"""Values that switch a layer to evaluation mode."""
 
 
 def role_of_argument(name: str) -> str:
@@ -113,7 +113,7 @@ def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
 
 
 def find_memory(arguments: Arguments, source: str) -> Arguments:
-    """Take the one argument of unknown meaning as a memory if the layer projects it too: `self.to_kv(media)`."""
+    """Treat the only argument of unknown meaning as a memory if the layer projects it too: `self.to_kv(media)`."""
     names = arguments.missing
     is_projected = len(names) == 1 and re.search(rf"\bself\.\w+\(\s*{re.escape(names[0])}\s*[,)]", source)
     if not is_projected or set(arguments.arrays) != {"x"}:
@@ -136,7 +136,7 @@ def choose_arrays(by_role: dict[str, str], needed: Sequence[str]) -> dict[str, s
 
 @dataclass(frozen=True)
 class Neutral:
-    """What neutral values depend on; `level` selects the shape of masks or the layout of rotary tables to try."""
+    """The sizes and names that neutral values depend on; `level` selects the mask shape or rotary layout to try."""
 
     lengths: Mapping[str, int]
     sizes: Mapping[str, int]
@@ -202,7 +202,7 @@ def random_key() -> Any:
 
 
 def fill_of_mask(name: str, source: str) -> float | bool:
-    """Return the number that hides nothing, by how the code uses the mask, or one that it passes under another name."""
+    """Return the value that hides nothing, judging by how the code uses this mask, or else a mask of another name."""
     for word in (re.escape(name), r"(?!\w*(?:causal|tri))\w*mask"):
         use = rf"\b{word}\b(\.\w+\([^()]*\))*"
         fills = (

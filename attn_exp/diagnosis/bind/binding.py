@@ -58,7 +58,7 @@ def bind_layer(own: OwnFunction, request: Request, *, with_memory: bool = False,
         drops: build a class with dropout, which must be off in evaluation.
 
     Raises:
-        UncalledError: it cannot be built or called; the message says what is missing.
+        UncalledError: the layer cannot be built or called; the message says what is missing.
     """
     if is_factory(own.function):
         return bind_factory(own)
@@ -105,13 +105,13 @@ def bind_with(
     """Build a layer with `plan` and call it until an attempt succeeds.
 
     Raises:
-        UncalledError: no attempt did, or the meaning of a required argument is not known.
+        UncalledError: no attempt succeeded, or the meaning of a required argument is not known.
     """
     runner = make_runner(plan)
     arguments = read_arguments(parameters_of(runner.forward, own.name))
     arguments = find_memory(arguments, forward_source(runner))
     is_of_queries = arguments.keywords.get("mask") != "attn_mask" and (with_memory or "memory" in arguments.arrays)
-    if is_of_queries and "memory_mask" in arguments.keywords:  # what `mask` hides are queries, beside a memory
+    if is_of_queries and "memory_mask" in arguments.keywords:  # with a memory, `mask` hides queries
         keywords = {role: name for role, name in arguments.keywords.items() if role not in ("mask", "padding")}
         arguments = replace(arguments, keywords={**keywords, "mask": keywords["memory_mask"]})
     missing = ", ".join(f"`{name}`" for name in arguments.missing)
@@ -136,7 +136,7 @@ def bind_with(
 def layer_sizes(
     runner: Runner, plan: BuildPlan, sizes: Sizes | None, request: Request, *, takes_heads: bool
 ) -> dict[str, int]:  # fmt: skip
-    """Return the sizes that a layer was built with, and the rest from its attributes.
+    """Return the sizes that a layer was built with, completed from its attributes.
 
     Heads are left out if neither its constructor nor its attributes mention them.
     """
@@ -171,7 +171,7 @@ def attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> Iterator[
     more = [replace(usual[0], square=role != MEMORY, level=level, more=(role,))
             for role in choices if role not in required for level in choices[role]]  # fmt: skip
     narrow = [replace(usual[0], square=True, level=level, wide=False) for level in levels if plan.library == "torch"]
-    later = [one for one in usual if one.layout == "tm" and alone]  # a query for each example looks like this too
+    later = [one for one in usual if one.layout == "tm" and alone]  # one query per example looks the same
     usual = [*(one for one in usual if one not in later), *alone, *later]
     yield from [*usual[: MOST_CALLS - len(narrow) - len(more)], *more, *narrow]
 
@@ -265,7 +265,7 @@ def is_nan(array: Any) -> bool:
 
 
 def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
-    """Return the shape of an example; `c` is the width, and `h` of keys and values counts key/value heads."""
+    """Return the shape of an example input; `c` is the width, and for keys and values `h` counts key/value heads."""
     lengths = Sizes(sizes.get("h", 1), sizes.get("d", 1), sizes["m"], sizes.get("g", 1)).lengths()
     heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)
     named = {**lengths, **sizes, "h": heads, "c": sizes["m"], "w": lengths["x"]}
@@ -273,7 +273,7 @@ def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
 
 
 def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, int]:
-    """Return batch size, queries and keys of some inputs; for images also rows and columns (tokens are points)."""
+    """Return the batch size and the numbers of queries and keys; for images, also of rows and columns of tokens."""
     lengths = {"b": 1}
     for role, array in inputs.items():
         found = dict(zip(axes.get(role, ""), map(int, array.shape), strict=False))
@@ -285,7 +285,7 @@ def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, 
 
 @dataclass(frozen=True)
 class Call:
-    """Call a layer by role; required arguments not passed get a neutral value of the right shape."""
+    """Calls a layer with arrays by role; required arguments that are not passed get neutral values."""
 
     runner: Runner
     arguments: Arguments

@@ -64,7 +64,7 @@ class Bag(dict[str, Any]):
 def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: bool = False) -> dict[str, Any]:
     """Choose constructor arguments by the names, annotations and defaults of the parameters.
 
-    In a configuration, a required field of unknown meaning gets a value by its type: other parts of the model use it.
+    In a configuration, a required field of unknown meaning gets a value of its type: other parts of the model use it.
 
     Raises:
         UncalledError: the meaning of a required argument is not known.
@@ -123,9 +123,9 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
 
 
 def guess_value(given: inspect.Parameter, note: Any, kind: Any, sizes: Sizes, library_name: str) -> Any:
-    """Return a weight matrix, another class of the file, the first choice that the code knows, or None if allowed.
+    """Guess a weight matrix, another class of the file, the first choice that the code knows, or None if allowed.
 
-    `...` if none of them fits.
+    Returns `...` if nothing fits.
     """
     name, source = given.name, source_of(kind)
     side, choices = side_of_name(name), re.findall(rf"\b{name}\s*(?:==|in)\s*[(\[{{]?\s*['\"](\w+)['\"]", source)
@@ -145,7 +145,7 @@ def guess_value(given: inspect.Parameter, note: Any, kind: Any, sizes: Sizes, li
 
 
 def parts_of_file(word: str, note: Any, kind: Any) -> Iterator[Any]:
-    """Yield classes that an argument of a class may be made of: its annotation, or an inner attention of the file."""
+    """Yield the classes that an argument may be an instance of: its annotation, or an attention class in the file."""
     if note is not None and note.__module__ == kind.__module__ and not isinstance(note, type(Enum)):
         yield note
     space = vars(sys.modules.get(kind.__module__, typing))
@@ -200,7 +200,7 @@ def build(kind: Any, arguments: Mapping[str, Any], seed: int) -> Any:
     """Call a class with its arguments and with seeded global random generators.
 
     Raises:
-        UncalledError: it raised an error.
+        UncalledError: the constructor raised an error.
     """
     parameters = {one.name: one for one in every_parameter(kind, kind.__name__) if one.name in arguments}
     by_place = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_ONLY]
@@ -214,7 +214,7 @@ def run_foreign(make: Callable[[], Any], failure: str) -> Any:
     """Run user code; any exception becomes one line that begins with `failure`.
 
     Raises:
-        UncalledError: it raised an error.
+        UncalledError: the code raised an error.
     """
     try:
         with held(), warnings.catch_warnings(action="ignore"):

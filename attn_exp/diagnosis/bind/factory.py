@@ -1,4 +1,4 @@
-"""Factories (functions that return a callable and example inputs), and a draft of one for what cannot be bound."""
+"""Factories (functions that return a callable and example inputs), and drafts of them for targets that need one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ AXES: dict[str, dict[int, tuple[str, ...]]] = {
     "q": {4: ("bhtd",), 3: ("btd",), 2: ("td",)},
     "x": {4: ("bchw", "bhwc"), 3: ("btm", "bct"), 2: ("tm",)},
 }
-"""The usual layouts of an array by its number of axes: arrays of heads, and arrays of tokens or images."""
+"""The usual layouts by number of axes: of arrays of heads ("q"), and of arrays of tokens or images ("x")."""
 OPTIONS = ("layout", "mask", "weights", "heads")
 POLARITIES = ("attends", "hides", "added")
 
@@ -65,15 +65,15 @@ def bind_factory(own: OwnFunction) -> Layer:
     """Call a factory and return the layer that it describes.
 
     The factory returns `(callable, inputs)` or `(callable, inputs, options)`. Inputs are arrays by role, or positional
-    or keyword arguments of the callable; of these, names tell which are arrays, and the others stay fixed.
+    or keyword arguments of the callable; names then tell which of these are arrays, and the rest stay fixed.
 
     Raises:
-        UncalledError: it raised an error or returned something else, or its callable does not take its inputs.
+        UncalledError: the factory raised an error or returned something else, or its callable rejects the inputs.
     """
     made = run_foreign(own.function, f"{own.name}() raised an error")
     is_pair = isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0])
     if not is_pair or not isinstance(made[1], Mapping | tuple | list) or not made[1]:
-        raise UncalledError(f"{own.name}() returned no pair; a factory returns (callable, inputs) or (callable, "
+        raise UncalledError(f"{own.name}() did not return a pair; a factory returns (callable, inputs) or (callable, "
                             "inputs, options)")  # fmt: skip
     target, given, options = (*made, {})[:3]
     parameters = signature_of(target)
@@ -98,7 +98,7 @@ def bind_factory(own: OwnFunction) -> Layer:
     if kind_of(owner) == "torch":
         leave_out_norms(owner)
     axes = axes_of_inputs(own, inputs, options, widths_of_weights(owner), projects=projects)
-    if axes.get("x") == "tm" and len(axes.get("memory", "")) == len("bsm"):  # one query for each example
+    if axes.get("x") == "tm" and len(axes.get("memory", "")) == len("bsm"):  # one query per example
         axes = {"x": "bm", "memory": "bsm"}
     try:
         return layer_of_factory(own, (target, owner, arguments, kept), inputs, axes, options)
@@ -121,10 +121,10 @@ def split_inputs(
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:  # fmt: skip
     """Split arguments into arrays by role, other values by name, and optional masks by name.
 
-    The masks are replaced by ones that hide nothing, because cases pass their own.
+    The masks are replaced with ones that hide nothing, because cases pass their own.
 
     Raises:
-        UncalledError: the signature does not tell which are the arrays.
+        UncalledError: the signature does not tell which arguments are the arrays.
     """
     names = {**arguments.keywords, **arguments.arrays}
     pairs = given.items() if isinstance(given, Mapping) else zip(arguments.parameters, given, strict=False)
@@ -133,7 +133,7 @@ def split_inputs(
     inputs = {roles[name]: value for name, value in values.items()
               if roles.get(name) in ARRAYS and len(getattr(value, "shape", ())) > 1}  # fmt: skip
     if not inputs and isinstance(given, Mapping):
-        raise UncalledError(f"{own.name}() returned {', '.join(given)}: no name tells which is the input; the roles "
+        raise UncalledError(f"{own.name}() returned {', '.join(given)}: no name tells which one is the input; roles "
                             f"are {', '.join(ARRAYS)}")  # fmt: skip
     if not inputs and not isinstance(given, Mapping):  # the signature tells nothing: x; x and memory; or q, k and v
         axes = getattr(given[0], "ndim", 0)
@@ -141,7 +141,7 @@ def split_inputs(
                       or "float" not in str(getattr(one, "dtype", ""))), len(given))  # fmt: skip
         known = {1: ("x",), 2: ("x", "memory"), 3: ("q", "k", "v")}.get(count, ())
         if len(given) > len(known):
-            raise UncalledError(f"{own.name}() returned inputs without names, and its callable has none for them; "
+            raise UncalledError(f"{own.name}() returned inputs without names, and its callable names none; "
                                 "return a dictionary by role")  # fmt: skip
         return dict(zip(known, given, strict=True)), {}, {}
     source = source_with_helpers(getattr(target, "forward", target), classes=True)
@@ -166,8 +166,8 @@ def axes_of_inputs(
 ) -> dict[str, str]:  # fmt: skip
     """Return the layout of each input: `options["layout"]` (one string, or one per role), or the usual one.
 
-    `projects`: the callable has weight matrices, so q, k and v with three axes are tokens; `widths` are those of the
-    matrices, which tell the axis of the channels.
+    `projects`: the callable has weight matrices, so q, k and v with three axes are tokens; `widths` are the widths of
+    the matrices, which tell the channel axis.
 
     Raises:
         UncalledError: a layout and its array have different numbers of axes.
@@ -175,7 +175,7 @@ def axes_of_inputs(
     layout = options.get("layout", "")
     usual = AXES["q" if {"q", "k", "v"} <= inputs.keys() and not projects else "x"]
     if not projects and {"q", "k"} <= inputs.keys() and len(inputs["q"].shape) == len(inputs["k"].shape) == len("bhtd"):
-        usual = usual | ({4: ("bthd",)} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # axis 1 is no heads
+        usual = usual | ({4: ("bthd",)} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # axis 1 is not h
     told = {role: layout.get(role, "") if isinstance(layout, Mapping) else layout for role in inputs}
     axes = {role: re.sub(r"[^a-z]", "", told[role]) or likeliest_layout(inputs[role].shape, usual, widths)
             for role in inputs}  # fmt: skip
@@ -234,7 +234,7 @@ def layer_of_factory(
 
     first_call = {role: convert(np.asarray(one)) if of_target and library_of(one) != name else one
                   for role, one in inputs.items()}  # fmt: skip
-    run_foreign(lambda: ask(first_call, {}), f"what {own.name}() returned could not be called")
+    run_foreign(lambda: ask(first_call, {}), f"the callable from {own.name}() could not be called")
     found = {(role, letter): int(size)
              for role in inputs for letter, size in zip(axes[role], inputs[role].shape, strict=True)}  # fmt: skip
     lengths = {letter: size for (_, letter), size in found.items()}
@@ -275,9 +275,9 @@ def find_weights(kept: Mapping[str, Any], forms: Library) -> dict[str, Array]:
 
 
 def mask_option(own: OwnFunction, told: Any) -> tuple[str, str]:
-    """Return keyword and polarity from the option `mask`.
+    """Return the keyword and the polarity that the option `mask` gives.
 
-    It is `"attn_mask"`, `("attn_mask", "hides")`, or `{"keyword": "attn_mask", "true": "hides"}`.
+    The option is `"attn_mask"`, `("attn_mask", "hides")`, or `{"keyword": "attn_mask", "true": "hides"}`.
 
     Raises:
         UncalledError: the polarity is neither `attends` or `hides` (what True means) nor `added`.
@@ -304,7 +304,7 @@ def describe_factory(own: OwnFunction, layer_error: str) -> str:
 
     Args:
         own: the target that could not be bound.
-        layer_error: why, in one line.
+        layer_error: the reason, in one line.
     """
     owner, kind = own.function, kind_of(own.function)
     library_name = library_of_kind(kind, owner)
@@ -344,7 +344,7 @@ def make():
     return call, {{{", ".join(f'"{role}": {role}' for role in arrays)}}}, {{"heads": 4}}
 
 
-# Save this as factory.py beside {Path(own.file).name or module}, replace each `...`, and run:
+# Save this as factory.py next to {Path(own.file).name or module}, replace each `...`, and run:
 # attn-exp check factory.py:make
 '''
 

@@ -1,4 +1,4 @@
-"""A layer that can be called, and how one of PyTorch, Flax, Haiku, Equinox, Keras or a plain object is built."""
+"""Callable layers, and how to build them from PyTorch, Flax, Haiku, Equinox, Keras or plain Python objects."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Layer:
     g (key/value heads), d, r (rotated dimensions per head). `keywords` gives the argument of each other role: mask,
     padding, causal, positions, cache and the like; `defaults` holds default values. `call` takes arrays of the library
     and keyword values, both by role, and returns the layer's result. `lengths` are those of the trial call: b,
-    t, s; for images h and w (rows and columns) and t = h w. A factory sets `weights`, `mask_true` (mask polarity:
+    t, s; for images h and w (rows and columns) and t = h w. A factory sets `weights` and `mask_true` (mask polarity:
     True `attends` or `hides`, or the mask is `added`); `is_fixed` means that the number of tokens cannot change.
-    `widths` are those of each role, if they differ from m.
-    `fixed` names the arrays of unknown role that a factory passes, `axes_told` is False if it did not say the layout.
+    `widths` gives the width of each role, if it differs from m.
+    `fixed` names the arrays of unknown role that a factory passes; `axes_told` is False if it names no layout.
     `dropout_error` is the error of a class built with dropout. `convert` turns a NumPy array into one of the library,
     float64 if possible. `made` is the constructor call, `settings` its arguments and the fields of its configuration;
     `said` lists the extra arguments for the user. `unknown` are optional arguments of unknown meaning.
@@ -65,7 +65,7 @@ class Layer:
 
 
 def ask_each_query(call: Callable[[Mapping[str, Any], Mapping[str, Any]], Any]) -> Callable[..., Any]:
-    """Return the call of a layer that takes one query per example, `[b m]`: each query becomes an example."""
+    """Wrap the call of a layer that takes one query per example, `[b m]`: each query becomes an example."""
 
     def ask(inputs: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
         batch, count, width = inputs["x"].shape
@@ -146,7 +146,7 @@ def make_runner(plan: BuildPlan) -> Runner:
     """Build the layer again, or copy it, and prepare it to be called.
 
     Raises:
-        UncalledError: it could not be built or copied, or has no method that computes attention.
+        UncalledError: the layer could not be built or copied, or has no method that computes attention.
     """
     if plan.kind == "haiku":
         return run_haiku(plan)
@@ -183,7 +183,7 @@ def method_of(target: Any) -> Callable[..., Any]:
 
 
 def fill_if_flat(array: Array, place: int) -> Array:
-    """Replace an array that is all 0, all 1, nearly 0 or uninitialised memory by random numbers."""
+    """Replace an array that is all 0, all 1, nearly 0 or uninitialised memory with random numbers."""
     rng = np.random.default_rng([place, array.size])
     noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)
     uses_memory = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()
@@ -330,7 +330,7 @@ def has_parameters(target: Any) -> bool:
 
 
 def owner_in(target: Any) -> Any:
-    """Return the one object with parameters that a callable is a method of or closes over, or else the callable."""
+    """Return the only object with parameters that a callable is bound to or closes over, or else the callable."""
     target = target.func if isinstance(target, partial) and inspect.ismethod(target.func) else target
     if isinstance(target, partial) and has_parameters(target.func):
         return target.func
@@ -343,7 +343,10 @@ def owner_in(target: Any) -> Any:
 
 
 def widths_of_weights(target: Any) -> list[int]:
-    """Return the input widths of PyTorch linear layers, or all matrix sizes; for other objects only the first width."""
+    """Return the input widths of PyTorch linear layers, or else all sizes of matrices.
+
+    For other objects, return only the number of rows of the first matrix.
+    """
     if kind_of(target) == "torch":  # nn.Linear stores weights as [out in]
         if any(map(sys.modules["torch"].nn.parameter.is_lazy, target.parameters())):
             return []

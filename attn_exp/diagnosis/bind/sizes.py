@@ -63,7 +63,7 @@ FIXED: dict[str, Any] = {
 CONFIG = re.compile("(conf|params|opts?|options)$|.*(config|cfg|args|hparams)$")
 """Names of configuration objects, in lowercase without underscores."""
 ROOM = 40
-"""Number of tokens for which a layer makes its masks and tables."""
+"""Number of tokens for which layers are told to build their masks and tables."""
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,9 @@ def value_of(name: str, sizes: Sizes, siblings: Collection[str] = ()) -> Any:
 
 
 def instead_of_default(given: inspect.Parameter, sizes: Sizes, siblings: Collection[str]) -> Any:
-    """Return what replaces a default, or `...` to keep it; only sizes that must fit and dropout are replaced.
+    """Return the value that replaces a default, or `...` to keep it: sizes that must fit, dropout, a causal flag.
 
-    Key/value heads stay if they divide the heads. None is replaced if the user named that size.
+    A number of key/value heads stays if it divides the number of heads. None is replaced if the user set the size.
     """
     letter, default, word = letter_of(given.name, siblings), given.default, plain(given.name)
     is_size = letter in ("h", "g", "d", "m") and type(default) is int and (len(word) > 1 or letter == "h")
@@ -149,7 +149,10 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, siblings: Collect
 
 
 def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
-    """Yield sizes for a class: head size 6 (8 if it rotates) with and without dropout, 8 (16), its default heads."""
+    """Yield the sizes to build a class with: head size 6 with and without dropout, head size 8, and its default heads.
+
+    For a class that rotates queries and keys, the head sizes are 8 and 16.
+    """
     defaults = {letter_of(one.name): one.default for one in every_parameter(owner, owner.__name__)}
     file = {letter: size for letter, size in sizes_of_file(owner).items() if letter not in defaults}
     h = request.head or file.get("h", 4)

@@ -1,4 +1,4 @@
-"""How a function or a layer is called: its arrays and layout, the format of its mask, and what its calls show.
+"""How a function or a layer is called: its arrays and layout, its mask format, and what repeated calls reveal.
 
 May import from `recipes` and from the packages before it.
 """

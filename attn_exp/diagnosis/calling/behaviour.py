@@ -1,6 +1,6 @@
 """Behaviour that one call cannot show: determinism, unchanged inputs, independent batch entries, thread safety.
 
-Also state kept between calls, gradients, and what plain code does with NaN and fully masked rows.
+Other checks look for state kept between calls, wrong gradients, and NaN or other numbers in fully masked rows.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ WITHOUT_GRADIENTS = "no_grad"
 
 
 def operations_of(caller: Caller, case: Case) -> set[str]:
-    """Return the names of the PyTorch operations of a call, with `WITHOUT_GRADIENTS` if it runs any without."""
+    """Return the names of the PyTorch operations of a call, plus `WITHOUT_GRADIENTS` if gradients are off in any."""
     if caller.library.name != "torch":
         return set()
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the function brought it
@@ -96,7 +96,7 @@ def operations_of(caller: Caller, case: Case) -> set[str]:
 
 
 def check_inputs_unchanged(caller: Caller, case: Case) -> Found:
-    """Check that the arrays passed to the function, and masks, are unchanged, even if the call fails."""
+    """Check that a call leaves its arrays and masks unchanged, even if it fails."""
     rung, keys, changed, answers = "inputs unchanged", at_of(case).keys, list[str](), list[Answer]()
     rules: dict[str, Mask] = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
     masks = [(rule,) for role, rule in rules.items() if caller.offer.takes(role) and keys >= len("qk")]
@@ -130,9 +130,9 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
         if alone.output is None:
             return Finding(rung, ABSENT, alone.error), ""
         if bool(alone.axes) != bool(answer.axes):
-            return Finding(rung, BROKEN, f"entry {entry + 1} alone has other axes: {alone.axes or answer.axes}"), ""
+            return Finding(rung, BROKEN, f"entry {entry + 1} alone has different axes: {alone.axes or answer.axes}"), ""
         if not same_answer(alone, Answer(whole[entry : entry + 1]), alone_case, digits):
-            said = f"entry {entry + 1} gives another answer alone than in its batch"
+            said = f"entry {entry + 1} alone gives a different answer than in its batch"
             return Finding(rung, BROKEN, said), "batch_mixed" if is_apart(
                 alone.output, whole[entry : entry + 1]
             ) else ""
@@ -140,7 +140,7 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
 
 
 def is_apart(one: Array, other: Array) -> bool:
-    """Return whether answers differ by more than quantization with one step for the whole batch explains."""
+    """Return whether answers differ by more than quantization with one step for the whole batch can explain."""
     if one.shape != other.shape:  # the shapes differ, not the numbers
         return False
     with np.errstate(all="ignore"):
@@ -149,7 +149,7 @@ def is_apart(one: Array, other: Array) -> bool:
 
 
 A_STEP = 0.05
-"""Relative to the largest number of the answer."""
+"""Largest difference that quantization may cause, relative to the largest number of the answer."""
 
 
 def cut_entry(case: Case, entry: int) -> Case:
@@ -159,7 +159,7 @@ def cut_entry(case: Case, entry: int) -> Case:
     masks: list[Any] = list(case.recipe.rules.masks)
     for place, mask in enumerate(masks):
         lengths = getattr(mask, "lengths", ())
-        if len(lengths) > 1:  # each entry has a length of its own
+        if len(lengths) > 1:  # each entry has its own length
             masks[place] = type(mask)(int(lengths[entry]))
     return replace(case, given=replace(given, **cut), recipe=case.recipe.with_rules(masks=tuple(masks)))
 
@@ -223,10 +223,10 @@ def check_answer_kept(caller: Caller, case: Case) -> Found:
                 caller(other_data(case))
             after = caller.read(said, case).output
     except Exception:
-        return Finding("a first answer is kept", ABSENT), ""
+        return Finding("an earlier answer is kept", ABSENT), ""
     if not same_numbers(before, after):
-        return Finding("a first answer is kept", BROKEN, "a later call overwrote it"), "reuses_output"
-    return Finding("a first answer is kept", HELD), ""
+        return Finding("an earlier answer is kept", BROKEN, "a later call overwrote it"), "reuses_output"
+    return Finding("an earlier answer is kept", HELD), ""
 
 
 def check_same_address(caller: Caller, case: Case, digits: int) -> Found:
@@ -235,7 +235,7 @@ def check_same_address(caller: Caller, case: Case, digits: int) -> Found:
     new = other_data(case)
     arguments, fresh = caller.arguments(case), caller.arguments(new)
     if caller.library.name == "jax":
-        return Finding(rung, ABSENT, "arrays of JAX cannot be written to"), ""
+        return Finding(rung, ABSENT, "JAX arrays cannot be written to"), ""
     once, again = (caller.answer(one, case) for one in (arguments, caller.arguments(case)))  # at another address
     if not same_answer(once, again, case, digits):
         return Finding(rung, BROKEN, OF_OLD), ""
@@ -259,9 +259,9 @@ OF_OLD = "it caches by the address of its inputs, and returns an old answer"
 def check_one_input_changed(caller: Caller, case: Case, digits: int) -> Found:
     """Change the end of one input only: a function that caches by the rest returns its old answer.
 
-    Only a function that was right before is tested.
+    Only functions that were right before are tested.
     """
-    rung = "one input changed alone"
+    rung = "only one input changed"
     before = caller(case).output
     if before is None or differs(before, expected(case), digits):
         return Finding(rung, ABSENT), ""
@@ -364,7 +364,7 @@ def check_default_dropout(caller: Caller, case: Case) -> Iterator[Found]:
     if not all(same_numbers(output, answers[0]) for output in answers):
         word = caller.offer.parameters["dropout"]
         said = f"it drops weights unless {word}=0 is passed, as the check does"
-        yield Finding("left to itself", REMARK, said), "dropout_on"
+        yield Finding("default dropout", REMARK, said), "dropout_on"
 
 
 def masked(case: Case, seen: np.ndarray) -> Case:

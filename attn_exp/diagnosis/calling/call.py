@@ -39,7 +39,7 @@ from attn_exp.own_code import LeftError, error_line, held
 
 @dataclass(frozen=True)
 class Bound:
-    """A callable that takes heads or x, and `origin`, the object that it calls.
+    """A callable that takes q, k and v or x, and `origin`, the object that it calls.
 
     `offer` says what it takes. For a layer, `inside` holds its matrices, `made` is the Python expression that built it,
     and `unknown` names optional arguments that no case sets.
@@ -57,7 +57,7 @@ class Bound:
 
 
 def size_of_head(made: Any) -> int:
-    """Return the head size that an object was built for, by an attribute such as `d_k` or its scale; 0 if unknown.
+    """Return the head size of an object, read from an attribute such as `d_k` or from its scale; 0 if unknown.
 
     An object with a width but no number of heads has one head of that width.
     """
@@ -75,7 +75,7 @@ def size_of_head(made: Any) -> int:
 OF_HEADS = ("dk", "headdim", "headsize", "dimhead", "dhead", "dimkey", "keydim", "dimk", "depth")
 OF_ONE_HEAD = ("dmodel", "embeddim", "hiddensize", "nembd", "embedsize", "modeldim", "dim", "hiddendim", "embdim", "d")
 DIVIDING, MULTIPLYING = ("temperature", "temper"), ("scale", "scaling", "scalefactor")
-"""Attributes for the number by which scores are divided or multiplied."""
+"""Names of attributes that hold the number by which scores are divided or multiplied."""
 LARGEST = 256
 """Largest head size considered."""
 
@@ -213,7 +213,7 @@ class Caller:
         """Convert a returned value to an answer.
 
         Raises:
-            NoNumbersError: it is not an array of real numbers.
+            NoNumbersError: the value is not an array of real numbers.
         """
         return self.convert_answer(*self.numbers(said, case), case)
 
@@ -221,7 +221,7 @@ class Caller:
         """Convert a returned value to NumPy arrays, the output first; also return the output's dtype.
 
         Raises:
-            NoNumbersError: it is not an array of real numbers.
+            NoNumbersError: the output is not an array of real numbers.
         """
         at = at_of(case)
         most = MOST_NUMBERS + 4 * at.batch * at.heads * at.rows * (at.keys + at.size + at.width)
@@ -249,7 +249,7 @@ MOST_NUMBERS = 2**16
 
 
 def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
-    """Add or remove axes of length 1 so that an answer has the expected axes, and return a message if it did not.
+    """Add or remove axes of length 1 so that an answer has the expected axes; also return a message if it had others.
 
     An answer with the right number of axes, or with other lengths, is returned unchanged, without a message.
     """

@@ -1,4 +1,4 @@
-"""Conventions that code may follow although nobody said so: a mask format, its polarity, a causal mask, positions.
+"""Conventions that code may follow without saying so: a mask format, its polarity, a causal mask, positions.
 
 A function that is right under such settings is checked under them, and the verdict names them."""
 
@@ -58,7 +58,7 @@ def find_settings(caller: Caller, case: Case, answer: Answer, digits: int) -> li
 
 
 def list_other_widths(caller: Caller, recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    """Yield wider windows than the default, and their recipes, if nobody said how many keys a window has."""
+    """Yield windows wider than the default, with their recipes, if the user did not set a width."""
     is_said = takes_window(caller) or any(word.startswith("mask.window") for word in caller.request.said)
     for left in range(2, SHOWN + 1) if not (is_said or caller.request.as_typed) else ():
         masks = tuple(replace(one, left=left) if isinstance(one, Window) else one for one in recipe.rules.masks)
@@ -95,7 +95,7 @@ def find_width(words: str, case: Case, answer: Answer, digits: int) -> str:
 
 CAUSAL = "mask=causal"
 SHOWN = 8
-"""Windows at least this wide do not show in the first cases."""
+"""Windows of at least this width do not show in the first cases."""
 
 
 def may_be_made(names: Collection[str], caller: Caller) -> bool:
@@ -104,9 +104,9 @@ def may_be_made(names: Collection[str], caller: Caller) -> bool:
 
 
 def meant(caller: Caller, case: Case) -> list[tuple[str, RecipeChange]]:
-    """Return the settings that may be assumed, with their changes of a recipe.
+    """Return the settings that may be assumed, with the change of the recipe that each makes.
 
-    Most ALiBi code has the paper's slopes only if the number of heads is a power of two, and is checked with one.
+    Most ALiBi code has the paper's slopes only if the number of heads is a power of two, so the check uses one.
     """
     single = [(words, change) for words, change in other_settings(case.recipe) if is_meant(words, caller)]
     closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
@@ -127,16 +127,16 @@ def is_meant(words: str, caller: Caller) -> bool:
 
 
 def takes_window(caller: Caller) -> bool:
-    """Return whether a window can be passed, and none is a default."""
+    """Return whether a function takes a window and has none by default."""
     default = caller.offer.defaults.get("window")
     return caller.offer.takes("window") and not (type(default) is int and default > 0)
 
 
 def under(verdict: Verdict, request: Request, words: str) -> Verdict:
     why = (
-        "which fits; the settings give no width: set it to have it checked"
+        "which fits; to have the width checked too, set it"
         if words.startswith("mask.window")
-        else "though your settings do not say so; this is not a mistake"
+        else "though your settings do not include it; this is not a mistake"
     )
     said = f"attention with {words}, {why}"
     if verdict.passed:
@@ -148,7 +148,7 @@ def under(verdict: Verdict, request: Request, words: str) -> Verdict:
 def read_otherwise(verdict: Verdict, words: str, passed: bool) -> Verdict:
     """Return the verdict on a function that differs only by inverted mask polarity.
 
-    That is a bug as often as a convention; `passed`: its keyword is that of a library with this convention.
+    That is a bug as often as a convention; `passed`: its keyword comes from a library that has this convention.
     """
     said = f"attention with {words}: True in its mask means hidden"
     if passed:
@@ -187,7 +187,7 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
     keyed = list(of_keys_alone(caller, function, change))
     asked = {"booleans"}
     if is_judged and same_numbers(answer.output, caller(case.with_masks(case.recipe.rules.masks[:-1])).output):
-        asked |= {"ones and zeros", "integers"}  # -inf among booleans is True: it may take numbers alone
+        asked |= {"ones and zeros", "integers"}  # as a boolean, -inf is True: it may take only numbers
     others = [*((replace(caller, masking=one.like(known)), case) for one in MASKINGS), *keyed]
     found, answered = search_formats(
         [way for way in others if not is_judged or {way[0].masking.kind, way[0].padding.kind} <= asked]
@@ -251,7 +251,7 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
 
 
 def search_formats(ways: Ways) -> tuple[Caller | None, Caller | None]:
-    """Return the first caller right in either polarity, and the first that answers, preferably in the right shape."""
+    """Return the first caller that is right in either polarity, and the first that answers, best in the right shape."""
     answered: list[Caller] = []
     odd: list[Caller] = []
     for caller, case in ways:
@@ -275,7 +275,7 @@ def is_turned(caller: Caller, case: Case, answer: Answer) -> bool:
 
 
 def hides(caller: Caller, function: Bound, change: Change | None = None) -> bool:
-    """Return whether True hides in a function's masks, or in its padding masks."""
+    """Return whether True means hidden in a function's masks, or in its padding masks."""
     roles = {"masks": "mask", "padding": "padding"}
     asked = (question(caller, function, rung, change) for rung, role in roles.items() if caller.offer.takes(role))
     return any(case is not None and is_turned(caller, case, caller(case)) for case in asked)
@@ -313,7 +313,7 @@ def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None)
 
 
 def question(caller: Caller, function: Bound, rung: str, change: Change | None = None) -> Case | None:
-    """Return the first case of a rung, or None; `change` alters the recipe that is right."""
+    """Return the first case of this kind, or None; `change` alters its expected recipe."""
     asked = next((case for case in cases(caller, function, quick=True) if case.rung == rung), None)
     asked = asked if asked is None or change is None else replace(asked, recipe=change(asked))
     return None if asked is None else rounded(asked, caller)

@@ -1,4 +1,4 @@
-"""Bind a function by the names in its signature: its arrays, what a case sets, and neutral values for the rest."""
+"""Bind a function by the names in its signature: arrays, arguments that cases set, neutral values for the rest."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ PASSED = ("mask", "padding", "query_padding", "causal", "scale", "window", "soft
 NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "window", "lengths", "heads", "kv_heads")
 """Roles that a case sets even if it requests nothing of the kind."""
 SMALLEST_SIZE = 8
-"""A smaller default may be the index of an axis."""
+"""Smallest default that counts as a size; a smaller one may be the index of an axis."""
 Values = Mapping[str, Any]
 Path = tuple[str, ...]
-"""A parameter, and the keys or fields by which its code reads an entry of it."""
+"""A parameter, then the keys or fields through which the code reads an entry of it."""
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """Which arguments hold the arrays: the role of each, or a function of all arrays; `said` describes this."""
+    """What to pass as each array argument: the array of one role, or a function of all arrays; `said` describes it."""
 
     sources: Mapping[str, str | Callable[[Values, At], Any]]
     roles: tuple[str, ...]
@@ -66,7 +66,7 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A function with its arrays, and the roles of the arguments that no case sets, which get neutral values.
+    """A function, the arguments that hold its arrays, and the roles of those that only get neutral values.
 
     `level` selects the layout of rotary tables. `places` says which arguments stand for entries of which container.
     """
@@ -135,8 +135,8 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
     """Yield the function bound in each way that its names suggest, as one of q, k, v or of x and matrices.
 
     Raises:
-        UserError: its parameters are not known.
-        UncalledError: its names do not say which arguments hold the arrays, or it requires one of unknown meaning.
+        UserError: the parameters of the function are not known.
+        UncalledError: the names do not tell which arguments hold the arrays, or a required one has unknown meaning.
     """
     parameters, places = open_containers(function, parameters_of(function, name))
     roles = roles_taken(parameters)
@@ -151,7 +151,7 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
         missing = [f"`{one}`" for one, value in adapter.neutral_values(ONE_TOKEN).items() if value is ...]
         if missing:
             raise UncalledError(f"{name} needs {', '.join(missing)}, whose meaning is not known")
-        levels = 7 if "rotary" in neutral.values() else 4  # so many layouts of tables
+        levels = 7 if "rotary" in neutral.values() else 4  # the number of table layouts
         windows = WINDOWS if "window" in passed and is_required(passed["window"]) else (None,)
         for level in range(levels) if set(neutral.values()) & set(ROTARY) else (0,):
             yield from (bind(replace(adapter, level=level), passed, one) for one in windows)
@@ -196,10 +196,10 @@ def is_size(given: inspect.Parameter) -> bool:
 
 
 def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Iterator[Arrays]:
-    """Yield which arguments hold the arrays, the likeliest way first.
+    """Yield the ways in which arguments may hold the arrays, the likeliest first.
 
     Raises:
-        UncalledError: names do not say so, and there are not three required arguments.
+        UncalledError: the names do not tell, and the function does not have three required arguments.
     """
     usable = [one for one in parameters if not is_starred(one)]
     biases = biases_of([one.name for one in usable])
@@ -207,9 +207,9 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
     for one in sorted(usable, key=lambda one: not is_required(one)):
         is_list = one.name.endswith("s") and not one.name.endswith(("weights", "bias"))
         side = "" if one.name in biases else side_of_name(one.name)
-        side = "" if is_list and side.startswith("W") else side  # a matrix for each head
+        side = "" if is_list and side.startswith("W") else side  # one matrix per head
         if side and (side not in sides or (side == "k" and len(one.name) == len(sides.get("q", "")) == 1)):
-            sides[side] = one.name  # beside q, k and v, `key` is a random key
+            sides[side] = one.name  # next to q, k and v, `key` is a random key
     if {"W", "W_o"} <= sides.keys() and "W_q" not in sides:
         sides.setdefault("W_qkv", sides.pop("W"))
     inputs = [sides[side] for side in ("x", "q", "k", "v", "kv") if side in sides]
@@ -229,7 +229,7 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
 def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Mapping[str, str]) -> Iterator[Arrays]:
     """Yield the ways to pass x and matrices: `[in out]`, or `[out in]` as `nn.Linear` stores them, including W_o.
 
-    One matrix for q, k and v has them in this order, or head by head.
+    A single matrix for q, k and v holds them in this order, or head by head.
     """
     held: dict[str, tuple[str, ...]] = {sides[role]: (role,) for role in MATRICES if role in sides}
     if "W_qkv" in sides:
@@ -273,7 +273,7 @@ def side_by_side(
 
 
 class Container(dict[str, Any]):
-    """A dictionary whose entries are attributes too."""
+    """A dictionary whose entries are also attributes."""
 
     __getattr__ = dict[str, Any].__getitem__
 
@@ -281,9 +281,9 @@ class Container(dict[str, Any]):
 def open_containers(
     function: Any, parameters: Sequence[inspect.Parameter]
 ) -> tuple[list[inspect.Parameter], dict[str, Path]]:  # fmt: skip
-    """Replace each required parameter that the code reads by keys or fields by its entries.
+    """Replace each required parameter whose keys or fields the code reads with these entries.
 
-    Also return the place of each entry.
+    Also return the path of each entry.
     """
     opened, places = list[inspect.Parameter](), dict[str, Path]()
     for one in parameters:
@@ -338,7 +338,7 @@ def paths_read(function: Any, name: str, depth: int = 4) -> Iterator[Path]:
 
 
 def paths_passed(function: Any, call: ast.Call, paths: Mapping[ast.AST, Path], depth: int) -> dict[ast.AST, list[Path]]:
-    """Return what a function of the same file reads of each path that is passed to it, also as `**path`."""
+    """Return the paths that a function of the same file reads from each path passed to it, also as `**path`."""
     callee = getattr(function, "__globals__", {}).get(getattr(call.func, "id", ""))
     names = list(inspect.signature(callee).parameters) if inspect.isfunction(callee) else []
     given: dict[str, ast.AST] = dict(zip(names, call.args, strict=False))

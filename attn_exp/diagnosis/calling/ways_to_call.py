@@ -161,8 +161,8 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     that the user named.
 
     Raises:
-        UserError: its parameters are not known.
-        UncalledError: names do not say which arguments hold the arrays or what a required one means, or all calls fail.
+        UserError: the parameters of the function are not known.
+        UncalledError: names do not tell which arguments hold the arrays, a required one is unknown, or all calls fail.
     """
     with unreadable(own.name):
         several = [known] if known is not None else list(read_signature(own.function, own.name, request))
@@ -188,7 +188,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     if known is not None or (best.function.call is best.function.origin and not offer.only_if_right):
         return best
     said = f"with {offer.said}: " if offer.said else ""
-    error = best.answer.error or "its argument names do not tell q, k and v; taken in order, they give a wrong answer"
+    error = best.answer.error or "its argument names do not identify q, k and v; their order gives a wrong answer"
     raise UncalledError(f"{own.name} could not be called ({said}{error})")
 
 
@@ -199,8 +199,8 @@ RIGHT, NEARLY_RIGHT, SHAPED, SPOKE, IDLE, SILENT = 0, 4, 5, 7, 8, 9
 def rank(tried: Tried) -> int:
     """Return the rank of an answer.
 
-    Between `RIGHT` and `SHAPED`, it is right but for its axes, a causal mask, the scale or all masks. If names do not
-    say which arguments hold the arrays, a wrong answer counts as none.
+    A rank between `RIGHT` and `SHAPED` means right except for axes, a causal mask, the scale or all masks. If names do
+    not tell which arguments hold the arrays, a wrong answer counts as no answer.
     """
     output, offer = tried.answer.output, tried.caller.offer
     if output is None:
@@ -221,7 +221,7 @@ def has_right_shape(tried: Tried) -> bool:
 def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
     """Return whether a call has fewer axes or heads than one `before` that gave the right shape.
 
-    Fewer axes hide mistakes, and are for functions that take no more.
+    Fewer axes can hide mistakes, so such a call is only for functions that accept no more axes.
     """
     layout = tried.caller.layout
     if not tried.caller.offer.core or (has_heads(layout) and layout not in FEWER):
@@ -237,7 +237,7 @@ def find_rare_layout(
 ) -> Tried | None:  # fmt: skip
     """Return the first call that is right in a rare layout, perhaps with a causal mask, if there is one.
 
-    If a usual layout gave the right shape, the rare one needs as many axes, and heads if that one has them.
+    If a usual layout gave the right shape, the rare one must have as many axes, and a head axis if that layout has one.
     """
     usual = next((one.caller.layout for one in before if has_right_shape(one)), "")
     many = request.kv_head is not None or (request.head or 1) > 1 or has_heads(usual)
@@ -257,7 +257,7 @@ def says_nothing(case: Case, output: Array) -> bool:
 
 
 def is_right(tried: Tried, causal: bool = False, unscaled: bool = False, unmasked: bool = False) -> bool:
-    """Return whether the answer is right, to float32 at most, or would be with a causal mask, no scale or no masks."""
+    """Return whether the answer is right to float32 precision, or would be with a causal mask, no scale or no masks."""
     case, answer = tried.case, tried.answer
     if unmasked and not case.recipe.rules.masks:
         return False
@@ -371,7 +371,7 @@ def with_its_window(caller: Caller, function: Bound) -> Caller:
 
 
 def find_window_case(caller: Caller, function: Bound) -> Case | None:
-    """Return the first case whose window has as many sides as the caller's numbers count, if there is one."""
+    """Return the first case with a window on both sides, or on one, whichever the caller's number of keys counts."""
     both = (caller.offer.counted or KEYS)[2]
     asked = (case for case in cases(caller, function, quick=True) for mask in case.recipe.rules.masks
              if isinstance(mask, Window) and (mask.left == mask.right) is both)  # fmt: skip
@@ -383,14 +383,14 @@ def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
     return answer.output is not None and not differs(answer.output, stages, digits)
 
 
-OTHERWISE = "it does not support fewer key/value heads than heads"
+OTHERWISE = "it does not support fewer key/value heads than query heads"
 
 
 def answer_if_offered(caller: Caller, case: Case) -> Answer:
     """Return the answer to an unpromised case, or an error if the function does not offer that feature.
 
-    A mask per batch entry is tried with several axis orders. Code that knows nothing of grouped key/value heads may
-    reshape them into anything: only a right answer, or a known wrong way to share heads, counts.
+    A mask per batch entry is tried with several axis orders. Code that does not support grouped key/value heads may
+    reshape them arbitrarily: only a right answer, or a known wrong way to share heads, counts.
     """
     right, first = expected(case), None
     shared = case.recipe.groups != case.recipe.heads
@@ -422,7 +422,7 @@ def is_beyond_dtype(caller: Caller, case: Case) -> bool:
 
 
 def rounded(case: Case, caller: Caller) -> Case:
-    """Return the case with inputs that the caller's dtype represents exactly, so that all use the same numbers."""
+    """Return the case with inputs that the caller's dtype represents exactly, so that rounding them changes nothing."""
     if caller.dtype == "float64":
         return case
     into, back = caller.library.into, caller.library.back

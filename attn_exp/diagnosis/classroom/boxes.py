@@ -1,4 +1,4 @@
-"""A box of a worksheet: one stage of a person's own computation, which cells are given, and how precisely."""
+"""A box of a worksheet: one stage of a person's own computation, with the given cells and their precision."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from attn_exp.problem.problem import Problem
 
 KEYED = ("scores", "logits", "capped", "masked", "weights")
 """Stages with a column for each key."""
-TURNED = "rows and columns exchanged"
+TURNED = "rows and columns swapped"
 AS_GOOD_AS_MINUS_INFINITY = -1e4
 
 
@@ -30,9 +30,9 @@ AS_GOOD_AS_MINUS_INFINITY = -1e4
 class Box:
     """The given numbers of one stage, in the shape of the full array, NaN where none is given.
 
-    `halves` is the rounding tolerance of each number, and `own` that of its own digits. `names` are the row and
-    column names, `note` says how an ambiguous input was read. `moves` is the rounding of each number that later boxes
-    may have used: 0 where the number is exactly right.
+    `halves` is the rounding tolerance of each number, and `own` the tolerance that its own digits imply. `names` are
+    the row and column names, `note` says how an ambiguous input was read. `moves` is the rounding of each number that
+    later boxes may have used: 0 where the number is exactly right.
     """
 
     stage: str
@@ -49,7 +49,7 @@ class Box:
 
     @cached_property
     def far(self) -> Array | None:
-        """Which given cells are infinite or too large to be ordinary numbers; None if none is."""
+        """Mask of the given cells that are infinite or too large to be ordinary numbers; None if there are none."""
         far = np.isinf(self.values) | (np.abs(self.values) >= -AS_GOOD_AS_MINUS_INFINITY)
         return far if far.any() else None
 
@@ -60,7 +60,7 @@ class Box:
         return f"{share}, read as {self.note}" if self.note else share
 
     def misses(self, array: Array | None, widening: Array | float = 0.0) -> Array:
-        """Return the given cells that differ from these numbers by more than rounding."""
+        """Return a mask of the given cells that differ from these numbers by more than rounding."""
         if array is None or array.shape != self.values.shape:
             return self.given
         with np.errstate(invalid="ignore"):
@@ -85,11 +85,11 @@ class Box:
 def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
     """Place the given numbers of a stage in the full array `[h t s]`, `[h t d]` or `[t m]`.
 
-    Of several heads, a matrix is the first, or all of them stacked vertically. Numbers that fit only transposed are
-    transposed. Fewer rows and columns are the first ones, unless they are named.
+    With several heads, a matrix is the first head, or all heads stacked vertically. Numbers that fit only when
+    transposed are transposed. If rows or columns are missing, the given ones are the first, unless they are named.
 
     Raises:
-        UserError: too many numbers, or names that are no tokens.
+        UserError: there are too many numbers, or a name is not a token.
     """
     shape = whole.shape if whole.ndim == 3 else (1, *whole.shape)
     rows = problem.key_tokens if stage in "kv" else problem.tokens
@@ -120,7 +120,7 @@ def floor(cells: Cells) -> float:
 
 
 def has_room(given: Shape, shape: Shape) -> bool:
-    """Return whether numbers of one shape are all, or the first, of another `[h r c]`."""
+    """Return whether numbers of one shape can be all, or the first, numbers of an array `[h r c]`."""
     heads, rows, columns = shape
     if len(given) == 3:
         return given[0] == heads and given[1] <= rows and given[2] <= columns
@@ -165,13 +165,13 @@ def placed(given: tuple[str, ...], names: tuple[str, ...], count: int, what: str
 # Numbers from a person, typed or from a file: their values, their precision, and which were left out
 
 NOT_GIVEN = ("", "null", "none", "nan", "na", "n/a", "_", "?", "-", "...")
-"""Texts of a cell that is left out."""
+"""Texts that mark a cell as left out."""
 INFINITE = re.compile(r"[-+]?inf(inity)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Numbers as they were given, NaN where a cell was left out, with row and column names if there are any.
+    """Numbers as the user gave them, NaN where a cell was left out, with row and column names if there are any.
 
     `halves` is half a unit of the last digit of each number if all have as many decimals as the longest; `own` is that
     of each number's own digits. `floor` is the rounding error of their dtype.
@@ -186,10 +186,10 @@ class Cells:
 
 
 def read_cells(given: Any, key: str) -> Cells:
-    """Read numbers: a text such as `[[0.4,0.6],[1,0]]`, the name of a CSV or NPY file, an array, or lists.
+    """Read numbers from a text such as `[[0.4,0.6],[1,0]]`, a CSV or NPY file, an array, or lists.
 
     Raises:
-        UserError: no such file, text in place of a number, or rows of different lengths.
+        UserError: the file does not exist, a cell is not a number, or rows have different lengths.
     """
     if isinstance(given, str | Path):
         text = bare(str(given)).strip()
@@ -212,7 +212,7 @@ def listed(given: Any) -> Any:
 
 
 def nested(text: str, key: str) -> Any:
-    """Parse a bracketed text to nested lists of texts; a cell between two commas may be left out."""
+    """Parse a bracketed text into nested lists of strings; a cell between two commas may be empty."""
     cell = re.compile(r"[^\[\],\s]+")
     text = cell.sub(lambda word: json.dumps(plain(word[0]) or "_"), text)
     text = re.sub(r'(?<=["\]])(?=\s*\[)|(?<=")(?=\s+")|(?<=\])(?=\s*")', ",", text)
@@ -239,7 +239,7 @@ def cells(given: Any, key: str) -> Cells:
 
 
 def plain(word: str) -> str:
-    """Return the text of a number with an ordinary minus, without blanks and quotes."""
+    """Return the text of a number with an ASCII minus sign, without spaces and quotes."""
     return word.strip().strip("'\"").replace("\u2212", "-")
 
 
@@ -259,7 +259,7 @@ def shape_of(given: Any, key: str) -> Shape:
     shapes = {shape_of(item, key) for item in given}
     if not given or len(shapes) > 1:
         lengths = ", ".join(str(len(item)) if isinstance(item, list) else "1" for item in given)
-        raise UserError(f"{key} is ragged: rows of {brief(lengths)} numbers; write null for what is not given")
+        raise UserError(f"{key} is ragged: rows of {brief(lengths)} numbers; write null for missing numbers")
     return (len(given), *shapes.pop())
 
 

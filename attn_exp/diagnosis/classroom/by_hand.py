@@ -1,8 +1,8 @@
 """Grade a worksheet as a teacher does: one box after another, each from the numbers in the boxes before it.
 
-A number is right, or follows from the earlier boxes, as written or corrected. Any other is explained by the first that
-fits: right numbers written differently (coarser, truncated, in percent, transposed), a mistake at this box alone, two
-swapped rows or columns, or a slip in a few cells. So several slips and several mistakes, each at its box, are found.
+A number is right, or follows from the earlier boxes, as written or corrected. Any other number is explained by the
+first of these that fits: right numbers written differently (coarser, truncated, in percent, transposed), a mistake in
+this box only, two swapped rows or columns, or a slip in a few cells. Each box may have its own mistake or slip.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Remark:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A graded sheet: the cells of each box that are wrong or follow, the remarks, and the numbers of wrong boxes."""
+    """A graded sheet: which cells are wrong or follow from others, the remarks, and what wrong boxes should hold."""
 
     wrong: dict[str, Array]
     follows: dict[str, Array]
@@ -143,7 +143,7 @@ class Judge:
         return replace(self.sheet, boxes=(*earlier[:place], box))
 
     def missed(self, place: int, box: Box) -> Array:
-        """Return the cells that are not right and follow from neither the written nor the corrected boxes."""
+        """Return a mask of the cells that are not right and follow from neither the written nor the corrected boxes."""
         missed = box.misses(part(self.exact, box))
         for mended in (False, True):
             if missed.any() and (place or self.sheet.open):
@@ -163,7 +163,7 @@ class Judge:
                 yield "adjusted slightly, so that the written weights sum to 1", moved
         other = swapped(box) if TURNED not in box.note else None
         if other is not None and box.values.shape[-1] == box.values.shape[-2]:
-            yield "the box has rows and columns exchanged", other
+            yield "the box has rows and columns swapped", other
         for way in (box, replace(box, own=own_halves(box.values))):  # as written, and with zeros at its end cut off
             if 1 <= (decimals := decimals_written([way])) < self.digits:
                 yield coarse_text(decimals, self.digits), with_halves(box, decimals)
@@ -182,7 +182,7 @@ class Judge:
         if remark is not None:
             return [remark], right
         if share > FEW and (stands := self.in_its_box(box)):
-            says = f"the boxes of {box.stage} and {stands} are exchanged"
+            says = f"the boxes of {box.stage} and {stands} are swapped"
             return [Remark(box.stage, EXCHANGED, says)], right
         if share > FEW and self.whole_numbers(box):
             return [Remark(box.stage, COARSE, WHOLE_TEXT)], right
@@ -191,7 +191,7 @@ class Judge:
         return [Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}")], box
 
     def in_its_box(self, box: Box) -> str:
-        """Return which of q, k and v is in this box instead, or an empty text.
+        """Return which of q, k and v is in this box instead, or an empty string.
 
         The two boxes must be swapped, and the scores right.
         """
@@ -250,7 +250,7 @@ class Judge:
         return max(spread, float((missed & box.given).sum()) * math.log2(max(np.ptp(finite) / unit, 1.0)))
 
     def missed_sides(self, way: Known) -> int:
-        """Count the numbers of q, k and v that a mistake does not reproduce; the one with the fewest is likeliest."""
+        """Count the numbers of q, k and v that a mistake does not reproduce; the fewest mark the likeliest mistake."""
         made = stages(self.sheet, way.recipe)
         return sum(int(box.misses(part(made, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
 
@@ -290,7 +290,7 @@ class Judge:
                 values, halves, own = (np.take(array, order, axis=axis) for array in (box.values, box.halves, box.own))
                 there = replace(box, values=values, halves=halves, own=own, moves=None)
                 if not self.missed(place, there).any():
-                    says = f"in {box.stage} the {what} {names[one]} and {names[other]} are exchanged"
+                    says = f"in {box.stage} the {what} {names[one]} and {names[other]} are swapped"
                     return Remark(box.stage, EXCHANGED, says), there
         return None
 
@@ -302,11 +302,11 @@ def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
     if heads.all():
         yield everywhere, ""
     else:
-        yield heads & everywhere, f"In head {', '.join(str(head + 1) for head in np.flatnonzero(heads))} alone: "
+        yield heads & everywhere, f"In head {', '.join(str(head + 1) for head in np.flatnonzero(heads))} only: "
     rows = missed.any(axis=-1, keepdims=True)
     names = [box.names[0][place] for place in np.flatnonzero(rows.reshape(-1, rows.shape[-2]).any(axis=0))]
     if not rows.all() and len(names) < rows.shape[-2]:
-        yield rows & everywhere, f"In row {' and '.join(names)} alone: "
+        yield rows & everywhere, f"In row {' and '.join(names)} only: "
 
 
 SKIPPED = {
@@ -319,9 +319,9 @@ PAST = {
     ("logits", "no_scale"): "softmax_of_scores", ("masked", "causal_ignored"): "softmax_before_mask",
     ("masked", "mask_ignored"): "softmax_before_mask", ("weights", "no_softmax"): "weights_left_out",
 }  # fmt: skip
-"""Names of the mistakes of not using a right box."""
+"""Names of the mistakes in which a right box is not used."""
 PASSED = ("logits", "masked", "weights", "context")
-"""Boxes that may be right but not used."""
+"""Boxes that may be right without being used."""
 
 
 PaperMistake = tuple[str, str, str, Change]
@@ -358,7 +358,7 @@ OF_WEIGHTS: tuple[tuple[str, str, str, Step], ...] = (
         lambda normalize, at, masked: normalize(at, np.where(np.isinf(masked), masked, -masked)),
     ),
 )  # fmt: skip
-"""Mistakes in place of the softmax."""
+"""What students compute by mistake instead of the softmax: name, sentence, remedy and step."""
 
 
 def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
@@ -373,7 +373,7 @@ def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
     x = sheet.problem.x
     for side in "qkv" if x is not None else "":
         made = {"": ("no_projection", f"x itself is used as {side}: W_{side} is left out.")} | {
-            other: ("another_matrix", f"{side} is made with W_{other} instead of W_{side}.")
+            other: ("another_matrix", f"{side} is computed with W_{other} instead of W_{side}.")
             for other in "qkv".replace(side, "")
         }
         found += [(*said, f"{side} = x W_{side}", around("project", partial(projected_otherwise, side, other)))
@@ -395,7 +395,7 @@ def without_signs(sheet: Sheet) -> Iterator[PaperMistake]:
 
 
 def drop_signs(stage: str, step: Step, *given: Any) -> Array:
-    """Return the absolute values of a step's result; of q, k and v only those of this stage."""
+    """Return the absolute values of a step's result; if `stage` is q, k or v, leave the other two unchanged."""
     array: Array = step(*given)
     return array if stage in "qkv" and given[1] != stage else np.abs(array)
 
@@ -421,7 +421,7 @@ def projected_otherwise(
     """Project one of q, k and v with the matrix and bias of another, or not at all, and the others with their own.
 
     Raises:
-        ValueError: the result is of another size.
+        ValueError: the result has another size.
     """
     projected: Array = project(side, x, arrays)
     if side != wrong:
@@ -436,7 +436,7 @@ def broadcast_like(values: Array, other: Any) -> Array:
     """Broadcast other rows `[s d]` or `[h s d]` to the shape of values `[n h s d]`.
 
     Raises:
-        ValueError: they do not fit.
+        ValueError: the shapes do not fit.
     """
     array = np.asarray(other, float)
     if array.ndim == 2 and values.shape[1] > 1:
@@ -455,8 +455,8 @@ def sharpened(box: Box, exact: Stages) -> Box:
 
 # Right numbers in other notations
 
-WHOLE_TEXT = "rounded to whole numbers, which is too coarse to count"
-CUT_TEXT = "cut after the last decimal instead of rounded"
+WHOLE_TEXT = "rounded to whole numbers, which is too coarse to count as right"
+CUT_TEXT = "truncated after the last decimal instead of rounded"
 
 
 def coarse_text(decimals: int, asked: int) -> str:
@@ -469,7 +469,7 @@ def convert_percent(box: Box) -> Box:
 
 
 def moved_to_one(box: Box) -> Box | None:
-    """Widen the tolerance of rows of weights that sum to exactly 1: one number may have been adjusted to get there.
+    """Widen the tolerance of rows of weights that sum to exactly 1: one number may have been adjusted for that.
 
     None if no row sums to 1 as written.
     """
@@ -496,7 +496,7 @@ def own_halves(values: Array) -> Array:
 
 
 WHOLE = 2.0**53
-"""From here on a float64 has no decimals."""
+"""From this number on, a float64 has no decimals."""
 
 
 def with_halves(box: Box, decimals: int) -> Box:

@@ -1,4 +1,4 @@
-"""Grade the numbers of a worksheet: right, following from a wrong number, slips, and mistakes by name."""
+"""Grade the numbers of a worksheet: which are right, follow from wrong ones, or are slips or named mistakes."""
 
 from __future__ import annotations
 
@@ -35,10 +35,7 @@ from attn_exp.experiment.executing import STAGES, Stages
 
 RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE = "right", "follows", "wrong", "empty", "unreadable"
 SETTING, LAYOUT, CANNOT_BE_READ, COPIED, MISSING = "setting", "layout", "cannot be read", "copied", "missing"
-"""Kinds of remarks that are not about single boxes.
-
-They are another setting, the layout of the table, unreadable cells, another student's numbers, and empty cells.
-"""
+"""Kinds of remarks that are not about one box: another setting, a transposed table, and so on."""
 TURNED_TEXT = "right, with tokens in columns"
 
 
@@ -85,8 +82,8 @@ def grade(
     """Grade the numbers of some stages `[h r c]`, NaN where a cell is empty or `unreadable`.
 
     A number may differ by half a unit of the last required decimal from the right number, or from what follows from the
-    rounded numbers in the boxes before it. `notes` are remarks on the file itself. `decimals` holds the
-    number of decimals with which each number is written, where known.
+    rounded numbers in the boxes before it. `notes` are remarks on the file itself. `decimals` holds the number of
+    decimals with which each number is written, where known.
     """
     boxes = boxes_of(paper, answers, decimals or {})
     sheet = sheet_with(paper, tuple(box for box in boxes if box.given.any()))
@@ -148,7 +145,7 @@ def cells_of(paper: Paper, sheet: Sheet, judged: Judged, stage: str, unreadable:
 
 
 def sheet_with(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
-    """Return the sheet with a student's boxes; the numbers of empty ones are assumed to be written down elsewhere."""
+    """Return the sheet with a student's boxes; numbers of empty boxes are assumed to be written down elsewhere."""
     empty = {blank.stage for blank in paper.blanks} - {box.stage for box in boxes if box.given.any()}
     return replace(paper.sheet, boxes=boxes, scratch=(*(paper.sheet.scratch or ()), *sorted(empty)))
 
@@ -270,7 +267,7 @@ def sentence(remarks: Sequence[Remark]) -> str:
         named = ("Slips" if several else "A slip") + " besides" if said else "slips" if several else "a slip"
         said.append(f"{named}: {'; '.join(slips)}" + ("." if said else ""))
     if unknown:
-        said.append(f"no known mistake gives these numbers; {unknown[0]} is the first that is wrong")
+        said.append(f"no known mistake gives these numbers; {unknown[0]} is the first wrong stage")
     written: dict[str, list[str]] = {}
     for remark in remarks:
         if remark.kind == COARSE:
@@ -287,7 +284,7 @@ def sentence(remarks: Sequence[Remark]) -> str:
 
 def exchanged_once(remarks: Sequence[Remark]) -> list[str]:
     said = dict.fromkeys(remark.says for remark in remarks)
-    turned_round = {f"the boxes of {other} and {one} are exchanged" for one, other in ("qk", "qv", "kv")}
+    turned_round = {f"the boxes of {other} and {one} are swapped" for one, other in ("qk", "qv", "kv")}
     return [text for text in said if text not in turned_round]
 
 

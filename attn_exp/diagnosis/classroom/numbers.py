@@ -54,7 +54,7 @@ from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem
 
 MATRICES = 800
-"""Number of `[h t s]` matrices in the stages of all mistakes, to estimate memory."""
+"""Number of `[h t s]` matrices in the stages of all mistakes, for the memory estimate."""
 SPARE = 5.0
 """Bits required beyond those needed to choose an explanation: 1 in 32 then fits by chance."""
 
@@ -228,7 +228,7 @@ OF_SHEETS = (
     Explanation(Numbers.setting_that_fits, turn=3),
     Explanation(Numbers.mistake_and_slip, turn=4),
 )
-"""On a worksheet, slips come before other settings: nobody grades a sheet by settings."""
+"""Explanations for worksheets; slips come before other settings, because nobody grades a sheet by settings."""
 
 
 def bits(box: Box, arrays: Sequence[Array]) -> float:
@@ -266,7 +266,7 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
     The first variant of the configuration is the right computation.
 
     Raises:
-        UserError: no such stage, numbers that cannot be read or do not fit it, or settings that do not fit.
+        UserError: a stage does not exist, its numbers cannot be read or do not fit it, or the settings do not fit.
     """
     start = perf_counter()
     _, problem, variants = prepared_with_code(config)
@@ -286,7 +286,7 @@ def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) ->
         raise UserError(f"variant={settled.name} is not computed in the steps that explain knows; try variant=[matrix]")
     formed = [stage for stage in STAGES if stage in exact]
     if not answers:
-        raise UserError(f"nothing to explain; give answer.STAGE=FILE or numbers, STAGE one of {', '.join(formed)}")
+        raise UserError(f"nothing to explain; give answer.STAGE=NUMBERS or FILE, STAGE one of {', '.join(formed)}")
     for stage in answers:
         if stage not in formed:
             raise UserError(unknown(stage, formed, "stage of an answer"))
@@ -312,7 +312,7 @@ def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
 def verdict_of_mistake(found: Explained) -> Verdict:
     """Return the verdict on numbers explained by a mistake or another setting, with a slip if there is one.
 
-    A match that may be chance is not claimed.
+    A match that may be due to chance is not reported as an explanation.
     """
     findings = tuple(after_slips(found.view.sheet, every_slip(found.view.sheet)))
     if found.names and found.slip is None and found.view.tell_too_little(len(found.view.known())):
@@ -332,7 +332,7 @@ def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:
     bad = [slip for slip in slips if slip]
     findings = (*after_slips(sheet, slips), *sums(sheet))
     if not is_slip(slips):
-        computes = f"something else: no known mistake explains it; {bad[0].box.stage} is the first that is wrong"
+        computes = f"something else: no known mistake explains it; {bad[0].box.stage} is the first wrong stage"
         return Verdict("", False, (), computes, findings)
     onward = sheet.boxes[-1] is not bad[0].box and len(bad) == 1
     rest = "; all that follows is computed correctly from it" if onward else ""

@@ -1,4 +1,4 @@
-"""The questions of a worksheet: its boxes, the right numbers, and how positions rotate queries and keys."""
+"""What a worksheet asks: its boxes, the right numbers, and how positions rotate queries and keys."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, transposed
     """Return the worksheet of the first variant of a configuration.
 
     Raises:
-        UserError: a variant that is not computed in steps, a stage that it does not form, or far too many numbers.
+        UserError: the variant is not computed in steps or lacks a stage, or the sheet would have far too many numbers.
     """
     _, problem, variants = prepared_with_code(config)
     settled = variants[0]
@@ -151,7 +151,7 @@ def check_length(count: int) -> None:
     """
     if count > MOST_NUMBERS:
         raise UserError(
-            f"a sheet of {count:,} blanks is too long; at most {MOST_NUMBERS}: fewer tokens, or stages=[...]"
+            f"a sheet of {count:,} blanks is too long; the maximum is {MOST_NUMBERS}: use fewer tokens, or stages=[...]"
         )
 
 
@@ -216,7 +216,7 @@ def turned_sides(settled: Settled, problem: Problem) -> dict[str, Turned] | None
 
 
 def read_rotation(turning: Sequence[Position], side: str, size: int, places: Array) -> Turned | None:
-    """Return the pairs, cosines and sines of one side at some positions, or None if it does not rotate pairs."""
+    """Return the pairs, cosines and sines of q or k at some positions, or None if pairs are not rotated."""
     tried = np.concatenate([places, np.arange(TRIED)])
     matrix = np.stack([apply_positions(turning, side, row, tried) for row in np.eye(size)], axis=1)  # [places d d]
     linear = apply_positions(turning, side, np.arange(1.0, size + 1), tried)
@@ -260,7 +260,7 @@ LARGEST_WEIGHT = 0.97
 
 @dataclass(frozen=True, eq=False)
 class Foretold:
-    """The result of one mistake: the first box that it changes, and the numbers of all stages."""
+    """What one mistake leads to: the first box that it changes, and the numbers of all stages."""
 
     name: str
     says: str
@@ -269,7 +269,7 @@ class Foretold:
 
 
 def foretold(paper: Paper) -> Iterator[Foretold]:
-    """Yield the result of each mistake that a student can make on this sheet, in the first variant that a box shows."""
+    """Yield the result of each mistake that a student can make here, in its first variant that changes a box."""
     case, seen = case_of(paper.sheet), set[str]()
     for candidate in candidates_of(paper.sheet):
         name = candidate.names[0]
@@ -284,7 +284,7 @@ def foretold(paper: Paper) -> Iterator[Foretold]:
 
 
 def at_hand(paper: Paper, made: Stages) -> bool:
-    """Return whether a student can make a mistake on this sheet: not if it changes a q, k or v that is given."""
+    """Return whether a student can make this mistake on the sheet: it must not change a q, k or v that is given."""
     asked = {blank.stage for blank in paper.blanks}
     given = [side for side in "qkv" if side in paper.exact and side in made and side not in asked]
     return not any(differs_when_written(made[side], paper.exact[side], paper.digits) for side in given)
@@ -347,7 +347,7 @@ def drawn(
     saturated.
 
     Raises:
-        UserError: no numbers show every one of these mistakes.
+        UserError: no numbers were found that show all of these mistakes.
     """
     reason = ""
     for attempt in range(TRIES):

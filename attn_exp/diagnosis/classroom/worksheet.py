@@ -26,9 +26,9 @@ STEPS = {
     "q": "place", "k": "place", "v": "place", "scores": "score", "logits": "scaled", "capped": "bent",
     "masked": "forbid", "weights": "after", "context": "gather",
 }  # fmt: skip
-"""The last step of each stage."""
+"""The last step that computes each stage."""
 LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
-"""The last step that changes each stage."""
+"""The last step that affects each stage, sharing of key/value heads included."""
 MOST_CELLS = 400
 """With more numbers than this, rounding is not propagated cell by cell."""
 FAR = 40
@@ -40,7 +40,7 @@ class Followed:
     """Caches of one sheet.
 
     `missed` holds the cells of a box that do not follow by some steps, with a recipe that keeps these steps alive;
-    `moving` holds copies of the first boxes, each with one cell moved.
+    `moving` holds copies of the first boxes, each with one cell shifted by its rounding.
     """
 
     missed: dict[tuple[int, Shape], tuple[Recipe, Array]] = field(default_factory=dict)
@@ -232,7 +232,7 @@ def filled(step: Step, box: Box) -> Step:
 
     def fill(array: Array) -> Array:
         if array.shape[1:] != box.values.shape[1 - array.ndim :]:
-            raise ValueError("the box is of another shape")
+            raise ValueError("the box has another shape")
         return np.where(box.given, box.values, array)
 
     return place if box.stage in "qkv" else instead
@@ -282,8 +282,8 @@ def kind_of_slip(mine: str, number: float, other: str, right: float) -> str:
     if number and mine.lstrip("-") == other.lstrip("-"):
         return "the sign"
     if number and right and any(abs(number * factor - right) <= 0.051 * abs(right) for factor in (0.1, 10.0)):
-        return "the point"
-    return "digits exchanged" if sorted(mine) == sorted(other) else ""
+        return "the decimal point"
+    return "digits swapped" if sorted(mine) == sorted(other) else ""
 
 
 def every_slip(sheet: Sheet) -> list[Slip | None]:
@@ -311,7 +311,7 @@ def is_slip(slips: Sequence[Slip | None]) -> bool:
 def after_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]:
     wrong_already = False
     for box, slip in zip(sheet.boxes, slips, strict=True):
-        good = "follows from the numbers before" if wrong_already else box.counted
+        good = "follows from earlier numbers" if wrong_already else box.counted
         yield Finding(box.stage, BROKEN, str(slip)) if slip else Finding(box.stage, HELD, good)
         wrong_already = wrong_already or slip is not None
 
@@ -347,7 +347,7 @@ def other_readings(sheet: Sheet) -> Iterator[Reading]:
     yield from shift_logits(sheet)
     digits = fewest_digits(sheet)
     if digits is not None:
-        remark = f"every step is rounded to {digits} decimals, and the next continues from that"
+        remark = f"every step is rounded to {digits} decimals, and the next one continues from there"
         yield Reading(sheet, rounded(sheet.right, digits), remark)
 
 
@@ -355,7 +355,7 @@ def scale_early(sheet: Sheet) -> Iterator[Reading]:
     factor = sheet.settled.multiplier
     if factor == 1 or factor <= 0:
         return
-    powers = (("q", 1.0, 0.0), ("k", 0.0, 1.0), ("q and k, half on each", 0.5, 0.5))
+    powers = (("q", 1.0, 0.0), ("k", 0.0, 1.0), ("q and k, half to each", 0.5, 0.5))
     for name, query, key in powers:
         recipe = sheet.right
         place = times(recipe.place, {"q": factor**query, "k": factor**key})
@@ -398,7 +398,7 @@ def rename_scores(sheet: Sheet) -> Iterator[Reading]:
     present = {box.stage for box in sheet.boxes}
     if "scores" in present and "logits" not in present:
         boxes = tuple(replace(box, stage="logits") if box.stage == "scores" else box for box in sheet.boxes)
-        yield Reading(replace(sheet, boxes=boxes), sheet.right, "the scores are scaled; here these are the logits")
+        yield Reading(replace(sheet, boxes=boxes), sheet.right, "the scores are already scaled, so they are the logits")
 
 
 def transpose_sheet(sheet: Sheet) -> Sheet | None:
@@ -431,7 +431,7 @@ def fewest_digits(sheet: Sheet) -> int | None:
 
 
 def by_own_digits(sheet: Sheet) -> Sheet:
-    """Return the sheet with each number's tolerance by its own digits; the same object if nothing changes."""
+    """Return the sheet with the tolerances that each number's own digits imply; the same object if none changes."""
     boxes = tuple(replace(box, halves=box.own, moves=None) for box in sheet.boxes)
     same = all(np.array_equal(new.halves, old.halves) for new, old in zip(boxes, sheet.boxes, strict=True))
     return sheet if same else replace(sheet, boxes=boxes)

@@ -73,7 +73,7 @@ NEARER = 32.0
 """A candidate this many times farther away than the nearest one is ruled out."""
 OVERFLOWS = ("no_max_subtraction",)
 SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
-"""Mistakes that NaN alone may prove; for others it is not enough, because too many produce the same NaN."""
+"""Mistakes that can be inferred from NaN alone; too many of the others produce the same NaN."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +81,9 @@ class Answers:
     """Cases with a function's answers, wrong ones first.
 
     Answers are compared to `digits` bits: those of the function's dtype, or fewer. Inputs have `kept` bits. `broken`
-    lists mistakes that show between calls. `ask` runs fresh cases, which an explanation must reproduce too; `ask_right`
-    runs fresh cases of the kinds answered correctly, for mistakes made under a condition; `ask_equal` runs a case whose
-    scores are all equal.
+    lists mistakes that show only across calls. `ask` runs fresh cases, which an explanation must reproduce too;
+    `ask_right` runs fresh cases of the kinds answered correctly, for mistakes made under a condition; `ask_equal` runs
+    a case whose scores are all equal.
     """
 
     seen: Seen
@@ -115,7 +115,7 @@ class Answers:
         return EXPLANATIONS
 
     def can_try(self, explanation: Explanation) -> bool:
-        """Return whether to try an explanation: no costly one if no mistake gives this shape, or time is up."""
+        """Return whether to try an explanation; skip costly ones if no mistake gives this shape, or if time is up."""
         if explanation.rare and self.bits == "float32":
             return False
         return not explanation.dear or (self.has_known_shape and has_time())
@@ -182,7 +182,7 @@ class Answers:
         return int(tells and not is_blind(stages))
 
     def as_given(self, case: Case) -> Given:
-        """Return a case's inputs, in float32 if that was the dtype and they are large: its exp overflows earlier."""
+        """Return a case's inputs, in float32 if the function got large ones in float32, whose exp overflows earlier."""
         if case.rung != LARGE or self.kept != SINGLE or case.given.q is None:
             return case.given
         return case.in_float32
@@ -237,7 +237,7 @@ class Answers:
         return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
     def several_mistakes(self) -> Explained | None:
-        """Return at most one mistake per part of attention, found without additional masks, then one of masks."""
+        """Find at most one mistake per part of attention in cases without additional masks, then one in masks."""
         plain, masked = self.by_masks(self.seen)
         wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW)
         if self.says_little:
@@ -279,7 +279,7 @@ class Answers:
         return None
 
     def gives_all(self, candidate: Candidate) -> bool:
-        """Return whether a candidate reproduces every wrong answer: near logits of 1e9, no answer contradicts it."""
+        """Return whether a candidate reproduces every wrong answer; with logits near 1e9, no answer contradicts it."""
         return all(self.gives_of(candidate, [pair]) > 0 for pair in self.wrong)
 
     def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
@@ -437,7 +437,7 @@ class Located(NamedTuple):
 
 
 def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
-    """Say which cases are wrong, and at which stage the mistake must lie."""
+    """Return which cases are wrong, and the stage in which the mistake must be."""
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     for said, is_so in (("zeros", lambda output: not output.any()), ("NaN", lambda output: np.isnan(output).all())):
         if outputs and all(map(is_so, outputs)):
@@ -457,7 +457,7 @@ def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
 
 def locate_by_cases(lost: set[str], seen: Seen) -> Located:
     if lost == {LARGE}:
-        return Located("weights", ". Only large logits go wrong: look at what is subtracted before exp, or divided by")
+        return Located("weights", ". Only large logits go wrong: check what is subtracted before exp, and the division")
     if lost <= {*ABOUT_MASKS, *MASKS_OF_MORE}:
         return Located("masked")
     if EQUAL in lost:

@@ -1,4 +1,4 @@
-"""The smallest input that still fails: few tokens, heads and dimensions, integers, shown stage by stage."""
+"""The smallest input that still fails: few tokens, heads and dimensions, integer values, shown stage by stage."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ RUNGS = 5
 
 
 def fresh(caller: Caller, function: Bound, wrong: Seen) -> list[Asked]:
-    """Call the function again on the wrong cases with other sizes and numbers; an explanation must reproduce them."""
+    """Run the wrong cases again with other sizes and numbers; an explanation must reproduce these answers too."""
     asked: list[Case] = []
     few = caller.library.name == "jax"  # JAX compiles again for each size
     for case in list({case.rung: case for case, _ in wrong}.values())[: 2 if few else RUNGS]:
@@ -187,7 +187,7 @@ def mean_magnitude(array: Array | None) -> float:
 
 
 def cut_down(rule: Any, sizes: tuple[int, int, int], whole: int) -> Any:
-    """Cut a mask or score rule down to fewer heads, queries and keys; there were `whole` keys.
+    """Cut a mask or score rule down to these heads, queries and keys; before, there were `whole` keys.
 
     A mask that hid padding still hides some of the remaining keys.
     """
@@ -263,7 +263,7 @@ SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "out
 def stages_beside(case: Case, answer: Answer, change: Change | None, digits: int) -> tuple[Stage, ...]:
     """Return the stages of a case up to the output, actual next to expected.
 
-    The actual stages are those that the function returns; if a mistake explains its output, the others come from it.
+    Actual stages are those that the function returns; if a mistake explains its output, the mistake yields the others.
     """
     right = expected(case)
     mine = find_actual_stages(case, answer, change, digits)
@@ -295,7 +295,7 @@ def stage(name: str, right: Array, mine: Array | None, bound: float) -> Stage:
 
 
 def cells(array: Array) -> Cells:
-    """Format an array without its batch axis: one matrix of texts per head, to four digits."""
+    """Format an array without its batch axis: one matrix of strings per head, with four significant digits."""
     rows = array.shape[-2:] if array.ndim > 1 else (1, array.size)
     whole = array.reshape(math.prod(array.shape[:-2]), *rows)  # the array may be empty
     return tuple(

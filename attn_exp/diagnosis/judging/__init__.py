@@ -1,4 +1,4 @@
-"""Judge a function or a layer: run the cases, explain the answers, and list what was not verified; compare two.
+"""Judge functions and layers: run cases, explain the answers, list what was not verified, and compare two functions.
 
 May import from `explaining` and from the packages before it.
 """

@@ -1,9 +1,9 @@
 """Compare two implementations: where they agree, where they first differ, and why.
 
-Each is first checked against the definition, which names its mistakes. Then both run the same cases, each with its own
-library, layout, argument names and mask convention. `parting.py` explains the differences between their answers.
-Modules get the same weights; if weights cannot be exchanged, or one takes q, k, v and the other x, each is compared
-with the definition on its own input.
+Each is first checked against the definition, so that its mistakes are known. Then both run the same cases, each with
+its own library, layout, argument names and mask convention. `parting.py` explains where their answers differ.
+Modules get the same weights. If weights cannot be exchanged, or one function takes q, k, v and the other x, each is
+compared with the definition on its own input.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from attn_exp.own_code import OwnFunction, held
 from attn_exp.rules.masks.causal import Causal
 
 OFFERS = {"mask": "a mask", "added": "an additive bias", "padding": "a padding mask",
-          "lengths": "lengths", "causal": "a causal switch", "window": "a window", "scale": "a scale",
-          "softcap": "a logit cap", "alibi": "slopes", "sinks": "sinks", "W_o": "W_o",
+          "lengths": "lengths", "causal": "a causal flag", "window": "a window", "scale": "a scale",
+          "softcap": "a logit cap", "alibi": "ALiBi slopes", "sinks": "sinks", "W_o": "W_o",
           "b_q": "biases"}  # fmt: skip
-"""Arguments that only one of the two may take, in words for the user."""
+"""How the report names an argument that only one of the two takes."""
 OWN = ("convention", "layout", "dtype", "takes", "device")
-"""Settings that say how a function wants its input, not what it computes; each side has its own."""
+"""Settings for the format of a function's input, not for what it computes; the two may differ in these."""
 BY_MASK = ("causal", "window", "padding", "lengths")
 """Roles that a mask can replace if a function has no argument for them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Implementation:
-    """One of the two: its name, its verdict, and how to call it.
+    """One of the two functions: its name, its verdict, and how to call it.
 
-    `rules` are settings that nobody requested but under which it is right.
+    `rules` are settings that the user did not request, but under which the function is right.
     """
 
     own: OwnFunction
@@ -88,7 +88,7 @@ def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool 
     """Run the same cases on two functions; return where they agree and what makes them differ.
 
     Raises:
-        UserError: the arguments of one are unknown, or a setting does not apply to it.
+        UserError: the arguments of a function are unknown, or a setting does not apply to it.
     """
     start, names = perf_counter(), distinct_names(one, other)
     functions, verdicts = (copy_module(one), copy_module(other)), list[Verdict]()
@@ -160,14 +160,17 @@ def common_request(both: Both, request: Request) -> Request:
 
 
 def share_weights(both: Both) -> str | None:
-    """Give both the same weights and describe that; empty if they have none, None if they cannot run the same cases."""
+    """Copy the first module's weights to the second, and return a phrase that says so.
+
+    The phrase is empty if they have no weights; None means that they cannot run the same cases.
+    """
     first, second = (side.function for side in both)
     alike = both[0].caller.offer.core == both[1].caller.offer.core
     if not alike or (first.inside is None) != (second.inside is None):
         return None
     if first.inside is None:
         return ""
-    with suppress(RuntimeError, ValueError, AttributeError):  # other names or shapes, or no module of PyTorch
+    with suppress(RuntimeError, ValueError, AttributeError):  # names or shapes differ, or not PyTorch modules
         if parameters := first.origin.state_dict():  # a module in a plain list has none
             second.origin.load_state_dict(parameters)
             return f"with the parameters of {both[0].name} in both"
@@ -247,7 +250,7 @@ def compare(
     if found and common is not request and not parted:
         found.append(f"With {' '.join(sorted(common.typed))} they agree")
     if both[0].rules != both[1].rules and common is request:
-        parted = []  # one follows a rule unprompted that the other cannot be asked for
+        parted = []  # one follows a rule unprompted that the other does not take
     elif parted and how and parted[0] is pairs[0] and not any(map(is_unlike_definition, verdicts)):
         found.append(f"Each is right with its own matrices, but not {how}: they order them differently")
     else:
@@ -265,7 +268,7 @@ def compare(
     alone = tuple(
         dict.fromkeys(f"{one.case.rung} (only {names[one.answers[0].output is None]} answers)" for one in required)
     )
-    alone = alone if any(pair.both for pair in pairs) else ("every case (none was answered by both)",)
+    alone = alone if any(pair.both for pair in pairs) else ("every case (none that both answered)",)
     return decide(conclude(names, verdicts, request, found, findings, small), alone)
 
 
@@ -276,7 +279,7 @@ def is_unlike_definition(verdict: Verdict) -> bool:
 def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
     """Return how many bits of the answers to compare, and a note on rounding.
 
-    If the first case shows that one of the two computes in float32, all are compared to the bits of float32.
+    If the first case shows that one of the two computes in float32, all answers are compared to float32 precision.
     """
     answered = [pair for pair in pairs if pair.both]
     own = min((pair.digits for pair in answered), default=53)
@@ -289,18 +292,18 @@ def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
 
 
 def differing_rules(both: Both) -> list[str]:
-    """Return differences that need no cases: a rule that only one follows, or opposite mask polarity."""
+    """Return the differences that show without running a case: a rule that only one follows, or mask polarity."""
     made, rules = list[str](), [" ".join(side.rules) for side in both]
     if rules[0] != rules[1]:
         said = [
-            f"{side.name} is right under {rule} without being told" if rule else f"{side.name} is not"
+            f"{side.name} follows {rule} unprompted" if rule else f"{side.name} does not"
             for side, rule in sorted(zip(both, rules, strict=True), key=lambda pair: not pair[1])
         ]
         made.append(", ".join(said))
     turned = [side for side in both if not side.verdict.passed and "convention=" in side.verdict.right_under]
     if len(turned) == 1:
         name, words = turned[0].name, turned[0].verdict.right_under
-        made.append(f"The masks of {name} have the opposite polarity ({words}); it was called with such masks")
+        made.append(f"The masks of {name} have the opposite polarity ({words}); it got inverted masks")
     return made
 
 

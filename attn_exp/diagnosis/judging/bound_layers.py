@@ -35,12 +35,12 @@ from attn_exp.experiment.verdict import HELD, Finding, Verdict, unfinished
 from attn_exp.own_code import OwnFunction
 
 BATCH, LENGTHS = 3, ((5, 7), (5, 5), (6, 6))
-"""Batch size and lengths of x and memory in a recorded call; some layers need equal lengths, or even ones."""
+"""Batch size of a recorded call, and the lengths of x and memory to try: some layers need equal or even lengths."""
 
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """A recorded layer and the attention in it; `tokens` is the only number of tokens that it accepts, or 0."""
+    """A recorded layer and the attention in it; `tokens` is the only length that the layer accepts, or 0."""
 
     layer: Layer
     recording: Recording
@@ -52,7 +52,7 @@ def observe(layer: Layer, more: int = 0) -> Observed:
     """Record a layer and find the attention in it; `more` adds runs on other token values.
 
     Raises:
-        UncalledError: it fails on these numbers of tokens, or its operations depend on the values.
+        UncalledError: the layer fails at these lengths, or its operations depend on the values of its inputs.
     """
     problem: Exception | None = None
     own = layer.lengths.get("t", 0)
@@ -62,7 +62,7 @@ def observe(layer: Layer, more: int = 0) -> Observed:
         try:
             recording = record_layer(layer, batch, length, keys, {}, more=more)
         except DifferentPathsError:
-            raise UncalledError(f"{layer.name} runs different operations for other input values") from None
+            raise UncalledError(f"{layer.name} runs different operations for different input values") from None
         except Exception as error:  # whatever the layer raises
             problem = problem or error
         else:
@@ -75,7 +75,7 @@ def read_inside(seen: Observed) -> tuple[Inside, frozenset[str]]:
     """Read the weights of a layer and what surrounds its attention; also return which of q, k and v rotate.
 
     Raises:
-        UnreadMatricesError: why they cannot be read.
+        UnreadMatricesError: the weights cannot be read; the message says why.
     """
     if not seen.pairs:
         raise UnreadMatricesError("no scores and weights are found among the operations")
@@ -98,7 +98,7 @@ def read_inside(seen: Observed) -> tuple[Inside, frozenset[str]]:
     arrays = order_output(seen, found, context)
     made = arrays["W_v"].shape[1] // max(groups, 1) * heads
     if "W_o" in arrays and len(arrays["W_o"]) != made:  # as in a loop over the batch
-        raise UnreadMatricesError(f"heads make {made} numbers, and the output projection takes {len(arrays['W_o'])}")
+        raise UnreadMatricesError(f"heads output {made} numbers, but the output projection takes {len(arrays['W_o'])}")
     return Inside(arrays, heads, groups, around, seen.tokens), found.turns
 
 
@@ -168,7 +168,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
 
 
 def find_unused(layer: Layer) -> tuple[str, ...]:
-    """Return the optional arguments that no case sets: those of unknown meaning, and those of some known roles."""
+    """Return the optional arguments that no case sets: those of unknown meaning, and those with a role in `UNUSED`."""
     roles = UNUSED if set(layer.inputs) == {"x"} else (*UNUSED, "cache")
     return (*layer.unknown, *(word for role, word in layer.keywords.items() if role in roles))
 
@@ -209,8 +209,8 @@ def make_offer(layer: Layer, arrays: Sequence[str], defaults: Mapping[str, Any])
 def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     """Return the matrices that a layer's parameter names suggest, if they differ from those it computes with.
 
-    A weight of `nn.Linear` is `[out in]`; the orientation of others is unknown. None if a name is missing or unclear,
-    or, without `inside`, the number of heads.
+    `nn.Linear` stores weights as `[out in]`; the orientation of other weights is unknown. Returns None if a name is
+    missing or ambiguous or, without `inside`, if the number of heads is.
     """
     told = [(name, np.asarray(array, float), False) for name, array in layer.weights.items()]
     parameters, arrays, sides = told or list(parameters_of_layer(layer.target)), dict[str, Array](), dict[str, str]()
@@ -247,9 +247,9 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
 
 
 def guess_output(layer: Layer, inside: Inside) -> Iterator[Inside]:
-    """Yield a layer that computes with no output projection with the one matrix that looks like one.
+    """Yield a layer that applies no output projection with the one matrix that looks like one added.
 
-    It is the only matrix that the layer does not compute with, has the width of the context, and is called so.
+    This is the only matrix that the layer never uses; it has the width of the context and the name of a projection.
     """
     width = inside.arrays["W_v"].shape[1] // inside.groups * inside.heads
     known = np.concatenate([array.ravel() for array in inside.arrays.values()])
@@ -281,7 +281,7 @@ def are_same(one: Array, other: Array) -> bool:
 
 
 def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
-    """Yield path, value and whether it is stored as in `nn.Linear` for each parameter of a layer.
+    """Yield each parameter of a layer: its path, its value, and whether it is stored as `[out in]`, as in `nn.Linear`.
 
     The layer is a PyTorch module, a Keras layer, or `partial(module.apply, variables)` of JAX.
     """
@@ -304,7 +304,7 @@ def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
                     (f"{side}_proj.{kind}", one, True) for side, one in zip("qkv", np.split(array, 3), strict=True)
                 )
             else:
-                is_convolution = last == "weight" and set(array.shape[2:]) == {1}  # of single places, as nn.Linear
+                is_convolution = last == "weight" and set(array.shape[2:]) == {1}  # 1x1, like nn.Linear
                 flat = array.reshape(array.shape[:2]) if is_convolution else array
                 yield path, flat, is_convolution or hasattr(owner, "in_features")
 
@@ -316,7 +316,7 @@ def leave_open(own: OwnFunction, seen: Observed, words: str, reason: str) -> Ver
     """Report a layer outside the definition as not verified; check only that its weights sum to 1."""
     if not any(is_mean(seen.recording, place) for place in range(len(seen.recording.first.operations))):
         return unfinished(own.name, reason, words)
-    left = (f"`scores` ({reason})", "`projections` before and after (nothing says what they should be)")
+    left = (f"`scores` ({reason})", "`projections` before and after (nothing defines what they should be)")
     found = (Finding("weights sum to 1", HELD),)
     return Verdict(own.name, True, (), MEANS, found, words, not_verified=left)
 

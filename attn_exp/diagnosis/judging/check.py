@@ -50,8 +50,8 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
     """Run all cases on a function and return the verdict.
 
     Raises:
-        UserError: its arguments are unknown, or a setting does not apply to it.
-        FaultError: an error in attn_exp itself.
+        UserError: the arguments of the function are unknown, or a setting does not apply to it.
+        FaultError: attn_exp itself raised an error.
     """
     with held(), start_clock() as clock, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # ignore the function's warnings and judge only its output
@@ -129,7 +129,7 @@ CONVENTIONS = {
     "rope_pairing": (conventions.NEIGHBOURS, "neighbours form a pair"),
     "causal_bottom_right": (conventions.BOTTOM_RIGHT, "the last query is aligned with the last key"),
 }
-"""Mistakes that may be a convention of a checkpoint or library: the setting for each, and its meaning."""
+"""Mistakes that may be conventions of a checkpoint or library, with the setting for each and what it means."""
 
 
 def is_raised_by_user_code(error: BaseException, own: OwnFunction) -> bool:
@@ -138,7 +138,7 @@ def is_raised_by_user_code(error: BaseException, own: OwnFunction) -> bool:
 
 
 def check_function(own: OwnFunction, request: Request, quick: bool) -> Verdict:
-    """Check a function in the likeliest layout; if only its masks raise errors, try the layout that masks may need."""
+    """Check a function in the likeliest layout; if only cases with masks raise errors, try a layout made for masks."""
     tried = ways_to_call.how_to_call(own, request)
     verdict = check_called(own, tried, quick)
     broken = [one for one in verdict.findings if one.state == BROKEN]
@@ -153,7 +153,7 @@ def check_function(own: OwnFunction, request: Request, quick: bool) -> Verdict:
 
 
 FOR_MASKS = {True: {"bhtd": "btd", "bthd": "btd"}, False: {"td": "bhtd"}}
-"""Layouts to retry, for functions of q, k and v (True) and of x, where the first one fails with masks only."""
+"""Layouts to try if the first one fails only with masks, for functions of q, k and v (True) and of x (False)."""
 
 
 def fails_only_with_masks(verdict: Verdict) -> bool:
@@ -209,19 +209,19 @@ HIDES_ALL = "mask_hides_all"
 
 
 def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
-    """Report masks of opposite polarity; it is common for True to hide in the padding mask only."""
+    """Report two masks of opposite polarity; it is common that True means hidden only in the padding mask."""
     if caller.masking.opposite == caller.padding.opposite:
         return verdict
     hiding, other = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")
     words = caller.offer.parameters
     is_usual = hiding == "padding" or "causal" in words["mask"].lower()
-    said = f"True hides in it, but attends in {words[other]}" + ("" if is_usual else ": a mistake, unless intended")
+    said = f"True means hidden, but attend in {words[other]}" + ("" if is_usual else ": a mistake, unless intended")
     finding = Finding(f"masks as {words[hiding]}", HELD if is_usual else REMARK, said)
     return replace(verdict, findings=(*verdict.findings, finding))
 
 
 def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | None:
-    """Check a function under the settings that fit its first answer; None if that is right or nothing fits."""
+    """Check a function under the settings that fit its first answer; None if the answer is right or no settings fit."""
     digits = min(ways_to_call.digits_of(tried.caller, tried.answer), SINGLE)
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
         return None
@@ -238,7 +238,7 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | 
     if longest is not None:
         words = conventions.find_width(words, *longest, digits)
         asked = with_words(request, words)
-    built = None if conventions.TWO_TO_THE in words else find_built_layer(tried)  # it has another number of heads
+    built = None if conventions.TWO_TO_THE in words else find_built_layer(tried)  # its number of heads differs
     verdict = check_called(own, ways_to_call.how_to_call(own, asked, built), quick)
     if verdict.mistakes == (conventions.INVERTED,):
         verdict = read_otherwise(verdict, tried, asked, check_inverted(own, tried, asked, quick))

@@ -1,6 +1,6 @@
 """Judge a layer: read its weights from a trace, and compare its outputs with the definition.
 
-If the weights cannot be read, or explain nothing, the attention inside is compared by itself.
+If the weights cannot be read or do not explain the outputs, compare only the attention inside the layer.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def look(own: OwnFunction, request: Request) -> Bound | None:
     """Bind a layer for checking; None if its weights cannot be read.
 
     Raises:
-        UncalledError: it cannot be built or called.
+        UncalledError: the layer cannot be built or called.
     """
     layer = bind_layer(own, request)
     if "q" in layer.inputs and "m" not in layer.inputs["q"]:
@@ -79,17 +79,17 @@ def look(own: OwnFunction, request: Request) -> Bound | None:
 
 
 def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
-    """Check a layer and, if it is right, the other ways to call it that its arguments offer.
+    """Check a layer and, if it is right, every other way to call it that its arguments allow.
 
     Raises:
-        UncalledError: it cannot be built or called, or no attention is found among its operations.
+        UncalledError: the layer cannot be built or called, or no attention is found among its operations.
     """
     layer, verdict = check_built(own, request, check)
     axes = next(iter(layer.inputs.values()))
     if "batch_mixed" in verdict.mistakes and ("w" in axes or is_right_turned(own, layer, request, check)):
-        return unfinished(own.name, "the token axis of its input is not known: say `layout`", request.words)
+        return unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
-        verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th number", HEADS)
+        verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th column", HEADS)
         return replace(verdict, alike=((STRIDED,),))
     for one in WAYS:
         verdict = one(verdict, own, layer, request, check) if verdict.passed else verdict
@@ -97,7 +97,7 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
 
 
 def is_right_turned(own: OwnFunction, layer: Layer, request: Request, check: Check) -> bool:
-    """Return whether a layer of a factory that names no layout is right with the axes of batch and tokens swapped."""
+    """Return whether a layer from a factory that names no layout is right with batch and token axes swapped."""
     if layer.axes_told or set(layer.inputs.values()) != {"btm"}:
         return False
     lengths = {**layer.lengths, "b": layer.lengths["t"], "t": layer.lengths["b"]}
@@ -105,7 +105,7 @@ def is_right_turned(own: OwnFunction, layer: Layer, request: Request, check: Che
     return check_bound(own, turned, request, check).passed
 
 
-HEADS = "which numbers make `heads` (every h-th: right if the weights were trained so, wrong if neighbours were)"
+HEADS = "which columns form `heads` (every h-th: right if the weights were trained so, wrong for neighbouring columns)"
 STRIDED = "heads_by_stride"
 
 
@@ -131,7 +131,7 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
                 computes = what_mistakes_compute((DROPPED,))
                 verdict = replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
     chosen = [one.name for one in every_parameter(own.function, own.name) if is_required(one)] if layer.made else []
-    left = [f"argument `{name}` (built with {value!r} alone)" for name, value in layer.settings.items()
+    left = [f"argument `{name}` (built only with {value!r})" for name, value in layer.settings.items()
             if name in chosen and isinstance(value, str) and plain(name) not in FIXED]  # fmt: skip
     verdict = replace(verdict, not_verified=(*verdict.not_verified, *left))
     if layer.dropout_error:
@@ -158,13 +158,13 @@ def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) 
             verdict = check(bound_function(layer), with_words(request, f"head={heads}"))
         if not verdict.unexplained or layer.axes_told:
             return verdict
-        reason = "its outputs differ from the definition, and the axes of its inputs are guessed: say `layout`"
+        reason = "its outputs differ from the definition, and the axes of its inputs are guessed: set `layout`"
         return unfinished(own.name, reason, request.words)
     return check_seen(own, observe(layer), request, check)
 
 
 def add_what_is_told(request: Request, own: OwnFunction, layer: Layer) -> Request:
-    """Return the request with the library of a layer, and the layout, heads and mask polarity of a factory."""
+    """Add a layer's library to the request and, if it comes from a factory, its layout, heads and mask polarity."""
     request = replace(request, takes=request.takes or layer.library)
     if not is_factory(own.function):
         return request
@@ -223,7 +223,7 @@ def ask_with_memory(verdict: Verdict, own: OwnFunction, layer: Layer, request: R
 
 
 def ask_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Build a class again with each option that is off by default, and check it."""
+    """Switch on each option that is off by default, one at a time, build the class with it, and check it."""
     for name in find_options(own.function)[:MOST_OPTIONS]:
         made = replace(own, function=with_option(own.function, name))
         try:
@@ -250,7 +250,7 @@ def find_options(owner: Any) -> list[str]:
 
 
 def with_option(owner: Any, name: str) -> Any:
-    """Return a class that is built with an option switched on."""
+    """Return a subclass whose constructor switches an option on."""
 
     @wraps(owner.__init__)
     def build(self: Any, *given: Any, **named: Any) -> None:
@@ -264,7 +264,7 @@ DROPPED = "dropout_on"
 WAYS: tuple[Callable[[Verdict, OwnFunction, Layer, Request, Check], Verdict], ...] = (
     ask_rotated, ask_causal, ask_with_memory, ask_options,
 )  # fmt: skip
-"""Other ways to call a layer whose plainest call is right; each is checked or reported as not verified."""
+"""Further checks of a layer whose plainest call is right; what they cannot check is reported as not verified."""
 
 
 def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check) -> Verdict:
@@ -339,9 +339,9 @@ def explain_layer(
 def explain_inside(
     own: OwnFunction, seen: Observed, read: tuple[Bound, frozenset[str]], request: Request, verdict: Verdict
 ) -> Verdict:  # fmt: skip
-    """Refine an unexplained verdict by the attention inside.
+    """Refine an unexplained verdict by checking the attention inside the layer.
 
-    It may show a mistake, an added bias that explains the whole output, or steps that the definition lacks.
+    This may reveal a mistake, an added bias that explains the whole output, or steps that the definition lacks.
     """
     bound, turns = read
     inside, reading = check_inside(own, seen, request, "")

@@ -38,14 +38,15 @@ from attn_exp.rules.scores.softcap import Softcap
 FINE, COARSE = 44, 22
 """Bits to which the attention inside a layer must agree: in float64, and if any step is in float32."""
 INSIDE = "attention inside"
-ADDED = "`logit_bias` (the layer adds its own numbers to the logits, or a logit beside them)"
+ADDED = "`logit_bias` (the layer adds its own bias to the logits, or its own sink to the softmax)"
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
     """One interpretation of the attention inside a layer; `request` includes the assumed settings, `words`.
 
-    `wrong` are the cases that contradict it, `others` the rest. `added`: the layer adds its own numbers to the logits.
+    `wrong` holds the cases that contradict this interpretation, `others` the rest. `added`: the layer adds its own
+    numbers to the logits.
     """
 
     words: str
@@ -79,7 +80,7 @@ def check_inside(own: OwnFunction, seen: Observed, request: Request, reason: str
     chosen = chosen if is_right or names else readings[0]
     lost = ", ".join(dict.fromkeys(case.rung for case, _ in chosen.wrong))
     finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context differs: {lost}")
-    computes = "attention of its own queries, keys and values" if is_right else "something else"
+    computes = "attention with its own queries, keys and values" if is_right else "something else"
     stage = "" if is_right or names else first_difference(core, chosen.wrong[0][0])
     left = (f"`projections` to queries, keys and values ({reason})",) if reason else ()
     verdict = Verdict(
@@ -131,7 +132,7 @@ def has_own_mask(seen: Observed) -> bool:
 
 
 def find_added(core: Core, request: Request) -> Score | None:
-    """Return a sink, or numbers added to the logits, that are equal in all batch entries; None if there are none."""
+    """Return the sink or logit bias that a layer adds in all batch entries alike; None if it adds none."""
     case, _ = ask_core(core, request)
     right = expected(case)
     logits, total = right["masked"], core.weights.sum(axis=-1)
@@ -149,19 +150,19 @@ def find_added(core: Core, request: Request) -> Score | None:
 
 
 def find_scale(logits: Array, scores: Array, known: Array) -> float:
-    """Return the factor of the scores in logits that add numbers equal in all batch entries."""
+    """Return the scale of the scores in logits to which the same bias is added in all batch entries."""
     gaps = [np.where(known.all(axis=0), one - one[:1], 0.0) for one in (logits, scores)]
     return float((gaps[0] * gaps[1]).sum() / max((gaps[1] * gaps[1]).sum(), 1e-300))
 
 
 CLOSE = 1e-6
-"""Tolerance for logits that are equal in all batch entries."""
+"""Tolerance within which logits of all batch entries count as equal."""
 LOWEST = -1e4
 """Logits below this are those of hidden keys."""
 
 
 def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
-    """Return whether the attention inside a layer differs; queries that see no key are not judged."""
+    """Return whether the attention inside a layer is wrong; queries that see no key are ignored."""
     right = expected(case)
     assert answer.output is not None
     kept = {**right, "output": without_blind(right["output"], right)}
@@ -202,7 +203,7 @@ def ask_with_mask(
 ) -> Asked | None:  # fmt: skip
     """Return a case with a mask for the attention inside a layer, and its answer; None if the layer rejects the mask.
 
-    `role` is the role of the argument, and the kind of mask: per query ("mask") or per batch entry ("padding").
+    `role` holds the role of the argument and the kind of mask: per query ("mask") or per batch entry ("padding").
     """
     first = seen.recording.given[0]
     rows, keys = next(iter(first.values())).shape[1], list(first.values())[-1].shape[1]
@@ -225,7 +226,7 @@ def ask_with_mask(
 
 
 def find_own_steps(seen: Observed) -> Iterator[str]:
-    """Yield the steps that change the context before the output projection, other than by moving numbers."""
+    """Yield the steps before the output projection that change the context rather than only rearrange it."""
     output = find_output(seen.recording, seen.pairs)
     context = np.concatenate([pair.context.ravel() for pair in seen.pairs])
     if output is None:

@@ -54,19 +54,19 @@ def error(output: np.ndarray | None, case: Case) -> float:
 
 FLOAT64 = DIGITS["float64"]
 ALIKE, ROUNDING = 1e-14, 2.0**-24
-"""Relative bounds: for rows that are not proportional, and the rounding error of float32."""
+"""Relative bounds: on how far proportional rows may differ, and on the rounding error of float32."""
 FAR = 2.0**-18
-"""Relative bound above the error of a float32 softmax."""
+"""A relative error that exceeds that of a float32 softmax."""
 BESIDE = "a small number is added to the softmax sums: weights sum to slightly less than 1"
 SHARES = "its softmax runs in float32: weights are rounded, values are not"
-HABIT = "it computes in float32; say dtype=float32 if that is intended"
-SILENT = "it returns float64, but computes in float32; say dtype=float32 if that is intended"
+HABIT = "it computes in float32; set dtype=float32 if that is intended"
+SILENT = "it returns float64, but computes in float32; set dtype=float32 if that is intended"
 
 
 def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
-    """Return how many bits of the answers to compare, and a sentence about it.
+    """Return how many bits of the answers to compare, and a note on rounding.
 
-    Inputs that the function need not support are ignored.
+    Cases that the function need not support are ignored.
     """
     seen = [pair for pair in seen if not pair[0].unpromised or pair[1].output is None] or seen
     digits = min(digits_of(caller, answer) for _, answer in seen if answer.output is not None)
@@ -92,7 +92,7 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
 def without_what_masks_break(seen: Seen) -> Seen:
     """Leave out cases with additional masks if only they are wrong by more than FAR.
 
-    FAR lies above float32 rounding because the tolerance of a layer does.
+    FAR exceeds float32 rounding, as the tolerance for layers does.
     """
     asked = seen[0][0].recipe.rules.masks
     lost = [(case, answer) for case, answer in failing(seen, FLOAT64) if error(answer.output, case) > FAR]
@@ -102,7 +102,7 @@ def without_what_masks_break(seen: Seen) -> Seen:
 
 
 def only_shares_are_rounded(seen: Seen, digits: int) -> bool:
-    """Return whether answers are exact wherever float32 represents the weights exactly: 1, 1/2, 1/4 or 1/8."""
+    """Return whether answers are exact where all weights are 1, 1/2, 1/4 or 1/8, which float32 represents exactly."""
     exact = [pair for pair in seen if expected(pair[0])["weights"].shape[-1] in (1, 2, 4, 8)]
     held = [pair for pair in exact if is_shared_evenly(pair[0])]
     return bool(held) and not failing(held, digits)
@@ -131,7 +131,7 @@ def is_exact_in_scores(caller: Caller, case: Case) -> bool:
 def shortfall(wrong: Seen) -> float:
     """Return the largest fraction by which rows of the answers are too short; 0 if they differ otherwise.
 
-    This is not rounding: each row is divided by slightly too much.
+    If a row is divided by slightly too much, it is too short; rounding would also change its direction.
     """
     most = 0.0
     for case, answer in wrong:
@@ -224,7 +224,7 @@ def verdict_on_answers(
 
 
 def without_overflow(seen: Seen, wrong: Seen, digits: int) -> tuple[Seen, Seen, bool]:
-    """Leave out large logits that overflow if other answers are wrong too; also return whether any were left out.
+    """Leave out cases whose large logits overflow if other answers are wrong too; also return whether any were.
 
     Overflow alone is only a remark.
     """
@@ -243,7 +243,7 @@ def join_mistakes(found: Explained, broken: Sequence[str]) -> tuple[str, ...]:
 
 
 OF_NO_OTHER = ("changes_inputs", "reuses_output")
-"""Mistakes of behaviour that no other mistake causes."""
+"""Behavioural mistakes that no other mistake can cause."""
 
 
 def soften_thread_failure(finding: Finding, name: str) -> Found:
@@ -273,7 +273,7 @@ def explain_as_harmless(wrong: Seen, found: Explained, digits: int, besides: Ite
 def explain_as_meant(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> str:
     """Return why wrong answers may be intended, or an empty string: clipped scores, or another head size.
 
-    A function of a layer's matrices may take x's width / heads as head size; it need not support any other.
+    A function of x and matrices may use the width of x divided by the number of heads as head size.
     """
     rungs = {case.rung for case, _ in wrong}
     if rungs == {LARGE}:
@@ -287,7 +287,7 @@ def explain_as_meant(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> str:
     return SHARES_OF_X if wrong else ""
 
 
-CLIPPED = "scores are clipped, but far above usual ones"
+CLIPPED = "scores are clipped, but only far above usual values"
 SHARES_OF_X = "right if all heads together are as wide as x: it uses x's width / heads as head size"
 
 
@@ -402,7 +402,7 @@ def repeat_first_cases(caller: Caller, seen: Seen) -> Finding:
 def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, quick: bool) -> Verdict:
     """Run all cases; if nothing explains the answers, detect the mask convention again.
 
-    A mistake that shows without a mask changes the expected output with one.
+    If a mistake shows without a mask, it also changes the output to expect with a mask.
     """
     verdict = verdict_on_answers(own, caller, tried, quick)
     masks = [role for role in ("mask", "padding") if caller.offer.takes(role)]
@@ -412,7 +412,7 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
     if known is None or known.change is None:
         return verdict
     masked = conventions.with_its_mask(caller, tried.function, known.change)
-    is_less = caller.offer.takes("mask") and not masked.offer.takes("mask")  # a padding mask alone tells less
+    is_less = caller.offer.takes("mask") and not masked.offer.takes("mask")  # just a padding mask tells less
     if verdict.mistakes and (masked == caller or is_less):
         return verdict
     again = verdict_on_answers(own, masked, tried, quick)

@@ -1,4 +1,4 @@
-"""Passes over the verdict on a layer: unused parameters, ignored masks, decoding, the smallest input."""
+"""Passes that refine the verdict on a layer: unused parameters, ignored masks, decoding, the smallest input."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ LENGTHS = (2, 3, 4)
 
 
 def leave_unplaced_parameters(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    """Leave an unexplained layer not verified if it has parameters or arguments that the definition lacks.
+    """Report an unexplained layer as not verified if it has parameters or arguments that the definition lacks.
 
-    A table of relative positions is one.
+    An example is a table of relative positions.
     """
     if not verdict.unexplained:
         return verdict
@@ -72,26 +72,26 @@ def leave_unplaced_parameters(verdict: Verdict, seen: Observed, own: OwnFunction
 
 
 def leave_learned_scale_open(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    """Leave open a scale that is a parameter, one for all heads or one per head: training chooses it."""
+    """Leave a scale open if it is a parameter (one for all heads or one per head), because training chooses it."""
     is_scale = bool(verdict.mistakes) and all(name == "no_scale" or name.startswith(SCALE) for name in verdict.mistakes)
     sizes = {1, seen.layer.sizes.get("h", 1)}
     names = [path for path, array, _ in parameters_of_layer(seen.layer.target) if is_scale
              and array.size in sizes and re.search("scale|temp|tau", path) and changes_weights(seen, path)]  # fmt: skip
     if verdict.passed or not names:
         return verdict
-    left = f"scale `{names[0]}` (a parameter; the scores are multiplied by another factor than 1 / sqrt(d))"
+    left = f"scale `{names[0]}` (a parameter; the scores are multiplied by a factor other than 1 / sqrt(d))"
     return leave_mistakes_open(verdict, "attention with a learned scale", left)
 
 
 def leave_mistakes_open(verdict: Verdict, computes: str, left: str) -> Verdict:
-    """Return a verdict that the layer is right, as it is for some weights, and what that leaves open."""
+    """Return a passing verdict with the point `left` open: the layer is right for some weights."""
     verdict = with_state(verdict, REMARK, left, *([f"{MASKS} ({BLOCKS})"] if BLOCKS in verdict.computes else []))
     return replace(verdict, passed=True, mistakes=(), alike=(), smallest=None, computes=computes)
 
 
 MASKS = "what True means in its mask"
 SCALE = ("scale_by", "scale_other", "scale_fixed", "scale_multiplied", "scale_twice")
-"""Mistakes of a factor of the scores, rather than of the weights."""
+"""Mistakes in the factor of the scores, rather than of the weights."""
 
 
 def changes_weights(seen: Observed, path: str) -> bool:
@@ -109,7 +109,7 @@ def changes_weights(seen: Observed, path: str) -> bool:
 
 
 def find_constants(seen: Observed) -> Iterator[Array]:
-    """Yield the matrices that a JAX layer reads; unlike masks, they hold no number twice."""
+    """Yield the matrices that a JAX layer reads; unlike in a mask, no number occurs twice in them."""
     for operation in seen.recording.first.operations:
         for array, producer in zip(operation.inputs, operation.producers, strict=True):
             if producer is None and array.ndim > 1 and array.dtype.kind == "f" and len(np.unique(array)) == array.size:
@@ -119,7 +119,7 @@ def find_constants(seen: Observed) -> Iterator[Array]:
 def find_inverted_masks(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
     """Report masks whose hidden tokens still change the output of a layer outside the definition.
 
-    Only of a factory that says what True means. Outputs of hidden tokens, if there is one output per token, may change.
+    Applies only to factories that say what True means. With one output per token, those of hidden tokens may change.
     """
     layer = seen.layer
     is_open = verdict.computes == MEANS and layer.mask_true and set(layer.inputs) == {"x"}
@@ -137,7 +137,7 @@ def find_inverted_masks(verdict: Verdict, seen: Observed, own: OwnFunction, requ
 
 
 def reach_of_mask(layer: Layer, role: str, masking: Masking) -> tuple[bool, bool] | None:
-    """Return whether hidden tokens and visible ones change an output under a mask; None if the layer rejects it."""
+    """Return whether hidden tokens, and whether visible ones, change an output; None if the layer rejects the mask."""
     length = layer.lengths.get("t", TOKENS) if layer.is_fixed else TOKENS
     batch, hides = layer.lengths.get("b", 1), layer.mask_true == "hides"
     at = At(Request().rules(1, length, length), batch, 1, 1, length, length, 1, layer.sizes["m"])
@@ -160,7 +160,7 @@ def reach_of_mask(layer: Layer, role: str, masking: Masking) -> tuple[bool, bool
 
 
 def report_unused_parameters(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    """Report parameters that no operation of the call reads: they could hold anything."""
+    """Report parameters that no operation of the call reads, so that their values have no effect."""
     if not verdict.passed:
         return verdict
     unused = find_unused_parameters(seen)
@@ -180,14 +180,14 @@ def find_unused_parameters(seen: Observed) -> list[str]:
 
 
 def report_omitted_norms(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    left = tuple(f"norm `{name}` (it mixes tokens, and was left out)" for name in find_omitted_norms(seen))
+    left = tuple(f"norm `{name}` (it mixes tokens, so it was left out)" for name in find_omitted_norms(seen))
     return replace(verdict, not_verified=(*verdict.not_verified, *left)) if verdict.passed else verdict
 
 
 def report_missing_output_projection(
     verdict: Verdict, seen: Observed, own: OwnFunction, request: Request
 ) -> Verdict:  # fmt: skip
-    """Report several heads that are concatenated and not projected: right, but no whole multi-head attention."""
+    """Report heads that are concatenated but not projected: right, but not complete multi-head attention."""
     if verdict.unexplained or (verdict.passed and verdict.mistakes) or NO_OUTPUT in verdict.mistakes:
         return verdict
     inside = read_inside(seen)[0]
@@ -226,7 +226,7 @@ def find_ignored_causal_mask(verdict: Verdict, seen: Observed, own: OwnFunction,
         return replace(verdict, not_verified=(*verdict.not_verified, *left))
     if not is_lost and not buffers:
         return verdict
-    finding = Finding("a causal mask of its own", BROKEN, "the layer has one, and every query sees every key")
+    finding = Finding("a causal mask of its own", BROKEN, "the layer has one, but every query sees every key")
     return replace(
         verdict,
         passed=False,
@@ -242,7 +242,7 @@ def find_buffers(seen: Observed) -> Iterator[tuple[str, Array]]:
 
 
 def is_triangle(array: Array) -> bool:
-    """Return whether matrices hold one number on one side of the diagonal and another elsewhere."""
+    """Return whether matrices hold one value on one side of the diagonal and another value everywhere else."""
     if array.ndim < len("ts") or array.shape[-1] != array.shape[-2] or array.shape[-1] < len("qkv"):
         return False
     first = array.reshape(-1, *array.shape[-2:])
@@ -297,7 +297,7 @@ PASSES: tuple[Pass, ...] = (
     find_ignored_causal_mask,
     show_smallest_input,
 )
-"""The smallest input comes last: earlier passes may change the verdict."""
+"""The pass that shows the smallest input comes last, because the others may change the verdict."""
 
 
 # Decoding with a KV cache: tokens one at a time must give the rows of one causal pass over all of them
@@ -341,10 +341,10 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
         if alone is None or not np.allclose(made[:, 1:], alone[:, 1:]):
             is_first_key = are_close(made, expected(case.with_masks((first,)))["output"], CLOSE)
             mistakes = (TOP_LEFT,) if is_first_key else mistakes
-            problem = problem or f"a token is off by {gap:.2g} of the largest number"
+            problem = problem or f"one token is off by {gap:.2g} of the largest number"
     tables = any(role in layer.keywords for role in ROTARY)
     if tables or not problem:
-        left = f"cache `{names[0]}` ({'its caller rotates' if tables else 'no way to pass one was found'})"
+        left = f"cache `{names[0]}` ({'its caller applies the rotation' if tables else 'no way to pass one was found'})"
         return replace(verdict, not_verified=(*verdict.not_verified, left))
     computes = f"{verdict.computes}; but with `{names[0]}`, decoding token by token differs from one full pass"
     finding = Finding(RUNG, BROKEN, problem)
@@ -360,7 +360,7 @@ def check_prompt(verdict: Verdict, case: Case, made: Array | None) -> Verdict:
     prompt = replace(case.with_masks(()), given=replace(case.given, x=x[:, :PROMPT]))
     if not are_close(made[:, :PROMPT], expected(prompt)["output"], CLOSE):
         return replace(verdict, not_verified=(*verdict.not_verified, "a prompt of several tokens with its `cache`"))
-    findings = (*verdict.findings, Finding("a prompt with a cache", BROKEN, "its tokens see later ones"))
+    findings = (*verdict.findings, Finding("a prompt with a cache", BROKEN, "its tokens see later tokens"))
     return replace(verdict, passed=False, mistakes=(CAUSAL,), right_under="", findings=findings,
                    computes=f"{verdict.computes}, but {CAUSAL} for a prompt with a cache")  # fmt: skip
 
@@ -371,7 +371,7 @@ def positions_at(layer: Layer, at: int) -> dict[str, Any]:
 
 
 def find_ways(layer: Layer) -> Iterator[Step]:
-    """Yield ways to pass a cache: kept by the layer, returned by each call, in one dictionary, or in an object."""
+    """Yield ways to pass a cache: the layer keeps it, each call returns it, or it is a dictionary or other object."""
 
     def beside(at: int, cache: Any) -> dict[str, Any]:
         switch = {"use_cache": True} if "use_cache" in layer.keywords else {}
@@ -390,7 +390,7 @@ def find_ways(layer: Layer) -> Iterator[Step]:
 
 
 def concatenate_caches(beside: Callable[[int, Any], dict[str, Any]]) -> Step:
-    """Pass the concatenation of all returned caches, for layers that return only that of the new token."""
+    """Pass the concatenation of all returned caches, for layers that return only the new token's cache."""
     known = list[Any]()
 
     def step(at: int, last: Any) -> dict[str, Any]:
@@ -425,7 +425,7 @@ def find_cache(returned: Any) -> Any:
 
 
 def decode(layer: Layer, x: Array, step: Step, first: int = 1) -> Array | None:
-    """Return the outputs `[b t m]` of the `first` tokens and then one at a time; None if a call raises an error."""
+    """Return the outputs `[b t m]`: of the `first` tokens at once, then of one at a time; None if a call fails."""
     axes, last, rows = layer.inputs["x"], None, list[Array]()
     try:
         with held():

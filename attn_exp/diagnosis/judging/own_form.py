@@ -59,7 +59,7 @@ STAGES = {
 class OwnForm:
     """A user's function, bound and ready to run as a form.
 
-    `answers` is the dtype of its first result, which may be coarser than that of its input.
+    `answers` is the dtype of its first result, which may be coarser than the dtype of the input.
     """
 
     own: OwnFunction
@@ -69,7 +69,7 @@ class OwnForm:
 
     @property
     def form(self) -> Form:
-        """The form; for a function of q, k and v it computes only the context."""
+        """The form that calls this function; from q, k and v it computes only the context."""
         known = [name for name in (self.caller.dtype, self.answers) if name in DTYPES]
         coarsest = max(known, key=DTYPES.index)
         dtype = None if coarsest == "float64" else find_type(coarsest).name
@@ -107,10 +107,10 @@ class OwnForm:
         """Call the function with heads `[h t d]`, `[g s d]` and `[g s e]`.
 
         Raises:
-            OwnCodeError: it takes x, it raised an error, or its result has another shape.
+            OwnCodeError: the function takes x, raised an error, or returned an array of another shape.
         """
         if self.layer:
-            raise OwnCodeError(f"{self.own.name} takes x, and here it is given q, k and v")
+            raise OwnCodeError(f"{self.own.name} takes x, but this run passes q, k and v")
         assert v is not None
         usual = bool(np.isclose(rules.scale, q.shape[-1] ** -0.5, rtol=1e-12))
         case = Case("run", Recipe(rules, len(q), len(k)), Given(q[None], k[None], v[None]), not usual)
@@ -125,7 +125,7 @@ class OwnForm:
         `question` holds the rules and heads of the run; `usual` means that scores are divided by `sqrt(d)`.
 
         Raises:
-            OwnCodeError: the problem has no x, the function raised an error, or its result has another shape.
+            OwnCodeError: the problem has no x, or the function raised an error or returned an array of another shape.
         """
         if problem.x is None:
             raise OwnCodeError(f"{self.own.name} takes x, which this problem does not have")
@@ -230,9 +230,9 @@ def join_heads(answers: list[Answer]) -> Answer:
 
 
 def read_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
-    """Return the stages `[h t s]` in an answer, under their names in a trace.
+    """Return the stages `[h t s]` in an answer by their names in a trace.
 
-    The unnamed second array of a tuple holds the weights.
+    If a function returns a tuple, its second array holds the weights.
     """
     stages: dict[str, Array] = {}
     known = {word: stage for stage, words in STAGES.items() for word in words} | {"returned1": "weights"}
@@ -249,7 +249,7 @@ def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, 
     """Call `prepared`, binding the user's functions that the command line names as variants.
 
     Raises:
-        UserError: settings that do not fit the problem, or a function that cannot be imported or called.
+        UserError: the settings do not fit the problem, or a function cannot be imported or called.
     """
     return prepared(config, bind=bind if any_named(variant.form for variant in config.variant.values()) else None)
 
@@ -260,7 +260,7 @@ def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, 
 def as_function(own: OwnFunction, request: Request) -> Bound:
     """Wrap a layer class or instance as a function of x, weight matrices, biases and the number of heads.
 
-    A class is built in the sizes of its inputs; an instance must have those sizes.
+    A class is built with the sizes of its inputs; an instance must already have those sizes.
     """
     built = dict[Shape, tuple[Bound, Inside]]()
 
@@ -274,7 +274,7 @@ def as_function(own: OwnFunction, request: Request) -> Bound:
         lent = library("torch")
         x = x if hasattr(x, "detach") else lent.into(x, str(x.dtype))
         numbers = {name: lent.back(array) if hasattr(array, "detach") else array for name, array in arrays.items()}
-        for name, known in inside.arrays.items():  # make matrices that the run lacks neutral
+        for name, known in inside.arrays.items():  # use neutral matrices where the run has none
             numbers.setdefault(name, np.eye(*known.shape) if known.ndim > 1 else np.zeros_like(known))
         built[sizes] = layer, write_matrices(layer.origin, inside, numbers)
         layer.origin.to(x.device, x.dtype)
@@ -295,7 +295,7 @@ def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
     """Build a layer and read its matrices.
 
     Raises:
-        UserError: they cannot be read or written, or something surrounds its attention.
+        UserError: the matrices cannot be read or written, or the layer has norms or residuals around its attention.
     """
     layer = bind_layer(own, request)
     try:
@@ -313,7 +313,7 @@ def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
     """Write matrices and biases into the parameters from which they were read; return the updated layer.
 
     Raises:
-        UserError: a matrix has no parameter, or one of another shape.
+        UserError: no parameter holds one of the matrices, or its shape differs.
     """
     known = dict(inside.arrays)
     for name, array in arrays.items():
@@ -337,7 +337,7 @@ def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
 
 
 def find_lines(lines: Array, wanted: Array) -> dict[int, int]:
-    """Map the index of each wanted line, or number, to its index in `lines`, if it is there."""
+    """Map the index of each wanted row (or number) to its index in `lines`, if `lines` contains it."""
     found = dict[int, int]()
     for place, one in enumerate(wanted):
         same = np.isclose(lines, one, rtol=1e-9, atol=0).reshape(len(lines), -1).all(axis=1)

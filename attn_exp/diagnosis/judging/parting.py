@@ -1,8 +1,8 @@
 """Explain how two implementations differ: how each answers the cases in question, and up to which stage both agree.
 
-Some cases have no single right answer: how a causal mask is aligned if t and s differ, which key/value head a query
-head uses, what a query outputs that sees no key. There, each of the two follows one of the common conventions.
-Everything else is compared with the definition.
+Some questions have no single right answer: how a causal mask is aligned if t and s differ, which key/value head a
+query head uses, what a query that sees no key outputs. For these, the module finds out which common convention each of
+the two follows. Everything else is compared with the definition.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ WHERE = {
     "tiny inputs": "where logits are tiny", EMPTY_ROWS: "for queries that see no key", "causal": "under a causal mask",
     "window": "under a window", "padding": "with filler", "large hidden logits": "where hidden logits are large",
 }  # fmt: skip
-"""Where two functions differ, as phrases for the user; other cases go by the name of their kind."""
+"""Where two functions differ, as phrases for the report; other cases appear under the name of their kind."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A case with the answers of both, and the number of bits to which they are comparable."""
+    """A case with the answers of both functions, and the number of bits to which these are comparable."""
 
     case: Case
     answers: tuple[Answer, Answer]
@@ -75,9 +75,9 @@ class Pair:
 
     @cached_property
     def gap(self) -> float:
-        """Maximum difference over the largest expected number.
+        """Maximum difference divided by the largest expected number.
 
-        It is infinite if shapes or NaN differ, and 0 unless both answered.
+        Infinite if the shapes or the places of NaN differ; 0 unless both functions answered.
         """
         one, other = (answer.output for answer in self.answers)
         if one is None or other is None:
@@ -92,7 +92,7 @@ class Pair:
         one, other = (answer.output for answer in self.answers)
         if one is not None and other is not None and one.shape != other.shape:
             return f"shapes {list(one.shape)} and {list(other.shape)}"
-        return "NaN in one alone" if np.isinf(self.gap) else f"apart by up to {self.gap:.2g} of the largest number"
+        return "NaN in only one" if np.isinf(self.gap) else f"differing by up to {self.gap:.2g} of the largest number"
 
 
 def find_causes(parted: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int) -> list[str]:
@@ -199,7 +199,7 @@ STAGES = {
     "capped": "the capped logits", "masked": "the masked logits", "weights": "the weights",
     "context": "the weights times the values",
 }  # fmt: skip
-"""The stages of attention in order, in words for the user."""
+"""The stages of attention in order, with their names in the report."""
 OF_INPUTS = ("q", "k", "v")
 INPUTS = (*OF_INPUTS, "x", "memory")
 LOWEST = -1e4

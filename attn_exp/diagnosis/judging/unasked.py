@@ -1,4 +1,4 @@
-"""What a check could not run or verify, each with the reason, and the resulting outcome."""
+"""List what a check could not run or verify, with reasons, and decide the outcome."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from attn_exp.own_code import OwnFunction
 MOST = 90
 """Maximum length of a quoted error."""
 ASKED = {
-    "unequal lengths": "other keys than queries",
+    "unequal lengths": "different numbers of queries and keys",
     "another head size": "another head size",
     "fewer key/value heads": "fewer key/value heads",
     "shared heads": "fewer key/value heads",
@@ -97,7 +97,7 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
                  f"argument `{word}` ({'never passed' if role_of_argument(word) else UNKNOWN})" for word in open_words
                  ]  # fmt: skip
         required = [word for word in function.unknown or () if word not in optional]
-        left += [f"argument `{word}` (only passed as the factory does)" for word in required]
+        left += [f"argument `{word}` (passed only as in the factory)" for word in required]
     if offer.takes("window") and offer.counted == BEFORE and caller.request.is_causal:
         word = offer.parameters["window"]
         left.append(f"window `{word}` (right if it counts the keys before the query, wrong if it counts the query too)")
@@ -108,12 +108,12 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
             kind = "argument" if rung == ADDED else "mask"
             left.append(f"{kind} `{offer.parameters[role]}` ({shortened(errors[0])})")
     if offer.takes("mask") and OF_COLUMNS.search(source_of(type(function.origin))):
-        left.append(f"mask `{offer.parameters['mask']}` (its comments say that it has one number per query)")
+        left.append(f"mask `{offer.parameters['mask']}` (its comments say that it has one entry per query)")
     return tuple(left)
 
 
 OF_COLUMNS = re.compile(r"\bmask\b[^\n]*(#|shape)[^\n]*,\s*1\s*[\])]")
-"""A comment or docstring that gives a mask the shape `[..., 1]`."""
+"""Matches a comment or docstring that gives a mask the shape `[..., 1]`."""
 
 
 def is_right_otherwise(caller: Caller, word: str, default: bool | int, seen: Seen) -> bool:
@@ -133,7 +133,7 @@ HARMLESS = {
     "epsilon", "block", "chunk", "tile", "dtype", "device", "precision", "backend", "rng", "rngs", "generator", "out",
     "name", "interpret", "implementation", "flash", "inference", "warps", "stages", "inplace", "debug",
 }  # fmt: skip
-"""Words in argument names that affect what is returned, numerics, placement or speed, but not the result."""
+"""Words in names of arguments that affect extra outputs, numerics, placement or speed, but not the result."""
 
 
 def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdict:
@@ -172,7 +172,7 @@ def leave_sizes_open(verdict: Verdict, own: OwnFunction) -> Verdict:
 
 
 def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave open a token of zeros, which may be padding, and an additive bias, if only they are wrong."""
+    """Leave open a token of zeros (it may mean padding) and an additive bias, if only cases with these are wrong."""
     broken = broken_of(verdict)
     if verdict.mistakes or not broken or not {one.rung for one in broken} <= {ZEROS, ADDED}:
         return verdict
@@ -252,7 +252,7 @@ def find_unsupported(caller: Caller, function: Bound) -> Iterator[str]:
     if offer.core and not has_batch(layout):
         yield "a batch (it takes one entry)"
     if offer.core and caller.is_made:
-        yield "another head size (it is already built)"
+        yield "another head size (it is built for one)"
     if not offer.core and function.inside is not None:
         yield "other matrix sizes (it has its own matrices)"
 
@@ -270,4 +270,4 @@ def shortened(error: str) -> str:
 
 
 OF_ANOTHER_LENGTH = "keys of another length"
-"""Refused by a function that takes a memory only in x's length."""
+"""The case that a function refuses if its memory must be as long as x."""

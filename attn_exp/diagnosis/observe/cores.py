@@ -12,7 +12,7 @@ from attn_exp.diagnosis.observe.recording import Recording
 from attn_exp.diagnosis.observe.trace import find_ancestors, find_axes, follow, spread_labels, take_labelled
 
 MOST_PRODUCTS = 150
-"""Maximum number of products of two token-dependent arrays; with more, attention is split too finely to read."""
+"""Maximum number of products of two token-dependent arrays; beyond it, attention is split too finely to read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ def sides_of(recording: Recording, place: int) -> tuple[int | str | None, int | 
 def read_rows(recording: Recording, operation: int, side: int, *, is_summed: bool = False) -> Rows | None:
     """Return one input of a product (0: left) as rows `[n r k]` in every run; None if shapes differ between runs.
 
-    The rows of values are along the summed axis.
+    `is_summed`: the rows lie along the summed axis, as those of the values do.
     """
     axes, every = find_axes(recording.first.operations[operation]), recording.sides(operation, side)
     if axes is None or every is None:
@@ -108,7 +108,7 @@ def constant_ratio(made: Array, given: Array) -> float:
 
 
 def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair | None:
-    """Return the attention of two products; the weights are the left (`side` 0) or right input of the second."""
+    """Return the pair that two products form, or None; weights are the left (`side` 0) or right input of `second`."""
     trace = recording.first
     one, two = trace.operations[first], trace.operations[second]
     axes, later = find_axes(one), find_axes(two)
@@ -185,10 +185,10 @@ class MixedTokensError(Exception):
 
 
 def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
-    """Return what pairs compute in standard axes.
+    """Return the attention that pairs of products compute, in standard axes.
 
     Raises:
-        MixedTokensError: a row depends on several tokens, keys are of other batch entries, or numbers of heads differ.
+        MixedTokensError: a row mixes tokens, keys belong to other batch entries, or the numbers of heads differ.
     """
     rows = dict[tuple[int, int], list[tuple[int, int, int]]]()
     for at, pair in enumerate(pairs):

@@ -36,7 +36,7 @@ class Projection:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """How q, k or v of each head is made: `columns` of the projections for each rank of a head, and their `factor`.
+    """How q, k or v of each head is computed: `columns` of projections for each rank of a head, and their `factor`.
 
     The rank of a row counts the earlier rows of the same token. `turns`: rows of later tokens mix these columns with
     others, as rotary positions do.
@@ -80,7 +80,7 @@ def read_projection(recording: Recording, place: int) -> Projection | None:
 
 
 def find_bias(trace: Trace, place: int, are_rows: bool, exact: float) -> Array | None:
-    """Return the bias `[n]` of a product, added by the operation itself or by one of the next.
+    """Return the bias `[n]` of a product, added by the operation itself or by one soon after it.
 
     `are_rows`: the tokens are the rows of the product rather than its columns.
     """
@@ -130,10 +130,10 @@ def find_ranks(tokens: Array) -> Array:
 
 
 def read_side(recording: Recording, rows: Rows) -> Side:
-    """Return how q, k or v is made of projections.
+    """Return how q, k or v is computed from projections.
 
     Raises:
-        UnreadMatricesError: no projection makes it, or not by single columns and one factor.
+        UnreadMatricesError: no projection computes it, or its numbers are not single columns times one factor.
     """
     projections = find_projections(recording, recording.first.operations[rows.operation].producers[rows.place])
     if not projections:
@@ -171,7 +171,7 @@ def token_rows(recording: Recording, projection: Projection) -> Array:
     """Return the row that enters a projection for each token and run, `[runs tokens m]`.
 
     Raises:
-        UnreadMatricesError: its inputs have other shapes in other runs.
+        UnreadMatricesError: the shapes of its inputs differ between runs.
     """
     every = recording.sides(projection.operation, projection.side)
     tokens = None if every is None else recording.find_tokens(every)
@@ -185,7 +185,7 @@ def token_rows(recording: Recording, projection: Projection) -> Array:
 
 
 def chosen_points(rows: Rows, chosen: Array, inputs: Array) -> tuple[Array, Array]:
-    """Return the inputs of the tokens of the chosen numbers in every run, and these numbers."""
+    """Return the projection inputs `[points m]` of the tokens that produce the chosen numbers, and these numbers."""
     x = np.concatenate([inputs[:, number] for number in rows.tokens[chosen].tolist()])
     y = [np.array([one[place] for one in rows.values]) for place in zip(*np.nonzero(chosen), strict=True)]
     return x, np.concatenate(y)
@@ -213,7 +213,7 @@ def match_columns(rows: Rows, chosen: Array, inputs: Array, weight: Array, exact
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """The weight matrices of a layer, as in `x W + b`, and its numbers of heads; `turns` names the sides that rotate.
+    """The weight matrices of a layer, as in `x W + b`, and its numbers of heads; `turns` lists which of q, k, v rotate.
 
     `inputs` are the rows that enter the projections of q, k and v, `[runs tokens m]`.
     """
@@ -259,7 +259,7 @@ def fit_affine(rows: Rows, chosen: Array, given: Array, exact: float) -> tuple[A
     """Fit the matrix `[m k]` and bias that compute rows from their tokens, in every run.
 
     Raises:
-        UnreadMatricesError: no affine function does.
+        UnreadMatricesError: no affine function computes them.
     """
     x, y = chosen_points(rows, chosen, given)
     lines = np.concatenate([x, np.ones((len(x), 1))], axis=1)
@@ -267,7 +267,7 @@ def fit_affine(rows: Rows, chosen: Array, given: Array, exact: float) -> tuple[A
         raise UnreadMatricesError("too few tokens to fit a matrix")
     solved = np.linalg.lstsq(lines, y, rcond=None)[0]
     if np.abs(lines @ solved - y).max() > exact * max(np.abs(y).max(), 1.0):
-        raise UnreadMatricesError("no affine function of the token")
+        raise UnreadMatricesError("not an affine function of the token")
     return solved[:-1], solved[-1]
 
 
@@ -282,7 +282,7 @@ def read_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
     """Read the matrices of a layer as columns of its parameters.
 
     Raises:
-        UnreadMatricesError: why they cannot be read.
+        UnreadMatricesError: the matrices cannot be read; the message says why.
     """
     known = {
         one.operation: one

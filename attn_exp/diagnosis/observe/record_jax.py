@@ -1,4 +1,4 @@
-"""Record a call of JAX: the operations of its jaxpr, run in NumPy in float64."""
+"""Record a JAX call: the operations of its jaxpr, run in NumPy in float64."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run_step(operations: list[Operation], step: Any, name: str, values: Sequence
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
-    """Record a call of JAX, see `record_with`.
+    """Record the call of a JAX function; see `record_with`.
 
     A loop or a condition is one operation. If the call needs the values of its inputs, which JAX does not have while it
     traces, the trace has no operations.

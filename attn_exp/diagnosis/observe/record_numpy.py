@@ -1,4 +1,4 @@
-"""Record a call of NumPy with an array subclass that NumPy dispatches each function to."""
+"""Record NumPy functions through an array subclass: NumPy passes each call to it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ current: ContextVar[Recorder | None] = ContextVar("current", default=None)
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
-    """Record a call of NumPy, see `record_with`. Meanwhile, functions that create arrays return tracked ones."""
+    """Record the call of a NumPy function; see `record_with`. Meanwhile, array constructors return tracked arrays."""
     recorder = Recorder(is_array, locate_array, copy_array, np.array)
     tracked = {name: np.array(array).view(Tracked) for name, array in inputs.items()}
     recorder.add_inputs(tracked)
@@ -82,7 +82,7 @@ class Tracked(Dispatch, np.ndarray[Any, Any]):
 
 
 class TrackedNumber(np.float64):
-    """A number whose operations are recorded; like other numbers, it cannot be written into."""
+    """A NumPy scalar whose operations are recorded; like other scalars, it is immutable."""
 
 
 def make_method(name: str) -> Callable[..., Any]:
@@ -100,7 +100,7 @@ for _name, _method in (*vars(NDArrayOperatorsMixin).items(), *vars(Dispatch).ite
 def perform(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, is_writer: bool = False
 ) -> Any:
-    """Call a function of NumPy with plain arrays, and record it if a recorder is at work.
+    """Call a NumPy function with plain arrays, and record the call if a recorder is active.
 
     A writer overwrites its first argument and returns None.
     """

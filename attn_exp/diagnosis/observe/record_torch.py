@@ -1,4 +1,4 @@
-"""Record a call of PyTorch: the ATen operations that it dispatches."""
+"""Record the ATen operations that PyTorch dispatches during a call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SUMS = {"addmm": torch.mm, "baddbmm": torch.bmm, "addmv": torch.mv}
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
-    """Record a call of PyTorch, see `record_with`. Fused attention runs as its separate operations."""
+    """Record the call of a PyTorch function; see `record_with`. Fused attention runs as separate operations."""
     recorder = Recorder(is_dense, locate_tensor, copy_tensor, restore_tensor)
     tracked = {name: tensor.detach().clone() for name, tensor in inputs.items()}
     recorder.add_inputs(tracked)
@@ -89,7 +89,7 @@ def find_written(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 
 def is_constant(function: Any, name: str) -> bool:
-    """Return whether the result does not depend on the contents of its arguments: it is new, or random."""
+    """Return whether the result ignores the contents of the arguments: it is a new or a random tensor."""
     tags = getattr(function, "tags", ())
     return torch.Tag.nondeterministic_seeded in tags or name.endswith("_like") or name.startswith("new_")
 

@@ -1,7 +1,7 @@
 """Record a layer on random tokens, and again with half of the tokens changed.
 
-The runs in which an array's row changes show on which token it depends: each token has a number, and for each bit of
-it there are two runs: one changes the tokens that have the bit, the other those that do not.
+The runs in which a row of an array changes tell which token the row depends on. Each token has a number, and for each
+bit of that number there are two runs: one changes the tokens that have the bit, the other those that do not.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from attn_exp.own_code import held
 FINE, COARSE = 1e-9, 1e-5
 """Relative rounding error of float64, and of float32 or less."""
 NONE, SEVERAL = -1, -2
-"""Replace a token's number where a row depends on no token, or on several."""
+"""Stand in for a token's number where a row depends on no token, or on several."""
 GRID = 2
-"""Number of rows of the image that tokens are arranged in."""
+"""Number of rows when tokens are arranged as an image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ def record_layer(
     """Record a layer on `length` tokens, and on `keys` tokens of a memory or of separate keys.
 
     Raises:
-        DifferentPathsError: its operations depend on the numbers.
+        DifferentPathsError: the operations depend on the input values.
         Exception: whatever the layer raises.
     """
     rng = np.random.default_rng([seed, 46])

@@ -1,6 +1,6 @@
 """One call as a flat list of operations on NumPy arrays, for any library; products in standard axes.
 
-These are left `[n r k]`, right `[n c k]`, output `[n r c]`, whatever the subscripts of a product."""
+The standard axes are `[n r k]` (left), `[n c k]` (right) and `[n r c]` (output), whatever subscripts a product uses."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def contract_axes(
 # The recorder of each library
 
 LARGEST = 2_200_000
-"""Larger arrays are not copied and have no producer."""
+"""Maximum number of elements of a recorded array: larger ones are not copied and have no producer."""
 
 Call = Callable[[Mapping[str, Any]], Any]
 """The call to record: it takes arrays of its library by name, and returns anything that contains arrays."""
@@ -180,8 +180,8 @@ class Recorder:
             arguments: its positional and keyword arguments.
             writes: the arrays that it overwrites and returns.
             reads: whether its result depends on the arrays among the arguments; if not, it is a constant.
-            again: what to call to redo it, if that is not the function.
-            product: the product that it computes.
+            again: what to call to redo the operation, if not the function itself.
+            product: the product that the function computes, if any.
         """
         inputs, (args, kwargs) = self.collect(arguments), arguments
         producers = tuple(self.find_producer(one) for one in inputs)

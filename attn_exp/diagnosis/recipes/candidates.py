@@ -46,7 +46,7 @@ Change = Callable[[Case], Recipe]
 GROUPS = (
     "scale", "products", "masks", "heads", "positions", "scores", "softmax", "precision", "behaviour",
 )  # fmt: skip
-"""Of mistakes that give the same numbers, the one of the earliest group is named."""
+"""Groups of mistakes by priority: if mistakes of several groups give the same numbers, the earliest is named."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """What explains evidence: mistakes by name or a setting; nothing if all fields are empty.
+    """An explanation of the evidence: mistakes by name or a setting; nothing explains it if all fields are empty.
 
     `alike` are other names that give exactly the same numbers. For numbers in boxes, `reading` (a `Reading`) says under
     which convention they are right, `slips` has a `Slip` or None for each box, and `slip` is the one next to a mistake.
@@ -87,9 +87,9 @@ class Explained:
 class Explanation:
     """One way to explain evidence: `find` returns what it finds, or None.
 
-    All explanations of one `turn` are tried on one view of the evidence before the next view; the plainest are in turn
-    `FIRST`, and are tried on every view. `rare` ones are skipped if answers are compared to the bits of float32
-    although their dtype has more. `dear` ones take thousands of tries.
+    All explanations of one `turn` are tried on one view of the evidence before the next view. The plainest have turn
+    `FIRST` and are tried on every view. `rare` ones are skipped if answers are compared to float32 precision although
+    their dtype has more. `dear` ones take thousands of tries.
     """
 
     find: Callable[[Any], Explained | None]
@@ -151,13 +151,13 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
 
 
 def what_mistakes_compute(names: Sequence[str], where: str = "", said: str = "") -> str:
-    there = f"the right numbers, but where {where}; there " if where else ""
+    there = f"the right numbers, except where {where}; there " if where else ""
     says = " ".join([*(mistakes.mistake(name).says for name in names), *([f"{said}."] if said else [])])
     return f"{there}attention with {' and '.join(names)}: {says}"
 
 
 def what_a_setting_computes(words: str) -> str:
-    return f"attention with {words}, though the settings do not say so"
+    return f"attention with {words}, though the settings do not include it"
 
 
 # One mistake
@@ -240,9 +240,9 @@ def composed(one: Candidate, other: Candidate) -> Change:
 
 
 def samples(seen: Seen) -> Seen:
-    """Return the first cases, and the first with each other mask and score rule and with equal scores.
+    """Return the first cases, plus the first with each other mask, with each score rule, and with equal scores.
 
-    Mistakes of masks show only there.
+    Mistakes in masks show only in these additional cases.
     """
     found = dict[object, Asked]()
     for place, (case, answer) in enumerate(seen):
@@ -355,7 +355,7 @@ def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
 
 
 NEAR = 0.01
-"""Relative to the largest number of an answer."""
+"""An answer tells nothing if its tolerance exceeds this fraction of its largest number."""
 
 
 # Conditions under which a function may go wrong, such as t = s or one mask per batch entry
@@ -414,7 +414,7 @@ def find_conditions(wrong: Seen, seen: Seen) -> Iterator[Condition]:
 
 
 def only_there(wrong: Seen, seen: Seen) -> str:
-    """Return the condition under which all answers, and at least two, are wrong; empty if there is none."""
+    """Return the condition under which all answers (at least two) are wrong; empty if there is none."""
     lost = {case for case, _ in wrong}
     for condition in find_conditions(wrong, seen):
         inside = [case for case, answer in seen if answer.output is not None and condition.holds(case)]

@@ -1,8 +1,8 @@
 """Mistakes with a fitted number, and several mistakes at once, at most one per part of attention.
 
-A fill, a factor of the scores, or an epsilon in the softmax sum is fitted to an answer. Of several mistakes, those of
-heads and softmax are found first, since only they show if all scores are equal; then those of products and scale, and
-on masked cases one of masks. This finds four mistakes in some hundreds of tries instead of millions.
+A fill, a factor of the scores, or an epsilon in the softmax sum is fitted to an answer. A search for several mistakes
+starts with heads and softmax, since only these show if all scores are equal; then come products and scale, and in
+masked cases a mistake in masks. This finds four mistakes in hundreds of tries instead of millions.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def fitted(case: Case, output: Array, made: Callable[[float], Candidate], starts
 
 LOWEST = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
 FILLS = (-np.inf, *LOWEST, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
-"""Common fills that a softmax would turn into 0."""
+"""Common fill values, which a softmax would turn into 0."""
 
 
 def use_raw_logits(number: float) -> Change:
@@ -180,7 +180,7 @@ def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
             yield Candidate((name,), everywhere(change(number)), fitted=True)
 
 
-# Logits clipped far above usual ones
+# Logits clipped far above usual values
 
 CLIPS = (32, 40, 50, 60, 64, 70, 75, 80, 85, 88, 90, 100, 128, 200, 250, 256, 500, 512, 600, 700, 709, 750, 800, 1000)
 """Limits at which people clip logits, so that only large ones are wrong."""
@@ -218,7 +218,7 @@ LIKELY = frozenset((
     "scale_after_softmax", "scale_by_sqrt_keys", "scale_by_keys", "softmax_over_queries", "softmax_over_heads",
     "softmax_over_all", "keepdims_missing",
 ))  # fmt: skip
-"""Mistakes that are tried together."""
+"""Mistakes that the search combines with each other."""
 INVERTED = "mask_inverted"
 LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
 """A common replacement for -inf: harmless alone, but not next to other mistakes."""
@@ -244,7 +244,7 @@ def combine(parts: Sequence[Candidate]) -> Candidate:
 
 
 def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
-    """Yield mistakes of several parts that reproduce a case, and one with equal scores (`equal`).
+    """Yield combinations of mistakes in several parts that reproduce a case and one with equal scores, `equal`.
 
     Without `equal`, at most two parts are combined.
     """
@@ -286,13 +286,13 @@ EXPLAINING = 8.0
 
 @dataclass
 class Clock:
-    """When a check began, and whether it skipped anything for lack of time."""
+    """The start time of a check, and whether it skipped anything for lack of time."""
 
     start: float = field(default_factory=process_time)
     was_over: bool = False
 
 
-CLOCK: ContextVar[Clock | None] = ContextVar("the clock of the check that is at work", default=None)
+CLOCK: ContextVar[Clock | None] = ContextVar("the clock of the current check", default=None)
 
 
 @contextmanager
@@ -306,7 +306,7 @@ def start_clock() -> Iterator[Clock]:
 
 
 def has_time() -> bool:
-    """Return whether the check that is at work may still try combinations of mistakes; the clock records a no."""
+    """Return whether the current check may still try combinations of mistakes; if not, its clock records that."""
     clock = CLOCK.get()
     if clock is None or process_time() - clock.start <= EXPLAINING:
         return True
