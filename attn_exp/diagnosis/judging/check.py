@@ -25,6 +25,7 @@ from attn_exp.diagnosis.judging.judge_answers import (
     VALUES,
     describe_caller,
     verdict_on_answers,
+    with_masks_beside_a_mistake,
 )
 from attn_exp.diagnosis.judging.unasked import with_outcome
 from attn_exp.diagnosis.recipes.candidates import Explained, everywhere, gives
@@ -192,7 +193,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
         verdict = verdict_on_answers(own, caller, tried, quick, turned)
         return read_otherwise(verdict, tried, request, again)
     caller = conventions.with_one_opposite(caller, tried.function) if is_open else caller
-    verdict = report_polarities(verdict_on_answers(own, caller, tried, quick), caller)
+    verdict = report_polarities(with_masks_beside_a_mistake(own, caller, tried, quick), caller)
     may_hide = not verdict.passed and (conventions.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     if is_open and may_hide:  # the mistake is an inverted mask, or unknown
         again = again if hides else check_inverted(own, tried, request, quick)

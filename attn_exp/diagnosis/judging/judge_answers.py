@@ -21,6 +21,7 @@ from attn_exp.diagnosis.judging.parting import first_missing_stage
 from attn_exp.diagnosis.judging.unasked import unasked, unverified
 from attn_exp.diagnosis.recipes.candidates import (
     Explained,
+    everywhere,
     explained,
     what_a_setting_computes,
     what_mistakes_compute,
@@ -28,6 +29,7 @@ from attn_exp.diagnosis.recipes.candidates import (
 from attn_exp.diagnosis.recipes.combinations import is_clipped
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.mistakes import mistake
+from attn_exp.mistakes.mistake import together
 from attn_exp.own_code import OwnFunction
 
 
@@ -394,3 +396,18 @@ def repeat_first_cases(caller: Caller, seen: Seen) -> Finding:
                 continue
         return Finding(rung, BROKEN, "its first answer was different")
     return Finding(rung, HELD)
+
+
+def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, quick: bool) -> Verdict:
+    """Run all cases; beside a mistake that shows without a mask, detect the mask convention again.
+
+    Such a mistake changes the expected output with a mask: adding booleans looks like filling with a small number.
+    """
+    verdict = verdict_on_answers(own, caller, tried, quick)
+    others = [name for name in verdict.mistakes if mistake(name).group != "masks"]
+    if verdict.passed or len(others) in (0, len(verdict.mistakes)):
+        return verdict
+    change = everywhere(together(*(mistake(name).changes[0] for name in others)))
+    masked = conventions.with_its_mask(caller, tried.function, change)
+    again = verdict_on_answers(own, masked, tried, quick)
+    return again if again.mistakes and set(again.mistakes) < set(verdict.mistakes) else verdict
