@@ -21,11 +21,6 @@ def drop_weights(after: Step, at: At, weights: Array, allowed: Array) -> Array:
     return np.asarray(after(at, weights, allowed) * kept / (1 - DROPPED))
 
 
-def scale_up(rate: float) -> Change:
-    """Scale the weights as a dropout of this rate does, and drop none."""
-    return around("after", lambda after, at, weights, allowed: after(at, weights, allowed) / (1 - rate))
-
-
 def share_first_example(share: Step, at: At, heads: Array) -> Array:
     every = share(at, heads)
     return np.broadcast_to(every[:1], every.shape)
@@ -54,7 +49,13 @@ MISTAKES = {
         fix="switch dropout off outside training, as model.eval() does",
         seen="PyTorch issues 99293 and 124464; nanoGPT PR 240",
         stage="weights",
-        changes=(around("after", drop_weights), *(scale_up(rate) for rate in (0.1, 0.2, 0.3, 0.5, 0.05))),
+        changes=(
+            around("after", drop_weights),
+            *(
+                around("after", lambda after, at, weights, allowed, kept=kept: after(at, weights, allowed) / kept)
+                for kept in (0.9, 0.8, 0.7, 0.5, 0.95)
+            ),
+        ),
         of_code=True,
     ),
     "not_deterministic": Mistake(

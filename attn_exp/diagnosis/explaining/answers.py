@@ -28,6 +28,7 @@ from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.calling.ways_to_call import failing, rounded
+from attn_exp.diagnosis.observe.matrices import are_close
 from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
     Explained,
@@ -240,12 +241,8 @@ class Answers:
         """Find at most one mistake per part of attention in cases without additional masks, then one in masks."""
         plain, masked = self.by_masks(self.seen)
         wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW)
-        if self.says_little:
+        if not wrong or self.says_little:
             return None
-        if not wrong:
-            pairs = itertools.combinations(of_masks(self.single), 2) if masked else ()
-            made = (combine(pair) for pair in pairs if pair[0].names != pair[1].names and has_time())
-            return best([one for one in made if self.gives(one) and self.gives_all(one)])
         seen = [*wrong, *(pair for pair in plain if pair not in wrong)]
         unmasked = replace(self, seen=seen, ask=lambda: self.by_masks(self.fresh)[0])
         base = [one for one in self.single if masked and unmasked.gives(one)]
@@ -277,10 +274,6 @@ class Answers:
             if fitting := [one for one in made if tells(one)]:
                 return best(self.closest(fitting))
         return None
-
-    def gives_all(self, candidate: Candidate) -> bool:
-        """Return whether a candidate reproduces every wrong answer; with logits near 1e9, no answer contradicts it."""
-        return all(self.gives_of(candidate, [pair]) > 0 for pair in self.wrong)
 
     def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
         asked = next((case for case, _ in self.seen if case.rung == "values"), self.seen[0][0]).recipe.rules.masks
@@ -420,7 +413,7 @@ def is_nearer(output: Array, stages: Arrays, case: Case, digits: int) -> bool:
 
 NOTHING = "no known mistake explains it"
 EQUAL = "equal inputs"
-CLOSE = 1e-5
+CLOSE, NEAR = 1e-5, 1e-4
 SIZED = (LARGE, EQUAL, "tiny inputs", "whole numbers")
 """Cases whose weights are all equal, or 0 and 1."""
 
@@ -476,9 +469,9 @@ def locate_by_weights(caller: Caller, wrong: Seen) -> Located:
     weights, right, output = read_weights(caller, case), expected(case)["weights"], caller(case).output
     if weights is None or weights.shape != right.shape or not np.isfinite(weights).all():
         return Located()
-    is_right = are_close(weights, right)
+    is_right = are_close(weights, right, NEAR)
     size = 1.0 if output is None else np.abs(np.nan_to_num(output)).max()
-    if output is not None and not are_close(output / max(size, 1e-30), weights @ case.given.v / max(size, 1e-30)):
+    if output is not None and not are_close(output / max(size, 1e-30), weights @ case.given.v / max(size, 1e-30), NEAR):
         said = ". With one-hot values its weights are right: the values are combined wrongly"
         return Located("context", said) if is_right else Located()
     told = [] if is_right else list(compare_weights(weights, right))[:2]
@@ -512,7 +505,7 @@ def compare_weights(weights: Array, right: Array) -> Iterator[Located]:
         yield Located("masked", f"Hidden keys get up to {hidden:.3g} of the weight of a row")
     if (weights < -CLOSE).any():
         yield Located("weights", "Some of its weights are negative")
-    if not are_close(rows, np.ones_like(rows)):
+    if not are_close(rows, np.ones_like(rows), NEAR):
         least, most = f"{rows.min():.4g}", f"{rows.max():.4g}"
         said = f"The weights of each row sum to {least if least == most else f'{least} to {most}'}"
         yield Located("weights", said)
@@ -520,7 +513,3 @@ def compare_weights(weights: Array, right: Array) -> Iterator[Located]:
     if not weights[..., later].any() and right[..., later].any():
         yield Located("masked", "Query i sees only keys up to i")
     yield Located("logits", "The weights of each row sum to 1, but are wrong: look at the scores")
-
-
-def are_close(one: Array, other: Array) -> bool:
-    return one.shape == other.shape and bool(np.abs(one - other).max(initial=0.0) < CLOSE * 10)

@@ -23,8 +23,8 @@ from attn_exp.diagnosis.observe.cores import MixedTokensError, Pair, arrange_cor
 from attn_exp.diagnosis.observe.matrices import (
     Matrices,
     UnreadMatricesError,
+    are_close,
     find_surroundings,
-    fit_matrices,
     output_inputs,
     read_matrices,
 )
@@ -48,8 +48,8 @@ class Observed:
     tokens: int = 0
 
 
-def observe(layer: Layer, more: int = 0) -> Observed:
-    """Record a layer and find the attention in it; `more` adds runs on other token values.
+def observe(layer: Layer) -> Observed:
+    """Record a layer and find the attention in it.
 
     Raises:
         UncalledError: the layer fails at these lengths, or its operations depend on the values of its inputs.
@@ -60,7 +60,7 @@ def observe(layer: Layer, more: int = 0) -> Observed:
     usual = [] if layer.is_fixed else [(BATCH, *one) for one in LENGTHS]
     for batch, length, keys in (*usual, *fixed):
         try:
-            recording = record_layer(layer, batch, length, keys, {}, more=more)
+            recording = record_layer(layer, batch, length, keys, {})
         except DifferentPathsError:
             raise UncalledError(f"{layer.name} runs different operations for different input values") from None
         except Exception as error:  # whatever the layer raises
@@ -79,14 +79,7 @@ def read_inside(seen: Observed) -> tuple[Inside, frozenset[str]]:
     """
     if not seen.pairs:
         raise UnreadMatricesError("no scores and weights are found among the operations")
-    try:
-        found = read_matrices(seen.recording, seen.pairs)
-    except UnreadMatricesError as error:
-        seen = observe(seen.layer, seen.layer.sizes["m"])  # a fit needs more tokens than x has dimensions
-        try:
-            found = fit_matrices(seen.recording, seen.pairs)
-        except UnreadMatricesError:
-            raise error from None
+    found = read_matrices(seen.recording, seen.pairs)
     heads, groups = seen.layer.sizes.get("h", found.heads), found.groups
     if found.heads != 1 or found.arrays["W_q"].shape[1] % heads:
         heads = found.heads
@@ -238,9 +231,9 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
         return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // wide, None) if is_clear else None
     for role, array in arrays.items():
         known = inside.arrays.get(role)
-        if known is not None and not all(one[2] for one in parameters) and are_same(known, array.T):
+        if known is not None and not all(one[2] for one in parameters) and are_close(known, array.T, 1e-6):
             arrays[role] = known
-    equal = (are_same(one, inside.arrays.get(role, np.zeros(0))) for role, one in arrays.items())
+    equal = (are_close(one, inside.arrays.get(role, np.zeros(0)), 1e-6) for role, one in arrays.items())
     fits = all(arrays[f"W_{side}"].shape == inside.arrays[f"W_{side}"].shape for side in "qkv")
     is_same = set(arrays) == set(inside.arrays) and all(equal)
     return None if is_same or not fits else replace(inside, arrays=arrays)
@@ -274,10 +267,6 @@ def find_arrays(tree: Any, path: str = "") -> Iterator[tuple[str, Array]]:
             yield from find_arrays(one, f"{path}.{name}".strip(".").replace("kernel", "weight"))
     elif "float" in str(getattr(tree, "dtype", "")):
         yield path, np.asarray(tree, float)
-
-
-def are_same(one: Array, other: Array) -> bool:
-    return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-6)
 
 
 def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
@@ -318,10 +307,8 @@ def leave_open(own: OwnFunction, seen: Observed, words: str, reason: str) -> Ver
         return unfinished(own.name, reason, words)
     left = (f"`scores` ({reason})", "`projections` before and after (nothing defines what they should be)")
     found = (Finding("weights sum to 1", HELD),)
-    return Verdict(own.name, True, (), MEANS, found, words, not_verified=left)
-
-
-MEANS = "means of values, with weights that sum to 1"
+    computes = "means of values, with weights that sum to 1"
+    return Verdict(own.name, True, (), computes, found, words, not_verified=left)
 
 
 def is_mean(recording: Recording, place: int) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
 from typing import Any
 
 from attn_exp.diagnosis.asking.case import expected
@@ -24,7 +23,6 @@ from attn_exp.diagnosis.bind.sizes import FIXED, letter_of
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, under
 from attn_exp.diagnosis.judging.bound_layers import (
-    MEANS,
     Observed,
     bound_function,
     bound_layer,
@@ -38,7 +36,6 @@ from attn_exp.diagnosis.judging.inside import ROTATIONS, check_inside, find_own_
 from attn_exp.diagnosis.judging.layer_passes import (
     PASSES,
     check_decoding,
-    find_inverted_masks,
     leave_learned_scale_open,
     leave_mistakes_open,
     leave_unplaced_parameters,
@@ -46,7 +43,7 @@ from attn_exp.diagnosis.judging.layer_passes import (
 from attn_exp.diagnosis.judging.unasked import HARMLESS
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, answer_rows, are_close
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
-from attn_exp.errors import UncalledError, UserError
+from attn_exp.errors import UncalledError
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict, unfinished
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
@@ -222,47 +219,19 @@ def ask_with_memory(verdict: Verdict, own: OwnFunction, layer: Layer, request: R
     return replace(other, findings=(*kept, Finding(rung, BROKEN)))
 
 
-def ask_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Switch on each option that is off by default, one at a time, build the class with it, and check it."""
-    for name in find_options(own.function)[:MOST_OPTIONS]:
-        made = replace(own, function=with_option(own.function, name))
-        try:
-            other = check_bound(made, bind_layer(made, request), request, check)
-        except UserError as error:
-            other = unfinished(own.name, str(error), request.words)
-        if other.passed:
-            verdict = replace(verdict, findings=(*verdict.findings, Finding(f"with {name}=True", HELD)))
-        else:
-            left = f"option `{name}` (built with True: {other.computes or other.uncalled})"
-            verdict = replace(verdict, not_verified=(*verdict.not_verified, left))
-    return verdict
-
-
-MOST_OPTIONS = 3
-
-
-def find_options(owner: Any) -> list[str]:
-    if not inspect.isclass(owner) or kind_of(owner) not in ("torch", "plain") or not inspect.isfunction(owner.__init__):
-        return []
-    given = (one for one in every_parameter(owner, "") if one.default is False)
-    return [one.name for one in given if letter_of(one.name) not in ("causal", "dropout", "trains", "evaluates")
+def leave_options_open(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    """Leave open the options of a class that are off by default."""
+    if not inspect.isclass(own.function) or kind_of(own.function) not in ("torch", "plain"):
+        return verdict
+    left = [f"option `{one.name}` (never built with True)" for one in every_parameter(own.function, "")
+            if one.default is False and letter_of(one.name) not in ("causal", "dropout", "trains", "evaluates")
             and plain(one.name) not in FIXED and not HARMLESS & {plain(one.name), *words_in(one.name)}]  # fmt: skip
-
-
-def with_option(owner: Any, name: str) -> Any:
-    """Return a subclass whose constructor switches an option on."""
-
-    @wraps(owner.__init__)
-    def build(self: Any, *given: Any, **named: Any) -> None:
-        owner.__init__(self, *given, **{name: True, **named})
-
-    space = {"__init__": build, "__module__": owner.__module__, "__qualname__": owner.__qualname__}
-    return type(owner.__name__, (owner,), space)
+    return replace(verdict, not_verified=(*verdict.not_verified, *left))
 
 
 DROPPED = "dropout_on"
 WAYS: tuple[Callable[[Verdict, OwnFunction, Layer, Request, Check], Verdict], ...] = (
-    ask_rotated, ask_causal, ask_with_memory, ask_options,
+    ask_rotated, ask_causal, ask_with_memory, leave_options_open,
 )  # fmt: skip
 """Further checks of a layer whose plainest call is right; what they cannot check is reported as not verified."""
 
@@ -271,10 +240,7 @@ def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check)
     if not seen.pairs:
         verdict = leave_open(own, seen, request.words, "no product of queries and keys is among its operations")
         if verdict.passed:
-            return find_inverted_masks(verdict, seen, own, request)
-        plain = Verdict(own.name, True, (), MEANS, (), request.words)
-        if not (masked := find_inverted_masks(plain, seen, own, request)).passed:  # a required mask hides all
-            return masked
+            return verdict
         raise UncalledError(f"{own.name}: no scores and weights are found among its operations")
     try:
         inside, turns = read_inside(seen)
@@ -296,8 +262,7 @@ def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check)
 def check_unread(own: OwnFunction, seen: Observed, request: Request, check: Check, reason: str) -> Verdict:
     verdict = check_named(seen, None, request, check) or check_inside(own, seen, request, reason)[0]
     verdict = leave_learned_scale_open(verdict, seen, own, request)
-    verdict = leave_unplaced_parameters(verdict, seen, own, request)
-    return find_inverted_masks(verdict, seen, own, request)
+    return leave_unplaced_parameters(verdict, seen, own, request)
 
 
 def check_named(seen: Observed, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
@@ -346,8 +311,7 @@ def explain_inside(
     bound, turns = read
     inside, reading = check_inside(own, seen, request, "")
     if reading is None or not (inside.mistakes or inside.passed):
-        is_of_masks = verdict.stage == "masked"
-        return verdict if is_of_masks else replace(verdict, stage=inside.stage or verdict.stage)
+        return verdict
     if inside.mistakes:
         heads = {case.recipe.heads for case, _ in reading.wrong}
         is_told = any(letter_of(str(name)) == "h" and value != 1 for name, value in seen.layer.settings.items())

@@ -14,43 +14,34 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.case import Case, differs, expected
+from attn_exp.diagnosis.asking.case import Case, expected
 from attn_exp.diagnosis.asking.libraries import join, library, parts_of
 from attn_exp.diagnosis.asking.names import source_of
-from attn_exp.diagnosis.asking.offer import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.asking.questions import layer_cases
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY
-from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.layer import Layer, leave_out
 from attn_exp.diagnosis.bind.sizes import modules_of
 from attn_exp.diagnosis.calling.call import Bound
-from attn_exp.diagnosis.calling.conventions import BLOCKS, INVERTED
-from attn_exp.diagnosis.explaining.smallest import module_of
+from attn_exp.diagnosis.calling.conventions import BLOCKS
 from attn_exp.diagnosis.judging.bound_layers import (
-    MEANS,
     Observed,
-    bound_layer,
     guess_output,
     leave_open,
-    observe,
     parameters_of_layer,
     read_inside,
 )
 from attn_exp.diagnosis.judging.unasked import with_state
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, are_close, read_projection
-from attn_exp.diagnosis.observe.recording import find_height, lay, unlay
+from attn_exp.diagnosis.observe.recording import lay, unlay
 from attn_exp.diagnosis.observe.trace import find_ancestors
-from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding, Smallest, Verdict
-from attn_exp.forms.pipeline import At
+from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding, Verdict
 from attn_exp.own_code import OwnFunction, held
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 
 Pass = Callable[[Verdict, Observed, OwnFunction, Request], Verdict]
 CAUSAL, NO_OUTPUT = "causal_ignored", "no_output_projection"
-LENGTHS = (2, 3, 4)
-"""Numbers of tokens to try for the smallest failing input."""
 
 
 def leave_unplaced_parameters(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
@@ -76,7 +67,7 @@ def leave_learned_scale_open(verdict: Verdict, seen: Observed, own: OwnFunction,
     is_scale = bool(verdict.mistakes) and all(name == "no_scale" or name.startswith(SCALE) for name in verdict.mistakes)
     sizes = {1, seen.layer.sizes.get("h", 1)}
     names = [path for path, array, _ in parameters_of_layer(seen.layer.target) if is_scale
-             and array.size in sizes and re.search("scale|temp|tau", path) and changes_weights(seen, path)]  # fmt: skip
+             and array.size in sizes and re.search("scale|temp|tau", path)]  # fmt: skip
     if verdict.passed or not names:
         return verdict
     left = f"scale `{names[0]}` (a parameter; the scores are multiplied by a factor other than 1 / sqrt(d))"
@@ -94,69 +85,12 @@ SCALE = ("scale_by", "scale_other", "scale_fixed", "scale_multiplied", "scale_tw
 """Mistakes in the factor of the scores, rather than of the weights."""
 
 
-def changes_weights(seen: Observed, path: str) -> bool:
-    """Return whether the attention weights depend on a parameter; True if it cannot be changed."""
-    tensor = dict(getattr(seen.layer.target, "named_parameters", dict)()).get(path)
-    if tensor is None:
-        return True
-    kept = tensor.data
-    tensor.data = kept + 1
-    try:
-        changed = observe(seen.layer).pairs
-    finally:
-        tensor.data = kept
-    return not changed or not are_close(changed[0].weights, seen.pairs[0].weights, CLOSE)
-
-
 def find_constants(seen: Observed) -> Iterator[Array]:
     """Yield the matrices that a JAX layer reads; unlike in a mask, no number occurs twice in them."""
     for operation in seen.recording.first.operations:
         for array, producer in zip(operation.inputs, operation.producers, strict=True):
             if producer is None and array.ndim > 1 and array.dtype.kind == "f" and len(np.unique(array)) == array.size:
                 yield array
-
-
-def find_inverted_masks(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    """Report masks whose hidden tokens still change the output of a layer outside the definition.
-
-    Applies only to factories that say what True means. With one output per token, those of hidden tokens may change.
-    """
-    layer = seen.layer
-    is_open = verdict.computes == MEANS and layer.mask_true and set(layer.inputs) == {"x"}
-    for role in ("mask", "padding") if is_open else ():
-        formats = [one for one in (*PADDINGS, *MASKINGS) if (one.kind == "added") == (layer.mask_true == "added")]
-        reached = {reach_of_mask(layer, role, one) for one in formats if role in layer.keywords} - {None}
-        if reached and (False, True) not in reached:
-            names = (INVERTED,) if (True, False) in reached else ()
-            finding = Finding("masks", BROKEN, f"tokens that `{layer.keywords[role]}` hides change the output")
-            computes = f"{MEANS}; but {finding.said}"
-            stage, findings = "" if names else "masked", (*verdict.findings, finding)
-            verdict = replace(verdict, passed=False, mistakes=names, unexplained=not names, stage=stage,
-                              computes=computes, findings=findings)  # fmt: skip
-    return verdict
-
-
-def reach_of_mask(layer: Layer, role: str, masking: Masking) -> tuple[bool, bool] | None:
-    """Return whether hidden tokens, and whether visible ones, change an output; None if the layer rejects the mask."""
-    length = layer.lengths.get("t", TOKENS) if layer.is_fixed else TOKENS
-    batch, hides = layer.lengths.get("b", 1), layer.mask_true == "hides"
-    at = At(Request().rules(1, length, length), batch, 1, 1, length, length, 1, layer.sizes["m"])
-    kept = np.arange(length) % len("qk") == 0
-    x = np.random.default_rng(4).standard_normal((batch, length, layer.sizes["m"]))
-    given = masking.write(np.broadcast_to(kept ^ hides, (batch, 1, length, length)), at, hides)
-    lent, made = library(layer.library), list[Array]()
-    try:
-        for token in (0, 1, 2):  # the baseline, a hidden token changed, and a visible one
-            moved = x + (np.arange(length) == token)[:, None] * (token > 0)
-            arrays = {"x": layer.convert(lay(moved, layer.inputs["x"], find_height(layer, length)))}
-            with held():
-                said = next(iter(parts_of(layer.call(arrays, {role: lent.into(given, "float64")})).values()))
-            made.append(lent.back(said).reshape(batch, -1, said.shape[-1])[:, 0])
-    except Exception:  # whatever the layer raises
-        return None
-    if not all(one.size and np.isfinite(one).all() for one in made):
-        return None
-    return not are_close(made[1], made[0], CLOSE), not are_close(made[2], made[0], CLOSE)
 
 
 def report_unused_parameters(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
@@ -255,49 +189,14 @@ def is_triangle(array: Array) -> bool:
         )
 
 
-def show_smallest_input(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    layer = seen.layer
-    is_shown = verdict.mistakes and not verdict.passed and layer.library == "torch" and set(layer.inputs) == {"x"}
-    for length in LENGTHS if is_shown and layer.made else ():
-        shape = [{"b": 1, "t": length}.get(letter, layer.sizes["m"]) for letter in layer.inputs["x"]]
-        name = layer.made.partition("(")[0]
-        lines = [
-            "import torch",
-            f"from {module_of(own)} import {name}",
-            f"torch.manual_seed({length})",
-            f"layer = {layer.made}.double().eval()",
-            f"x = torch.randn({', '.join(map(str, shape))}, dtype=torch.float64)",
-        ]
-        space: dict[str, Any] = {}
-        with suppress(Exception), held():
-            exec("\n".join(lines), space)  # run the code that the user sees before printing it
-            again = bind_layer(OwnFunction(space["layer"], own.name, own.file, ""), request)
-            bound = bound_layer(again, read_inside(observe(again))[0])
-            rows = unlay(space["x"], layer.inputs["x"])
-            first = next(layer_cases(request, bound.offer, True, bound.inside))
-            right = expected(replace(first, given=replace(first.given, x=rows.numpy())))
-            mine = next(iter(bound.call(rows).values())).detach().numpy()
-            if differs(mine, right, 20):
-                small = Smallest("\n".join([*lines, "layer(x)"]), round_row(mine), round_row(right["output"]))
-                return replace(verdict, smallest=small)
-    return verdict
-
-
-def round_row(rows: Array) -> str:
-    return f"[{', '.join(f'{number:.4f}' for number in rows[0, -1, :6])}, ...] for token {rows.shape[1] - 1}"
-
-
 PASSES: tuple[Pass, ...] = (
-    find_inverted_masks,
     leave_unplaced_parameters,
     leave_learned_scale_open,
     report_unused_parameters,
     report_omitted_norms,
     report_missing_output_projection,
     find_ignored_causal_mask,
-    show_smallest_input,
 )
-"""The pass that shows the smallest input comes last, because the others may change the verdict."""
 
 
 # Decoding with a KV cache: tokens one at a time must give the rows of one causal pass over all of them

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attn_exp.arrays import Array, Arrays
-from attn_exp.diagnosis.observe.cores import Pair, Rows, find_factor
+from attn_exp.diagnosis.observe.cores import Pair, Rows
 from attn_exp.diagnosis.observe.recording import Recording, tokens_given, unlay
 from attn_exp.diagnosis.observe.trace import Producer, Trace, find_axes, follow
 from attn_exp.forms.pipeline import Around, Norm, normed
@@ -184,20 +184,15 @@ def token_rows(recording: Recording, projection: Projection) -> Array:
     return made
 
 
-def chosen_points(rows: Rows, chosen: Array, inputs: Array) -> tuple[Array, Array]:
-    """Return the projection inputs `[points m]` of the tokens that produce the chosen numbers, and these numbers."""
-    x = np.concatenate([inputs[:, number] for number in rows.tokens[chosen].tolist()])
-    y = [np.array([one[place] for one in rows.values]) for place in zip(*np.nonzero(chosen), strict=True)]
-    return x, np.concatenate(y)
-
-
 def match_columns(rows: Rows, chosen: Array, inputs: Array, weight: Array, exact: float) -> tuple[Array, Array] | None:
     """Return which column of a weight `[m c]` produces each number of the rows, and the factors.
 
     None unless each number is one column applied to the row's token in every run, up to a factor and a constant.
     """
-    x, y = chosen_points(rows, chosen, inputs)
-    made = x @ weight
+    made = np.concatenate([inputs[:, number] for number in rows.tokens[chosen].tolist()]) @ weight
+    y = np.concatenate(
+        [np.array([one[place] for one in rows.values]) for place in zip(*np.nonzero(chosen), strict=True)]
+    )
     made, y = made - made.mean(axis=0), np.asarray(y - y.mean(axis=0), float)
     lengths = np.maximum(np.linalg.norm(made, axis=0), 1e-300)
     along = y.T @ (made / lengths)
@@ -224,51 +219,6 @@ class Matrices:
     turns: frozenset[str]
     inputs: Arrays
     output: Projection | None
-
-
-def fit_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
-    """Fit the matrices of a layer whose projections are not single columns of a parameter, such as low-rank ones.
-
-    They are fitted to the queries, keys and values of each token, which takes more tokens than x has dimensions.
-
-    Raises:
-        UnreadMatricesError: queries, keys or values are not an affine function of the tokens.
-    """
-    given, arrays, counts = tokens_given(recording), dict[str, Array](), dict[str, int]()
-    for name in ("q", "k", "v"):
-        weights, biases = list[Array](), list[Array]()
-        for pair in pairs:
-            rows: Rows = getattr(pair, name)
-            if (rows.tokens < 0).any():
-                raise UnreadMatricesError(f"{NAMES[name]} are computed from several tokens")
-            ranks = find_ranks(rows.tokens)
-            factor = 1.0 if name == "v" else find_factor(recording, rows)
-            for rank in range(int(ranks.max()) + 1):
-                weight, bias = fit_affine(rows, ranks == rank, given, recording.exact)
-                if not any(np.allclose(weight / factor, one) for one in weights):
-                    weights.append(weight / factor)
-                    biases.append(bias / factor)
-        counts[name], arrays[f"W_{name}"] = len(weights), np.concatenate(weights, axis=1)
-        if np.abs(np.concatenate(biases)).max() > recording.exact:
-            arrays[f"b_{name}"] = np.concatenate(biases)
-    return Matrices(with_output(recording, pairs, arrays), counts["q"], counts["k"], frozenset(),
-                    dict.fromkeys("qkv", given), find_output(recording, pairs))  # fmt: skip
-
-
-def fit_affine(rows: Rows, chosen: Array, given: Array, exact: float) -> tuple[Array, Array]:
-    """Fit the matrix `[m k]` and bias that compute rows from their tokens, in every run.
-
-    Raises:
-        UnreadMatricesError: no affine function computes them.
-    """
-    x, y = chosen_points(rows, chosen, given)
-    lines = np.concatenate([x, np.ones((len(x), 1))], axis=1)
-    if len(lines) < 2 * lines.shape[1] or not np.isfinite(y).all():
-        raise UnreadMatricesError("too few tokens to fit a matrix")
-    solved = np.linalg.lstsq(lines, y, rcond=None)[0]
-    if np.abs(lines @ solved - y).max() > exact * max(np.abs(y).max(), 1.0):
-        raise UnreadMatricesError("not an affine function of the token")
-    return solved[:-1], solved[-1]
 
 
 def with_output(recording: Recording, pairs: Sequence[Pair], arrays: dict[str, Array]) -> dict[str, Array]:

@@ -80,7 +80,7 @@ class DifferentPathsError(Exception):
 
 
 def record_layer(
-    layer: Layer, batch: int, length: int, keys: int, keywords: Mapping[str, Any], *, more: int = 0, seed: int = 0
+    layer: Layer, batch: int, length: int, keys: int, keywords: Mapping[str, Any], *, seed: int = 0
 ) -> Recording:  # fmt: skip
     """Record a layer on `length` tokens, and on `keys` tokens of a memory or of separate keys.
 
@@ -102,7 +102,7 @@ def record_layer(
     for bit in range(bits):
         numbers = np.arange(len(tokens)) >> bit & 1
         given += [mix(base, draw(), numbers == one) for one in (1, 0)]
-    given = [base, *given, *(draw() for _ in range(more))]
+    given = [base, *given]
     cache = dict[Any, Any]()
     traces = [record_once(layer, one, keywords, cache) for one in given]
     paths = {tuple(each.name for each in one.operations) for one in traces}
