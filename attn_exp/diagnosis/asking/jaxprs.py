@@ -24,7 +24,7 @@ ELEMENTWISE: dict[str, Rule] = {
     "square": np.square, "nextafter": np.nextafter, "is_finite": np.isfinite, "sign": np.sign,
 }  # fmt: skip
 OF_FLOATS: dict[str, Rule] = {
-    "erf": np.vectorize(math.erf, [float]), "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "div": np.divide, "erf": np.vectorize(math.erf, [float]), "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x),
     "logistic": lambda x: 1 / (1 + np.exp(-x)),
 }  # fmt: skip
 """Operations that differ on integers, which are left to JAX."""
@@ -87,27 +87,13 @@ def cut(array: Any, *, sizes: Sequence[int], axis: int) -> list[Any]:
     return np.split(array, np.cumsum(sizes)[:-1], axis)
 
 
-def padded(array: Any, number: Any, *, padding_config: Sequence[tuple[int, int, int]]) -> Any:
-    if any(between for _, _, between in padding_config):
-        return NotImplemented
-    whole = np.pad(array, [(max(low, 0), max(high, 0)) for low, high, _ in padding_config], constant_values=number)
-    return whole[tuple(slice(max(-low, 0), min(high, 0) or None) for low, high, _ in padding_config)]
-
-
 def summed_so_far(array: Any, *, axis: int, reverse: bool) -> Any:
     return np.flip(np.cumsum(np.flip(array, axis), axis), axis) if reverse else np.cumsum(array, axis)
 
 
-def divide(left: Any, right: Any) -> Any:
-    """Divide; integers are truncated towards zero."""
-    if left.dtype.kind == "f":
-        return left / right
-    return (left - np.fmod(left, right)) // right if right.all() else NotImplemented
-
-
 OTHERS: dict[str, Rule] = {
     "dot_general": product, "broadcast_in_dim": broadcast, "iota": iota, "slice": part, "select_n": select,
-    "stack": lambda *several, axis=0: np.stack(several, axis), "split": cut, "pad": padded, "cumsum": summed_so_far,
+    "stack": lambda *several, axis=0: np.stack(several, axis), "split": cut, "cumsum": summed_so_far,
     "reshape": lambda x, *_, new_sizes, dimensions=None, **__: np.reshape(
         x if dimensions is None else np.transpose(x, dimensions), new_sizes
     ),
@@ -119,7 +105,7 @@ OTHERS: dict[str, Rule] = {
     "convert_element_type": lambda x, *, new_dtype, **_: np.asarray(x).astype(new_dtype),
     "integer_pow": lambda x, *, y: x**y if y >= 0 else 1 / x**-y,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
-    "div": divide, "rem": lambda x, y: np.fmod(x, y) if y.all() or x.dtype.kind == "f" else NotImplemented,
+    "rem": lambda x, y: np.fmod(x, y) if y.all() or x.dtype.kind == "f" else NotImplemented,
     "tile": lambda x, *, reps: np.tile(x, reps),
     "dynamic_slice": part_from,
     "complex": lambda real, imag: real + 1j * imag, "real": np.real, "imag": np.imag, "conj": lambda x, **_: np.conj(x),

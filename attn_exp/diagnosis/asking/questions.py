@@ -190,10 +190,8 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
     size = long_runs.NUMBER * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
     is_shared = maker.request.kv_head is not None and "head" not in maker.request.said
     setting = f"kv_head={maker.request.kv_head}" if is_shared else f"head={maker.heads}"
-    instead = "choose fewer heads"
-    if maker.entries > maker.heads:
-        setting, instead = f"a batch of {maker.entries}", "choose fewer lengths"
-    long_runs.refuse_too_large([long_runs.Need(size, setting, f"for test cases of {longest} tokens", instead)])
+    purpose = f"for test cases of {longest} tokens"
+    long_runs.refuse_too_large([long_runs.Need(size, setting, purpose, "choose fewer heads")])
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:
@@ -261,10 +259,6 @@ class Maker:
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
         raise NotImplementedError
 
-    def sized(self, rung: str, length: int, factor: float) -> Case:
-        """Return a case whose queries or x, which determine the logits, are multiplied by a factor."""
-        raise NotImplementedError
-
     def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
         """Return row and key counts that fit the rules: document masks and explicit arrays have fixed sizes."""
         if self.request.few and 1 < max(rows, keys) <= MIDDLE:
@@ -329,6 +323,7 @@ class HeadsMaker(Maker):
         return Case(rung, recipe, Given(q * SPREAD, k * SPREAD, v), explicit, optional or unpromised, unpromised)
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
+        """Return a case whose queries, which determine the logits, are multiplied by a factor."""
         case = self.case(rung, length, length)
         assert case.given.q is not None
         return replace(case, given=replace(case.given, q=case.given.q * factor + 0.0))  # no zero is negative
