@@ -72,13 +72,6 @@ def part(array: Any, *, start_indices: Any, limit_indices: Any, strides: Any) ->
     return array[tuple(slice(*place) for place in zip(start_indices, limit_indices, steps, strict=True))]
 
 
-def part_from(array: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
-    """Return a slice from a start on each axis, moved back if it would pass the end."""
-    room = zip(starts, array.shape, slice_sizes, strict=True)
-    first = [min(max(int(start), 0), length - size) for start, length, size in room]
-    return array[tuple(slice(start, start + size) for start, size in zip(first, slice_sizes, strict=True))]
-
-
 def select(which: Any, *cases: Any) -> Any:
     return np.where(which, cases[1], cases[0]) if which.dtype == np.bool_ else np.choose(which, cases)
 
@@ -87,13 +80,9 @@ def cut(array: Any, *, sizes: Sequence[int], axis: int) -> list[Any]:
     return np.split(array, np.cumsum(sizes)[:-1], axis)
 
 
-def summed_so_far(array: Any, *, axis: int, reverse: bool) -> Any:
-    return np.flip(np.cumsum(np.flip(array, axis), axis), axis) if reverse else np.cumsum(array, axis)
-
-
 OTHERS: dict[str, Rule] = {
     "dot_general": product, "broadcast_in_dim": broadcast, "iota": iota, "slice": part, "select_n": select,
-    "stack": lambda *several, axis=0: np.stack(several, axis), "split": cut, "cumsum": summed_so_far,
+    "stack": lambda *several, axis=0: np.stack(several, axis), "split": cut,
     "reshape": lambda x, *_, new_sizes, dimensions=None, **__: np.reshape(
         x if dimensions is None else np.transpose(x, dimensions), new_sizes
     ),
@@ -107,7 +96,6 @@ OTHERS: dict[str, Rule] = {
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "rem": lambda x, y: np.fmod(x, y) if y.all() or x.dtype.kind == "f" else NotImplemented,
     "tile": lambda x, *, reps: np.tile(x, reps),
-    "dynamic_slice": part_from,
     "complex": lambda real, imag: real + 1j * imag, "real": np.real, "imag": np.imag, "conj": lambda x, **_: np.conj(x),
     "stop_gradient": lambda x: x, "copy": lambda x: x, "copy_p": lambda x: x,
     "optimization_barrier": lambda *several: list(several),

@@ -8,7 +8,6 @@ import inspect
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -149,27 +148,15 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
             given.default_value if given.has_default_value() else inspect.Parameter.empty
         )) for given in schema.arguments if given.name != "self"]  # fmt: skip
     try:
-        taken = list(inspect.signature(function).parameters.values())
-        return taken if not all(map(is_starred, taken)) else parameters_behind_stars(function) or taken
+        return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         documented = getattr(function, "__doc__", None)
     text = documented if isinstance(documented, str) else ""
     written = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
-    if written is None:
-        raise UserError(f"{name}: its arguments are not known; wrap it in a function of q, k and v")
-    words = [word for word in re.split(r",\s*", written.group(1)) if re.match(r"\w", word)]
-    if not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # prose in brackets
+    words = [word for word in re.split(r",\s*", written[1] if written else "") if re.match(r"\w", word)]
+    if written is None or not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # prose
         raise UserError(f"{name}: its arguments are not known; wrap it in a function of q, k and v")
     return [parse_parameter(word) for word in words]
-
-
-def parameters_behind_stars(function: Any) -> list[inspect.Parameter]:
-    inner = vars(function).get("__init__") if inspect.isclass(function) else getattr(function, "func", None)
-    if not callable(inner):
-        return []
-    first = (None,) if inspect.isclass(function) else tuple(getattr(function, "args", ()))
-    whole = partial(inner, *first, **getattr(function, "keywords", {}))
-    return list(inspect.signature(whole).parameters.values())
 
 
 def is_required(given: inspect.Parameter) -> bool:

@@ -173,8 +173,7 @@ class Masking:
         return replace(self, neutral=other.neutral, attribute=other.attribute)
 
     def __str__(self) -> str:
-        said = WORDS[self.kind]
-        return f"{said or 'masks'} [{self.axes}]" if self.axes != "t s" else said
+        return f"{WORDS[self.kind] or 'masks'} [{self.axes}]" if self.axes != "t s" else WORDS[self.kind]
 
 
 def attribute_of(error: str) -> str:

@@ -206,15 +206,8 @@ def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
         for name, value in list(vars(module).items()) if wide else []:
             if torch.is_tensor(value) and value.is_floating_point():  # neither a parameter nor a buffer
                 setattr(module, name, value.detach().double())
-            elif type(value) in (list, tuple):
-                for one in filter(is_module, value):
-                    one.double()
     if fresh:
         fill_torch(target)
-
-
-def is_module(one: Any) -> bool:
-    return kind_of(one) == "torch"
 
 
 def leave_out_norms(target: Any) -> None:

@@ -386,8 +386,7 @@ def check_empty_row(caller: Caller, case: Case, row: int) -> Found:
         return Finding("rows without keys", ABSENT), ""
     kind = classify_empty_row(output[..., row, :], case)
     if kind == "nan":
-        expected = caller.request.empty == "nan"
-        return Finding("rows without keys", REMARK, "NaN"), "" if expected else "empty_row_nan"
+        return Finding("rows without keys", REMARK, "NaN"), "" if caller.request.empty == "nan" else "empty_row_nan"
     return Finding("rows without keys", HELD, kind), ""
 
 

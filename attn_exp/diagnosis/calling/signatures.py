@@ -18,7 +18,6 @@ from attn_exp.diagnosis.asking.names import (
     is_required,
     is_starred,
     parameters_of,
-    plain,
     roles_taken,
     side_of_name,
     source_with_helpers,
@@ -112,8 +111,6 @@ class Adapter:
 def neutral_setting(name: str, sizes: Sizes, at: At) -> Any:
     if re.search("block|chunk|tile|bucket", name.lower()):
         return FEW
-    if plain(name) in ("nrep", "numkeyvaluegroups"):
-        return at.heads // at.groups
     return at.rows if letter_of(name) == "room" else value_of(name, sizes)
 
 
