@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -148,7 +149,9 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
             given.default_value if given.has_default_value() else inspect.Parameter.empty
         )) for given in schema.arguments if given.name != "self"]  # fmt: skip
     try:
-        return list(inspect.signature(function).parameters.values())
+        taken = list(inspect.signature(function).parameters.values())
+        inner = vars(function).get("__init__") if inspect.isclass(function) and all(map(is_starred, taken)) else None
+        return list(inspect.signature(partial(inner, None)).parameters.values()) if callable(inner) else taken
     except (TypeError, ValueError):
         documented = getattr(function, "__doc__", None)
     text = documented if isinstance(documented, str) else ""
