@@ -162,14 +162,11 @@ def split_answers(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     Raises:
         UserError: a stage is given twice.
     """
-    answers: dict[str, str] = {}
-    for word in words:
-        if word.startswith(ANSWER):
-            stage, _, value = word.removeprefix(ANSWER).partition("=")
-            if stage in answers:
-                raise UserError(f"{ANSWER}{stage} is given twice")
-            answers[stage] = value
-    return [word for word in words if not word.startswith(ANSWER)], answers
+    given = [word.removeprefix(ANSWER).partition("=") for word in words if word.startswith(ANSWER)]
+    stages = [stage for stage, _, _ in given]
+    for stage in (one for one in stages if stages.count(one) > 1):
+        raise UserError(f"{ANSWER}{stage} is given twice")
+    return [word for word in words if not word.startswith(ANSWER)], {stage: value for stage, _, value in given}
 
 
 # A whole file

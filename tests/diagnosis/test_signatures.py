@@ -129,16 +129,11 @@ def nested(q: Any, k: Any, v: Any) -> Any:
     return None, (weights_first(q, k, v), {"cache": k})
 
 
-def row_by_row(q: Any, k: Any, v: Any) -> Any:
-    for row in q:
-        yield softmax(row @ k.T / math.sqrt(len(row))) @ v
-
-
 RIGHT = [
     by_position, with_pair_of_tables,
     with_d_k, with_tables, keywords_alone, of_an_odd_window, of_a_switch, of_a_default, of_a_dropout_mask,
     partial(with_d_k, d_k=8), Temperature, Temperature(8**0.5).__call__, tokens_first, channels_first, joined,
-    side_by_side, weights_first, an_object, nested, row_by_row,
+    side_by_side, weights_first, an_object, nested,
 ]  # fmt: skip
 
 

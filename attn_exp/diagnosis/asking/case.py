@@ -91,8 +91,7 @@ def is_for_no_key(output: Array, stages: Arrays) -> bool:
     """Return whether no query sees a key and the output is all NaN or all zeros, as is usual in that case."""
     if not (stages["masked"] == -np.inf).all() or output.shape != stages["output"].shape:
         return False
-    nothing: bool = bool(np.isnan(output).all() or not output.any())
-    return nothing
+    return bool(np.isnan(output).all() or not output.any())
 
 
 def without_blind(output: Array, stages: Arrays) -> Array:

@@ -6,19 +6,19 @@ happens here, while `own_code.held` protects the process; the results are plain 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import islice
-from types import GeneratorType
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array, bfloat16
+from attn_exp.diagnosis.asking.names import source_with_helpers
 from attn_exp.errors import UncalledError, UserError, first_line, unknown
 from attn_exp.own_code import error_line, held
 
@@ -161,25 +161,12 @@ def modules_named(function: Any) -> set[str]:
             return {"torch"}
         function = next((one for word in CALLS if inspect.isfunction(one := getattr(function, word, None))), function)
     function = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function  # a jitted function
-    code = getattr(function, "__code__", None) or getattr(getattr(function, "forward", None), "__code__", None)
-    space: Mapping[str, Any] = getattr(function, "__globals__", {})
-    words = set(code.co_names) if code is not None else set()
-    notes = {str(note).partition(".")[0] for note in getattr(function, "__annotations__", {}).values()}
-    words |= notes
-    values = [space[word] for word in words if word in space]
-    homes = homes_of(values) | notes  # a quoted annotation may name a library that the file does not import
-    helpers = [
-        value for value in values if hasattr(value, "__code__") and value.__globals__ is space and value is not function
-    ]
-    for helper in helpers:
-        named = (space[word] for word in helper.__code__.co_names if word in space)
-        homes |= homes_of(value for value in named if inspect.ismodule(value))
-    return homes & set(LIBRARIES)
-
-
-def homes_of(values: Iterable[Any]) -> set[str]:
-    words = ("__name__", "__module__")
-    return {str(getattr(value, word, "") or "").partition(".")[0] for value in values for word in words}
+    source, home = source_with_helpers(function), getattr(function, "__module__", None) or ""
+    space = vars(sys.modules.get(home, inspect))
+    values = [space[word] for word in set(re.findall(r"\w+", source)) if word in space]
+    homes = {str(getattr(value, word, "") or "") for value in values for word in ("__name__", "__module__")}
+    homes |= set(re.findall(r"\w+\.", source))  # a quoted annotation may name a library that the file does not import
+    return {home.partition(".")[0] for home in homes} & set(LIBRARIES)
 
 
 # Functions common to all libraries
@@ -281,19 +268,14 @@ def parts_of(said: Any) -> dict[str, Any]:
 
 
 def rows_of(said: Any) -> Any:
-    fewest = len("out")
-    if isinstance(said, GeneratorType):
-        fewest = 0
-        said = list(islice(said, MOST_ROWS))
     if isinstance(said, list) and said and all(isinstance(row, list) for row in said):
         with suppress(ValueError, TypeError):  # not numbers, or of different lengths
             return np.array(said, np.float64)
     shapes = {tuple(getattr(row, "shape", ())) for row in said} if isinstance(said, list) else set()
-    is_rows = len(shapes) == 1 and len(next(iter(shapes))) == 1 and len(said) > fewest
+    is_rows = len(shapes) == 1 and len(next(iter(shapes))) == 1 and len(said) > len("out")
     return stack(said, 0) if is_rows else said
 
 
-MOST_ROWS = 2**12
 OUTPUTS = ("output", "out", "context", "attn_output", "result", "o")
 STACKED = "all that it returned"
 
@@ -316,8 +298,6 @@ def stack_list(said: Any) -> dict[str, Any]:
 
 def fields_of(said: Any) -> Mapping[str, Any]:
     fields = getattr(said, "__dict__", {})
-    if not fields and hasattr(type(said), "__dataclass_fields__"):  # with slots
-        fields = {name: getattr(said, name) for name in type(said).__dataclass_fields__}
     return fields if isinstance(fields, Mapping) and not callable(said) else {}
 
 

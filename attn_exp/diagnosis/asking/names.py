@@ -151,26 +151,16 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
         )) for given in schema.arguments if given.name != "self"]  # fmt: skip
     try:
         taken = list(inspect.signature(function).parameters.values())
-        return taken if not all(map(is_starred, taken)) else parameters_behind_stars(function) or taken
+        inner = vars(function).get("__init__") if inspect.isclass(function) and all(map(is_starred, taken)) else None
+        return list(inspect.signature(partial(inner, None)).parameters.values()) if callable(inner) else taken
     except (TypeError, ValueError):
         documented = getattr(function, "__doc__", None)
     text = documented if isinstance(documented, str) else ""
     written = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
-    if written is None:
-        raise UserError(f"{name}: its arguments are not known; wrap it in a function of q, k and v")
-    words = [word for word in re.split(r",\s*", written.group(1)) if re.match(r"\w", word)]
-    if not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # prose in brackets
+    words = [word for word in re.split(r",\s*", written[1] if written else "") if re.match(r"\w", word)]
+    if written is None or not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # prose
         raise UserError(f"{name}: its arguments are not known; wrap it in a function of q, k and v")
     return [parse_parameter(word) for word in words]
-
-
-def parameters_behind_stars(function: Any) -> list[inspect.Parameter]:
-    inner = vars(function).get("__init__") if inspect.isclass(function) else getattr(function, "func", None)
-    if not callable(inner):
-        return []
-    first = (None,) if inspect.isclass(function) else tuple(getattr(function, "args", ()))
-    whole = partial(inner, *first, **getattr(function, "keywords", {}))
-    return list(inspect.signature(whole).parameters.values())
 
 
 def is_required(given: inspect.Parameter) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from types import SimpleNamespace
@@ -173,8 +173,7 @@ class Masking:
         return replace(self, neutral=other.neutral, attribute=other.attribute)
 
     def __str__(self) -> str:
-        said = WORDS[self.kind]
-        return f"{said or 'masks'} [{self.axes}]" if self.axes != "t s" else said
+        return f"{WORDS[self.kind] or 'masks'} [{self.axes}]" if self.axes != "t s" else WORDS[self.kind]
 
 
 def attribute_of(error: str) -> str:
@@ -241,7 +240,13 @@ def plain_default(default: Any) -> Any:
 
 # A case as keyword arguments; what has no keyword is expected of the function itself
 
-SCORES: dict[type, str] = {Softcap: "softcap", Alibi: "alibi", Sink: "sinks", Added: "added"}
+SCORES: dict[type, tuple[str, Callable[[Any, At], Any]]] = {
+    Softcap: ("softcap", lambda rule, at: float(rule.cap)),
+    Alibi: ("alibi", lambda rule, at: np.array(slopes(at.heads))),
+    Sink: ("sinks", lambda rule, at: np.broadcast_to(np.ravel(np.asarray(rule.logit, np.float64)), (at.heads,)).copy()),
+    Added: ("added", lambda rule, at: np.asarray(rule.values, np.float64)),
+}
+"""The role of the keyword of a score, and the value that is passed."""
 OWN_WORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
 """The role of the keyword that requests this mask on its own."""
 
@@ -335,28 +340,15 @@ def join_masks(masks: list[Mask], at: At, request: Request) -> Array:
 
 
 def score_arguments(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
-    said: dict[str, Any] = {}
-    for rule in recipe.rules.scores:
-        word = SCORES.get(type(rule), "")
-        if not word or not offer.takes(word):
-            continue
-        if isinstance(rule, Softcap):
-            said[word] = float(rule.cap)
-        elif isinstance(rule, Alibi):
-            said[word] = np.array(slopes(at.heads))
-        elif isinstance(rule, Sink):
-            said[word] = np.broadcast_to(np.ravel(np.asarray(rule.logit, np.float64)), (at.heads,)).copy()
-        elif isinstance(rule, Added):
-            said[word] = np.asarray(rule.values, np.float64)
-    return said
+    known = ((*SCORES[type(rule)], rule) for rule in recipe.rules.scores if type(rule) in SCORES)
+    return {word: write(rule, at) for word, write, rule in known if offer.takes(word)}
 
 
 def head_arguments(case: Case, at: At, offer: Offer, wide: bool) -> dict[str, Any]:
     said: dict[str, Any] = {}
-    if offer.takes("heads") and (wide or "heads" not in offer.defaults):
-        said["heads"] = case.recipe.heads
-    if offer.takes("kv_heads") and (wide or "kv_heads" not in offer.defaults):
-        said["kv_heads"] = case.recipe.groups
+    for role, count in (("heads", case.recipe.heads), ("kv_heads", case.recipe.groups)):
+        if offer.takes(role) and (wide or role not in offer.defaults):
+            said[role] = count
     if offer.takes("shared") and at.groups != at.heads:
         said["shared"] = True
     needed = offer.takes("scale") and "scale" not in offer.defaults

@@ -169,7 +169,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
 def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
     masks = maker.request.masks
     yield maker.case(PADDED[0], 8, 8, masks=(*masks, kind(maker.lengths)))
-    if isinstance(maker, LayerMaker) and maker.has_entries:
+    if isinstance(maker, LayerMaker) and maker.inside is not None and maker.request.entries <= 1:
         every = (*masks, kind(OF_ENTRIES))
         yield maker.case(PADDED[1], 8, 8, masks=every, batch=len(OF_ENTRIES), unpromised=True)
 
@@ -190,10 +190,8 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
     size = long_runs.NUMBER * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
     is_shared = maker.request.kv_head is not None and "head" not in maker.request.said
     setting = f"kv_head={maker.request.kv_head}" if is_shared else f"head={maker.heads}"
-    instead = "choose fewer heads"
-    if maker.entries > maker.heads:
-        setting, instead = f"a batch of {maker.entries}", "choose fewer lengths"
-    long_runs.refuse_too_large([long_runs.Need(size, setting, f"for test cases of {longest} tokens", instead)])
+    purpose = f"for test cases of {longest} tokens"
+    long_runs.refuse_too_large([long_runs.Need(size, setting, purpose, "choose fewer heads")])
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:
@@ -261,10 +259,6 @@ class Maker:
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
         raise NotImplementedError
 
-    def sized(self, rung: str, length: int, factor: float) -> Case:
-        """Return a case whose queries or x, which determine the logits, are multiplied by a factor."""
-        raise NotImplementedError
-
     def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
         """Return row and key counts that fit the rules: document masks and explicit arrays have fixed sizes."""
         if self.request.few and 1 < max(rows, keys) <= MIDDLE:
@@ -315,8 +309,9 @@ class HeadsMaker(Maker):
         size = self.one_size or other.get("size", SIZE)
         size = SIZE if any(position.misfit(size) for position in self.request.positions) else size
         batch = self.batch if self.request.entries > 1 or self.batch == 1 else other.get("batch", self.batch)
-        rules = replace(self.request.rules(size, rows, keys), masks=masks)
-        rules = replace(rules, scores=other.get("scores", rules.scores))
+        rules = replace(
+            self.request.rules(size, rows, keys), masks=masks, scores=other.get("scores", self.request.scores)
+        )
         fixed = self.request.head or self.request.kv_head or self.request.scores or self.heads == 1
         heads = self.heads if fixed else other.get("heads", self.heads)
         groups = other.get("groups", self.groups if heads == self.heads else heads)
@@ -328,6 +323,7 @@ class HeadsMaker(Maker):
         return Case(rung, recipe, Given(q * SPREAD, k * SPREAD, v), explicit, optional or unpromised, unpromised)
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
+        """Return a case whose queries, which determine the logits, are multiplied by a factor."""
         case = self.case(rung, length, length)
         assert case.given.q is not None
         return replace(case, given=replace(case.given, q=case.given.q * factor + 0.0))  # no zero is negative
@@ -366,13 +362,8 @@ class LayerMaker(Maker):
         super().__init__(request, offer)
         self.inside = inside
         self.heads = inside.heads if inside else request.head or (3 if offer.takes("heads") else 1)
-        shared = request.kv_head
-        self.groups = self.heads if shared is None or self.heads % shared else shared
-        self.groups = inside.groups if inside else self.groups
-
-    @property
-    def has_entries(self) -> bool:
-        return self.inside is not None and self.request.entries <= 1
+        shared = self.heads if request.kv_head is None or self.heads % request.kv_head else request.kv_head
+        self.groups = inside.groups if inside else shared
 
     def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
         fixed = self.inside.tokens if self.inside else 0

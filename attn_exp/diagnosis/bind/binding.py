@@ -34,10 +34,9 @@ from attn_exp.diagnosis.bind.layer import (
     Layer,
     Runner,
     ask_each_query,
-    forward_source,
     make_runner,
     plan_build,
-    source_of_masks,
+    source_inside,
     widths_of_weights,
 )
 from attn_exp.diagnosis.bind.sizes import Sizes, fields_of, settings_of, sizes_of_layer, sizes_to_try
@@ -109,7 +108,7 @@ def bind_with(
     """
     runner = make_runner(plan)
     arguments = read_arguments(parameters_of(runner.forward, own.name))
-    arguments = find_memory(arguments, forward_source(runner))
+    arguments = find_memory(arguments, source_inside(runner))
     is_of_queries = arguments.keywords.get("mask") != "attn_mask" and (with_memory or "memory" in arguments.arrays)
     if is_of_queries and "memory_mask" in arguments.keywords:  # with a memory, `mask` hides queries
         keywords = {role: name for role, name in arguments.keywords.items() if role not in ("mask", "padding")}
@@ -187,7 +186,7 @@ def memory_roles(arguments: Arguments) -> list[str]:
 
 
 def layouts_of(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[str]:
-    source = forward_source(runner)
+    source = source_inside(runner)
     unpacked = UNPACKED.finditer(re.sub(r"\s*#.*", "", source))
     shapes = [re.sub(r"\s", "", one[1]).lower() for one in unpacked if one[2] in arguments.arrays.values()]
     likely = [next((layout for pattern, layout in LAYOUTS if pattern.fullmatch(names)), "") for names in shapes]
@@ -306,7 +305,7 @@ class Call:
         return self.runner.run(*first, **rest)
 
     def neutral(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        level, source = self.attempt.level, source_of_masks(self.runner)
+        level, source = self.attempt.level, source_inside(self.runner)
         values = Neutral(lengths_of(inputs, self.axes), self.sizes, source, self.request, level)
         turns = ROTARY if level or self.request.positions else ()
         words = {role: name for role, name in self.arguments.keywords.items() if role != "memory"}

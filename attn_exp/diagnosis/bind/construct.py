@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import is_dataclass
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from attn_exp.diagnosis.bind.sizes import (
     Sizes,
     fields_of,
     instead_of_default,
-    is_of_a_library,
     letter_of,
     value_of,
 )
@@ -69,7 +67,7 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
     Raises:
         UncalledError: the meaning of a required argument is not known.
     """
-    parameters = constructor_parameters(kind)
+    parameters = [one for one in every_parameter(kind, kind.__name__) if not is_starred(one)]
     siblings = [one.name for one in parameters]
     chosen = {one.name: fill_required(one, kind, sizes, siblings, library) if one.default is one.empty
               else instead_of_default(one, sizes, siblings) for one in parameters}  # fmt: skip
@@ -85,16 +83,6 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
     if "w_init" in chosen and "haiku" in sys.modules:
         chosen["w_init"] = sys.modules["haiku"].initializers.VarianceScaling(1.0)
     return {name: value for name, value in chosen.items() if value is not ...}
-
-
-def constructor_parameters(kind: Any) -> list[inspect.Parameter]:
-    found = {one.name: one for one in every_parameter(kind, kind.__name__)}
-    for home in inspect.getmro(kind)[1:]:
-        if is_of_a_library(home) or not any(map(is_starred, found.values())):
-            break
-        found = {name: one for name, one in found.items() if not is_starred(one)}
-        found = {one.name: one for one in every_parameter(home, kind.__name__)} | found
-    return [one for one in found.values() if not is_starred(one)]
 
 
 def value_of_type(annotation: str) -> Any:
@@ -113,55 +101,42 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
         return build_configuration(note, given.name, kind, sizes)
     if library == "jax" and (word in RANDOM_KEYS or "key" in written):
         return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)
-    if library == "torch" and ("module" in written or "linear" in written):
-        value = make_module(given.name, sizes, value)
+    if library == "torch" and "module" in written and letter_of(given.name) == "dropout":
+        value = sys.modules["torch"].nn.Dropout(sizes.dropout)
     if value is ...:
-        value = guess_value(given, note, kind, sizes, library)
+        value = guess_value(given, kind, sizes, library)
     is_switch = value is ... and (note is bool or word.endswith("mask"))
     value = ROOM if value is None and written == "int" else value
     return sizes.causal if is_switch else np.random.default_rng(0) if word in ("rng", "generator") else value
 
 
-def guess_value(given: inspect.Parameter, note: Any, kind: Any, sizes: Sizes, library_name: str) -> Any:
-    """Guess a weight matrix, another class of the file, the first choice that the code knows, or None if allowed.
+def guess_value(given: inspect.Parameter, kind: Any, sizes: Sizes, library_name: str) -> Any:
+    """Guess a weight matrix, an attention class of the file, or None if allowed.
 
     Returns `...` if nothing fits.
     """
-    name, source = given.name, source_of(kind)
-    side, choices = side_of_name(name), re.findall(rf"\b{name}\s*(?:==|in)\s*[(\[{{]?\s*['\"](\w+)['\"]", source)
+    side = side_of_name(given.name)
     if side.startswith(("W_", "b_")):
         shape = (sizes.m,) * (2 if side[0] == "W" else 1)
-        rows = np.random.default_rng([*name.encode()]).standard_normal(shape) * sizes.m**-0.5
+        rows = np.random.default_rng([*given.name.encode()]).standard_normal(shape) * sizes.m**-0.5
         forms = library_by_name(library_name)
         return forms.into(rows, forms.widest)
-    if choices:
-        return max(choices, key=lambda one: bool(re.search("softmax|dot|full|scaled|vanilla|standard", one)))
-    for part in parts_of_file(plain(name), note, kind):
+    for part in attentions_of_file(kind) if "att" in plain(given.name) else ():
         with suppress(UncalledError):
             return build(part, constructor_arguments(part, sizes, library_name), 0)
-    if isinstance(note, type(Enum)) and len(note):
-        return next(iter(note))
     return None if re.search("None|Optional", str(given.annotation)) else ...
 
 
-def parts_of_file(word: str, note: Any, kind: Any) -> Iterator[Any]:
-    """Yield the classes that an argument may be an instance of: its annotation, or an attention class in the file."""
-    if note is not None and note.__module__ == kind.__module__ and not isinstance(note, type(Enum)):
-        yield note
+def attentions_of_file(kind: Any) -> list[Any]:
+    """Return the attention classes of a file that an argument may be an instance of, the most likely first."""
     space = vars(sys.modules.get(kind.__module__, typing))
-    named = [one for name, one in space.items() if "att" in word and "att" in plain(name) and inspect.isclass(one)
+    named = [one for name, one in space.items() if "att" in plain(name) and inspect.isclass(one)
              and one.__module__ == kind.__module__ and not takes_attention(one)]  # fmt: skip
-    yield from sorted(named, key=lambda one: not re.search("Full|Dot|Scaled", one.__name__))
+    return sorted(named, key=lambda one: not re.search("Full|Dot|Scaled", one.__name__))
 
 
 def takes_attention(kind: Any) -> bool:
     return any("att" in plain(one.name) for one in every_parameter(kind, kind.__name__) if is_required(one))
-
-
-def make_module(name: str, sizes: Sizes, value: Any) -> Any:
-    if plain(name).endswith("proj"):
-        return projection(side_of_name(name).removeprefix("W_"), sizes)
-    return sys.modules["torch"].nn.Dropout(sizes.dropout) if letter_of(name) == "dropout" else value
 
 
 def annotation_of(given: inspect.Parameter, kind: Any) -> Any:
@@ -188,12 +163,6 @@ def build_configuration(note: Any, name: str, kind: Any, sizes: Sizes) -> Any:
             with suppress(AttributeError, TypeError):  # it has slots
                 object.__setattr__(made, word, value_of(word, sizes))
     return made
-
-
-def projection(side: str, sizes: Sizes) -> Any:
-    heads = {"k": sizes.g, "v": sizes.g, "kv": 2 * sizes.g, "qkv": sizes.h + 2 * sizes.g}.get(side, sizes.h)
-    ends = (sizes.m, heads * sizes.d)
-    return sys.modules["torch"].nn.Linear(*(ends[::-1] if side == "o" else ends))
 
 
 def build(kind: Any, arguments: Mapping[str, Any], seed: int) -> Any:
@@ -242,7 +211,7 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
 def format_value(value: Any) -> str:
     name, held_fields = type(value).__name__, fields_of(value).items()
     fields = {key: one for key, one in held_fields if isinstance(value, Bag) or letter_of(key) in tuple("hgdm")}
-    if name != "Linear" and (fields or isinstance(value, Bag)):
+    if fields or isinstance(value, Bag):
         return call_text(name.replace("Bag", "SimpleNamespace"), fields)
     is_plain = isinstance(value, int | float | str | list | tuple | None)
-    return repr(value) if is_plain else f"nn.{value}" if name == "Linear" else f"{name}(...)"
+    return repr(value) if is_plain else f"{name}(...)"

@@ -132,18 +132,9 @@ def split_inputs(
     roles = {name: role for role, name in names.items()}
     inputs = {roles[name]: value for name, value in values.items()
               if roles.get(name) in ARRAYS and len(getattr(value, "shape", ())) > 1}  # fmt: skip
-    if not inputs and isinstance(given, Mapping):
-        raise UncalledError(f"{own.name}() returned {', '.join(given)}: no name tells which one is the input; roles "
-                            f"are {', '.join(ARRAYS)}")  # fmt: skip
-    if not inputs and not isinstance(given, Mapping):  # the signature tells nothing: x; x and memory; or q, k and v
-        axes = getattr(given[0], "ndim", 0)
-        count = next((at for at, one in enumerate(given) if getattr(one, "ndim", 0) != axes
-                      or "float" not in str(getattr(one, "dtype", ""))), len(given))  # fmt: skip
-        known = {1: ("x",), 2: ("x", "memory"), 3: ("q", "k", "v")}.get(count, ())
-        if len(given) > len(known):
-            raise UncalledError(f"{own.name}() returned inputs without names, and its callable names none; "
-                                "return a dictionary by role")  # fmt: skip
-        return dict(zip(known, given, strict=True)), {}, {}
+    if not inputs:
+        raise UncalledError(f"{own.name}() returned {', '.join(values) or 'arrays'}: no name tells which is the input; "
+                            f"return a dictionary by role: {', '.join(ARRAYS)}")  # fmt: skip
     source = source_with_helpers(getattr(target, "forward", target), classes=True)
     kept = {name: make_open_mask(name, value, source) if roles.get(name) in MASKS else value
             for name, value in values.items() if roles.get(name) not in inputs}  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.libraries import library, parts_of, wanted
-from attn_exp.diagnosis.asking.names import every_parameter, plain, source_of, source_with_helpers
+from attn_exp.diagnosis.asking.names import every_parameter, plain, source_with_helpers
 from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
 from attn_exp.diagnosis.bind.sizes import Sizes, is_of_a_library, modules_of
 from attn_exp.errors import UncalledError
@@ -206,15 +206,8 @@ def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
         for name, value in list(vars(module).items()) if wide else []:
             if torch.is_tensor(value) and value.is_floating_point():  # neither a parameter nor a buffer
                 setattr(module, name, value.detach().double())
-            elif type(value) in (list, tuple):
-                for one in filter(is_module, value):
-                    one.double()
     if fresh:
         fill_torch(target)
-
-
-def is_module(one: Any) -> bool:
-    return kind_of(one) == "torch"
 
 
 def leave_out_norms(target: Any) -> None:
@@ -357,14 +350,8 @@ def widths_of_weights(target: Any) -> list[int]:
     return [int(one.shape[0]) for one in values if getattr(one, "ndim", 0) == len("mn")][:1]
 
 
-def source_of_masks(runner: Runner) -> str:
+def source_inside(runner: Runner) -> str:
+    """Return the source of a layer's call, and of all that it uses from its file."""
     inside = [type(one).forward for one in modules_of(runner.target) if kind_of(one) == "torch"]
     own = [inspect.unwrap(one) for one in (runner.forward, *inside) if not is_of_a_library(one)]
     return "\n".join(source_with_helpers(one, classes=True) for one in own)
-
-
-def forward_source(runner: Runner) -> str:
-    own = source_of(inspect.unwrap(runner.forward)) or source_of(runner.target)
-    kinds = {type(one) for one in modules_of(runner.target)} - {type(runner.target)}
-    parts = [source_of(kind.forward) for kind in kinds if not kind.__module__.startswith("torch.")]
-    return "\n".join([own, *sorted(parts)])

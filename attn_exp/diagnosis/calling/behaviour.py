@@ -38,16 +38,12 @@ Found = tuple[Finding, str]
 
 
 def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[Found]:
-    yield check_determinism(caller, case, digits)
-    yield check_inputs_unchanged(caller, case)
-    yield check_answer_kept(caller, case)
-    yield check_same_address(caller, case, digits)
-    yield check_one_input_changed(caller, case, digits)
-    yield check_batch_independence(caller, case, digits)
-    yield check_memory_layout(caller, case, digits)
-    yield check_threads(caller, case, digits)
-    if caller.offer.takes("mask"):
-        yield check_second_mask(caller, case, digits)
+    checks = (
+        check_determinism, check_inputs_unchanged, check_answer_kept, check_same_address, check_one_input_changed,
+        check_batch_independence, check_memory_layout, check_threads,
+        *([check_second_mask] if caller.offer.takes("mask") else []),
+    )  # fmt: skip
+    yield from (one(caller, case, digits) for one in checks)
 
 
 def check_determinism(caller: Caller, case: Case, digits: int) -> Found:
@@ -95,7 +91,7 @@ def operations_of(caller: Caller, case: Case) -> set[str]:
     return names
 
 
-def check_inputs_unchanged(caller: Caller, case: Case) -> Found:
+def check_inputs_unchanged(caller: Caller, case: Case, _digits: int) -> Found:
     """Check that a call leaves its arrays and masks unchanged, even if it fails."""
     rung, keys, changed, answers = "inputs unchanged", at_of(case).keys, list[str](), list[Answer]()
     rules: dict[str, Mask] = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
@@ -214,7 +210,7 @@ LATER = 4
 """Calls that must not overwrite an earlier answer; some functions use a few buffers in turn."""
 
 
-def check_answer_kept(caller: Caller, case: Case) -> Found:
+def check_answer_kept(caller: Caller, case: Case, _digits: int) -> Found:
     try:
         with held():
             said = caller.call(caller.arguments(case))
@@ -390,8 +386,7 @@ def check_empty_row(caller: Caller, case: Case, row: int) -> Found:
         return Finding("rows without keys", ABSENT), ""
     kind = classify_empty_row(output[..., row, :], case)
     if kind == "nan":
-        expected = caller.request.empty == "nan"
-        return Finding("rows without keys", REMARK, "NaN"), "" if expected else "empty_row_nan"
+        return Finding("rows without keys", REMARK, "NaN"), "" if caller.request.empty == "nan" else "empty_row_nan"
     return Finding("rows without keys", HELD, kind), ""
 
 

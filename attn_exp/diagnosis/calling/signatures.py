@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
-from textwrap import dedent
 from typing import Any
-
-import numpy as np
 
 from attn_exp.diagnosis.asking.libraries import beside, join, library_of
 from attn_exp.diagnosis.asking.names import (
@@ -24,16 +18,15 @@ from attn_exp.diagnosis.asking.names import (
     is_required,
     is_starred,
     parameters_of,
-    plain,
     roles_taken,
     side_of_name,
-    source_of,
+    source_with_helpers,
 )
 from attn_exp.diagnosis.asking.offer import KEYS, WINDOWS, Offer, plain_default
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY, Neutral, role_of_argument
 from attn_exp.diagnosis.bind.binding import convert_value
-from attn_exp.diagnosis.bind.sizes import CONFIG, Sizes, letter_of, value_of
+from attn_exp.diagnosis.bind.sizes import Sizes, letter_of, value_of
 from attn_exp.diagnosis.calling.call import Bound, holds_size
 from attn_exp.errors import UncalledError
 from attn_exp.forms.pipeline import At
@@ -51,7 +44,7 @@ SMALLEST_SIZE = 8
 """Smallest default that counts as a size; a smaller one may be the index of an axis."""
 Values = Mapping[str, Any]
 Path = tuple[str, ...]
-"""A parameter, then the keys or fields through which the code reads an entry of it."""
+"""A parameter, then the keys through which the code reads an entry of it."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +111,6 @@ class Adapter:
 def neutral_setting(name: str, sizes: Sizes, at: At) -> Any:
     if re.search("block|chunk|tile|bucket", name.lower()):
         return FEW
-    if plain(name) in ("nrep", "numkeyvaluegroups"):
-        return at.heads // at.groups
     return at.rows if letter_of(name) == "room" else value_of(name, sizes)
 
 
@@ -269,103 +260,44 @@ def side_by_side(
     return make
 
 
-# Parameters in dictionaries and objects, such as `params["attn"]["W_q"]`
-
-
-class Container(dict[str, Any]):
-    """A dictionary whose entries are also attributes."""
-
-    __getattr__ = dict[str, Any].__getitem__
+# Parameters in dictionaries, such as `params["attn"]["W_q"]`
 
 
 def open_containers(
     function: Any, parameters: Sequence[inspect.Parameter]
 ) -> tuple[list[inspect.Parameter], dict[str, Path]]:  # fmt: skip
-    """Replace each required parameter whose keys or fields the code reads with these entries.
+    """Replace each required parameter whose keys the code reads with these entries.
 
     Also return the path of each entry.
     """
     opened, places = list[inspect.Parameter](), dict[str, Path]()
     for one in parameters:
-        paths = dict.fromkeys(filter(None, paths_read(inspect.unwrap(function), one.name))) if is_required(one) else {}
-        if not paths or CALLED in paths:
-            opened.append(one)
-            continue
+        paths = keys_read(inspect.unwrap(function), one.name) if is_required(one) else []
         found: dict[str, Path] = {name_of_entry((one.name, *path)): (one.name, *path) for path in paths}
-        opened += [one.replace(name=name, annotation=one.empty) for name in found]
+        opened += [one.replace(name=name, annotation=one.empty) for name in found] or [one]
         places |= found
     return opened, places
 
 
+def keys_read(function: Any, name: str) -> list[Path]:
+    """Return the keys by which a function and its helpers read an argument, also one that is passed as `**name`."""
+    source, space = source_with_helpers(function), getattr(function, "__globals__", {})
+    paths = [tuple(re.findall(r"\w+", keys)) for keys in re.findall(rf"\b{name}((?:\[['\"]\w+['\"]\])+)", source)]
+    for word, before in re.findall(rf"(\w+)\(([^()*]*)\*\*{name}\b", source):
+        taken = list(inspect.signature(space[word]).parameters) if inspect.isfunction(space.get(word)) else []
+        paths += [(key,) for key in taken[before.count(",") :]]
+    return paths
+
+
 def name_of_entry(path: Path) -> str:
-    words = [word.removeprefix(FIELD) for word in path]
-    return "_".join(words[-2:]) if words[-1].lower() in (*SAYS_WEIGHT, *SAYS_BIAS) else words[-1]
+    return "_".join(path[-2:]) if path[-1].lower() in (*SAYS_WEIGHT, *SAYS_BIAS) else path[-1]
 
 
 def fill_containers(values: Values, places: Mapping[str, Path]) -> dict[str, Any]:
     made = {name: value for name, value in values.items() if name not in places}
     for name in filter(values.__contains__, places):
-        inner: dict[str, Any] = made
-        for word, below in pairwise(places[name]):
-            kind = Container if below.startswith(FIELD) else dict
-            inner = inner.setdefault(word.removeprefix(FIELD), kind())
-        inner[places[name][-1].removeprefix(FIELD)] = values[name]
+        inner = made
+        for word in places[name][:-1]:
+            inner = inner.setdefault(word, {})
+        inner[places[name][-1]] = values[name]
     return made
-
-
-FIELD, CALLED = ".", ("called",)
-"""The prefix of a field rather than a key, and the path of an argument that is called: it holds no arrays."""
-
-
-def paths_read(function: Any, name: str, depth: int = 4) -> Iterator[Path]:
-    """Yield the keys and fields that a function, or a function of its file that it calls, reads from an argument."""
-    try:
-        nodes = list(ast.walk(ast.parse(dedent(source_of(function))))) if depth else []
-    except SyntaxError:
-        return
-    paths = {node: path for node in nodes if (path := path_of(node, name)) is not None}
-    longer = {node.value for node in paths if isinstance(node, ast.Attribute | ast.Subscript)}
-    passed = dict[ast.AST, list[Path]]()
-    for node in nodes:
-        if isinstance(node, ast.Assign) and paths.get(node.value) and isinstance(node.targets[0], ast.Name):
-            passed[node.value] = [*paths_read(function, node.targets[0].id, depth - 1)]
-        if isinstance(node, ast.Call) and paths.get(node.func):
-            yield CALLED
-        if isinstance(node, ast.Call):
-            passed |= paths_passed(function, node, paths, depth)
-    for node in (one for one in paths if one not in longer):
-        yield from (paths[node] + rest for rest in passed.get(node) or [()])
-
-
-def paths_passed(function: Any, call: ast.Call, paths: Mapping[ast.AST, Path], depth: int) -> dict[ast.AST, list[Path]]:
-    """Return the paths that a function of the same file reads from each path passed to it, also as `**path`."""
-    callee = getattr(function, "__globals__", {}).get(getattr(call.func, "id", ""))
-    names = list(inspect.signature(callee).parameters) if inspect.isfunction(callee) else []
-    given: dict[str, ast.AST] = dict(zip(names, call.args, strict=False))
-    given |= {one.arg: one.value for one in call.keywords if one.arg}
-    found = {one: [*paths_read(callee, name, depth - 1)] for name, one in given.items() if one in paths and names}
-    for one in call.keywords:
-        if one.arg is None and one.value in paths:
-            found[one.value] = [(name, *rest) for name in names if name not in given
-                                for rest in [*paths_read(callee, name, depth - 1)] or [()]]  # fmt: skip
-    return found
-
-
-def path_of(node: ast.AST, name: str) -> Path | None:
-    """Return the keys and fields that an expression reads from an argument; None for another expression."""
-    if isinstance(node, ast.Name):
-        return () if node.id == name else None
-    before = path_of(node.value, name) if isinstance(node, ast.Attribute | ast.Subscript) else None
-    if before is None:
-        return None
-    if isinstance(node, ast.Attribute):
-        is_field = not is_of_arrays(node.attr) or (not before and CONFIG.match(plain(name)))
-        return (*before, FIELD + node.attr) if is_field else None
-    key = getattr(getattr(node, "slice", None), "value", None)
-    return (*before, key) if isinstance(key, str) else None
-
-
-def is_of_arrays(word: str) -> bool:
-    modules = [sys.modules[name] for name in ("torch", "jax") if name in sys.modules]
-    kinds = [np.ndarray, *(getattr(one, "Tensor", getattr(one, "Array", None)) for one in modules)]
-    return any(hasattr(kind, word) for kind in kinds)
