@@ -218,7 +218,7 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
             f"{target}: expected a file and a function, such as mine.py:attention, or package.module:function"
         )
     module = (imported or {}).get(place) or module_of_functions(place)
-    function: Any = module
+    function = module
     with unreadable(target):
         for part in name.split("."):
             if not hasattr(function, part):

@@ -212,7 +212,7 @@ def member_lines(package: str, name: str, member: registry.Member) -> Iterator[L
 def lines(schema: type, members: Mapping[str, Sequence[str]], path: str = "") -> list[Line]:
     hints = get_type_hints(schema, include_extras=True)
     spoken = {setting: " or ".join([", ".join(names[:-1]), names[-1]]) for setting, names in members.items()}
-    found: list[Line] = []
+    found = []
     for field in fields(schema):
         hint, name = hints[field.name], path + field.name
         found += [

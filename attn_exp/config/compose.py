@@ -13,7 +13,6 @@ from dataclasses import Field, field, fields, is_dataclass, make_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
 import omegaconf
-from hydra._internal.hydra import Hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -61,7 +60,7 @@ def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) 
 
 def composed_once(words: Sequence[str]) -> DictConfig:
     """Return what the initialized Hydra composes from these arguments, including Hydra's own settings."""
-    hydra: Hydra | None = GlobalHydra.instance().hydra
+    hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     spelled = [with_quotes(known_to_hydra(word)) for word in words]
     with what_hydra_stumbles_over():
@@ -112,7 +111,7 @@ def make_untyped_key(kind: Any, described: Field[Any]) -> tuple[Any, Any]:
         group = make_untyped(kind)
         return group, field(default_factory=group)
     if get_origin(kind) is Mapping and is_dataclass(get_args(kind)[1]):
-        names: Any = dict
+        names = dict
         return names[str, make_untyped(get_args(kind)[1])], field(default_factory=dict)
     if described.default_factory is not dataclasses.MISSING:
         return Any, field(default_factory=described.default_factory)
@@ -143,7 +142,7 @@ def without_hydra(composed: DictConfig) -> dict[Any, Any]:
 
     A second configuration borrows the values, because copying them would take as long as all the rest.
     """
-    ours: list[Any] = [key for key in composed if key != "hydra"]
+    ours = [key for key in composed if key != "hydra"]
     values = dict(composed.items_ex(resolve=False, keys=ours))
     try:
         settings = OmegaConf.to_container(DictConfig(values, flags={"no_deepcopy_set_nodes": True}), resolve=True)

@@ -270,7 +270,7 @@ def mix_given_weights(recipe: Recipe, settled: Settled, problem: Problem, copies
 
 def project_output(recipe: Recipe, stages: Stages, problem: Problem) -> Array:
     at = At.of_heads(recipe.rules, stages["q"], stages["k"])
-    merged: Array = recipe.merge(at, stages["context"])
+    merged = recipe.merge(at, stages["context"])
     weight, bias = (problem.projections.get(name) for name in ("W_o", "b_o"))
     return np.asarray(recipe.finish(at, merged, weight, bias)) if recipe.output_projection else merged
 
@@ -346,7 +346,7 @@ def is_close(mine: Array, expected: Array) -> bool:
 
 def features(asked: Iterable[tuple[Recipe, Given]]) -> set[str]:
     """Return the features that recipes use, under the names of `Mistake.needs`."""
-    words: set[str] = set()
+    words = set()
     for recipe, given in asked:
         rules, array = recipe.rules, given.q if given.x is None else given.x
         words |= {type(rule).__name__.lower() for rule in (*rules.masks, *recipe.positions)}

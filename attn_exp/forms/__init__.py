@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "Form", "coarser", "form", "is_own", "names", "refuses"]
 
-NAMES: tuple[str, ...] = registry.names(__path__, without=("form", "pipeline", "steps", "trace"))
+NAMES = registry.names(__path__, without=("form", "pipeline", "steps", "trace"))
 
 
 def form(name: str) -> Form:

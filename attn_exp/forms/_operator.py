@@ -463,12 +463,12 @@ def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[lis
 
 def read_precision(given: Any) -> Any:
     """Return the NumPy dtype for a name, a type or one of ONNX's numbers."""
-    name: Any = ONNX_TYPES.get(given, given) if isinstance(given, int) else given
+    name = ONNX_TYPES.get(given, given) if isinstance(given, int) else given
     name = np.sctypeDict.get(name, name) if isinstance(name, str) else name
     if isinstance(name, str) and name == "bfloat16":
         return bfloat16()
     try:
-        kind: np.dtype[Any] = np.dtype(name if isinstance(name, str | type | np.dtype) else object)
+        kind = np.dtype(name if isinstance(name, str | type | np.dtype) else object)
     except (TypeError, ValueError, SyntaxError):
         kind = np.dtype(object)
     if kind.kind != "f" and kind.name != "bfloat16":

@@ -55,7 +55,7 @@ def attend(  # noqa: PLR0913 - four operands, and this form's own settings by ke
     lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
     gallery = None if cells is None else Gallery(whole.shape, cells, lse.dtype)
     keys = key_runs(whole) if gallery is None else (None,)
-    parts: dict[int, Sums] = {}
+    parts = {}
 
     def work(job: Job, scratch: Scratch) -> None:
         part, answer = block.cut(whole, job.task, scratch, job.keys), context[job.task]

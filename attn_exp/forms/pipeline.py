@@ -262,7 +262,7 @@ def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
         context = stages["context"]
         if given.x is None and not recipe.wide:
             return stages | {"output": context}
-        merged: Array = recipe.merge(at, context)
+        merged = recipe.merge(at, context)
         if given.x is None:
             return stages | {"output": steps.split(merged, at.heads)}
         weight, bias = (given.arrays.get(name) for name in ("W_o", "b_o"))

@@ -37,7 +37,7 @@ class Mistake:
 
 
 def instead(**steps: Step) -> Change:
-    other: dict[str, Any] = dict(steps)
+    other = dict(steps)
     return lambda recipe: recipe.changed(**other)
 
 

@@ -17,7 +17,7 @@ def view_transposed(side: Array) -> Array:
 
 
 def mix_queries(recipe: Recipe) -> Recipe:
-    asked: dict[str, Array] = {}
+    asked = {}
 
     def score(at: At, q: Array, k: Array) -> Any:
         asked["q"] = q

@@ -67,7 +67,7 @@ def next_power(heads: int) -> int:
     return 1 << (heads - 1).bit_length()
 
 
-SLOPES: tuple[Callable[[int], Array], ...] = (
+SLOPES = (
     up_to_8,
     lambda heads: up_to_8(heads, first=0),
     powers_of_half,

@@ -186,7 +186,7 @@ def stacked(problems: Sequence[Problem]) -> Problem:
     first = problems[0]
     if len({(problem.tokens, problem.key_tokens, problem.past) for problem in problems}) > 1:
         raise ApartError
-    stages: dict[str, Any] = {name: pile([getattr(problem, name) for problem in problems]) for name in STAGES}
+    stages = {name: pile([getattr(problem, name) for problem in problems]) for name in STAGES}
     arrays = {name: pile([problem.projections.get(name) for problem in problems]) for name in first.projections}
     return replace(first, **stages, projections=arrays)
 

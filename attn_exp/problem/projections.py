@@ -89,7 +89,7 @@ def project(
 
 def from_document(settings: Projections, inputs: Inputs, head: int, source: Numbers) -> dict[str, Array]:
     """Return the arrays that the settings give, a bias as one row: in a file, written out, or recovered."""
-    named: dict[str, Array] = {}
+    named = {}
     if settings.file is not None or not all(map(is_plain, settings.given.values())):
         from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
 
@@ -145,7 +145,7 @@ def make(settings: Projections, name: str, rows: int, columns: int, source: Numb
 
 def recover(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict[str, Array]:
     """Solve `x W = printed` for projections of which a document prints only the products."""
-    arrays: dict[str, Array] = {}
+    arrays = {}
     for name, given in printed.items():
         x = inputs.of(name)
         if x.shape[0] != x.shape[1] or np.linalg.matrix_rank(x) < len(x):

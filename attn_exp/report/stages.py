@@ -200,7 +200,7 @@ def explain_mistake(stated: Explained, stage: str, settled: Settled) -> Explaine
 
 
 def stages_of(trace: Trace) -> dict[str, Array]:
-    found: dict[str, Array] = {}
+    found = {}
     last = None
     for stage, array in trace.stages():
         if stage not in ("capped", "masked") or last is None or not np.array_equal(array, last):

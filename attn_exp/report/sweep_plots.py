@@ -231,7 +231,7 @@ def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Chart:
         return key[-1] if by[0] == len(plotted.axes) else f"{names[by[0]]}={key[by[0]]}"
 
     strokes, y = curves(plotted, metric, along, label_of), Axis(0, 0, name=titled(metric))
-    panels: list[Panel] = [("", strokes, axis_along(plotted, along), y)]
+    panels = [("", strokes, axis_along(plotted, along), y)]
     return planned(lambda width, height: in_panels(panels, 1, 2.2, width, height), plotted.size)
 
 
@@ -500,7 +500,7 @@ def parallel(plotted: Plotted, width: float, height: float | None) -> Chart:
     return Chart(width, 0.15 + box.height + BELOW, parts)
 
 
-PLOTS: dict[str, Callable[[Plotted, float, float | None], Chart]] = {
+PLOTS = {
     "heads": heads_by_layer,
     "effects": effects,
     "against": against,

@@ -24,7 +24,7 @@ from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.scores.score import Score
 
-KINDS: dict[str, type] = {"mask": Mask, "score": Score, "position": Position}
+KINDS = {"mask": Mask, "score": Score, "position": Position}
 """The base class of each group."""
 
 

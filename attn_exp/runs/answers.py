@@ -63,7 +63,7 @@ def corner_of(blank: Blank, head: int) -> str:
 
 
 def blank_or_filled(paper: Paper, filled: bool = False) -> str:
-    lines: list[list[str]] = []
+    lines = []
     for blank, head, corner, rows, columns in blocks(paper):
         matrix = blank.right[head].T if paper.transposed else blank.right[head]
         lines.append([corner, *map(records.cell, columns)])

@@ -125,7 +125,7 @@ def worth_of(values: Sequence[str]) -> dict[str, float]:
     Raises:
         UserError: the text has another format, or names an unknown stage.
     """
-    worth: dict[str, float] = {}
+    worth = {}
     for part in (part.strip() for value in values for part in value.strip("[]").split(",") if part.strip()):
         match = WORTH.fullmatch(part)
         if not match:

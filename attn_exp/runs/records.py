@@ -86,7 +86,7 @@ def parsed(schema: type, text: str) -> tuple[Any, ...]:
 
 
 def value(text: str, kind: Any) -> Any:
-    kinds: Sequence[Any] = get_args(kind) or (kind,)
+    kinds = get_args(kind) or (kind,)
     if text == "" and NoneType in kinds:
         return None
     if bool in kinds and text in ("true", "false"):

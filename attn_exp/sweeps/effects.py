@@ -183,7 +183,7 @@ def measure_effects(
         for contrast in find_contrasts(cube, inert)
         if (overall := estimate_of(contrast.differences, exact, contrast.tries if contrast.turn else 1))
     ]
-    chances: list[float] = []
+    chances = []
     for contrast, overall, dependences in measured:
         tests = [overall, *dependences, *(dependences[0].at.values() if dependences else ())]
         chances += [test.chance * contrast.tries for test in tests]

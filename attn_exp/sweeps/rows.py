@@ -77,7 +77,7 @@ def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, m
     columns = [(places[name], known[name], codes[name]) for name in known]
     measured = [(places[name], numbers[name]) for name in numbers]
     combinations, settings, points = dict[tuple[str, ...], int](), array("q"), array("q")
-    failed: list[Failed] = []
+    failed = []
     for line in lines:
         if line[places["status"]] != OK:
             failed.append((int(line[0]), f"{line[places['status']]}: {line[places['message']]}"))

@@ -19,10 +19,12 @@ from attn_exp.errors import UserError, brief, unknown
 
 MOST_DECIDED = 1_000_000
 """Maximum number of combinations for which `sweep.skip` is evaluated, which takes some microseconds each."""
-ALLOWED = {
-    "List", "Tuple", "UnaryOp", "BinOp", "BoolOp", "Compare", "And", "Or", "Not", "Load", "Add", "Sub", "Mult", "Div",
-    "FloorDiv", "Mod", "USub", "UAdd", "Eq", "NotEq", "Lt", "LtE", "Gt", "GtE", "In", "NotIn",
-}  # fmt: skip
+ALLOWED = frozenset(
+    """
+    List Tuple UnaryOp BinOp BoolOp Compare And Or Not Load Add Sub Mult Div FloorDiv Mod USub UAdd Eq NotEq Lt
+    LtE Gt GtE In NotIn
+    """.split()
+)
 """The syntax allowed in an expression, besides names and constants: no calls, no attributes of objects, no loops."""
 DOTTED = re.compile(r"\w+(\.\w+)*")
 WORDS = {"true": True, "false": False, "null": None}

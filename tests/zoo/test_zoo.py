@@ -35,7 +35,7 @@ position_bias_missing softcap_missing softcap_after_mask
 softcap_before_scale sink_missing
 half_accumulation half_softmax
 dropout_on not_deterministic batch_mixed tail_dropped changes_inputs reuses_output nan_leaks empty_row_nan
-""".split()  # noqa: SIM905 - quoted one by one they fill two pages
+""".split()
 
 RIGHT_ON_ONE_CALL = {
     "no_max_subtraction", "not_deterministic", "changes_inputs", "reuses_output", "nan_leaks", "empty_row_nan",

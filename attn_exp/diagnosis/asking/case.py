@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -83,7 +82,7 @@ FEW_BLIND = 0.5
 
 def is_blind(stages: Arrays) -> bool:
     """Return whether so many queries see no key that an answer is inconclusive."""
-    blind: Any = (stages["masked"] == -np.inf).all(axis=-1)
+    blind = (stages["masked"] == -np.inf).all(axis=-1)
     return bool(blind.mean() > FEW_BLIND)
 
 
@@ -99,7 +98,7 @@ def without_blind(output: Array, stages: Arrays) -> Array:
 
     If no query sees any of several keys, return the output unchanged: there is nothing else to compare.
     """
-    blind: Any = (stages["masked"] == -np.inf).all(axis=-1)
+    blind = (stages["masked"] == -np.inf).all(axis=-1)
     all_of_it = blind.all() and stages["masked"].shape[-1] > 1
     if not blind.any() or all_of_it or output.shape != stages["output"].shape:
         return output

@@ -14,40 +14,44 @@ from typing import Any
 
 from attn_exp.errors import UserError
 
-ROLES = {
-    "q": ("q", "query", "queries", "qs"),
-    "k": ("k", "key", "keys", "ks"),
-    "v": ("v", "value", "values", "vs"),
-    "x": ("x", "inputs", "input", "hiddenstates", "embeddings", "embedding", "tokens", "xs", "hidden"),
-    "W_q": ("wq", "wquery", "queryweight", "qweight", "weightq", "qproj", "wqs", "queryw"),
-    "W_k": ("wk", "wkey", "keyweight", "kweight", "weightk", "kproj", "wks", "keyw"),
-    "W_v": ("wv", "wvalue", "valueweight", "vweight", "weightv", "vproj", "wvs", "valuew"),
-    "W_o": ("wo", "wout", "woutput", "outweight", "outputweight", "oweight", "outproj", "oproj", "weighto", "wproj"),
-    "b_q": ("bq", "bquery", "qbias", "querybias", "biasq"),
-    "b_k": ("bk", "bkey", "kbias", "keybias", "biask"),
-    "b_v": ("bv", "bvalue", "vbias", "valuebias", "biasv"),
-    "b_o": ("bo", "bout", "boutput", "obias", "outbias", "outputbias", "biaso"),
-    "mask": ("mask", "attnmask", "attentionmask", "attnmasks", "attentionmasks", "attendmask", "srcmask"),
-    "added": ("bias", "attnbias", "attentionbias"),
-    "padding": ("keypaddingmask", "paddingmask", "keymask", "padmask", "pad", "padding", "kvmask", "kmask"),
-    "query_padding": ("qmask", "querymask", "queriesmask", "querypaddingmask", "qpaddingmask"),
-    "causal": ("iscausal", "causal", "usecausalmask", "causalmask"),
-    "scale": ("scale", "smscale", "softmaxscale", "scaling", "scalefactor"),
-    "window": ("window", "windowsize", "localwindowsize", "slidingwindow"),
-    "softcap": ("softcap", "logitcap", "attnlogitssoftcap", "logitsoftcap", "attnlogitsoftcapping", "logitssoftcap",
-                "cap"),
-    "shared": ("enablegqa", "gqa"),
-    "lengths": ("lengths", "seqlens", "seqlengths", "kvlengths", "keylengths", "keyvalueseqlengths", "nonpadkvseqlen",
-                "kvlens", "seqlensk", "seqlenskv", "length", "validlens", "validlen", "validlength", "validlengths",
-                "lens", "inputlengths", "inputlens", "sequencelengths", "srclengths", "srclens", "memorylengths",
-                "memorylens", "enclens", "encoderlengths", "klens", "keylens", "actuallengths", "xlens"),
-    "alibi": ("alibislopes", "slopes", "alibi"),
-    "sinks": ("sinks", "sink", "sinklogits", "attentionsinks", "sinklogit"),
-    "heads": ("numheads", "nheads", "head", "heads", "nhead", "nbheads", "nhheads", "h", "numattentionheads",
-              "numberofheads", "numofheads"),
-    "kv_heads": ("numkvheads", "nkvheads", "kvheads", "kvhead", "numkeyvalueheads"),
-    "dropout": ("dropoutp", "dropout", "pdropout", "dropoutrate"),
-}  # fmt: skip
+
+def read_names(table: str) -> dict[str, tuple[str, ...]]:
+    """Read lines of the form `role: name name ...`."""
+    pairs = (line.split(":") for line in table.strip().splitlines())
+    return {role: tuple(names.split()) for role, names in pairs}
+
+
+ROLES = read_names("""
+q: q query queries qs
+k: k key keys ks
+v: v value values vs
+x: x inputs input hiddenstates embeddings embedding tokens xs hidden
+W_q: wq wquery queryweight qweight weightq qproj wqs queryw
+W_k: wk wkey keyweight kweight weightk kproj wks keyw
+W_v: wv wvalue valueweight vweight weightv vproj wvs valuew
+W_o: wo wout woutput outweight outputweight oweight outproj oproj weighto wproj
+b_q: bq bquery qbias querybias biasq
+b_k: bk bkey kbias keybias biask
+b_v: bv bvalue vbias valuebias biasv
+b_o: bo bout boutput obias outbias outputbias biaso
+mask: mask attnmask attentionmask attnmasks attentionmasks attendmask srcmask
+added: bias attnbias attentionbias
+padding: keypaddingmask paddingmask keymask padmask pad padding kvmask kmask
+query_padding: qmask querymask queriesmask querypaddingmask qpaddingmask
+causal: iscausal causal usecausalmask causalmask
+scale: scale smscale softmaxscale scaling scalefactor
+window: window windowsize localwindowsize slidingwindow
+softcap: softcap logitcap attnlogitssoftcap logitsoftcap attnlogitsoftcapping logitssoftcap cap
+shared: enablegqa gqa
+lengths: lengths seqlens seqlengths kvlengths keylengths keyvalueseqlengths nonpadkvseqlen kvlens seqlensk seqlenskv \
+    length validlens validlen validlength validlengths lens inputlengths inputlens sequencelengths srclengths \
+    srclens memorylengths memorylens enclens encoderlengths klens keylens actuallengths xlens
+alibi: alibislopes slopes alibi
+sinks: sinks sink sinklogits attentionsinks sinklogit
+heads: numheads nheads head heads nhead nbheads nhheads h numattentionheads numberofheads numofheads
+kv_heads: numkvheads nkvheads kvheads kvhead numkeyvalueheads
+dropout: dropoutp dropout pdropout dropoutrate
+""")
 """Each role with the parameter names used for it in practice, in lower case without underscores."""
 
 BY_NAME = {name: role for role, names in ROLES.items() for name in names}
@@ -76,9 +80,12 @@ NO_LENGTH = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumu
 """Words next to `lengths` in names of other lengths than those of the keys, such as cumulative ones."""
 MASKED = {"token", "tokens"}
 """Words after `mask` in names of arguments that are not masks, such as `mask_token`."""
-NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "mode", "flag", "fn", "func",
-           "mod", "ratio", "prob", "default", "no", "has", "add", "causal", "head", "layer", "need", "apply",
-           "do", "drop", "dropout", "query", "queries", "q", "loss"}  # fmt: skip
+NO_MASK = frozenset(
+    """
+    value fill type use is with return index mode flag fn func mod ratio prob default no has add causal head layer
+    need apply do drop dropout query queries q loss
+    """.split()
+)
 """Words next to `mask` in names of arguments that are not masks."""
 
 
@@ -189,23 +196,28 @@ def plain(name: str) -> str:
 
 # Which of q, k, v, x or a matrix a name means, by its parts: `queries_BHTD`, `xq`, `key_layer`
 
-SIDES = {"q": ("q", "query", "queries", "quer", "qs", "xq", "qq", "querys", "qry"),
-         "k": ("k", "key", "keys", "ks", "xk", "kk"),
-         "v": ("v", "value", "values", "val", "vals", "vs", "xv", "vv"),
-         "o": ("o", "out", "output", "wo", "p", "last", "final"),
-         "qkv": ("qkv", "qvk", "kqv", "attn", "in"),
-         "kv": ("kv", "keysvalues", "context", "keyvalue", "keyvalues", "memory"),
-         "x": ("x", "hidden", "input", "inputs", "embedding", "embeddings", "emb", "tokens", "xs", "sequence", "seq",
-               "inp", "features", "residual", "source", "src")}  # fmt: skip
+SIDES = read_names("""
+q: q query queries quer qs xq qq querys qry
+k: k key keys ks xk kk
+v: v value values val vals vs xv vv
+o: o out output wo p last final
+qkv: qkv qvk kqv attn in
+kv: kv keysvalues context keyvalue keyvalues memory
+x: x hidden input inputs embedding embeddings emb tokens xs sequence seq inp features residual source src
+""")
 """Parts of names, by their meaning."""
-WEIGHT = ("w", "weight", "weights", "kernel", "proj", "projection", "matrix", "mat", "linear", "params", "param", "c",
-          "lin", "fc", "to", "dense", "net")  # fmt: skip
-FILLING = ("state", "states", "layer", "heads", "head", "tensor", "array", "arr", "all", "multi", "split", "vec",
-           "vector", "vectors", "bhtd", "bthd", "bhld", "blhd", "btd", "btnh", "bshd", "bhsd", "bnsd", "mat",
-           "projected", "new", "rot", "full", "ref", "block", "chunk", "embed", "hat", "np", "jnp", "in", "raw", "data",
-           "seq", "input", "inputs", "the", "my", "and", "x", "1", "2", "0", "packed", "mixed", "fused",
-           "tensors", "matrix", "matrices", "proj", "antecedent", "code", "feat", "features", "map",
-           "maps")  # fmt: skip
+WEIGHT = frozenset(
+    """
+    w weight weights kernel proj projection matrix mat linear params param c lin fc to dense net
+""".split()
+)
+FILLING = frozenset(
+    """
+    state states layer heads head tensor array arr all multi split vec vector vectors bhtd bthd bhld blhd btd btnh
+    bshd bhsd bnsd mat projected new rot full ref block chunk embed hat np jnp in raw data seq input inputs the my
+    and x 1 2 0 packed mixed fused tensors matrix matrices proj antecedent code feat features map maps
+""".split()
+)
 
 
 def parts_of_name(name: str) -> list[str]:

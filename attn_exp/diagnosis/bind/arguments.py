@@ -12,37 +12,32 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.names import BY_NAME, is_starred, plain, role_of, side_of_name
+from attn_exp.diagnosis.asking.names import BY_NAME, is_starred, plain, read_names, role_of, side_of_name
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.sizes import NAMES, ROOM
 
-ROLE_NAMES = {
-    "memory": ("context", "memory", "encoderhiddenstates", "kv", "y", "xa", "keyvaluestates", "inputskv", "xkv",
-               "encoderoutput", "encoderoutputs", "encoutput", "encout", "encoutputs", "crossinput", "kvinput",
-               "inputkv", "crossattentionstates", "source", "memories", "keyvalue", "other", "crossx",
-               "encoderstates", "mdata", "c", "cond", "others"),
-    "memory_mask": ("contextmask", "encoderattentionmask", "memorymask", "encodermask", "encmask", "crossattnmask"),
-    "rotary": ("positionembeddings", "rotaryposemb", "rotaryemb", "rope", "posemb", "positionembedding", "rotary",
-               "cossin", "ropecossin", "sincos"),
-    "complex": ("freqscis", "freqscomplex", "freqs", "freqcis", "precomputedfreqs", "ropefreqs", "freqscisq"),
-    "cos": ("cos", "freqscos", "ropecos", "cosine", "coscached"),
-    "sin": ("sin", "freqssin", "ropesin", "sine", "sincached"),
-    "position_ids": ("positionids", "cacheposition", "inputpos", "positions", "pos", "position", "tokenpositions"),
-    "cache": ("pastkeyvalue", "pastkeyvalues", "layerpast", "past", "cache", "kvcache", "pastkv", "layercache", "kvc",
-              "prevkv", "incrementalstate", "state"),
-    "use_cache": ("usecache", "usekvcache", "returncache"),
-    "start": ("startpos", "offset", "startposition", "cachelen", "curpos", "startidx", "pastlength", "pastlen",
-              "cachelength", "positionoffset", "posoffset"),
-    "head_mask": ("headmask", "layerheadmask"),
-    "return_weights": ("needweights", "outputattentions", "returnattention", "returnweights", "returnattn",
-                       "returnattentionscores", "returnattnweights", "averageattnweights", "outputattention",
-                       "returnattentions", "sowweights", "needheadweights"),
-    "training": ("training", "train", "istraining", "isdropout", "istrain", "enabledropout", "trainmode"),
-    "deterministic": ("deterministic", "inference", "evaluate"),
-    "decode": ("decode",),
-    "room": NAMES["room"],
-    "random": ("rng", "dropoutrng", "prngkey", "rngs", "dropoutkey"),
-}  # fmt: skip
+ROLE_NAMES = read_names("""
+memory: context memory encoderhiddenstates kv y xa keyvaluestates inputskv xkv encoderoutput encoderoutputs \
+    encoutput encout encoutputs crossinput kvinput inputkv crossattentionstates source memories keyvalue other \
+    crossx encoderstates mdata c cond others
+memory_mask: contextmask encoderattentionmask memorymask encodermask encmask crossattnmask
+rotary: positionembeddings rotaryposemb rotaryemb rope posemb positionembedding rotary cossin ropecossin sincos
+complex: freqscis freqscomplex freqs freqcis precomputedfreqs ropefreqs freqscisq
+cos: cos freqscos ropecos cosine coscached
+sin: sin freqssin ropesin sine sincached
+position_ids: positionids cacheposition inputpos positions pos position tokenpositions
+cache: pastkeyvalue pastkeyvalues layerpast past cache kvcache pastkv layercache kvc prevkv incrementalstate state
+use_cache: usecache usekvcache returncache
+start: startpos offset startposition cachelen curpos startidx pastlength pastlen cachelength positionoffset \
+    posoffset
+head_mask: headmask layerheadmask
+return_weights: needweights outputattentions returnattention returnweights returnattn returnattentionscores \
+    returnattnweights averageattnweights outputattention returnattentions sowweights needheadweights
+training: training train istraining isdropout istrain enabledropout trainmode
+deterministic: deterministic inference evaluate
+decode: decode
+random: rng dropoutrng prngkey rngs dropoutkey
+""") | {"room": NAMES["room"]}
 """Roles of arguments in addition to those of `asking.names`, with the names that people use for them."""
 ROLE_OF = {name: role for role, names in ROLE_NAMES.items() for name in names}
 ARRAYS = ("q", "k", "v", "x", "memory")
@@ -146,7 +141,7 @@ class Neutral:
 
     def value(self, role: str, name: str) -> Any:
         lengths, heads = self.lengths, self.sizes.get("h", 1)
-        values: dict[str, Any] = {
+        values = {
             **TO_EVALUATE, "causal": self.request.is_causal, "heads": heads, "kv_heads": self.sizes.get("g", heads),
             "scale": self.sizes.get("d", 1) ** -0.5, "start": 0, "dropout": 0.0,
             "window": 2 * max(lengths["t"], lengths["s"]) + 1,  # odd, and as wide as all tokens
@@ -190,7 +185,7 @@ class Neutral:
         cosines, sines = (
             [turn(wide), turn(pairs), both(wide)[at], both(pairs)[at]] for at, turn in enumerate((np.cos, np.sin))
         )
-        values: dict[str, list[Any]] = {
+        values = {
             "cos": cosines, "sin": sines, "complex": [turned, halves, both(pairs), matrices],
             "rotary": [both(wide), both(pairs), wide, turned, behind, (cosines[0], sines[0]), halves],
         }  # fmt: skip

@@ -152,7 +152,7 @@ def build_configuration(note: Any, name: str, kind: Any, sizes: Sizes) -> Any:
               and name != kind.__name__]  # fmt: skip
     of_name = [one for one in beside if re.match(re.split("Config|Args", one.__name__)[0], kind.__name__)]
     own = [one for one in beside if one.__module__ == kind.__module__]
-    found: Any = note or max(of_name, key=lambda one: len(one.__name__), default=[*own, None][0])
+    found = note or max(of_name, key=lambda one: len(one.__name__), default=[*own, None][0])
     if found in (None, dict, object, Mapping):
         return Bag(sizes)
     made = build(found, constructor_arguments(found, sizes, "", of_config=True), 0)

@@ -161,7 +161,7 @@ def make_runner(plan: BuildPlan) -> Runner:
     method = plan.method or ("call" if plan.kind == "keras" else "")
     forward = getattr(target, method) if method else method_of(target)
     run = forward if plan.method or plan.kind == "plain" else target
-    fill: Callable[[Any], Any] = {"keras": fill_keras, "torch": fill_torch}.get(plan.kind, bool)
+    fill = {"keras": fill_keras, "torch": fill_torch}.get(plan.kind, bool)
     return Runner(target, forward, run, partial(fill if plan.is_class else bool, target), not has_parameters(target))
 
 
@@ -173,7 +173,7 @@ def method_of(target: Any) -> Callable[..., Any]:
     """
     known = dir(target)  # `__getattr__` may raise anything
     names = [*(name for name in METHODS if name in known), *(name for name in known if re.match("[^_].*att|att", name))]
-    found: Callable[..., Any] | None = next(filter(callable, (getattr(target, name, None) for name in names)), None)
+    found = next(filter(callable, (getattr(target, name, None) for name in names)), None)
     if found is None:
         raise UncalledError(f"{type(target).__name__} has no method that computes attention; name it: Class.method")
     return found

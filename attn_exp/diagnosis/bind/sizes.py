@@ -9,37 +9,36 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attn_exp.diagnosis.asking.names import ROLES, every_parameter, plain, source_of
+from attn_exp.diagnosis.asking.names import ROLES, every_parameter, plain, read_names, source_of
 from attn_exp.diagnosis.asking.request import Request
 
-NAMES = {
-    "h": (*ROLES["heads"], "nh"),
-    "g": (*ROLES["kv_heads"], "numkvgroups", "nkvgroups", "kvgroups", "nkv", "numkv", "numquerygroups",
-          "multiquerygroupnum"),
-    "groups": ("numgroups", "ngroups", "groups"),
-    "d": ("dk", "dv", "dq", "dkv", "dqk", "dhead", "dkey", "dvalue", "dkeys", "dvalues", "hd", "keydim", "valuedim",
-          "qkvdim", "projdim", "attndim", "querypreattnscalar", "keyvaluedim"),
-    "side": ("dimq", "dimk", "dimv", "querysize", "keysize", "valuesize", "qsize", "ksize", "vsize", "qdim", "kdim",
-             "vdim", "dimkey", "dimvalue", "dimquery"),
-    "m": ("nembd", "nembed", "din", "dout", "dimin", "dimout", "nchannels", "numchannels", "emb", "hidden", "hid",
-          "nhid", "numhiddens", "dimcontext", "nstate", "nx", "numfeatures", "demb", "dmod", "d", "m", "c", "e", "k",
-          "ninp", "filters", "inchannel", "outchannel", "nhidden", "ch", "inch", "outch", "dhid", "dhidn", "dinput",
-          "doutput", "dinner", "dx", "neurons", "nfilters", "nin", "nout", "nmodel", "dimkv"),
-    "r": ("qkropeheaddim", "ropeheaddim", "ropedim", "rotarydim", "dimrope", "drope", "roped"),
-    "room": ("blocksize", "nctx", "maxlen", "maxseqlen", "seqlen", "contextlength", "maxpositionembeddings", "ctxlen",
-             "maxseqlength", "npositions", "maxlength", "sequencelength", "seqlength", "numtokens", "contextsize",
-             "contextwindow", "maxpositions", "maxsequencelength", "ctxsize", "maxt"),
-    "bias": ("bias", "qkvbias", "usebias", "attentionbias", "withbias", "projbias"),
-    "causal": (*ROLES["causal"], "masked", "ismasked", "usemask", "usemasking", "maskflag", "withmask",
-               "autoregressive", "unidirectional"),
-    "evaluates": ("deterministic", "inference"),
-    "trains": ("train", "training"),
-    "dropout": ("p", "rate", "keeprate"),
-}  # fmt: skip
+NAMES = read_names("""
+h: nh
+g: numkvgroups nkvgroups kvgroups nkv numkv numquerygroups multiquerygroupnum
+groups: numgroups ngroups groups
+d: dk dv dq dkv dqk dhead dkey dvalue dkeys dvalues hd keydim valuedim qkvdim projdim attndim querypreattnscalar \
+    keyvaluedim
+side: dimq dimk dimv querysize keysize valuesize qsize ksize vsize qdim kdim vdim dimkey dimvalue dimquery
+m: nembd nembed din dout dimin dimout nchannels numchannels emb hidden hid nhid numhiddens dimcontext nstate nx \
+    numfeatures demb dmod d m c e k ninp filters inchannel outchannel nhidden ch inch outch dhid dhidn dinput \
+    doutput dinner dx neurons nfilters nin nout nmodel dimkv
+r: qkropeheaddim ropeheaddim ropedim rotarydim dimrope drope roped
+room: blocksize nctx maxlen maxseqlen seqlen contextlength maxpositionembeddings ctxlen maxseqlength npositions \
+    maxlength sequencelength seqlength numtokens contextsize contextwindow maxpositions maxsequencelength ctxsize \
+    maxt
+bias: bias qkvbias usebias attentionbias withbias projbias
+causal: masked ismasked usemask usemasking maskflag withmask autoregressive unidirectional
+evaluates: deterministic inference
+trains: train training
+dropout: p rate keeprate
+""")
+NAMES |= {
+    letter: ROLES[role] + NAMES[letter] for letter, role in (("h", "heads"), ("g", "kv_heads"), ("causal", "causal"))
+}
 """Letters of `Layer.sizes` and other kinds of settings, with the names that people use for them."""
 LETTER_OF = {name: letter for letter, names in reversed(NAMES.items()) for name in names}
 WIDTHS = {"dmodel", "embeddim", "hiddensize"}
-FIXED: dict[str, Any] = {
+FIXED = {
     "layeridx": 0, "layeridxs": 0, "idx": 0, "index": 0, "layer": 0, "layerid": 0, "layernumber": 1, "i": 0, "depth": 0,
     "nlayer": 1, "nlayers": 1, "numlayers": 1, "numhiddenlayers": 1, "batchsize": 8, "maxbatchsize": 8, "bs": 8,
     "device": "cpu", "dtype": None, "seed": 0, "name": "attention", "eps": 1e-5, "layernormeps": 1e-5, "normeps": 1e-5,
@@ -110,7 +109,7 @@ PARTS = (
 
 def value_of(name: str, sizes: Sizes, siblings: Collection[str] = ()) -> Any:
     word = plain(name)
-    known: Mapping[str, Any] = {
+    known = {
         "r": sizes.d // 2, "h": sizes.h, "g": sizes.g, "groups": sizes.g, "d": sizes.d, "m": sizes.m, "room": ROOM,
         "bias": True, "causal": sizes.causal, "evaluates": True, "trains": False, "dropout": sizes.dropout,
         "flag": False, "index": 0,

@@ -30,7 +30,6 @@ from attn_exp.errors import first_line
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.own_code import held
 from attn_exp.rules.masks.array import Allowed
-from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.padding import Padding
 
 Found = tuple[Finding, str]
@@ -94,7 +93,7 @@ def operations_of(caller: Caller, case: Case) -> set[str]:
 def check_inputs_unchanged(caller: Caller, case: Case, _digits: int) -> Found:
     """Check that a call leaves its arrays and masks unchanged, even if it fails."""
     rung, keys, changed, answers = "inputs unchanged", at_of(case).keys, list[str](), list[Answer]()
-    rules: dict[str, Mask] = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
+    rules = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
     masks = [(rule,) for role, rule in rules.items() if caller.offer.takes(role) and keys >= len("qk")]
     for more in ((), *masks):
         asked = replace(case, recipe=case.recipe.with_rules(masks=(*case.recipe.rules.masks, *more)))

@@ -119,7 +119,7 @@ class Caller:
 
     @property
     def size_held(self) -> int:
-        known: int = getattr(self.function, "head_size", 0)
+        known = getattr(self.function, "head_size", 0)
         return known or (size_of_head(getattr(self.function, "__self__", self.function)) if self.is_made else 0)
 
     def __call__(self, case: Case) -> Answer:
@@ -175,7 +175,7 @@ class Caller:
         return False
 
     def arguments(self, case: Case) -> dict[str, Any]:
-        given: dict[str, Array] = {}
+        given = {}
         if self.offer.core:
             given = {side: to_layout(getattr(case.given, side), self.layout) for side in "qkv"}
         else:
@@ -255,7 +255,7 @@ def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Ar
     """
     if array.ndim == (len(layout) if core else len("tm") if layout == "td" else len("btm")):
         return array, ""
-    right: Array = np.broadcast_to(0.0, expected(case)["output"].shape)
+    right = np.broadcast_to(0.0, expected(case)["output"].shape)
     right = to_layout(right, layout) if core else right[0] if layout == "td" else right
     if [length for length in array.shape if length != 1] != [length for length in right.shape if length != 1]:
         return array, ""

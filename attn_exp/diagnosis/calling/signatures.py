@@ -273,7 +273,7 @@ def open_containers(
     opened, places = list[inspect.Parameter](), dict[str, Path]()
     for one in parameters:
         paths = keys_read(inspect.unwrap(function), one.name) if is_required(one) else []
-        found: dict[str, Path] = {name_of_entry((one.name, *path)): (one.name, *path) for path in paths}
+        found = {name_of_entry((one.name, *path)): (one.name, *path) for path in paths}
         opened += [one.replace(name=name, annotation=one.empty) for name in found] or [one]
         places |= found
     return opened, places

@@ -327,7 +327,7 @@ PASSED = ("logits", "masked", "weights", "context")
 PaperMistake = tuple[str, str, str, Change]
 """Name, sentence, remedy and change of a mistake that is made with pencil and paper rather than in code."""
 SOFTMAX = "weights = exp(logit) / sum of exp"
-OF_WEIGHTS: tuple[tuple[str, str, str, Step], ...] = (
+OF_WEIGHTS = (
     (
         "exp_without_sum", "exp is not divided by the sum of its row.", SOFTMAX,
         lambda normalize, at, masked: np.exp(masked),
@@ -426,7 +426,7 @@ def projected_otherwise(
     projected: Array = project(side, x, arrays)
     if side != wrong:
         return projected
-    made: Array = project(other, x, arrays) if other else x
+    made = project(other, x, arrays) if other else x
     if made.shape != projected.shape:
         raise ValueError("the matrices have several sizes")
     return made

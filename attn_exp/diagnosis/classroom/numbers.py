@@ -154,7 +154,7 @@ class Numbers:
                 continue
             if follows_steps(settled, problem) and agrees(Sheet(settled, problem, sheet.boxes), right(settled)):
                 return Explained(setting=f"variant=[{name}]")
-        others: list[tuple[str, Recipe]] = []
+        others = []
         if problem.q is not None:
             usual = (problem.q.shape[-1] // sheet.settled.head) ** -0.5
             if sheet.settled.multiplier != usual:
@@ -183,7 +183,7 @@ class Numbers:
 
     def distinct(self) -> list[Made]:
         """Return the candidates that change the boxes, one per name and result."""
-        seen: set[tuple[str, str]] = set()
+        seen = set()
         kept = []
         right = self.text_of(stages(self.sheet, self.sheet.right))
         for made in self.known():
@@ -243,7 +243,7 @@ def bits(box: Box, arrays: Sequence[Array]) -> float:
 def only_slip(sheet: Sheet, made: Made) -> Slip | None:
     if not sheet.open and sheet.boxes[0].misses(part(made.stages, sheet.boxes[0])).sum() > 1:
         return None
-    only: Slip | None = None
+    only = None
     for slip in slips_of(sheet, made.recipe, made.stages):
         if slip and (only or slip.cells.sum() > 1):
             return None

@@ -247,12 +247,13 @@ def apply_positions(turning: Sequence[Position], side: str, row: Array, places: 
 
 # Predict the result of each mistake on a worksheet, and draw small integers until every common mistake shows
 
-COMMON = (
-    "no_scale", "scale_by_d", "scale_multiplied", "scale_after_softmax", "softmax_over_queries", "no_softmax",
-    "sum_normalized", "weights_transposed", "queries_keys_swapped", "values_from_keys", "causal_ignored",
-    "causal_flipped", "causal_strict", "mask_after_softmax", "heads_not_transposed", "single_head", "no_bias",
-    "projection_transposed", "no_output_projection",
-)  # fmt: skip
+COMMON = tuple(
+    """
+    no_scale scale_by_d scale_multiplied scale_after_softmax softmax_over_queries no_softmax sum_normalized
+    weights_transposed queries_keys_swapped values_from_keys causal_ignored causal_flipped causal_strict
+    mask_after_softmax heads_not_transposed single_head no_bias projection_transposed no_output_projection
+    """.split()
+)
 """The most common mistakes; a sheet whose numbers hide one of them is redrawn."""
 LARGEST_WEIGHT = 0.97
 """A softmax with a larger weight on one key is saturated: mistakes before it no longer show."""
@@ -379,6 +380,6 @@ def numbers(config: Config, rng: np.random.Generator) -> Numbers:
     width = config.embeddings.d_model or 4
     vectors = rng.integers(0, 3, (len(names), width))
     vectors[~vectors.any(axis=1), rng.integers(width)] = 1  # a zero vector would have only zero scores
-    made: Numbers = {"tokens": names, "vectors": vectors.tolist()}
+    made = {"tokens": names, "vectors": vectors.tolist()}
     made |= {name: rng.integers(-1, 2, (width, width)).tolist() for name in MATRICES}
     return made | ({name: rng.integers(-1, 2, width).tolist() for name in BIASES} if config.bias else {})

@@ -222,7 +222,7 @@ def filled(step: Step, box: Box) -> Step:
     whole = bool(box.given.all())
 
     def place(at: Any, side: str, heads: Array, positions: Any) -> Array:
-        array: Array = step(at, side, heads, positions)
+        array = step(at, side, heads, positions)
         return fill(array) if side == box.stage else array
 
     def instead(at: Any, *given: Any) -> Array:

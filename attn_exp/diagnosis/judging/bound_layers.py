@@ -54,7 +54,7 @@ def observe(layer: Layer) -> Observed:
     Raises:
         UncalledError: the layer fails at these lengths, or its operations depend on the values of its inputs.
     """
-    problem: Exception | None = None
+    problem = None
     own = layer.lengths.get("t", 0)
     fixed = [(layer.lengths.get("b", 1), own, layer.lengths.get("s", own))] if own else []
     usual = [] if layer.is_fixed else [(BATCH, *one) for one in LENGTHS]
@@ -172,7 +172,7 @@ UNUSED = ("head_mask", "memory_mask", "query_padding", "window", "scale", "added
 
 
 def cast_to_parameters(x: Any, target: Any) -> Any:
-    module: Any = getattr(sys.modules.get("torch.nn"), "Module", ())
+    module = getattr(sys.modules.get("torch.nn"), "Module", ())
     parameters = target.parameters() if isinstance(target, module) else ()
     first = next((one for one in parameters if one.is_floating_point()), x)
     return x if first.dtype == x.dtype else x.to(first.dtype)

@@ -55,7 +55,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
     """
     with held(), start_clock() as clock, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # ignore the function's warnings and judge only its output
-        fault: Exception | None = None
+        fault = None
         start = perf_counter()
         try:
             verdict = check_in_all_ways(own, request, quick)

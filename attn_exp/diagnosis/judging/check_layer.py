@@ -224,13 +224,13 @@ def leave_options_open(verdict: Verdict, own: OwnFunction, layer: Layer, request
     if not inspect.isclass(own.function) or kind_of(own.function) not in ("torch", "plain"):
         return verdict
     left = [f"option `{one.name}` (never built with True)" for one in every_parameter(own.function, "")
-            if one.default is False and letter_of(one.name) not in ("causal", "dropout", "trains", "evaluates")
+            if one.default is False and letter_of(one.name) not in ("bias", "causal", "dropout", "trains", "evaluates")
             and plain(one.name) not in FIXED and not HARMLESS & {plain(one.name), *words_in(one.name)}]  # fmt: skip
     return replace(verdict, not_verified=(*verdict.not_verified, *left))
 
 
 DROPPED = "dropout_on"
-WAYS: tuple[Callable[[Verdict, OwnFunction, Layer, Request, Check], Verdict], ...] = (
+WAYS = (
     ask_rotated, ask_causal, ask_with_memory, leave_options_open,
 )  # fmt: skip
 """Further checks of a layer whose plainest call is right; what they cannot check is reported as not verified."""
@@ -289,7 +289,7 @@ def explain_layer(
 ) -> Verdict:  # fmt: skip
     """Try settings that may be built into the layer if the verdict is unexplained or blames the scale."""
     bound, turns = read
-    explained: Verdict | None = None
+    explained = None
     for words in find_own_words(seen, request, is_masked=has_own_mask(seen), turns=bool(turns)):
         other = check(bound, with_words(request, words))
         if other.passed:

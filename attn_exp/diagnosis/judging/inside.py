@@ -183,7 +183,7 @@ def ask_with_masks(seen: Observed, request: Request) -> Iterator[Asked]:
     for role in ("mask", "padding"):
         if role in seen.layer.keywords:
             pairs = [("mask", one) for one in MASKINGS[:MOST_MASKS]] if role == "mask" else []
-            first: Asked | None = None
+            first = None
             for kind, masking in [*pairs, *(("padding", one) for one in PADDINGS[:MOST_MASKS])]:
                 asked = ask_with_mask(seen, request, (role, kind), masking)
                 first = first or asked

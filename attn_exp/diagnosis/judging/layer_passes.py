@@ -282,7 +282,7 @@ def find_ways(layer: Layer) -> Iterator[Step]:
     yield lambda at, last: beside(at, None if last is None else find_cache(last))
     yield concatenate_caches(beside)
     names = vars(sys.modules.get(type(layer.target).__module__, sys))
-    kinds: list[Any] = [one for name, one in names.items() if inspect.isclass(one) and name.endswith("Cache")]
+    kinds = [one for name, one in names.items() if inspect.isclass(one) and name.endswith("Cache")]
     for kind in [dict, getattr(sys.modules.get("transformers"), "DynamicCache", object), *kinds]:
         with suppress(Exception):  # it may need arguments
             yield pass_object(beside, kind())

@@ -234,7 +234,7 @@ def read_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[
 
     If a function returns a tuple, its second array holds the weights.
     """
-    stages: dict[str, Array] = {}
+    stages = {}
     known = {word: stage for stage, words in STAGES.items() for word in words} | {"returned1": "weights"}
     plain = {name.replace("_", "").replace(" ", "").lower(): array for name, array in answer.stages.items()}
     for name, array in {known[word]: array for word, array in plain.items() if word in known}.items():

@@ -7,7 +7,7 @@ the two follows. Everything else is compared with the definition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -174,7 +174,7 @@ def has_shared_heads(case: Case) -> bool:
     return case.recipe.groups not in (1, case.recipe.heads)
 
 
-CONVENTIONS: tuple[tuple[Callable[[Case], bool], str, Callable[[Case], Recipe]], ...] = (
+CONVENTIONS = (
     (is_aligned, "aligns causal masks top left", lambda case: with_offset(case, 0)),
     (
         is_aligned, "aligns causal masks bottom right",

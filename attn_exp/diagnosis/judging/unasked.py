@@ -11,7 +11,7 @@ from inspect import isroutine
 from typing import Any
 
 from attn_exp.diagnosis.asking import names
-from attn_exp.diagnosis.asking.case import Case, Seen
+from attn_exp.diagnosis.asking.case import Seen
 from attn_exp.diagnosis.asking.names import (
     is_starred,
     parameters_of,
@@ -119,7 +119,7 @@ OF_COLUMNS = re.compile(r"\bmask\b[^\n]*(#|shape)[^\n]*,\s*1\s*[\])]")
 def is_right_otherwise(caller: Caller, word: str, default: bool | int, seen: Seen) -> bool:
     value = not default if isinstance(default, bool) else 1
     other = replace(caller, function=partial(caller.function, **{word: value}))
-    first: dict[str, Case] = {case.rung: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
+    first = {case.rung: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
     asked = [case for rung, case in first.items() if rung in OF_OPTIONS]
     return bool(asked) and all(is_near(other, other(case), case.right) for case in asked)
 
@@ -128,11 +128,13 @@ UNKNOWN = "its meaning is not known"
 OF_OPTIONS = ("values", "unequal lengths", "masks", "causal", "padding")
 REFUSED = {"masks": "mask", "padding": "padding", "causal": "causal", ADDED: "added"}
 CACHES = {"past", "cache", "caches", "cached"}
-HARMLESS = {
-    "return", "output", "outputs", "weights", "need", "verbose", "training", "train", "deterministic", "dropout", "eps",
-    "epsilon", "block", "chunk", "tile", "dtype", "device", "precision", "backend", "rng", "rngs", "generator", "out",
-    "name", "interpret", "implementation", "flash", "inference", "warps", "stages", "inplace", "debug",
-}  # fmt: skip
+HARMLESS = frozenset(
+    """
+    return output outputs weights need verbose training train deterministic dropout eps epsilon block chunk tile
+    dtype device precision backend rng rngs generator out name interpret implementation flash inference warps
+    stages inplace debug
+    """.split()
+)
 """Words in names of arguments that affect extra outputs, numerics, placement or speed, but not the result."""
 
 

@@ -26,12 +26,13 @@ from attn_exp.diagnosis.observe.trace import (
     resolve_subscripts,
 )
 
-METHODS = (
-    "__copy__", "__deepcopy__", "__getitem__", "all", "any", "argmax", "argmin", "argsort", "astype", "choose", "clip",
-    "compress", "conj", "copy", "cumprod", "cumsum", "diagonal", "dot", "flatten", "max", "mean", "min", "prod",
-    "ravel", "repeat", "reshape", "round", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take", "trace",
-    "transpose", "var", "view",
-)  # fmt: skip
+METHODS = tuple(
+    """
+    __copy__ __deepcopy__ __getitem__ all any argmax argmin argsort astype choose clip compress conj copy cumprod
+    cumsum diagonal dot flatten max mean min prod ravel repeat reshape round searchsorted squeeze std sum swapaxes
+    take trace transpose var view
+    """.split()
+)
 WRITING_METHODS = ("__setitem__", "fill", "partition", "put", "sort")
 WRITING_FUNCTIONS = ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")
 """Functions that write into their first argument."""

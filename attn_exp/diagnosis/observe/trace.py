@@ -415,7 +415,7 @@ def move_places(operation: Operation, labels: Sequence[Array | None]) -> Array |
     same = whole & ((read == output) | (np.isnan(read) & np.isnan(output)))
     if not same.any() or same.sum() < MOST * whole.sum() or len(np.unique(at[same])) < 0.3 * len(np.unique(at[whole])):
         return None
-    made: Array = np.where(same, np.concatenate(table)[at], -1)
+    made = np.where(same, np.concatenate(table)[at], -1)
     for known, array in zip(labels, operation.inputs, strict=True):
         if known is not None and array.shape == operation.output.shape:  # such as the input of a masked fill
             return np.where(same, made, known)

@@ -209,15 +209,16 @@ def reproduces(change: Change, seen: Seen, digits: int) -> bool:
 
 PARTS = ("heads", "products", "scale", "softmax")
 """Groups of the catalogue, in the order in which their mistakes apply."""
-LIKELY = frozenset((
-    "heads_not_transposed", "heads_merged_wrong", "heads_by_stride", "entries_and_heads_mixed", "single_head",
-    "tokens_not_transposed", "projection_diagonal", "weights_diagonal", "keys_viewed", "values_viewed",
-    "queries_keys_swapped", "weights_transposed", "values_from_keys",
-    "keys_from_queries", "queries_from_keys", "no_scale", "scale_by_d", "scale_by_sqrt_d_model",
-    "scale_by_sqrt_heads", "scale_by_heads", "scale_by_batch", "scale_multiplied", "scale_twice",
-    "scale_after_softmax", "scale_by_sqrt_keys", "scale_by_keys", "softmax_over_queries", "softmax_over_heads",
-    "softmax_over_all", "keepdims_missing",
-))  # fmt: skip
+LIKELY = frozenset(
+    """
+    heads_not_transposed heads_merged_wrong heads_by_stride entries_and_heads_mixed single_head
+    tokens_not_transposed projection_diagonal weights_diagonal keys_viewed values_viewed queries_keys_swapped
+    weights_transposed values_from_keys keys_from_queries queries_from_keys no_scale scale_by_d
+    scale_by_sqrt_d_model scale_by_sqrt_heads scale_by_heads scale_by_batch scale_multiplied scale_twice
+    scale_after_softmax scale_by_sqrt_keys scale_by_keys softmax_over_queries softmax_over_heads softmax_over_all
+    keepdims_missing
+    """.split()
+)
 """Mistakes that the search combines with each other."""
 INVERTED = "mask_inverted"
 LARGE_FILL = Candidate((), everywhere(filled(-1e9)))

@@ -11,7 +11,7 @@ from attn_exp.experiment.checks.check import Check, Finding
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 
-NAMES: tuple[str, ...] = registry.names(__path__, without=("check",))
+NAMES = registry.names(__path__, without=("check",))
 
 IMPLIED_BY = {"dtype": "precision", "metrics": "measures"}
 """Settings that imply a check, by the name of the setting."""

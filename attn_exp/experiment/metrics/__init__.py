@@ -11,7 +11,7 @@ from attn_exp import registry
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.metrics.metric import Metric
 
-FAMILIES: tuple[str, ...] = registry.names(__path__, without=("metric",))
+FAMILIES = registry.names(__path__, without=("metric",))
 
 
 def known() -> dict[str, Metric]:

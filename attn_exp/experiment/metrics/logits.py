@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -159,7 +159,7 @@ def bend_slope(stages: Trace, rules: Rules) -> Array:
         at = At.of_heads(rules, stages.q, stages.k)
         logits = steps.forbid(at, steps.biased(at, logits), steps.allowed(at))
     fixed = np.isneginf(logits)
-    bent: Any = np.where(fixed, 0, logits) + 1j * TINY
+    bent = np.where(fixed, 0, logits) + 1j * TINY
     for rule in rules.scores:
         bent = rule.bend(bent)
     return np.where(fixed, 0, bent.imag / TINY)

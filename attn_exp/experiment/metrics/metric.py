@@ -89,7 +89,7 @@ def stage(trace: Trace, name: str) -> Array:
     Raises:
         NotFormedError: the form does not compute it.
     """
-    array: Array | None = getattr(trace, name)
+    array = getattr(trace, name)
     if array is None:
         raise NotFormedError
     return widen(array)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -103,7 +103,7 @@ def mean_of_heads(numbers: Array) -> float:
 
 # The known patterns of heads
 
-MEANINGS: Mapping[str, str] = {
+MEANINGS = {
     "previous": "weight on the token before",
     "first": "weight on the first token",
     "self": "weight on the token itself",

@@ -101,7 +101,7 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
     if count < wanted:
         return False
     q, k, v, out = (array.reshape(count, *array.shape[-2:]) for array in (query, key, value, context))
-    answers: list[bool] = []
+    answers = []
 
     def work(tasks: Iterator[slice]) -> None:
         with np.errstate(all="ignore"), lend_memory() as memory:  # each thread starts with NumPy's defaults

@@ -130,7 +130,7 @@ def load_archive(path: Path) -> dict[str, Array]:
         OSError: the file is missing or not regular.
         ValueError: it is another kind of archive, an array is unreadable, or the members together exceed the file.
     """
-    arrays: dict[str, Array] = {}
+    arrays = {}
     with open_archive(path) as (archive, members):
         if sum(member.file_size for member in members.values()) > path.stat().st_size:  # it could unpack to any size
             raise ValueError("its arrays together are larger than the file")

@@ -34,7 +34,7 @@ def look(path: Path, said: str) -> Held:
     if not path.name.endswith(INDEX):
         return Held(read_entries(path))
     places = read_index(path)
-    known: dict[str, dict[str, Entry]] = {}
+    known = {}
     for file in sorted(set(places.values())):
         try:
             known[file] = read_entries(path.with_name(file))

@@ -126,7 +126,7 @@ def fused(left: Any, right: Any, added: Any) -> Array:
 
 def polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
     """Return `(...(c0 x + c1) x + ...) x + cn`, each step fused."""
-    total: Array = np.full_like(x, coefficients[0])
+    total = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         total = fused(total, x, coefficient)
     return total

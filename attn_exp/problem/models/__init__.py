@@ -76,7 +76,7 @@ def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]
     model, under_way.model = under_way.model, None  # a failed pass cannot be continued
     if model != replace(settings, layer=0) or settings.layer < under_way.number:
         begin(settings, under_way)
-    checkpoint: Checkpoint = under_way.checkpoint
+    checkpoint = under_way.checkpoint
     last = checkpoint.config["num_hidden_layers"] - 1
     if settings.layer > last:
         raise UserError(f"model.layer={settings.layer}: the model has {last + 1} layers, 0 to {last}")
@@ -88,7 +88,7 @@ def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]
     except (OSError, MemoryError) as error:
         raise UserError(f"{checkpoint.key}: cannot be read ({first_line(error)})") from error
     under_way.model = replace(settings, layer=0)
-    layer: Layer = under_way.layer
+    layer = under_way.layer
     check_finite(layer, settings)
     tokens = under_way.tokens or ("class", *(f"patch {place}" for place in range(1, len(layer.x))))
     folder = Path(str(settings.path)).name or Path(str(settings.path)).resolve().name

@@ -138,7 +138,7 @@ def find_prefix(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
     Raises:
         UserError: there is no tensor of that name, or there are several.
     """
-    tensors: dict[str, Entry] = {}
+    tensors = {}
     for name, tensor in checkpoint.tensors.items():
         ending = next((ending for ending in EARLIER if name.endswith(ending)), "")
         today = name.removesuffix(ending) + EARLIER.get(ending, "")
@@ -161,7 +161,7 @@ def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]
     with machine.opened(path) as file:
         length = size_of(file)
         header = file.read(HEADER.size).ljust(HEADER.size, b"\0")
-    config: dict[str, Any] = dict(zip(SIZES, HEADER.unpack(header), strict=True))
+    config = dict(zip(SIZES, HEADER.unpack(header), strict=True))
     apart = config["vocab_size"] < 0
     config["vocab_size"] = abs(config["vocab_size"])
     dim, heads, groups = (config[SIZES[place]] for place in (0, 3, 4))

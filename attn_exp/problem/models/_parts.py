@@ -139,7 +139,7 @@ def linear(x: Array, weight: Array, bias: Array | None) -> Array:
 
 def layer_norm(x: Array, part: Checkpoint, name: str, epsilon: float) -> Array:
     """Return `(x - mean) / sqrt(variance + epsilon) * weight + bias` of each row. Source: Ba et al. 2016."""
-    centred: Array = x - x.mean(axis=-1, keepdims=True)
+    centred = x - x.mean(axis=-1, keepdims=True)
     variance = np.einsum("tm,tm->t", centred, centred)[:, None] / x.shape[1]
     scaled = centred * (1 / np.sqrt(variance + x.dtype.type(epsilon)))
     return np.asarray(scaled * part.array(f"{name}.weight") + part.array(f"{name}.bias"))

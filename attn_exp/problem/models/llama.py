@@ -142,7 +142,7 @@ LAYERS = Kind(
     f"a list of {FULL} and {SLIDING}, or null",
     lambda value: value is None or (isinstance(value, list) and all(item in (SLIDING, FULL) for item in value)),
 )
-ROPE: Supported = {"partial_rotary_factor": (1.0, 1, None)}
+ROPE = {"partial_rotary_factor": (1.0, 1, None)}
 """Other fields of the stretching that are supported only with these values."""
 
 
@@ -175,7 +175,7 @@ def llama_fields(
 
 
 BIASES = {"attention_bias": Field(False, SWITCH), "mlp_bias": Field(False, SWITCH)}
-NO_BIASES: Supported = {"attention_bias": (False,), "mlp_bias": (False,)}
+NO_BIASES = {"attention_bias": (False,), "mlp_bias": (False,)}
 LLAMA = llama_fields(32000, 11008, 2048, read=BIASES)
 MISTRAL = llama_fields(
     32000,

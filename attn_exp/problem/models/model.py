@@ -185,8 +185,8 @@ def settled(said: Config, fields: Fields) -> dict[str, Any]:
             neither read nor known to have no effect.
     """
     same, harmless = {**SAME, **fields.same}, (HARMLESS + fields.harmless).split()
-    found: dict[str, Any] = {name: values[0] for name, values in same.items()} | {"model_type": said["model_type"]}
-    known: set[str] = set()
+    found = {name: values[0] for name, values in same.items()} | {"model_type": said["model_type"]}
+    known = set()
     for name, one in fields.read.items():
         names = one.names.split() or [name]
         found[name] = find_value(said, names, one)

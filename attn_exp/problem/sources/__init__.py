@@ -19,7 +19,7 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.problem.drawing import Numbers, array_or_drawn
 from attn_exp.problem.sources.source import INPUT, Asked, Source, Vectors
 
-NAMES: tuple[str, ...] = registry.names(__path__, without=("source",))
+NAMES = registry.names(__path__, without=("source",))
 
 
 CALLED = {"text": "words"}
@@ -38,7 +38,7 @@ def find(key: str) -> Source:
 
 def source_settings(settings: Embeddings) -> dict[str, Any]:
     """Return the settings of each selected source by key; the distribution of words is a setting of `text`."""
-    own: dict[str, Any] = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
+    own = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
     own["distribution"] = settings.distribution if settings.text is None else None
     return {name: value for name, value in own.items() if value is not None} | {
         f"source.{name}": value for name, value in settings.source.items()

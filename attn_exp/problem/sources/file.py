@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import files
 from attn_exp.problem.files import Held
@@ -16,7 +15,7 @@ BINARY = (".npy", ".npz", ".safetensors")
 def read(asked: Asked) -> Vectors:
     key = f"{asked.path}.file"
     held, said = files.look(asked.own, key), files.name_file(key, asked.own)
-    arrays: dict[str, Array] = {}
+    arrays = {}
     for stage, name in choose_arrays(held, asked.settings.array, said).items():
         place = f"{said}: {name}" if name else said
         arrays[stage] = drop_batch_axis(files.numbers(held.arrays[name], place), place)

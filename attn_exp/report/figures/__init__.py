@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 def figures() -> dict[str, Figure]:
-    known: dict[str, Figure] = {
-        name: registry.module(__name__, name).FIGURE for name in registry.names(__path__, without=("figure",))
-    }
+    known = {name: registry.module(__name__, name).FIGURE for name in registry.names(__path__, without=("figure",))}
     known |= registry.at_hand(__name__)
     return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
 
@@ -44,7 +42,7 @@ def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
     comparison = views.comparison
     problem, wanted = comparison.problem, size(comparison.config.figures)
     fonts = ours.fonts_for((*problem.tokens, *problem.key_tokens, *comparison.traces), wanted.font)
-    made: dict[str, Drawing] = {}
+    made = {}
     with ours.look({"font.family": fonts}, wanted.width / drawn_width(wanted)):
         for name, member in members.items():
             if member.plan is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -82,7 +81,7 @@ def query_strokes(panel: Panel, place: int, aside: float) -> Iterator[Stroke]:
     if len(heads) > 1 and heads.size <= MARKS:
         yield from (Stroke(queries, head, colour, mark=mark, size=small, opacity=0.3) for head in heads)
     means, title = heads.mean(axis=0), visible(panel.title)
-    drawn: dict[str, Any] = {"mark": mark, "size": 1.5 * small} if count <= MARKED else {"width": 0.8}
+    drawn = {"mark": mark, "size": 1.5 * small} if count <= MARKED else {"width": 0.8}
     yield Stroke(queries, means, colour, label=title, **drawn)
 
 

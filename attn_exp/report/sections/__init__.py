@@ -14,9 +14,7 @@ from attn_exp.report.sections.section import Material, Section
 
 
 def sections() -> dict[str, Section]:
-    known: dict[str, Section] = {
-        name: registry.module(__name__, name).SECTION for name in registry.names(__path__, without=("section",))
-    }
+    known = {name: registry.module(__name__, name).SECTION for name in registry.names(__path__, without=("section",))}
     return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
 
 

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from attn_exp import registry
 
-NAMES: tuple[str, ...] = tuple(sorted(("process", "serial", *registry.names(__path__, without=("engine",)))))
+NAMES = tuple(sorted(("process", "serial", *registry.names(__path__, without=("engine",)))))
 """The possible values of `sweep.engine`."""

@@ -20,7 +20,7 @@ def start(plan: Plan, workers: int, address: str | None) -> Futures:
     import dask  # noqa: PLC0415 - an extra
     import distributed  # noqa: PLC0415
 
-    dask_library: Any = distributed
+    dask_library = distributed
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     dask.config.set({"distributed.scheduler.allowed-failures": 0})
     cluster = (
@@ -61,7 +61,7 @@ def plugin(distributed: Any, plan: Plan) -> Any:
 def with_the_plan(job: Job) -> Done:
     from distributed import get_worker  # noqa: PLC0415 - an extra
 
-    given: Any = get_worker().plugins[PLUGIN]
+    given = get_worker().plugins[PLUGIN]
     return elsewhere(given.plan, job)
 
 

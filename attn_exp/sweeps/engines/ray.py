@@ -19,7 +19,7 @@ HOME = Path(__file__).resolve().parents[3]
 def start(plan: Plan, workers: int, address: str | None) -> Futures:
     import ray as library  # noqa: PLC0415 - an extra
 
-    ray: Any = library
+    ray = library
     path = os.pathsep.join(filter(None, (str(HOME), os.environ.get("PYTHONPATH"))))
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     # without an address, Ray would join any cluster that runs on this machine or that RAY_ADDRESS names
