@@ -71,13 +71,7 @@ def rows_by_letter(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def agreement(members: Sequence[Row]) -> str:
-    others: dict[str, list[str]] = {}
-    for row in members:
-        if row.computed_in != members[0].computed_in:
-            others.setdefault(row.computed_in, []).append(row.variant)
-    types = (f"{listed(names)} in {kind}" for kind, names in others.items())
-    variants = listed([row.variant for row in members])
-    return ", ".join([f"{variants} give the same result (group {members[0].same_as})", *types])
+    return f"{listed([row.variant for row in members])} give the same result (group {members[0].same_as})"
 
 
 def format_agreement(agreements: Sequence[Agreement]) -> str:
@@ -153,7 +147,7 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
             if key not in (*idle, *pinned_settings(config.variant[leader]))
         ]
         already = [words[key] for key in own if had[key] == getattr(config, key)]
-        parts = [f"sets {listed(already)}, which this run already has"] if already else []
+        parts = [f"sets {listed(already)}, which is already the default here"] if already else []
         verb = "changes" if len(idle) == 1 else "together change"
         parts += [f"has {listed([words[key] for key in idle])}, which {verb} nothing here"] if idle else []
         said += [f"{name} {' and '.join(parts)}."] if parts else []
@@ -274,7 +268,7 @@ def format_cause(steps: Sequence[Step]) -> str:
 def format_steps(steps: Sequence[Step]) -> Iterator[str]:
     verb = {True: " change the output", False: " changes the output"}
     for step in steps:
-        many, orders = is_plural(step), format_range(step)
+        many, orders = is_plural(step), "" if step.sameness == DIFFERENT else format_range(step)
         if math.isnan(step.moved):
             yield f"{step.change} {'change' if many else 'changes'} its shape"
             continue
