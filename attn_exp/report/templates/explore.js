@@ -18,7 +18,7 @@
   };
   let multiplier; // as somebody turned it
 
-  const buttons = []; // of the overview
+  const buttons = [];
   const small = ({ panel, head, name }) => {
     if (panel.pictures) return element("img", { src: panel.pictures[head], alt: name });
     const [, rows, keys] = panel.shape;
@@ -149,7 +149,6 @@
     return made;
   }
 
-  /** A large picture says the weight under the pointer. */
   function asks(region, weights) {
     const canvas = region.querySelector("canvas"), keys = data.keys.length;
     canvas?.addEventListener("mousemove", (event) => {
@@ -185,7 +184,6 @@
     return { made, said: differences.join("; ") };
   }
 
-  /** The small maps of what is shown large have a frame. */
   function frame() {
     buttons.forEach((button, place) => {
       button.setAttribute("aria-pressed", String(place === state.show));
