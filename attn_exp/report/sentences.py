@@ -6,7 +6,7 @@ computations first differ, how accurate each variant is, and what each step of a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 from attn_exp.config.schema import Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import count_of
+from attn_exp.experiment.checks.check import Finding
 from attn_exp.experiment.ladder import TOO_LARGE, choices, differing
 from attn_exp.experiment.measuring import DIFFERENT, SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
@@ -268,11 +269,11 @@ def format_cause(steps: Sequence[Step]) -> str:
 def format_steps(steps: Sequence[Step]) -> Iterator[str]:
     verb = {True: " change the output", False: " changes the output"}
     for step in steps:
-        many, orders = is_plural(step), "" if step.sameness == DIFFERENT else format_range(step)
         if math.isnan(step.moved):
-            yield f"{step.change} {'change' if many else 'changes'} its shape"
+            yield f"{step.change} {'change' if is_plural(step) else 'changes'} its shape"
             continue
-        yield f"{step.change}{verb.get(many, '')} by up to {brief(step.moved)}{f' ({orders})' if orders else ''}"
+        elsewhere = "" if step.sameness == DIFFERENT else f" ({brief(step.most)} in another order)"
+        yield f"{step.change}{verb.get(is_plural(step), '')} by up to {brief(step.moved)}{elsewhere}"
         verb = {}
 
 
@@ -311,10 +312,13 @@ def summary(comparison: Comparison) -> str:
     if comparison.published:
         parts += [published(comparison.published)]
     for finding in comparison.checks:
-        heads = list(finding.columns)
-        cells = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
-        parts += [*([table(heads, cells)] if cells else []), visible(finding.sentence)]
+        cells = finding_cells(finding)
+        parts += [*([table(finding.columns, cells)] if cells else []), visible(finding.sentence)]
     return "\n\n".join(parts)
+
+
+def finding_cells(finding: Finding) -> list[list[str]]:
+    return [[brief(getattr(record, name)) for name in finding.columns] for record in finding.records]
 
 
 def judgement(agreement: Agreement) -> tuple[str, str, str]:
@@ -327,7 +331,7 @@ def published(agreements: Sequence[Agreement]) -> str:
     return f"{table(head, cells)}\n\n{format_agreement(agreements)}"
 
 
-def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+def table(head: Iterable[str], cells: Sequence[Sequence[str]]) -> str:
     lines = [list(head), *([plain(cell) for cell in line] for line in cells)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(

@@ -120,6 +120,12 @@ def test_of_many_queries_steps_show_one_until_all_are_wanted(opened: Tab, tmp_pa
 
 
 @pytest.mark.long
+def test_a_long_text_opens_on_its_last_word(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "embeddings=words", "embeddings.text='[CLS] the cat sat on a red mat. [SEP]'")
+    assert texts(opened, "#walk-1-scores tbody th") == ["mat"]
+
+
+@pytest.mark.long
 def test_a_wide_projection_shows_the_columns_of_the_head_that_is_chosen(opened: Tab, tmp_path: Path) -> None:
     """Head 7 of twelve heads of 8 columns reads the columns from 49 on."""
     show(opened, tmp_path, *TWELVE, "bias=true", address="#show=multi_head.7&query=5")
