@@ -264,7 +264,7 @@ class Config:
     title: Annotated[str, Says("heading of the report")] = ""
     notes: Annotated[tuple[str, ...], Says("sentences that the report prints")] = ()
     published: Annotated[tuple[Published, ...], Says("results that a document prints, to compare the run with")] = ()
-    strict: Annotated[bool, Says("true: exit code 1 if a printed figure disagrees; also published.strict")] = False
+    strict: Annotated[bool, Says("true: exit code 1 if a published result disagrees; also published.strict")] = False
 
 
 def read_config(values: Mapping[str, Any]) -> Config:

@@ -274,7 +274,7 @@ class Timing:
     variant: str
     median_s: Annotated[float, Column(200, unit="s", meaning="median time of one computation on this machine")]
     minimum_s: float
-    runs: int
+    runs: Annotated[int, Column(205, meaning="how many computations the median is taken over")]
     peak_bytes: Annotated[int | None, Column(210, unit="bytes", meaning="peak memory", deep=True)]
 
 

@@ -68,7 +68,7 @@ def tables(comparison: Comparison) -> list[Table]:
             for result in comparison.published
         )
         head = ("quantity", "largest difference", "tolerance", "agrees")
-        shown.append(Table("published", "Printed results compared with the computed ones.", head, tuple(lines)))
+        shown.append(Table("published", "Published results compared with the computed ones.", head, tuple(lines)))
     return shown
 
 

@@ -6,7 +6,7 @@ computations first differ, how accurate each variant is, and what each step of a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 from attn_exp.config.schema import Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import count_of
+from attn_exp.experiment.checks.check import Finding
 from attn_exp.experiment.ladder import TOO_LARGE, choices, differing
 from attn_exp.experiment.measuring import DIFFERENT, SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
@@ -71,13 +72,7 @@ def rows_by_letter(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def agreement(members: Sequence[Row]) -> str:
-    others: dict[str, list[str]] = {}
-    for row in members:
-        if row.computed_in != members[0].computed_in:
-            others.setdefault(row.computed_in, []).append(row.variant)
-    types = (f"{listed(names)} in {kind}" for kind, names in others.items())
-    variants = listed([row.variant for row in members])
-    return ", ".join([f"{variants} give the same result (group {members[0].same_as})", *types])
+    return f"{listed([row.variant for row in members])} give the same result (group {members[0].same_as})"
 
 
 def format_agreement(agreements: Sequence[Agreement]) -> str:
@@ -153,7 +148,7 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
             if key not in (*idle, *pinned_settings(config.variant[leader]))
         ]
         already = [words[key] for key in own if had[key] == getattr(config, key)]
-        parts = [f"sets {listed(already)}, which this run already has"] if already else []
+        parts = [f"sets {listed(already)}, which is already the default here"] if already else []
         verb = "changes" if len(idle) == 1 else "together change"
         parts += [f"has {listed([words[key] for key in idle])}, which {verb} nothing here"] if idle else []
         said += [f"{name} {' and '.join(parts)}."] if parts else []
@@ -274,11 +269,11 @@ def format_cause(steps: Sequence[Step]) -> str:
 def format_steps(steps: Sequence[Step]) -> Iterator[str]:
     verb = {True: " change the output", False: " changes the output"}
     for step in steps:
-        many, orders = is_plural(step), format_range(step)
         if math.isnan(step.moved):
-            yield f"{step.change} {'change' if many else 'changes'} its shape"
+            yield f"{step.change} {'change' if is_plural(step) else 'changes'} its shape"
             continue
-        yield f"{step.change}{verb.get(many, '')} by up to {brief(step.moved)}{f' ({orders})' if orders else ''}"
+        elsewhere = "" if step.sameness == DIFFERENT else f" ({brief(step.most)} in another order)"
+        yield f"{step.change}{verb.get(is_plural(step), '')} by up to {brief(step.moved)}{elsewhere}"
         verb = {}
 
 
@@ -317,10 +312,13 @@ def summary(comparison: Comparison) -> str:
     if comparison.published:
         parts += [published(comparison.published)]
     for finding in comparison.checks:
-        heads = list(finding.columns)
-        cells = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
-        parts += [*([table(heads, cells)] if cells else []), visible(finding.sentence)]
+        cells = finding_cells(finding)
+        parts += [*([table(finding.columns, cells)] if cells else []), visible(finding.sentence)]
     return "\n\n".join(parts)
+
+
+def finding_cells(finding: Finding) -> list[list[str]]:
+    return [[brief(getattr(record, name)) for name in finding.columns] for record in finding.records]
 
 
 def judgement(agreement: Agreement) -> tuple[str, str, str]:
@@ -333,7 +331,7 @@ def published(agreements: Sequence[Agreement]) -> str:
     return f"{table(head, cells)}\n\n{format_agreement(agreements)}"
 
 
-def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+def table(head: Iterable[str], cells: Sequence[Sequence[str]]) -> str:
     lines = [list(head), *([plain(cell) for cell in line] for line in cells)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(

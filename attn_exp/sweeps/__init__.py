@@ -12,7 +12,7 @@ differences; `summary` computes the mean of every combination, and describes the
 Points of a job that differ only in their seed are computed as one batch: problems, variants, reference and rows have a
 seed axis, and each line is identical, byte for byte, to that of the point computed alone. Inside a batch, positions,
 forms with modified logits or with normalizers other than softmax, and most other forms are computed one problem at a
-time. A point is computed alone if it fails, or has a dtype other than float64, published figures, `metrics=` or user
+time. A point is computed alone if it fails, or has a dtype other than float64, published results, `metrics=` or user
 code. The rest of the time is spent in Python: drawing the arrays, formatting the numbers of each line, and reading all
 lines again for the report.
 """

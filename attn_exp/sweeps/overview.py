@@ -40,7 +40,7 @@ MOST_SAID = 5
 ALIKE = 1e-9
 """Outputs that differ by less than this are equal up to rounding."""
 NAMED = 20
-"""Maximum number of listed points that disagree with a published figure."""
+"""Maximum number of listed points that disagree with a published result."""
 TO_THE_FIRST = ("max_diff", "cosine")
 """Metrics that compare a variant with the baseline row."""
 
@@ -113,7 +113,7 @@ def swept_words(about: About, point: int) -> str:
 
 
 def disagreements(about: About, summary: Summary) -> Iterator[tuple[str, str, str]]:
-    """Yield each point that disagrees with a published figure: its settings, tally, and the command to repeat it."""
+    """Yield each point that disagrees with a published result: its settings, tally, and the command to repeat it."""
     for point, tally in list(summary.disagreements.items())[:NAMED]:
         yield swept_words(about, point), tally, point_command(about, point).line
 

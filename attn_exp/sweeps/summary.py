@@ -62,7 +62,7 @@ class Summary:
 
     A cell is a combination of a value on each axis except the seed, and a variant: `cells` holds the statistics of each
     metric in it, and `first` its first point. `least` and `most` hold the extremes of each metric, and `failures` the
-    points with each error message. `tally` says how many published figures agree, such as "6 of 6"; `disagreements`
+    points with each error message. `tally` says how many published results agree, such as "6 of 6"; `disagreements`
     holds the tally of each point where one does not.
     """
 
@@ -162,7 +162,7 @@ def measure_cells(cells: Column, numbers: Array) -> list[Numbers]:
 
 
 def count_agreement(rows: Rows) -> Array:
-    """Return how many published figures agree at each row's point, and out of how many: `[rows, 2]`."""
+    """Return how many published results agree at each row's point, and out of how many: `[rows, 2]`."""
     agree = rows.texts.get("agree", Column(("",), np.zeros_like(rows.points)))
     pairs = [[int(number) for number in text.split(" of ")] if text else [0, 0] for text in agree.labels]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)[agree.codes]

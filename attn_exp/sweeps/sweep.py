@@ -296,7 +296,7 @@ class Driver:
     open_chunks: dict[int, Chunk] = field(default_factory=dict)
 
     def exit_code(self, config: Config, disagreeing: int) -> int:
-        """Return 1 if points failed, or if `strict` is set and a point disagrees with a published figure."""
+        """Return 1 if points failed, or if `strict` is set and a point disagrees with a published result."""
         is_failed = any(part.failed for part in self.parts.values())
         return SOME_FAILED if is_failed or (config.strict and disagreeing) else DONE
 

@@ -49,7 +49,7 @@ def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tupl
     """Write the table, the report and the manifest from the existing parts, marked as partial if some are missing.
 
     Returns:
-        The text for the terminal, and the number of points that disagree with a published figure.
+        The text for the terminal, and the number of points that disagree with a published result.
     """
     there = {name: parts[name] for name in about["parts"] if name in parts}
     about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about

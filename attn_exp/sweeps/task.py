@@ -160,7 +160,7 @@ def elsewhere(plan: Plan, job: Job) -> Done:
 
 
 def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[str]]:
-    """Yield a line for each variant of a point; the column `agree` counts published figures that agree: `6 of 6`."""
+    """Yield a line for each variant of a point; the column `agree` counts published results that agree: `6 of 6`."""
     agreeing = sum(figure.agrees for figure in comparison.published)
     printed = len(comparison.published)
     start = [*settings_cells(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]

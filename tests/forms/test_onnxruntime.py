@@ -75,7 +75,7 @@ def test_a_row_in_float32_says_so_wherever_it_is_judged(monkeypatch: pytest.Monk
     row = found.rows[1]
     assert row.sameness.startswith("within ") and row.sameness.endswith(" of float32")
     assert [each.sameness for each in found.distances] == [row.sameness]
-    assert who_agrees(found.rows) == "matrix and onnxruntime give the same result (group A), onnxruntime in float32."
+    assert who_agrees(found.rows) == "matrix and onnxruntime give the same result (group A)."
     first, second = sentences.accuracy(list(found.rows)).split("; ")
     assert "matrix in float64 is right: " in first and "onnxruntime in float32 is right: " in second
     head, _, line = summary(found).splitlines()[:3]

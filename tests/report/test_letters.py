@@ -18,11 +18,13 @@ from tests.report.test_report import a_run
 
 CASES = {
     ("variant=[looped,matrix,scaled,multi_head]",): [
-        "scaled sets scale=true, which this run already has.",
+        "scaled sets scale=true, which is already the default here.",
     ],
-    ("scale=false", "variant=[looped,unscaled,scaled]"): ["unscaled sets scale=false, which this run already has."],
+    ("scale=false", "variant=[looped,unscaled,scaled]"): [
+        "unscaled sets scale=false, which is already the default here."
+    ],
     ("head=2", "kv_head=1", "variant=[multi_head,multi_query]"): [
-        "multi_query sets kv_head=1, which this run already has."
+        "multi_query sets kv_head=1, which is already the default here."
     ],
     ("variant=[looped,matrix,blockwise]", "mask=causal"): [],
     ("head=2", "variant=[looped,unscaled,multi_head]"): [],

@@ -29,11 +29,11 @@ def test_a_number_far_down_says_how_it_came_about(opened: Tab, tmp_path: Path) -
     show(opened, tmp_path, *LONG, address="#show=multi_head.7&query=31")
     array = stages(LONG)
     said = "document.querySelector('p.why').textContent"
-    opened.click("#walk-1-scores tr.now td:nth-of-type(3)")
+    opened.click("#walk-1-scores [data-head='6'] tr.now td:nth-of-type(3)")
     told = opened.ask(said).replace("−", "-")
     assert told.startswith("S[x30, x24] of head 7 = ")
     assert f"{array['q'][6, 30, 0]:.3f} × " in told and told.endswith(f"{array['scores'][6, 30, 24]:.2f}")
-    opened.click("#walk-1-weights tr.now td:nth-of-type(3)")
+    opened.click("#walk-1-weights [data-head='6'] tr.now td:nth-of-type(3)")
     told = opened.ask(said).replace("−", "-")
     assert "keys that are not shown" in told and told.endswith(f"{array['weights'][6, 30, 24]:.4f}")
 

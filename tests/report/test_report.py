@@ -294,6 +294,18 @@ def test_checks_are_told() -> None:
     assert escapes.md(sentence) in text
 
 
+def test_a_page_says_what_its_weights_mean() -> None:
+    drawn = comparison("embeddings=words", "embeddings.text=The dog barks")
+    model = dataclasses.replace(drawn.config.model, family="bert")
+    trained = dataclasses.replace(drawn, config=dataclasses.replace(drawn.config, model=model))
+    for text in (page_of(a_run(drawn)), markdown_of(a_run(drawn))):
+        assert "rounding. The weights come from random numbers" in re.sub("<[^>]*>", "", text)
+    assert "model.path=FOLDER &#39;model.text=&#34;The dog barks&#34;&#39;" in page_of(a_run(drawn))
+    assert "say nothing about the tokens" not in page_of(a_run(comparison("experiment=she_likes_coffee")))
+    assert "a large weight does not explain" in markdown_of(a_run(trained))
+    assert "a large weight does not explain" not in markdown_of(a_run(drawn))
+
+
 def test_tokens_that_no_format_expects_are_written_and_read_back(tmp_path: Path) -> None:
     names = ("\ud800", "x" * 10_000, "\x1b[31m\x07\u202e", "=1+1")
     chosen = config("embeddings=inline", "embeddings.vectors=[[1,0],[0,1],[1,1],[2,1]]", f"output_dir={tmp_path}")

@@ -11,6 +11,7 @@ from typing import Any
 from attn_exp import registry
 from attn_exp.report import sentences
 from attn_exp.report.sections.section import Material, Section
+from attn_exp.report.stages import is_random
 
 
 def sections() -> dict[str, Section]:
@@ -27,19 +28,29 @@ def templates_of(form: str) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text}
 
 
+TRAINED = """\
+In a trained model, the first token, [CLS] and separators often take most of the weight, and a large weight does not \
+explain the model's output."""
+
+
 def contents(material: Material, templates: dict[str, str]) -> dict[str, Any]:
     run, known = material.run, sections()
     comparison, config = run.comparison, run.comparison.config
     tokens = sentences.describe_tokens(comparison.problem)
     return {
         "title": config.title or tokens.title,
-        "sentence": sentences.lead(comparison),
+        "sentence": sentences.lead(comparison)
+        + " The weights come from random numbers and say nothing about the tokens."
+        * any(is_random(stage, comparison) for stage in ("x", "W_q", "W_k")),
         "more": [
             *filter(None, [sentences.who_agrees(comparison.rows, comparison.steps, config.against), tokens.queries]),
             *sentences.why_letters_are_shared(comparison),
             *sentences.where_functions_part(comparison),
         ],
-        "notes": config.notes,
+        "notes": [
+            *config.notes,
+            *[TRAINED] * (config.model.family is not None),
+        ],
         "command": str(run.about.get("command", "")),
         "depth": config.report.depth,
         "parts": [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from attn_exp.experiment.row import spoken
-from attn_exp.report.escapes import brief
 from attn_exp.report.sections.section import Material, Section
+from attn_exp.report.sentences import finding_cells
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
@@ -15,7 +15,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
             "anchor": f"check-{finding.name}",
             "title": f"Check: {finding.name}",
             "head": [spoken(name) for name in finding.columns],
-            "lines": [[brief(getattr(record, name)) for name in finding.columns] for record in finding.records],
+            "lines": finding_cells(finding),
             "sentence": finding.sentence,
         }
         for finding in material.run.comparison.checks

@@ -66,7 +66,7 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
 
 def format_cost(timing: Timing) -> dict[str, Any]:
     peak = "" if timing.peak_bytes is None else str(timing.peak_bytes)
-    return {"median_s": brief(1e3 * timing.median_s), "peak_bytes": peak}
+    return {"median_s": brief(1e3 * timing.median_s), "runs": str(timing.runs), "peak_bytes": peak}
 
 
 def parts(material: Material) -> list[dict[str, Any]]:

@@ -94,7 +94,7 @@ HTML = """\
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
 <p>One setting at a time is changed from one variant to another. Each step shows how much it changes the output: {#
-#}the largest change in any of its numbers.</p>
+#}the largest change in any of its numbers. Steps need not add up: one may undo part of another.</p>
 {% for ladder in part.ladders %}{% if loop.first %}<article>{% else %}<details class="more"><summary>{% endif %}
 <h3>{{ ladder.start }} → {{ ladder.ends }}{% if ladder.far %} <small>differ by up to {{ ladder.far|minus }}</small>{#
 #}{% endif %}</h3>{% if not loop.first %}</summary>{% endif %}

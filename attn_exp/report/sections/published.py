@@ -1,4 +1,4 @@
-"""Published figures compared with the computed ones."""
+"""Published results compared with the computed ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
     return [
         {
             "anchor": "published",
-            "title": "Published figures",
+            "title": "Published results",
             "sentence": format_agreement(agreements),
             "agreements": agreements,
             "head": ("quantity", "printed", "computed", "largest difference", "tolerance", "agrees", "note"),
@@ -28,7 +28,7 @@ HTML = """\
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
 <p>{{ part.sentence }}</p>
-<div class="scroll" tabindex="0" role="group" aria-label="All published figures">
+<div class="scroll" tabindex="0" role="group" aria-label="All published results">
 <table class="plain">
 <thead><tr><th scope="col">quantity</th><th scope="col">agrees</th>{#
 #}<th scope="col" class="number">largest difference</th><th scope="col" class="number">{#

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.row import settled_as
 from attn_exp.report import sentences, walk
+from attn_exp.report.escapes import label
 from attn_exp.report.pixels import picture
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.stages import is_random
@@ -55,6 +58,8 @@ def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = 
     Only the first map of each run is drawn. `several` means that there are several functions to choose from.
     """
     views = sides[0][1]
+    words = views.comparison.config.embeddings.text or views.comparison.problem.tokens[:16]
+    text = words if isinstance(words, str) else " ".join(words)
     first = [first_map(side, scale, name) for name, side in sides if side.panels]
     blocks = list(block_maps(views, scale))
     return {
@@ -66,6 +71,7 @@ def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = 
         "column": sentences.describe_tokens(views.comparison.problem).columns,
         "masked": any(settled.rules.masks for _, side in sides for settled in side.comparison.variants),
         "several": several,
+        "text": shlex.quote(f"model.text={json.dumps(label(text, 120), ensure_ascii=False)}"),
         "random": all(any(is_random(stage, side.comparison) for stage in ("x", "W_q", "W_k")) for _, side in sides),
     }
 
@@ -98,20 +104,19 @@ HTML = """\
 <h2>Weights</h2>
 {% if part.first or part.blocks %}<p>A row is a query, a column a {{ part.column }}. {#
 #}A stronger colour is a larger weight: no colour is 0, full colour is {{ part.scale.top|short }}, {#
-#}everywhere on this page.{% if part.scale.power < 1 %} Small weights are coloured more strongly than in proportion {#
+#}in every table of weights.{% if part.scale.power < 1 %} Small weights are coloured more strongly than in proportion {#
 #}(to the power {{ part.scale.power }}), so that they can be seen.{% endif %}{#
 #}{% if part.masked %} Grey cells are masked.{% endif %}{#
-#}{% if part.random %} These weights come from random numbers, so they say nothing about the tokens. {#
-#}To see the attention of a trained model: <code>python -m attn_exp model=gpt2 model.path=FOLDER {#
-#}'model.text=she likes coffee'</code>{% endif %}</p>{% endif %}
+#}{% if part.random %} These weights come from random numbers. Those of a trained model: {#
+#}<code>python -m attn_exp model=gpt2 model.path=FOLDER {{ part.text }}</code>; {#
+#}docs/models.md says where to get a FOLDER.{% endif %}</p>{% endif %}
 <div id="overview" class="overview"></div>
 <div id="choice" class="controls touch" hidden></div>
 <div id="large" class="large">{% for map in part.first %}{{ draw(map, "weights of " ~ map.title) }}{% endfor %}</div>
 <p id="told" class="note" aria-live="polite"></p>
 <div id="touch" class="controls touch" hidden>
 <label for="touch-scale">Multiplier of the scores</label> {#
-#}<input id="touch-scale" type="range" min="-8" max="8" step="0.01" value="0" list="touch-marks">{#
-#}<datalist id="touch-marks"></datalist>
+#}<input id="touch-scale" type="range" min="-8" max="8" step="0.01" value="0">
 <output id="touch-value" for="touch-scale"></output>
 <span class="presets"><button type="button" data-preset="standard">1/√d</button> {#
 #}<button type="button" data-preset="own">this run</button> <button type="button" data-preset="one">{#

@@ -3,19 +3,22 @@
   const { data, panels, variants, weightsAt, meanEntropy, mostEntropy, element, heat, picture, named, follow } = window.attention;
   const steps = window.attention.steps ?? { sections: [], show() {} }; // a page of two runs has none
   const byId = (id) => document.getElementById(id), large = byId("large");
-  if (!large) { if (data.walks.length) steps.show(0, 0, 0); window.attention.refresh = follow.remark; return; }
+  // Of a long text one row is shown, and a causal mask leaves the first query itself alone: these open on the last word.
+  const one = panels[0]?.weights?.subarray(0, data.keys.length).filter(Boolean).length < 2;
+  const start = one || data.tokens.length > 8 ? Math.max(0, data.tokens.findLastIndex((token) => /^[^[<]*[\p{L}\p{N}]/u.test(token))) : 0;
+  if (!large) { if (data.walks.length) steps.show(0, 0, start); window.attention.refresh = follow.remark; return; }
 
   // What there is to choose: each head of each function, or the function where its weights were never formed.
   const heads = (walk) => panels[data.walks[walk].panel]?.shape[0] ?? 1;
   const choices = data.walks.flatMap((about, walk) => Array.from({ length: heads(walk) }, (_, head) => ({ walk, head, panel: panels[about.panel], name: heads(walk) > 1 ? `${about.variant}, head ${head + 1}` : about.variant, key: heads(walk) > 1 ? `${about.variant}.${head + 1}` : about.variant })));
-  const state = { show: 0, with: data.beside ? choices.findIndex(({ walk }) => walk === data.beside) : -1, token: 0, view: "both" };
+  const state = { show: 0, with: data.beside ? choices.findIndex(({ walk }) => walk === data.beside) : -1, token: start, view: "both" };
   const weightsOf = ({ panel, head }, multiplier) => {
     const size = panel.shape[1] * panel.shape[2];
     return (multiplier === undefined ? panel.weights : weightsAt(panel, multiplier)).subarray(head * size, (head + 1) * size);
   };
   let multiplier; // as somebody turned it
 
-  const buttons = []; // of the overview
+  const buttons = [];
   const small = ({ panel, head, name }) => {
     if (panel.pictures) return element("img", { src: panel.pictures[head], alt: name });
     const [, rows, keys] = panel.shape;
@@ -146,7 +149,6 @@
     return made;
   }
 
-  /** A large picture says the weight under the pointer. */
   function asks(region, weights) {
     const canvas = region.querySelector("canvas"), keys = data.keys.length;
     canvas?.addEventListener("mousemove", (event) => {
@@ -182,7 +184,6 @@
     return { made, said: differences.join("; ") };
   }
 
-  /** The small maps of what is shown large have a frame. */
   function frame() {
     buttons.forEach((button, place) => {
       button.setAttribute("aria-pressed", String(place === state.show));
@@ -202,7 +203,7 @@
     }
     if (movable) {
       const weights = weightsOf(one, multiplier), [mean, most] = [meanEntropy(weights, one.panel.shape[2]), mostEntropy(one.panel, one.head)].map((value) => value.toFixed(4));
-      said = [said, `Mean entropy ${mean} of at most ${most} nats; the largest weight is ${weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4)}.`].filter(Boolean).join(" ");
+      said = [said, `Mean entropy ${mean} of at most ${most} nats; the largest single weight is ${weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4)}.`].filter(Boolean).join(" ");
     }
     large.replaceChildren(...parts);
     byId("told").textContent = said;
@@ -211,7 +212,6 @@
     follow.remark();
   }
 
-  // The slider over the scale of what is chosen.
   const slider = byId("touch-scale");
   function slide(panel) {
     const value = multiplier ?? panel.own, ratio = value / panel.standard, named = Math.abs(ratio - 1) < 1e-9 ? " = 1/√d" : ` = ${ratio.toPrecision(3)}/√d`;
@@ -219,7 +219,6 @@
     if (document.activeElement !== slider && value > 0) slider.value = Math.log2(ratio);
     slider.ariaValueText = byId("touch-value").textContent = value.toPrecision(4) + named;
     for (const [name, each] of [["own", panel.own], ["one", 1]]) document.querySelector(`[data-preset=${name}]`).hidden = !apart(each);
-    byId("touch-marks").replaceChildren(element("option", { value: 0, label: "1/√d" }), element("option", { value: panel.own > 0 ? Math.log2(panel.own / panel.standard) : 0, label: "this run" }));
   }
   function turn(value) { multiplier = value; draw_large(); }
   slider.addEventListener("input", () => turn(choices[state.show].panel.standard * 2 ** Number(slider.value)));
@@ -228,11 +227,10 @@
     if (to > 0) turn(to);
   }));
 
-  // The address remembers what was chosen, and where a link led.
   function remember(at = "", keep = false) {
     const said = new URLSearchParams({ show: choices[state.show].key });
     if (state.with >= 0) said.set("with", choices[state.with].key);
-    if (state.token) said.set("query", state.token + 1);
+    if (state.token !== start) said.set("query", state.token + 1);
     if (state.view !== "both") said.set("view", state.view);
     if (at) said.set("at", at);
     history[keep ? "pushState" : "replaceState"](null, "", `#${said}`);
@@ -243,7 +241,7 @@
     const keyed = (name, otherwise) => { const place = choices.findIndex(({ key }) => key === said.get(name)); return place < 0 ? otherwise : place; };
     if (said.has("show")) {
       const token = Number(said.get("query")) - 1, view = said.get("view");
-      choose({ show: keyed("show", 0), with: keyed("with", -1), token: data.tokens[token] === undefined ? 0 : token, view: ["map", "lines"].includes(view) ? view : "both" }, false);
+      choose({ show: keyed("show", 0), with: keyed("with", -1), token: data.tokens[token] === undefined ? start : token, view: ["map", "lines"].includes(view) ? view : "both" }, false);
       return byId(said.get("at")) ?? byId("weights");
     }
     const show = walk ? choices.findIndex((each) => each.walk === walk - 1) : -1;

@@ -123,8 +123,8 @@
     const [heads, rows, keys] = panels[panel].shape, line = Array.from(weights.subarray((head * rows + query) * keys, (head * rows + query + 1) * keys));
     const item = element("li", { "data-q": query, "data-head": head });
     item.append(sumOf(`${sections[walk].dataset.sums}${heads > 1 ? ` ${head + 1}` : ""}(${data.tokens[query]})`, line));
-    const context = data.walks[walk].steps.context, whole = context && stepOf(walk, "context").dataset.shape.split(" ").at(-1) <= 8;
-    if (whole && query < context.shape[1] && head < context.shape[0] && !line.some(Number.isNaN)) item.append(" ", element("span", { class: "result" }, `= (${cellsOf(walk, "context")(head)[query].map(({ text }) => text).join(", ")})`));
+    const context = data.walks[walk].steps.context, width = context && Number(stepOf(walk, "context").dataset.shape.split(" ").at(-1));
+    if (width <= 8 && query < context.shape[1] && head < context.shape[0] && !line.some(Number.isNaN)) item.append(" ", element("span", { class: "result" }, `= (${cellsOf(walk, "context")(head)[query].map(({ text }) => text).join(", ")}${context.shape[2] < width ? ", …" : ""})`));
     list.replaceChildren(item);
     made.forEach((next) => next(null, item, head));
   }
