@@ -53,8 +53,9 @@ CLOSE, CLEAR = 0.0051, 0.03
 
 def softmax(logits: Array, axis: int = -1) -> Array:
     with np.errstate(all="ignore"):
-        powers = np.exp(logits - logits.max(axis=axis, keepdims=True))
-        return np.nan_to_num(powers / powers.sum(axis=axis, keepdims=True))
+        powers: Array = np.exp(logits - logits.max(axis=axis, keepdims=True))
+        shares: Array = np.nan_to_num(powers / powers.sum(axis=axis, keepdims=True))
+        return shares
 
 
 def shares(logits: Array) -> Array:
@@ -310,7 +311,7 @@ CASES = (
          steps={"logits": lambda m: np.stack([m["scores"][0] * m["scale"], m["scores"][1]])}),
     Case("rope right", "All is right.", r"all right|^$", A_NAME, sheet="rope"),
     Case("rope without turning", "q and k were not turned.", r"position_missing|not turned|positions", sheet="rope",
-         steps={name: lambda m, name=name: (m["x"] @ m[f"W_{name}"])[None] for name in "qk"}),
+         steps={"q": lambda m: (m["x"] @ m["W_q"])[None], "k": lambda m: (m["x"] @ m["W_k"])[None]}),
 )  # fmt: skip
 
 

@@ -152,7 +152,8 @@ def wrap(text: str) -> str:
 def run_python(page: Page, body: str) -> str:
     """Run Python in the namespace of the page, and return what it prints and the value of its last line."""
     *most, last = ast.parse(body).body
-    printed, value = io.StringIO(), None
+    value: Any = None
+    printed = io.StringIO()
     with contextlib.chdir(page.folder), contextlib.redirect_stdout(printed):
         if isinstance(last, ast.Expr):
             exec(compile(ast.Module(most, []), page.name, "exec"), page.python)

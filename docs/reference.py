@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from functools import partial
 from pathlib import Path
@@ -282,7 +282,7 @@ def of_groups() -> Iterator[str]:
     yield table(head, [[f"`{group}`", ", ".join(f"`{name}`" for name in names)] for group, names in groups().items()])
 
 
-PARTS = {
+PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "masks": partial(of_rules, "mask"),
     "scores": partial(of_rules, "score"),
     "positions": partial(of_rules, "position"),

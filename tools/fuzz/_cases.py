@@ -146,7 +146,7 @@ def draw_masks(random: Random, sizes: Sizes) -> tuple[tuple[Mask, ...], tuple[tu
     pairs = [draw_mask(random, sizes) for _ in range(count)]
     if count > 1 and random.random() < 0.3:
         (first, firsts), (second, seconds), *others = pairs
-        joined = [AnyOf((one, other)) for one, other in zip(firsts, seconds, strict=True)]
+        joined: list[Mask] = [AnyOf((one, other)) for one, other in zip(firsts, seconds, strict=True)]
         pairs = [(AnyOf((first, second)), joined), *others]
     return apart(pairs, sizes)
 
