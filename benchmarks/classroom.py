@@ -209,7 +209,7 @@ CASES = (
     Case("weights to one decimal", "The weights are rounded too coarsely; the rest follows.", r"one decimal|1 decimal",
          A_NAME, steps=then("weights", lambda a: np.round(a, 1)), free=("weights",),
          writes=lambda stage, number: f"{number:.1f}" if stage == "weights" else plainly(stage, number)),
-    Case("cut", "Right, but cut after two decimals instead of rounded.", r"\bcut\b", A_NAME, rounds=np.asarray,
+    Case("cut", "Right, but cut after two decimals instead of rounded.", r"\btruncated\b", A_NAME, rounds=np.asarray,
          writes=cut_off),
     Case("percent", "Right; the weights are in percent.", r"percent", A_NAME, edits={"weights": lambda a: 100 * a}),
     Case("weights turned", "Right; the box of the weights has rows and columns exchanged.", r"rows and columns", A_NAME,
