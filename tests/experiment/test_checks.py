@@ -168,7 +168,7 @@ def test_a_form_that_refuses_a_convention_says_so() -> None:
         ("mask=array mask.array.values=[[true,false]]", "mask of shape [1, 2] does not broadcast"),
         (
             "experiment=attention_times_value mask=causal",
-            "mask=causal changes logits, but this problem starts at the weights",
+            "mask=causal changes logits, but this problem starts from given weights",
         ),
         ("experiment=attention_times_value normalizer=sigmoid", "normalizer=sigmoid makes weights, but this problem"),
         ("position=rope position.rope.size=x", "position.rope.size=x: expected a whole number"),
