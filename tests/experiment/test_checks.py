@@ -163,7 +163,7 @@ def test_a_form_that_refuses_a_convention_says_so() -> None:
         ("dtype=float17", "unknown dtype 'float17'; did you mean float16?"),
         ("normalizer=softmx", "unknown normalizer 'softmx'; did you mean softmax?"),
         ("kv_head=3 head=4", "kv_head=3 does not divide head=4; choose one of 1, 2, 4"),
-        ("position=rope head=4", "rope rotates pairs, but 1 of the 1 numbers of a head"),
+        ("position=rope head=4", "rope rotates pairs, but the settings rotate 1 of the 1 numbers of a head"),
         ("mask=document mask.document.ids=[0,1]", "document: 2 ids, but there are 3 keys"),
         ("mask=array mask.array.values=[[true,false]]", "mask of shape [1, 2] does not broadcast"),
         (
