@@ -53,9 +53,8 @@ CLOSE, CLEAR = 0.0051, 0.03
 
 def softmax(logits: Array, axis: int = -1) -> Array:
     with np.errstate(all="ignore"):
-        powers: Array = np.exp(logits - logits.max(axis=axis, keepdims=True))
-        shares: Array = np.nan_to_num(powers / powers.sum(axis=axis, keepdims=True))
-        return shares
+        powers = np.exp(logits - logits.max(axis=axis, keepdims=True))
+        return np.asarray(np.nan_to_num(powers / powers.sum(axis=axis, keepdims=True)))
 
 
 def shares(logits: Array) -> Array:
