@@ -113,6 +113,15 @@ def test_a_class_gets_numbers_of_its_own_from_small_whole_ones(home: Path) -> No
     assert {line["points"] for line in blank.values()} == {"0"}
 
 
+def test_no_two_rows_of_weights_are_equal(home: Path) -> None:
+    """The first numbers of this name give the row 0.51 0.19 0.31 three times."""
+    Path("class.csv").write_text("name\nMia Berg\n")
+    write_sheets([*DRAWN, "embeddings.tokens=3", "names=class.csv", "variant=[matrix]", "to=class"])
+    (key,) = sheets.read_keys(Path("class/key.json")).values()
+    weights = key.paper(sheets.composer(typed=False)).exact["weights"][0].round(2)
+    assert len({tuple(row) for row in weights}) == 3
+
+
 @pytest.mark.long
 def test_who_joins_a_class_changes_nobodys_sheet(home: Path) -> None:
     """Twenty names give the same twenty sheets again, in another order and with two more students among them."""
