@@ -113,23 +113,23 @@ def write_sheets(asked_words: Sequence[str]) -> str:
     alone = len(made) == 1
     with refuse(f"to={to}: cannot be written to", OSError), machine.write_folder(to) as draft:
         for key, sheet in made:
-            page = worksheet.page(sheet, key.student, f"{key.file}.csv", options.exam)
+            page = worksheet.page(sheet, key.student, FILE if alone else f"{key.file}.csv", options.exam)
             machine.fill(draft, {"sheet.html" if alone else f"sheets/{key.file}.html": page})
         blank = made[0][1]
         answers_file = (
             answers.blank_or_filled(blank) if alone else answers.blank_table([key.student for key, _ in made], blank)
         )
         machine.fill(draft, {
-            "answers.csv": answers_file,
+            FILE: answers_file,
             "key.html": worksheet.to_print([worksheet.render_solution(sheet, key.student) for key, sheet in made]),
             "key.json": json.dumps({"keys": [vars(key) for key, _ in made]}, indent=1, ensure_ascii=False) + "\n",
         })  # fmt: skip
         if not alone:
-            parts = [worksheet.printed(sheet, key.student) for key, sheet in made]
-            machine.fill(draft, {TO_PRINT: worksheet.to_print(parts)})
+            printed = worksheet.to_print([worksheet.printed(sheet, key.student) for key, sheet in made])
+            machine.fill(draft, {TO_PRINT: printed})
     pages = ["sheet.html"] if alone else ["sheets", f"{TO_PRINT}, all of them to print"]
     lines = [count_of(len(made), "sheet"), *(f"{to / page}" for page in pages), ""]
-    return "\n".join([*lines, f"to grade: attn-exp grade {to / 'answers.csv'} {to / 'key.json'}"])
+    return "\n".join([*lines, f"to grade: attn-exp grade {to / FILE} {to / 'key.json'}"])
 
 
 def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key, Paper]]:

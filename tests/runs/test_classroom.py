@@ -198,7 +198,7 @@ def test_a_table_of_a_german_spreadsheet_is_read_and_a_student_without_a_row_is_
     Path("class/answers.csv").write_text(text, encoding="utf-8", newline="")
     lines_of = {line["student"]: line for line in result("class/answers.csv", "class/key.json")}
     assert lines_of["Ada"]["points"] == lines_of["Ada"]["of"]
-    assert lines_of["Alan"]["what it is"] == "no row in the table"
+    assert lines_of["Alan"]["what it is"] == "not handed in"
 
 
 def test_a_row_of_too_many_cells_and_two_rows_of_one_student_are_refused(home: Path) -> None:
