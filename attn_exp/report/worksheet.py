@@ -46,11 +46,13 @@ def printed(paper: Paper, student: str) -> str:
 def render_solution(paper: Paper, student: str) -> str:
     """Return a filled-in sheet, with the results of each mistake; mistakes with the same results share one table."""
     listed = dict[str, dict[str, Any]]()
-    for one in (mistake(paper, told) for told in foretold(paper)):
-        same = listed.setdefault(f"{one['stage']} {one['tables'] or one['name']}", one)
-        if same is not one:
-            same["name"] += f", {one['name']}"
-            same["says"] += f" {one['says']}"
+    for told in foretold(paper):
+        made = str([np.round(told.made.get(blank.stage, 0.0), paper.digits) + 0.0 for blank in paper.blanks])
+        if made in listed:
+            listed[made]["name"] += f", {told.name}"
+            listed[made]["says"] += f" {told.says}"
+        else:
+            listed[made] = mistake(paper, told)
     return render_one(contents(paper, student) | {"filled": True, "foretold": list(listed.values())})
 
 
@@ -150,9 +152,8 @@ def matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[s
     """Return a given matrix, with more digits than the answers; tokens are columns if the sheet is transposed."""
     transposed, digits = paper.transposed, max(6, paper.digits + 4)
     shown = array.T if transposed and rows else array
-    signs = str.maketrans({"-": "−"})
     cells = [
-        [f"{number:.{digits}g}".translate(signs).replace("inf", "∞") for number in line] for line in shown.tolist()
+        [f"{number:.{digits}g}".replace("-", "−").replace("inf", "∞") for number in line] for line in shown.tolist()
     ]
     return {
         "name": name,
@@ -215,9 +216,7 @@ def crossed(paper: Paper) -> dict[str, float]:
 
 def nested(array: Array) -> Any:
     """Return an array as nested lists, with None for minus infinity, which JSON lacks."""
-    if array.ndim == 1:
-        return [float(number) if np.isfinite(number) else None for number in array]
-    return [nested(part) for part in array]
+    return np.where(np.isfinite(array), array, None).tolist()
 
 
 CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
@@ -356,9 +355,6 @@ ON_PAPER = {
 }
 """What to do instead of a mistake whose usual remedy is code, for sheets with tokens as rows."""
 
-LONG = 1e6
-"""Numbers of at least this size are written with six digits."""
-
 
 def render_marked_page(title: str, parts: Sequence[str]) -> str:
     return render_page("marked.html", {"title": title, "parts": list(map(Markup, parts))}, STYLES)
@@ -416,7 +412,7 @@ def tables(paper: Paper, blank: Blank, known: Arrays, marks: Arrays, numbers: Ar
 
 def cell(paper: Paper, number: float, right: float, state: str) -> dict[str, str]:
     shown = "" if np.isnan(number) else written(number, paper.digits)
-    if shown and np.isfinite(number) and (abs(number) >= LONG or abs(number - round(number, paper.digits)) > 1e-9):
+    if abs(number - round(number, paper.digits)) > 1e-9:
         shown = f"{number:.6g}"
     should = written(right, paper.digits) if state in (WRONG, UNREADABLE, EMPTY) else ""
     return {"shown": shown, "state": state, "mark": MARKS.get(state, ""), "should": should}

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 RANGE = re.compile(r"range\((-?\d{1,9}),\s*(-?\d{1,9})\)")
 MOST_STUDENTS = 2000
 TO_PRINT = "sheets.html"
-DRAWN = "embeddings=random"
-TEXTS = ("names", "seed", "to")
 
 KEY_SHAPE = {
     "file": str, "student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "transposed": bool
@@ -53,7 +51,6 @@ INLINE = ["embeddings=inline", "projections=identity"]
 """Words that replace the input if each student has their own numbers."""
 MOST_DIGITS = 6
 Composed = Callable[[tuple[str, ...]], Mapping[str, Any]]
-HEADS = ("stage", "right", "follows", "wrong", "empty")
 FILE = "answers.csv"
 
 
@@ -144,7 +141,7 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
             f"head={config.head}: variant={asked.sheet.settled.name} has {count_of(asked.sheet.settled.head, 'head')}; "
             "add variant=[multi_head]"
         )
-    is_drawn = DRAWN in words
+    is_drawn = "embeddings=random" in words
     kept = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
     telling = possible(asked) if is_drawn else frozenset()
     for file, (student, seed) in zip(file_names([name for name, _ in students]), students, strict=True):
@@ -178,7 +175,11 @@ def read_options(asked_words: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
         if "=" not in word:
             raise UserError(unknown(word, [f"{name}=..." for name in names], "word of attn-exp sheet"))
     pairs = dict(word.split("=", 1) for word in asked_words)
-    typed = {key: value if key in TEXTS else typed_value(value) for key, value in pairs.items() if key in names}
+    typed = {
+        key: value if key in ("names", "seed", "to") else typed_value(value)
+        for key, value in pairs.items()
+        if key in names
+    }
     words = tuple(word for word in asked_words if word.partition("=")[0] not in names)
     return Options(**read_fields(Options, typed, "")), words
 
@@ -368,7 +369,7 @@ class Checked:
 
     def __repr__(self) -> str:
         lines = [[box.stage, *map(str, (box.right, box.follows, box.wrong, box.empty))] for box in self.grade.boxes]
-        return f"{table(HEADS, lines)}\n\n{self.verdict}"
+        return f"{table(('stage', 'right', 'follows', 'wrong', 'empty'), lines)}\n\n{self.verdict}"
 
     @property
     def verdict(self) -> str:
