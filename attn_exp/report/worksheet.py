@@ -216,7 +216,7 @@ def crossed(paper: Paper) -> dict[str, float]:
 
 def nested(array: Array) -> Any:
     """Return an array as nested lists, with None for minus infinity, which JSON lacks."""
-    return np.where(np.isfinite(array), array, None).tolist()
+    return np.where(np.isfinite(array), array, np.array(None)).tolist()
 
 
 CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")

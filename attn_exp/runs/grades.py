@@ -93,12 +93,12 @@ def grade_answers(asked: Sequence[str]) -> str:
         missing = [one.student for one in handed if one.is_missing]
         write_grades(handed, often, missing, target)
     lines = [one.line for one in handed]
-    named = [plain(f"{name}, {count_of(int(count), 'student')}: {says}", MOST_SAID) for name, count, says in often]
     parts = [
         table(HEADS[:-1], [[plain(cell, 90) for cell in line[:-1]] for line in lines]),
         "\n".join(f"{plain(line[0], 90)}: {plain(line[-1], MOST_SAID)}" for line in lines),
         *([plain(f"Not handed in: {', '.join(missing)}", MOST_SAID)] if missing else []),
-        "\n".join(named) or "No mistake by name.",
+        "\n".join(plain(f"{name}, {count_of(int(count), 'student')}: {says}", MOST_SAID) for name, count, says in often)
+        or "No mistake by name.",
         f"{target / 'class.html'}\n{target / 'marked' / EVERYBODY}",
     ]
     return "\n\n".join(parts)
