@@ -44,9 +44,16 @@ def printed(paper: Paper, student: str) -> str:
 
 
 def render_solution(paper: Paper, student: str) -> str:
-    """Return a filled-in sheet, with the results of each mistake."""
-    mistakes = [mistake(paper, one) for one in foretold(paper)]
-    return render_one(contents(paper, student) | {"filled": True, "foretold": mistakes})
+    """Return a filled-in sheet, with the results of each mistake; mistakes with the same results share one table."""
+    listed = dict[str, dict[str, Any]]()
+    for told in foretold(paper):
+        made = str([np.round(told.made.get(blank.stage, 0.0), paper.digits) + 0.0 for blank in paper.blanks])
+        if made in listed:
+            listed[made]["name"] += f", {told.name}"
+            listed[made]["says"] += f" {told.says}"
+        else:
+            listed[made] = mistake(paper, told)
+    return render_one(contents(paper, student) | {"filled": True, "foretold": list(listed.values())})
 
 
 def render_one(shown: dict[str, Any]) -> str:
@@ -69,19 +76,14 @@ def contents(paper: Paper, student: str) -> dict[str, Any]:
         "exam": False,
         "printed": False,
         "foretold": [],
-        "data": None,
     }
 
 
-def grades(
-    heads: Sequence[str],
-    lines: Sequence[Sequence[str]],
-    overview: Sequence[Sequence[str]],
-    seal: str = "",
-    boxes: Sequence[Sequence[str]] = (),
-) -> str:
-    """Return the page with grades: counts of mistakes, points by box, a line per student, and the hash of the table."""
-    shown = {"heads": heads, "lines": lines, "overview": overview, "boxes": boxes, "seal": seal}
+def grades(**shown: Any) -> str:
+    """Return the page with grades: counts of mistakes, points by box, a line per student, and who handed in nothing.
+
+    Its `seal` is the hash of the table.
+    """
     return render_page("grades.html", shown, STYLES)
 
 
@@ -118,12 +120,11 @@ def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
 def angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
     """Yield the cosines and sines that rotate q and k, if the sheet asks for these, with a column for each pair.
 
-    If the queries are among the keys, one table serves both; otherwise q and k have a table each.
+    If the queries are the keys, one table serves both; otherwise q and k have a table each.
     """
     tokens = {"q": paper.sheet.problem.tokens, "k": paper.sheet.problem.key_tokens}
     turned = {side: one for side, one in paper.turned_sides.items() if side in asked and side in tokens}
-    shared = len(turned) == 2 and tokens["q"] == tokens["k"][-len(tokens["q"]) :]
-    shared = shared and np.allclose(turned["q"].cos, turned["k"].cos[-len(tokens["q"]) :])
+    shared = len(turned) == 2 and tokens["q"] == tokens["k"]
     for side, one in turned.items():
         if not (shared and side == "q") and one.pairs:
             of = "" if shared or len(turned) == 1 else f" of {side}"
@@ -151,9 +152,8 @@ def matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[s
     """Return a given matrix, with more digits than the answers; tokens are columns if the sheet is transposed."""
     transposed, digits = paper.transposed, max(6, paper.digits + 4)
     shown = array.T if transposed and rows else array
-    signs = str.maketrans({"-": "−"})
     cells = [
-        [f"{number:.{digits}g}".translate(signs).replace("inf", "∞") for number in line] for line in shown.tolist()
+        [f"{number:.{digits}g}".replace("-", "−").replace("inf", "∞") for number in line] for line in shown.tolist()
     ]
     return {
         "name": name,
@@ -175,15 +175,19 @@ def matrix_of(array: Array, paper: Paper) -> list[list[str]]:
 
 def written(number: float, digits: int) -> str:
     """Format a number with the decimals of a sheet; zero has no sign."""
-    return decimal(0.0 if abs(number) < 0.5 * 10.0**-digits else number, digits)
+    return "no number" if math.isnan(number) else decimal(0.0 if abs(number) < 0.5 * 10.0**-digits else number, digits)
 
 
 def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
-    """Return the results of a mistake in the first box that it changes; no tables if it changes the shape."""
-    made, blank = told.made.get(told.stage), next(blank for blank in paper.blanks if blank.stage == told.stage)
-    heads = () if made is None else made if made.ndim == 3 else made[None]
-    cells = [matrix_of(head, paper) for head in heads] if np.shape(heads) == blank.right.shape else []
-    return {"name": told.name, "says": told.says, "stage": told.stage, "tables": cells}
+    """Return the results of a mistake in the first box that it changes; no tables if it changes the shape.
+
+    A row that divides by zero has no numbers.
+    """
+    made, tables = told.made.get(told.stage, np.zeros(0)), []
+    if made.shape == paper.exact[told.stage].shape:
+        rows = np.where((made < np.inf).all(axis=-1, keepdims=True), made, np.nan)
+        tables = [matrix_of(head, paper) for head in rows.reshape(-1, *rows.shape[-2:])]
+    return {"name": told.name, "says": told.says, "stage": told.stage, "tables": tables}
 
 
 def data(paper: Paper) -> dict[str, Any]:
@@ -212,9 +216,7 @@ def crossed(paper: Paper) -> dict[str, float]:
 
 def nested(array: Array) -> Any:
     """Return an array as nested lists, with None for minus infinity, which JSON lacks."""
-    if array.ndim == 1:
-        return [float(number) if np.isfinite(number) else None for number in array]
-    return [nested(part) for part in array]
+    return np.where(np.isfinite(array), array, np.array(None)).tolist()
 
 
 CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
@@ -327,28 +329,31 @@ def is_context_the_output(paper: Paper) -> bool:
 
 
 def format_scale(paper: Paper) -> str:
-    """Format the scale with four digits if these are exact, with 1/√n after them if not, else with ten digits."""
-    multiplier = paper.sheet.settled.multiplier
-    few = f"{multiplier:.4g}"
-    number = round(multiplier**-2) if multiplier else 0
-    if float(few) != multiplier and number and math.isclose(number**-0.5, multiplier):
-        return f"{few} (1/√{number})"
-    return few if float(few) == multiplier else f"{multiplier:.10g}"
+    """Format 1/√d with four digits, and a scale that was set with as many as it needs, up to ten."""
+    settled = paper.sheet.settled
+    if settled.scale is True:
+        return f"{settled.multiplier:.4g} (1/√{round(settled.multiplier**-2)})"
+    return f"{settled.multiplier:.10g}"
 
 
 MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: "–"}
 """Marks next to the numbers, so that a page can be read without colours."""
 
 MEANING = {
-    WRONG: "✗ wrong: next to it is what your earlier numbers give",
+    WRONG: "✗ wrong: below it is the right number, given your earlier ones",
     FOLLOWS: "→ right, though computed from a wrong number",
     UNREADABLE: "? cannot be read",
-    EMPTY: "– left empty: next to it is the right number",
+    EMPTY: "– left empty: below it is the right number",
 }
 """The legend of the marks."""
 
-LONG = 1e6
-"""Numbers of at least this size are written with six digits."""
+ON_PAPER = {
+    "softmax_over_queries": "each row of the weights must sum to 1",
+    "softmax_over_all": "each row of the weights must sum to 1",
+    "causal_flipped": "query i sees keys j <= i",
+    "projection_transposed": "q = x W_q, with the matrix as it is given",
+}
+"""What to do instead of a mistake whose usual remedy is code, for sheets with tokens as rows."""
 
 
 def render_marked_page(title: str, parts: Sequence[str]) -> str:
@@ -357,22 +362,24 @@ def render_marked_page(title: str, parts: Sequence[str]) -> str:
 
 def marked(paper: Paper, student: str, grade: Grade, numbers: Arrays, scored: Sequence[Score]) -> str:
     points = {score.stage: score for score in scored}
+    marks = {} if is_untouched(grade) else grade.cells
     boxes = [
         {
             "stage": blank.stage,
             "formula": formula(paper, blank),
             "points": count(points[blank.stage].points),
             "most": count(points[blank.stage].most),
-            "tables": list(tables(paper, blank, grade, numbers.get(blank.stage))),
+            "tables": list(tables(paper, blank, grade.expected, marks, numbers.get(blank.stage))),
         }
         for blank in paper.blanks
     ]
-    total = (count(sum(score.points for score in scored)), count(sum(score.most for score in scored)))
-    said, marks = verdict(grade), legend_of_marks(grade)
-    remedies = dict.fromkeys(remark.remedy for remark in grade.remarks if remark.remedy)
+    total, said = totals(scored), verdict(grade)
+    legend = [told for state, told in MEANING.items() if any((cells == state).any() for cells in marks.values())]
+    remedies = dict.fromkeys(ON_PAPER.get(remark.name, remark.remedy) for remark in grade.remarks if remark.remedy)
+    remedy = "; ".join(remedies).replace("each row", "each column" if paper.transposed else "each row")
     return templates(autoescape=True).get_template("marked_one.html").render(
-        student=student, boxes=boxes, points=total[0], most=total[1], remedies=list(remedies),
-        said=SIGN.sub("−", said[:1].upper() + said[1:]), legend="; ".join(marks),
+        student=student, boxes=boxes, points=total[0], most=total[1], remedy=remedy,
+        said=SIGN.sub("−", said[:1].upper() + said[1:]), legend="; ".join(legend),
     )  # fmt: skip
 
 
@@ -386,19 +393,14 @@ def is_untouched(grade: Grade) -> bool:
     return all(bool((states == EMPTY).all()) for states in grade.cells.values())
 
 
-def legend_of_marks(grade: Grade) -> list[str]:
-    known = {state: said for state, said in MEANING.items() if state != EMPTY or not is_untouched(grade)}
-    return [told for state, told in known.items() if any((states == state).any() for states in grade.cells.values())]
-
-
-def tables(paper: Paper, blank: Blank, grade: Grade, numbers: Array | None) -> Iterator[dict[str, Any]]:
+def tables(paper: Paper, blank: Blank, known: Arrays, marks: Arrays, numbers: Array | None) -> Iterator[dict[str, Any]]:
     rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
     shape = blank.right.shape
     values = np.full(shape, np.nan) if numbers is None else numbers.reshape(shape)
-    expected = grade.expected.get(blank.stage, paper.exact[blank.stage]).reshape(shape)
-    blank_states = np.full(shape, "") if is_untouched(grade) else grade.cells[blank.stage]
+    expected = known.get(blank.stage, paper.exact[blank.stage]).reshape(shape)
+    states_of = marks.get(blank.stage, np.full(shape, ""))
     for head in range(shape[0]):
-        parts = (values[head], expected[head], blank_states[head])
+        parts = (values[head], expected[head], states_of[head])
         mine, right, states = (part.T if paper.transposed else part for part in parts)
         lines = [
             [cell(paper, float(number), float(other), str(state)) for number, other, state in zip(*line, strict=True)]
@@ -410,10 +412,15 @@ def tables(paper: Paper, blank: Blank, grade: Grade, numbers: Array | None) -> I
 
 def cell(paper: Paper, number: float, right: float, state: str) -> dict[str, str]:
     shown = "" if np.isnan(number) else written(number, paper.digits)
-    if shown and np.isfinite(number) and (abs(number) >= LONG or abs(number - round(number, paper.digits)) > 1e-9):
+    if abs(number - round(number, paper.digits)) > 1e-9:
         shown = f"{number:.6g}"
     should = written(right, paper.digits) if state in (WRONG, UNREADABLE, EMPTY) else ""
     return {"shown": shown, "state": state, "mark": MARKS.get(state, ""), "should": should}
+
+
+def totals(scored: Sequence[Score]) -> tuple[str, str]:
+    """Return the points of all boxes, and their maximum."""
+    return count(sum(score.points for score in scored)), count(sum(score.most for score in scored))
 
 
 def count(points: float) -> str:

@@ -20,7 +20,7 @@ from attn_exp.report import worksheet
 from attn_exp.report.escapes import decimal
 from attn_exp.runs import records
 
-MOST_BYTES, MOST_CELL = 2_000_000, 40
+MOST_BYTES = 2_000_000
 EXACT = 9
 """How many decimals a fraction such as 1/3 counts as."""
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
@@ -207,7 +207,7 @@ def read_number(cell: str) -> tuple[float, int]:
     if fraction := FRACTION.fullmatch(text):
         return int(fraction["over"]) / int(fraction["under"]), EXACT
     shown = text.removesuffix("%")
-    if len(text) > MOST_CELL or not NUMBER.fullmatch(shown):
+    if not NUMBER.fullmatch(shown):
         raise ValueError(f"{brief(cell, 30)!r} is not a number")
     decimals, is_share = re.search(r"\.([0-9]+)", shown), shown != text
     return float(shown) / (100 if is_share else 1), (len(decimals[1]) if decimals else 0) + 2 * is_share

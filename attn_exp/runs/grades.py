@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+from markupsafe import Markup
 
 from attn_exp import machine
 from attn_exp.diagnosis.classroom.grading import Grade, Score, not_their_own, scores
@@ -25,10 +26,9 @@ from attn_exp.runs import answers, records, trust
 from attn_exp.runs.sheets import Key, composer, file_names, read_keys
 
 HEADS = ("student", "points", "of", "first wrong", "mistake", "what it is")
-MOST_FILES = 5000
-USAGE = "attn-exp grade ANSWERS KEYS [points=scores:6,weights:9]"
 EVERYBODY = "everybody.html"
 """All marked pages in one file, for printing."""
+NOT_HANDED_IN = "not handed in"
 MOST_SAID = 2000
 WORTH = re.compile(r"(?P<stage>[a-z]+):(?P<points>[0-9]{1,4}(\.[0-9]{1,2})?)")
 OWN_SHARE, ALIKE, ENOUGH = 0.75, 0.9, 12
@@ -49,14 +49,16 @@ class Handed:
     scored: tuple[Score, ...] = ()
 
     @property
+    def is_missing(self) -> bool:
+        return self.trouble == NOT_HANDED_IN or (self.grade is not None and worksheet.is_untouched(self.grade))
+
+    @property
     def cells(self) -> tuple[str | None, ...]:
         if self.grade is None:
             return (self.student, None, None, None, None, self.trouble)
-        points, most = (worksheet.count(sum(getattr(one, side) for one in self.scored)) for side in ("points", "most"))
         return (
             self.student,
-            points,
-            most,
+            *worksheet.totals(self.scored),
             self.grade.first_wrong,
             " ".join(self.grade.mistakes),
             worksheet.verdict(self.grade),
@@ -78,33 +80,37 @@ def grade_answers(asked: Sequence[str]) -> str:
     places = [word for word in asked if not word.startswith("points=")]
     worth = worth_of([word.partition("=")[2] for word in asked if word.startswith("points=")])
     if len(places) != 2:
-        raise UserError(f"expected {USAGE}")
-    files, keys = answer_files(machine.folder(places[0])), read_keys(machine.folder(places[1]))
+        raise UserError("expected attn-exp grade ANSWERS KEYS [points=scores:6,weights:9]")
+    place, keys = machine.folder(places[0]), read_keys(machine.folder(places[1]))
     target = Path(places[1]).parent / "grades"
     with refuse(f"{target}: cannot be written to", OSError):
         trust.check_grades(target, records.as_csv([HEADS]))
-        graded = grade_files(files, keys)
+        graded = grade_files(answer_files(place), keys, place.is_dir() and len(keys) > 1)
         if not any(one.grade for one in graded):
             raise UserError(f"{places[0]}: nothing to grade; {graded[0].student}: {graded[0].trouble}")
         handed = [replace(one, scored=scores(one.grade, worth)) if one.grade else one for one in graded]
         often = count_mistakes(handed)
-        write_grades(handed, often, target)
+        missing = [one.student for one in handed if one.is_missing]
+        write_grades(handed, often, missing, target)
     lines = [one.line for one in handed]
-    said = [f"{plain(line[0], 90)}: {plain(line[-1], MOST_SAID)}" for line in lines]
-    named = [plain(f"{name}, {count_of(int(count), 'student')}: {says}", MOST_SAID) for name, count, says in often]
     parts = [
         table(HEADS[:-1], [[plain(cell, 90) for cell in line[:-1]] for line in lines]),
-        "\n".join(said),
-        "\n".join(named) or "No known mistakes found.",
+        "\n".join(f"{plain(line[0], 90)}: {plain(line[-1], MOST_SAID)}" for line in lines),
+        *([plain(f"Not handed in: {', '.join(missing)}", MOST_SAID)] if missing else []),
+        "\n".join(plain(f"{name}, {count_of(int(count), 'student')}: {says}", MOST_SAID) for name, count, says in often)
+        or "No known mistakes found.",
         f"{target / 'class.html'}\n{target / 'marked' / EVERYBODY}",
     ]
     return "\n\n".join(parts)
 
 
-def write_grades(handed: Sequence[Handed], often: Sequence[tuple[str, str, str]], target: Path) -> None:
+def write_grades(
+    handed: Sequence[Handed], often: Sequence[tuple[str, str, str]], missing: Sequence[str], target: Path
+) -> None:
+    files = file_names([one.file for one in handed])
     marked = {
         f"{file}.html": (one.student, worksheet.marked(one.paper, one.student, one.grade, one.numbers, one.scored))
-        for file, one in zip(file_names([one.file for one in handed]), handed, strict=True)
+        for file, one in zip(files, handed, strict=True)
         if one.paper and one.grade
     }
     pages = {file: worksheet.render_marked_page(student, [part]) for file, (student, part) in marked.items()}
@@ -112,8 +118,15 @@ def write_grades(handed: Sequence[Handed], often: Sequence[tuple[str, str, str]]
     for name in pages:
         trust.check_page(target / "marked" / name, "marked")
     made = machine.as_bytes(records.as_csv([HEADS, *(list(map(records.cell, one.cells)) for one in handed)]))
-    seal, rows = hashlib.sha256(made).hexdigest(), [one.line for one in handed]
-    page = worksheet.grades(HEADS, rows, often, seal, list(by_box(handed)))
+    rows = [
+        (
+            Markup('<a href="marked/{}.html">{}</a>').format(file, one.student) if one.grade else one.student,
+            *one.line[1:],
+        )
+        for file, one in zip(files, handed, strict=True)
+    ]
+    seal, boxes = hashlib.sha256(made).hexdigest(), list(by_box(handed))
+    page = worksheet.grades(heads=HEADS, lines=rows, overview=often, boxes=boxes, seal=seal, missing=missing)
     with machine.write_folder(target, add=True) as draft:
         marks = {f"marked/{name}": text for name, text in pages.items()}
         machine.fill(draft, {"grades.csv": made, "class.html": page, **marks})
@@ -134,18 +147,26 @@ def worth_of(values: Sequence[str]) -> dict[str, float]:
     return worth
 
 
-def by_box(handed: Sequence[Handed]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the stage of each box, its mean points, its maximum points, and the number of students with a bad cell."""
-    pairs = [pair for one in handed if one.grade for pair in zip(one.scored, one.grade.boxes, strict=True)]
+def by_box(handed: Sequence[Handed]) -> Iterator[Sequence[str]]:
+    """Yield for each box its mean points, its maximum, and how many students have wrong, empty and unreadable cells."""
+    pairs = [
+        pair
+        for one in handed
+        if one.grade and not one.is_missing
+        for pair in zip(one.scored, one.grade.boxes, strict=True)
+    ]
     for stage in dict.fromkeys(score.stage for score, _ in pairs):
         scored, boxes = zip(*(pair for pair in pairs if pair[0].stage == stage), strict=True)
-        bad = sum(box.wrong + box.unreadable + box.empty > 0 for box in boxes)
+        bad = [sum(getattr(box, state) > 0 for box in boxes) for state in ("wrong", "empty", "unreadable")]
         mean, most = fmean(score.points for score in scored), max(score.most for score in scored)
-        yield stage, worksheet.count(mean), worksheet.count(most), f"{bad}"
+        yield stage, worksheet.count(mean), worksheet.count(most), *map(str, bad)
 
 
-def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
-    """Grade each student's answers; unreadable files get the reason, and another student's numbers get no points."""
+def grade_files(files: Sequence[Path], keys: Mapping[str, Key], whole_class: bool) -> list[Handed]:
+    """Grade each student's answers; unreadable files get the reason, and another student's numbers get no points.
+
+    For a `whole_class`, a folder or a table, the students who handed in nothing follow.
+    """
     composed, only = composer(typed=False), next(iter(keys)) if len(keys) == 1 else None
     paper_of = cache(lambda name: keys[name].paper(composed))
     handed = list[Handed]()
@@ -162,12 +183,16 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
             known = {key.student: name for name, key in keys.items()}
             handed += [grade_lines(student, known.get(student, student), [lines[0], row], keys, paper_of)
                        for student, row in rows.items()]  # fmt: skip
-            handed += [
-                Handed(student, name, "no row in the table") for student, name in known.items() if student not in rows
-            ]
+            whole_class = only is None
         else:
             name = path.stem if path.stem in keys or only is None else only
             handed.append(grade_lines(path.stem, name, lines, keys, paper_of))
+    there = {name for one in handed for name in (one.file, one.student)}
+    handed += [
+        Handed(key.student, name, NOT_HANDED_IN)
+        for name, key in keys.items()
+        if whole_class and not there & {name, key.student}
+    ]
     return [void_copied(one, keys, paper_of) for one in handed]
 
 
@@ -225,6 +250,6 @@ def answer_files(place: Path) -> list[Path]:
         return [place]
     with refuse(f"{place}: cannot be read", OSError):
         there = [path for path in place.iterdir() if path.suffix.lower() == ".csv" and not path.name.startswith(".")]
-    if not 0 < len(there) <= MOST_FILES:
-        raise UserError(f"{place}: {len(there):,} files that end in .csv; expected 1 to {MOST_FILES:,}")
+    if not there:
+        raise UserError(f"{place}: no files that end in .csv")
     return sorted(there)

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 RANGE = re.compile(r"range\((-?\d{1,9}),\s*(-?\d{1,9})\)")
 MOST_STUDENTS = 2000
 TO_PRINT = "sheets.html"
-DRAWN = "embeddings=random"
-TEXTS = ("names", "seed", "to")
 
 KEY_SHAPE = {
     "file": str, "student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "transposed": bool
@@ -54,7 +52,6 @@ INLINE = ["embeddings=inline", "projections=identity"]
 """Settings that replace the input if each student has their own numbers."""
 MOST_DIGITS = 6
 Composed = Callable[[tuple[str, ...]], Mapping[str, Any]]
-HEADS = ("stage", "right", "follows", "wrong", "empty")
 FILE = "answers.csv"
 
 
@@ -114,23 +111,23 @@ def write_sheets(asked_words: Sequence[str]) -> str:
     alone = len(made) == 1
     with refuse(f"to={to}: cannot be written to", OSError), machine.write_folder(to) as draft:
         for key, sheet in made:
-            page = worksheet.page(sheet, key.student, f"{key.file}.csv", options.exam)
+            page = worksheet.page(sheet, key.student, FILE if alone else f"{key.file}.csv", options.exam)
             machine.fill(draft, {"sheet.html" if alone else f"sheets/{key.file}.html": page})
         blank = made[0][1]
         answers_file = (
             answers.blank_or_filled(blank) if alone else answers.blank_table([key.student for key, _ in made], blank)
         )
         machine.fill(draft, {
-            "answers.csv": answers_file,
+            FILE: answers_file,
             "key.html": worksheet.to_print([worksheet.render_solution(sheet, key.student) for key, sheet in made]),
             "key.json": json.dumps({"keys": [vars(key) for key, _ in made]}, indent=1, ensure_ascii=False) + "\n",
         })  # fmt: skip
         if not alone:
-            parts = [worksheet.printed(sheet, key.student) for key, sheet in made]
-            machine.fill(draft, {TO_PRINT: worksheet.to_print(parts)})
+            printed = worksheet.to_print([worksheet.printed(sheet, key.student) for key, sheet in made])
+            machine.fill(draft, {TO_PRINT: printed})
     pages = ["sheet.html"] if alone else ["sheets", f"{TO_PRINT}, all of them to print"]
     lines = [count_of(len(made), "sheet"), *(f"{to / page}" for page in pages), ""]
-    return "\n".join([*lines, f"to grade: attn-exp grade {to / 'answers.csv'} {to / 'key.json'}"])
+    return "\n".join([*lines, f"to grade: attn-exp grade {to / FILE} {to / 'key.json'}"])
 
 
 def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key, Paper]]:
@@ -145,7 +142,7 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
             f"head={config.head}: variant={asked.sheet.settled.name} has {count_of(asked.sheet.settled.head, 'head')}; "
             "add variant=[multi_head]"
         )
-    is_drawn = DRAWN in words
+    is_drawn = "embeddings=random" in words
     kept = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
     telling = possible(asked) if is_drawn else frozenset()
     for file, (student, seed) in zip(file_names([name for name, _ in students]), students, strict=True):
@@ -179,7 +176,11 @@ def read_options(asked_words: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
         if "=" not in word:
             raise UserError(unknown(word, [f"{name}=..." for name in names], "option of attn-exp sheet"))
     pairs = dict(word.split("=", 1) for word in asked_words)
-    typed = {key: value if key in TEXTS else typed_value(value) for key, value in pairs.items() if key in names}
+    typed = {
+        key: value if key in ("names", "seed", "to") else typed_value(value)
+        for key, value in pairs.items()
+        if key in names
+    }
     words = tuple(word for word in asked_words if word.partition("=")[0] not in names)
     return Options(**read_fields(Options, typed, "")), words
 
@@ -369,7 +370,7 @@ class Checked:
 
     def __repr__(self) -> str:
         lines = [[box.stage, *map(str, (box.right, box.follows, box.wrong, box.empty))] for box in self.grade.boxes]
-        return f"{table(HEADS, lines)}\n\n{self.verdict}"
+        return f"{table(('stage', 'right', 'follows', 'wrong', 'empty'), lines)}\n\n{self.verdict}"
 
     @property
     def verdict(self) -> str:

@@ -53,7 +53,7 @@ def test_the_output_follows_from_what_its_sheet_gives() -> None:
         "output = weights v, weights = exp(masked) / sum of exp(masked) over the row, "
         "with an extra logit in the sum: 0.25, "
         "masked = capped + added, −∞ where a token may not look, capped = 1.5 tanh(logits / 1.5), "
-        "logit = score × 0.5, scores = q kᵀ"
+        "logit = score × 0.5 (1/√4), scores = q kᵀ"
     )
 
 

@@ -113,6 +113,15 @@ def test_a_class_gets_numbers_of_its_own_from_small_whole_ones(home: Path) -> No
     assert {line["points"] for line in blank.values()} == {"0"}
 
 
+def test_no_two_rows_of_weights_are_equal(home: Path) -> None:
+    """The first numbers of this name give the row 0.51 0.19 0.31 three times."""
+    Path("class.csv").write_text("name\nMia Berg\n")
+    write_sheets([*DRAWN, "embeddings.tokens=3", "names=class.csv", "variant=[matrix]", "to=class"])
+    (key,) = sheets.read_keys(Path("class/key.json")).values()
+    weights = key.paper(sheets.composer(typed=False)).exact["weights"][0].round(2)
+    assert len({tuple(row) for row in weights}) == 3
+
+
 @pytest.mark.long
 def test_who_joins_a_class_changes_nobodys_sheet(home: Path) -> None:
     """Twenty names give the same twenty sheets again, in another order and with two more students among them."""
@@ -189,7 +198,37 @@ def test_a_table_of_a_german_spreadsheet_is_read_and_a_student_without_a_row_is_
     Path("class/answers.csv").write_text(text, encoding="utf-8", newline="")
     lines_of = {line["student"]: line for line in result("class/answers.csv", "class/key.json")}
     assert lines_of["Ada"]["points"] == lines_of["Ada"]["of"]
-    assert lines_of["Alan"]["what it is"] == "no row in the table"
+    assert lines_of["Alan"]["what it is"] == "not handed in"
+
+
+def test_who_handed_in_nothing_is_named_and_in_no_mean(home: Path) -> None:
+    Path("answers").mkdir()
+    Path("class.csv").write_text("Ada\nAlan\nGrace B\nEmmy\n")
+    write_sheets(["embeddings=random", "embeddings.tokens=3", "embeddings.d_model=2", "names=class.csv", "to=four"])
+    papers = {
+        name: key.paper(sheets.composer(typed=False)) for name, key in sheets.read_keys(Path("four/key.json")).items()
+    }
+    Path("answers/Ada.csv").write_text(written(papers["Ada"]))
+    Path("answers/Alan.csv").write_text(answers.blank_or_filled(papers["Alan"]))
+    Path("answers/Emmy.csv").write_text("another table")
+    text = grade_answers(["answers", "four/key.json"])
+    assert (
+        "\nNot handed in: Alan, Grace B\n" in text
+        and "Grace B,,,,,not handed in" in Path("four/grades/grades.csv").read_text()
+    )
+    page = Path("four/grades/class.html").read_text()
+    assert "2 of 4 handed in. Not handed in: Alan, Grace B." in page
+    assert re.findall(r"<td class=.number.>(.*?)</td>", page)[:5] == ["9", "9", "0", "0", "0"]
+    assert '<a href="marked/Ada.html">Ada</a>' in page and page.count("<a href") == 2
+    assert "Not handed in" not in grade_answers(["answers/Ada.csv", "four/key.json"])
+
+
+@pytest.mark.parametrize(("seed", "shown"), [(0, "<h3>no_scale, scale_by_sqrt_heads <"), (11, "<td>no number</td>")])
+def test_a_key_lists_equal_results_once_and_no_division_by_zero(seed: int, shown: str, home: Path) -> None:
+    handed(*DRAWN, "embeddings.tokens=3", "variant=[matrix]", "stages=[scores,weights]", f"seed={seed}")
+    key = Path("one/key.html").read_text()
+    tables = re.findall(r"<p>[^<]*</p>\s*<div class=.tables.>(<table>.*?)</div>", key, re.DOTALL)
+    assert shown in key and "nan" not in "".join(tables) and len({*tables}) == len(tables) > 9
 
 
 def test_a_row_of_too_many_cells_and_two_rows_of_one_student_are_refused(home: Path) -> None:

@@ -317,17 +317,21 @@ def hidden(paper: Paper, possible: frozenset[str]) -> list[str]:
     return [name for name in COMMON if name in possible - shown]
 
 
-def is_saturated(paper: Paper) -> bool:
-    weights = paper.exact.get("weights")
-    if weights is None:
-        return False
-    several = (weights > 0).sum(axis=-1) > 1
-    return bool((weights.max(axis=-1)[several] > LARGEST_WEIGHT).any())
+def flaws(paper: Paper, possible: frozenset[str]) -> Iterator[str]:
+    """Yield why small numbers make a poor exercise, such as a common mistake that never shows."""
+    x, weights, scores = paper.sheet.problem.x, paper.exact["weights"], paper.exact["scores"]
+    if x is not None and len(np.unique(x, axis=0)) < len(x) <= (3 ** x.shape[1] - 1) // 2:
+        yield "two tokens are the same"
+    yield from (f"{name} never shows" for name in hidden(paper, possible))
+    if (weights.max(axis=-1)[(weights > 0).sum(axis=-1) > 1] > LARGEST_WEIGHT).any():
+        yield "one key takes all"
+    if scores[0].size > 1 and (np.ptp(scores, axis=(-2, -1)) == 0).any():
+        yield "a head is flat"
 
 
-def has_flat_head(paper: Paper) -> bool:
-    scores = paper.exact.get("scores")
-    return scores is not None and scores[0].size > 1 and bool((np.ptp(scores, axis=(-2, -1)) == 0).any())
+def has_equal_rows(paper: Paper) -> bool:
+    """Return whether two queries of a head have the same weights, as written."""
+    return any(len(np.unique(head.round(paper.digits), axis=0)) < len(head) for head in paper.exact["weights"])
 
 
 # Small integers for a worksheet
@@ -344,34 +348,27 @@ def drawn(
     """Draw a student's numbers, and return them with their sheet.
 
     x holds 0, 1 and 2, the matrices -1, 0 and 1; `compose` makes a sheet of numbers. They are redrawn, at most `TRIES`
-    times, while two tokens are the same, one of the mistakes `telling` does not show, a head is flat, or a softmax is
-    saturated.
+    times, while two tokens are the same, one of the mistakes `telling` does not show, a head is flat, a softmax is
+    saturated, or two rows of weights are equal. If all tries have equal rows, the first of them is kept.
 
     Raises:
         UserError: no numbers were found that show all of these mistakes.
     """
-    reason = ""
+    found = list[tuple[Numbers, Paper]]()
     for attempt in range(TRIES):
         made = numbers(config, np.random.default_rng([seed, attempt]))
-        if has_repeated_tokens(made["vectors"]):
-            reason = "two tokens are the same"
-            continue
         sheet = compose(made)
-        silent = hidden(sheet, telling)
-        if not (silent or is_saturated(sheet) or has_flat_head(sheet)):
-            return made, sheet
-        reason = (
-            f"{silent[0]} never shows" if silent else "one key takes all" if is_saturated(sheet) else "a head is flat"
-        )
+        reason = next(flaws(sheet, telling), "")
+        if not reason:
+            found.append((made, sheet))
+            if not has_equal_rows(sheet):
+                return found[-1]
+    if found:
+        return found[0]
     raise UserError(
         f"seed={seed}: in {TRIES} tries no small numbers show every common mistake ({reason}); "
         "try more tokens, another embeddings.d_model, or digits=3"
     )
-
-
-def has_repeated_tokens(vectors: Sequence[Sequence[int]]) -> bool:
-    rows, width = {tuple(row) for row in vectors}, len(vectors[0])
-    return bool(len(rows) < len(vectors) <= (3**width - 1) // 2)
 
 
 def numbers(config: Config, rng: np.random.Generator) -> Numbers:
