@@ -292,12 +292,9 @@ def on_page(step: Step, most: int) -> Step:
 
 
 def cut_parts(parts: tuple[tuple[str, int], ...], columns: int) -> tuple[tuple[str, int], ...]:
-    kept = list[tuple[str, int]]()
-    for whom, count in parts:
-        if columns > 0:
-            kept.append((whom, min(count, columns)))
-        columns -= count
-    return tuple(kept)
+    starts = np.cumsum([0, *(count for _, count in parts)]).tolist()
+    inside = [(whom, min(count, columns - start)) for (whom, count), start in zip(parts, starts, strict=False)]
+    return tuple((whom, count) for whom, count in inside if count > 0)
 
 
 def walk_data(shown: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapping[str, Any]]]) -> dict[str, Any]:

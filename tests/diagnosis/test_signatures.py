@@ -145,7 +145,7 @@ def test_a_right_function_passes_whatever_it_takes_and_returns(function: Callabl
 
 @pytest.mark.parametrize("function", [with_module_of_functions, stars, letters, packed])
 def test_arguments_that_no_name_tells_are_not_guessed(function: Callable[..., Any]) -> None:
-    with pytest.raises(UserError, match=r"whose meaning is not known|expected q, k, v|argument names do not tell"):
+    with pytest.raises(UserError, match=r"whose meaning is not known|expected q, k, v|argument names do not identify"):
         attn_exp.check(function)
 
 

@@ -158,8 +158,7 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
         )) for given in schema.arguments if given.name != "self"]  # fmt: skip
     try:
         taken = list(inspect.signature(function).parameters.values())
-        inner = vars(function).get("__init__") if inspect.isclass(function) and all(map(is_starred, taken)) else None
-        return list(inspect.signature(partial(inner, None)).parameters.values()) if callable(inner) else taken
+        return taken if not all(map(is_starred, taken)) else parameters_behind_stars(function) or taken
     except (TypeError, ValueError):
         documented = getattr(function, "__doc__", None)
     text = documented if isinstance(documented, str) else ""
@@ -168,6 +167,15 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
     if written is None or not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # prose
         raise UserError(f"{name}: its arguments are not known; wrap it in a function of q, k and v")
     return [parse_parameter(word) for word in words]
+
+
+def parameters_behind_stars(function: Any) -> list[inspect.Parameter]:
+    inner = vars(function).get("__init__") if inspect.isclass(function) else getattr(function, "func", None)
+    if not callable(inner):
+        return []
+    first = (None,) if inspect.isclass(function) else tuple(getattr(function, "args", ()))
+    whole = partial(inner, *first, **getattr(function, "keywords", {}))
+    return list(inspect.signature(whole).parameters.values())
 
 
 def is_required(given: inspect.Parameter) -> bool:

@@ -352,6 +352,6 @@ def widths_of_weights(target: Any) -> list[int]:
 
 def source_inside(runner: Runner) -> str:
     """Return the source of a layer's call, and of all that it uses from its file."""
-    inside = [type(one).forward for one in modules_of(runner.target) if kind_of(one) == "torch"]
-    own = [inspect.unwrap(one) for one in (runner.forward, *inside) if not is_of_a_library(one)]
+    inside = [getattr(type(one), "forward", None) for one in modules_of(runner.target) if kind_of(one) == "torch"]
+    own = [inspect.unwrap(one) for one in (runner.forward, *inside) if one and not is_of_a_library(one)]
     return "\n".join(source_with_helpers(one, classes=True) for one in own)

@@ -166,7 +166,7 @@ def find_unused(layer: Layer) -> tuple[str, ...]:
     return (*layer.unknown, *(word for role, word in layer.keywords.items() if role in roles))
 
 
-UNUSED = ("head_mask", "memory_mask", "query_padding", "window", "scale", "added", "softcap", "alibi", "sinks",
+UNUSED = ("head_mask", "query_padding", "window", "scale", "added", "softcap", "alibi", "sinks",
           "lengths", "position_ids", "decode")  # fmt: skip
 """Roles of arguments that keep their defaults in all cases."""
 

@@ -144,10 +144,11 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
     products = [name for name, one in zip(candidate.names, made, strict=True) if one.group == "products"]
     rare = sum(name not in PAIRED for name in products) if len(made) > 1 else 0
     rare += {"no_softmax", "scale_after_softmax"} <= set(candidate.names)
-    is_rare = bool(
-        {"scale_by_d", "scale_by_heads", "scale_twice"} & {*candidate.names}
-    )  # of 8 heads of 8, as sqrt(d_model)
-    return len(candidate.names), candidate.fitted, -specific, place, rare, is_rare
+    return len(candidate.names), candidate.fitted, -specific, place, rare, not RARE_SCALES.isdisjoint(candidate.names)
+
+
+RARE_SCALES = frozenset(("scale_by_d", "scale_by_heads", "scale_twice", "scale_other"))
+"""Scales that are less likely than `scale_by_sqrt_d_model` where they coincide, as with 8 heads of 8 numbers."""
 
 
 def what_mistakes_compute(names: Sequence[str], where: str = "", said: str = "") -> str:
