@@ -23,7 +23,7 @@ def write_tiny_model(path: Path) -> None:
     path.write_bytes(header + np.random.default_rng(0).normal(0, 0.5, count).astype("<f4").tobytes())
 
 
-BERT: dict[str, Any] = {
+BERT = {
     "model_type": "bert", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12,
     "vocab_size": 10, "max_position_embeddings": 6,
 }  # fmt: skip
@@ -42,7 +42,7 @@ def write_bert(folder: Path, **changed: Any) -> None:
 
 def shapes_of_bert() -> list[tuple[str, tuple[int, ...]]]:
     """Return the name and shape of each tensor."""
-    shapes: list[tuple[str, tuple[int, ...]]] = [
+    shapes = [
         ("embeddings.word_embeddings.weight", (10, 8)),
         ("embeddings.position_embeddings.weight", (6, 8)),
         ("embeddings.token_type_embeddings.weight", (2, 8)),

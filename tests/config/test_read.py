@@ -13,11 +13,11 @@ from attn_exp.config.schema import read_config
 from attn_exp.problem import files
 from tests.refusal import refusal
 
-NEEDED: dict[str, Any] = {"embeddings": {}, "variant": {"m": {"form": "matrix"}}}
+NEEDED = {"embeddings": {}, "variant": {"m": {"form": "matrix"}}}
 FIGURE = {"quantity": "Q", "printed": "1", "stage": "q"}
 HUGE = 10**400
 
-TAKEN: list[tuple[str, Any, Any]] = [
+TAKEN = [
     ("seed", 2**70, 2**70),
     ("scale", 2, 2.0),
     ("align", "bottom_right", "bottom_right"),
@@ -31,7 +31,7 @@ TAKEN: list[tuple[str, Any, Any]] = [
     ("figures", {"format": ["png", "png", "svg"]}, ("png", "svg")),
 ]
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
+REFUSED = [
     ({"seed": -1}, "seed=-1: expected a whole number of at least 0"),
     ({"head": 0}, "head=0: expected a whole number of at least 1"),
     ({"scale": "maybe"}, "scale=maybe: expected true, false, or the multiplier as a number"),

@@ -147,7 +147,7 @@ class Unmade:
         raise SystemExit
 
 
-ANSWERS: list[tuple[Callable[[Any], Any], str]] = [
+ANSWERS = [
     (lambda out: out + 0j, "returned an array of complex numbers; expected real numbers"),
     (lambda out: out.astype(object), "returned an array of Python objects; expected real numbers"),
     (lambda out: out > 0, "returned an array of booleans; expected real numbers"),
@@ -198,7 +198,7 @@ def layer(x: Any, W_q: Any, W_k: Any, W_v: Any) -> Any:
     return returning(lambda out: out[:, None])(x @ W_q, x @ W_k, x @ W_v)
 
 
-AXES: list[tuple[Callable[..., Any], str, str]] = [
+AXES = [
     (returning(lambda out: out[None]), "[1, 2, 6, 9, 8]", "[2, 6, 9, 8]"),
     (returning(lambda out: (out[..., None], "words")), "[2, 6, 9, 8, 1]", "[2, 6, 9, 8]"),
     (two_axes(returning(lambda out: out[None, None])), "[1, 1, 9, 8]", "[9, 8]"),

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from attn_exp.experiment.verdict import HELD
-from tests.diagnosis.layers import Layer, Masked, Methods, Unread, changed, hide_later, logits
+from tests.diagnosis.layers import Layer, Masked, Unread, changed, hide_later, logits
 
-CAUSAL: Methods = {"weigh": lambda _, logits: hide_later(logits).softmax(-1)}
-WRONG: dict[str, Methods] = {
+CAUSAL = {"weigh": lambda _, logits: hide_later(logits).softmax(-1)}
+WRONG = {
     "causal_next": {"weigh": lambda _, logits: hide_later(logits, 2).softmax(-1)},
     "causal_strict": {"weigh": lambda _, logits: hide_later(logits, 0).clamp(-1e9).softmax(-1)},
     "causal_flipped": {"weigh": lambda _, logits: hide_later(logits.mT).mT.softmax(-1)},
@@ -42,7 +42,7 @@ def test_a_layer_that_is_causal_by_itself_is_right_under_that_word(base: type[nn
 @pytest.mark.long
 @pytest.mark.parametrize("base", [Layer, Unread])
 def test_a_mistake_beside_a_causal_mask_is_named_with_the_words(base: type[nn.Module]) -> None:
-    by_model: Methods = {"score": lambda self, q, k: q @ k.mT / self.width**0.5}
+    by_model = {"score": lambda self, q, k: q @ k.mT / self.width**0.5}
     wrong = attn_exp.check(changed(CAUSAL | by_model, base), quick=True)
     assert wrong.mistakes == ("scale_by_sqrt_d_model",), wrong
     assert base is Unread or wrong.computes.startswith("under mask=causal, "), wrong

@@ -321,7 +321,7 @@ class Block(nn.Module):
 
 
 HEADS, IMAGE = torch.randn(2, 3, 7, 4).double(), {"x": torch.randn(2, 8, 2, 3).double()}
-MADE: dict[str, tuple[Any, dict[str, Tensor], dict[str, Any]]] = {
+MADE = {
     "right": (of_a_mask_of_keys, {"q": HEADS, "k": HEADS, "v": HEADS, "key_mask": torch.ones(2, 7) > 0},
               {"mask": ("key_mask", "attends")}),
     "right ": (of_two_packed_heads, dict.fromkeys("qkv", torch.randn(2, 2, 4, 5).double()), {}),

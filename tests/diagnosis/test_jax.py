@@ -11,7 +11,7 @@ import pytest
 import attn_exp
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
-jnp: Any = pytest.importorskip("jax.numpy")
+jnp = pytest.importorskip("jax.numpy")
 
 # Functions are traced anew in each call, and what they keep or ask of values stays as it is
 

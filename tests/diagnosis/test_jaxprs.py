@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,10 @@ import pytest
 from attn_exp.diagnosis.asking.jaxprs import trace_for_numpy
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
-jnp: Any = pytest.importorskip("jax.numpy")
+jnp = pytest.importorskip("jax.numpy")
 
 
-FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+FUNCTIONS = {
     "a softmax": lambda x: jax.nn.softmax(x, -1),
     "products with batches": lambda x: jnp.einsum("bthd,bshd->bhts", *[x.reshape(2, 5, 2, 3)] * 2),
     "products without": lambda x: jnp.einsum("btd,csd->tbcs", x, x),

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +42,7 @@ def worked(
     }  # fmt: skip
 
 
-WRONG: dict[str, Sheet] = {
+WRONG = {
     "no_scale": worked(scaled=lambda scores: scores),
     "scale_by_d": worked(scaled=lambda scores: scores / 4),
     "scale_by_sqrt_keys": worked(scaled=lambda scores: scores / np.sqrt(3)),
@@ -81,7 +80,7 @@ def test_numbers_of_nobody_are_no_mistake_and_a_slip(seed: int) -> None:
     assert not explained(sheet, "output", digits=4).mistakes
 
 
-MASKED: dict[str, Sheet] = {
+MASKED = {
     "causal_ignored": worked(),
     "causal_strict": worked(
         normalized=lambda logits: np.vstack([np.zeros(3), softmax(np.where(np.tri(3, k=-1), logits, -np.inf)[1:])])
@@ -100,7 +99,7 @@ def text(array: Array, digits: int) -> str:
 
 
 def explained(sheet: Sheet, *stages: str, digits: int = 3, words: tuple[str, ...] = ()) -> Verdict:
-    answers: dict[str, Any] = {stage: text(sheet[stage], digits) for stage in stages}
+    answers = {stage: text(sheet[stage], digits) for stage in stages}
     return attn_exp.explain(*WORDS, *words, **answers)
 
 
@@ -374,7 +373,7 @@ def test_the_command_says_it_in_its_exit_code(
     monkeypatch.setattr(sys, "argv", ["attn-exp", "explain", *WORDS, f"answer.weights={path}", "--json"])
     with pytest.raises(SystemExit, match="1"):
         main()
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)
     assert (found["passed"], found["mistakes"]) == (False, ["no_scale"])
 
 

@@ -98,7 +98,7 @@ CALLS = {
 
 def multiply(operation: Operation, product: Product) -> Array:
     others = [one for index, one in enumerate(operation.inputs) if index not in (product.left, product.right)]
-    bias: Any = 0 if not others else others[0][:, None] if operation.name == "convolution" else others[0]
+    bias = 0 if not others else others[0][:, None] if operation.name == "convolution" else others[0]
     subscripts = "{},{}->{}".format(*product.subscripts)
     return np.asarray(np.einsum(subscripts, operation.inputs[product.left], operation.inputs[product.right]) + bias)
 

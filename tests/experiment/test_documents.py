@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from attn_exp.problem.problem import build
 from tests.checkpoints import write_tiny_model
 from tests.compose import comparison, config
 
-GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden/documents.json").read_text(encoding="utf-8"))
+GOLDEN = json.loads((Path(__file__).parent / "golden/documents.json").read_text(encoding="utf-8"))
 FIGURES = [(experiment, name) for experiment, figures in GOLDEN.items() for name in figures]
 
 run = functools.cache(comparison)

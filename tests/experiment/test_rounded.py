@@ -26,7 +26,7 @@ def attention(q: Any, k: Any, v: Any) -> dict[str, Any]:
 
 def agreements(printed: dict[str, Any], rounded: dict[str, float], seed: int = 0) -> dict[str, bool]:
     """Hold what was printed of the true inputs against a run on inputs of two decimals."""
-    typed: dict[str, Any] = {name: np.round(array, 2).tolist() for name, array in drawn(seed).items()}
+    typed = {name: np.round(array, 2).tolist() for name, array in drawn(seed).items()}
     settings = values(["embeddings=inline", "projections=none", "head=1", "variant=matrix"], [])
     settings["embeddings"] = typed
     settings["published"] = [

@@ -20,7 +20,7 @@ X = "embeddings.vectors=[[1,2,3,4],[0,1,0,-1],[2,-2,1,0]]"
 ROWS = np.array([[1.0, 2, 3, 4], [0, 1, 0, -1], [2, -2, 1, 0]])
 Q, K, V, OUT = (STREAM.standard_normal(shape) for shape in ((4, 6), (4, 6), (4, 10), (10, 4)))
 BIASES = {"b_q": STREAM.standard_normal(6), "b_k": STREAM.standard_normal(6), "b_v": STREAM.standard_normal(10)}
-WHOLE: dict[str, Any] = {"W_q": Q, "W_k": K, "W_v": V, "W_o": OUT}
+WHOLE = {"W_q": Q, "W_k": K, "W_v": V, "W_o": OUT}
 
 
 def arrays(path: Path, given: dict[str, Any], *words: str) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def test_what_the_file_lacks_is_made_as_the_source_says(tmp_path: Path) -> None:
     assert not np.array_equal(arrays(tmp_path, square, "projections.source=normal")["W_o"], np.eye(4))
 
 
-MISFITS: list[tuple[dict[str, Any], str, str]] = [
+MISFITS = [
     ({**WHOLE, "W_q": Q.T}, "", "W_q has the shape [6, 4]; expected d_model=4 rows; it fits with projections"),
     (WHOLE, "projections.transposed=true", "expected d_model=4 rows; it fits with projections.transposed=false"),
     ({**WHOLE, "W_o": OUT.T}, "", "W_o has the shape [4, 10]; expected the size of v=10 rows; it fits with"),

@@ -11,7 +11,6 @@ import attn_exp
 from attn_exp.experiment.executing import departures
 from attn_exp.experiment.metrics.logits import split
 from attn_exp.experiment.row import settled_as
-from attn_exp.forms.trace import Trace
 from attn_exp.report.walk import Step, steps
 from attn_exp.runs.execution import Result
 from tests.report.render import page_of
@@ -74,7 +73,7 @@ def test_any_stage_that_does_not_follow_is_found(stage: str) -> None:
     comparison = result("mask=causal", "score=softcap").comparison
     settled, trace = settled_as(comparison, "matrix"), comparison.traces["matrix"]
     assert departures(settled, comparison.problem, trace) == ()
-    moved: Trace = trace.replace(**{stage: getattr(trace, stage) + 0.25})
+    moved = trace.replace(**{stage: getattr(trace, stage) + 0.25})
     assert departures(settled, comparison.problem, moved)[0] == stage
 
 

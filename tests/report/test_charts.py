@@ -30,7 +30,7 @@ from tests.report.test_figures import HARD, tokens
 SVG = "{http://www.w3.org/2000/svg}"
 LINK = "{http://www.w3.org/1999/xlink}href"
 
-NO_SCALE: Any = getattr(ft2font, "LoadFlags", None) or getattr(ft2font, "LOAD_NO_SCALE")  # noqa: B009
+NO_SCALE = getattr(ft2font, "LoadFlags", None) or getattr(ft2font, "LOAD_NO_SCALE")  # noqa: B009
 NO_SCALE = getattr(NO_SCALE, "NO_SCALE", NO_SCALE)  # a plain number in Matplotlib 3.9
 
 

@@ -76,7 +76,7 @@ def by_hand(now: Mapping[str, Any], heads: int, groups: int, about: Mapping[str,
     }
 
 
-WAYS: tuple[tuple[tuple[str, ...], int, int, dict[str, Any]], ...] = (
+WAYS = (
     (("variant=[multi_head]", "embeddings=random", "head=4", "kv_head=2", "mask=causal"), 4, 2,
      {"mixed": True, "causal": True}),
     (("variant=[matrix]", "normalizer=sigmoid"), 1, 1, {"normalizer": sigmoid}),

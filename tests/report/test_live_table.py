@@ -21,7 +21,7 @@ from tests.report.test_live import changed
 
 pytestmark = pytest.mark.long  # it starts processes, browsers or other libraries, or takes seconds
 
-comparing: Any = sys.modules[compare.__module__]
+comparing = sys.modules[compare.__module__]
 
 FOLLOWING = ("max_diff", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error")
 

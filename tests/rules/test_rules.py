@@ -88,7 +88,7 @@ def test_a_span_bounds_what_its_mask_allows(mask: Mask, first: int, more: int) -
 
 @given(COMPOSED, st.lists(st.integers(-5, 5), min_size=1, max_size=3))
 def test_a_mask_that_decoding_takes_shows_no_later_key(mask: Mask, offsets: list[int]) -> None:
-    offset: Any = offsets[0] if len(offsets) == 1 else np.array(offsets)
+    offset = offsets[0] if len(offsets) == 1 else np.array(offsets)
     grid = whole_grid(Rules(offset=offset), 1, 5, 7, batches=len(offsets))
     later = np.asarray(mask.allows(grid)) & (grid.key > grid.query)
     assert decode.refuses(Rules(masks=(mask,))) or not later.any()

@@ -83,7 +83,7 @@ def test_what_is_gone_or_half_written_is_left_out(tmp_path: Path) -> None:
     assert len(table(page(tmp_path))) == 1
 
 
-ABOUT: dict[str, object] = {"command": "python -m attn_exp", "words": [], "started": "2026", "status": "complete"}
+ABOUT = {"command": "python -m attn_exp", "words": [], "started": "2026", "status": "complete"}
 DEEP = "[" * 100_000
 WRONG = {
     "": "run.json: it is not JSON: Expecting value: line 1 column 1 (char 0)",

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -208,7 +207,7 @@ def test_a_longer_name_does_not_stand_for_a_shorter(here: Path, ran: Callable[[]
 def tampered(folder: Path, form: str) -> None:
     """Let a finished run name code, under a seal that fits."""
     path = folder / "run.json"
-    about: dict[str, Any] = json.loads(path.read_text())
+    about = json.loads(path.read_text())
     about["config"]["variant"]["matrix"]["form"] = form
     about["words"] = [*about["words"], f"variant.matrix.form={form}"]
     about["seal"] = trust.seal_of_description(about)

@@ -30,7 +30,7 @@ VARIANTS = {
 
 
 def config(**settings: Any) -> Config:
-    given: dict[str, Any] = {
+    given = {
         "embeddings": {"tokens": ["she", "likes", "coffee"], "vectors": [[0.2, 0.9], [0.8, 0.3], [0.4, 0.6]]},
         "projections": {"source": "normal"},
         "variant": VARIANTS,

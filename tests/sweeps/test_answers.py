@@ -123,7 +123,7 @@ def test_a_small_dependence_leaves_one_row_that_names_it() -> None:
     )
 
 
-WAYS: dict[tuple[float, ...], list[tuple[str, str, str]]] = {
+WAYS = {
     (0, 1, 2, 3, 4): [("1", "5", "")],
     (0, 1, 4, 4, 4): [("1", "5", "")],
     (0, 2, 4, 2, 1): [("1", "3", "highest at 3"), ("3", "5", "highest at 3")],

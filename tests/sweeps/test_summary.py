@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from attn_exp.report.sweep_plots import Numbers
 from attn_exp.sweeps.summary import mean_and_interval, summarized
 
 HEAD = ["point", "head", "seed", "status", "message", "variant", "error", "entropy"]
-AXES: list[dict[str, Any]] = [
+AXES = [
     {"key": "head", "column": "head", "count": 2, "low": 1, "high": 2},
     {"key": "seed", "column": "seed", "count": 3, "low": 0, "high": 2},
 ]
@@ -82,7 +81,7 @@ def test_cells_extremes_and_failures() -> None:
 def test_long_axes_are_left_out_so_that_a_report_stays_small() -> None:
     head = ["point", "scale", "title", "seed", "status", "message", "variant", "entropy"]
     counts = {"scale": 3, "title": 30_000, "seed": 5}
-    axes: list[dict[str, Any]] = [{"key": key, "column": key, "count": count} for key, count in counts.items()]
+    axes = [{"key": key, "column": key, "count": count} for key, count in counts.items()]
     rows = [[str(at), str(at % 3), f"t{at}", "0", "ok", "", "a", "1.0"] for at in range(1002)]
     found = summarized(head, rows, axes)
     assert (found.axes, len(found.cells)) == (("scale",), 3)

@@ -19,7 +19,7 @@ from tests.refusal import refusal
 HALVES = [[0.5, 2.0], [-1.5, 1e-3]]
 NAMES = ("a", "b")
 
-READ: dict[str, tuple[str, bytes, bool]] = {
+READ = {
     "plain": ("x.csv", b"0.5,2.0\n-1.5,1e-3\n", False),
     "a mark of Excel, its line ends, an empty line": (
         "x.csv",
@@ -46,7 +46,7 @@ READ: dict[str, tuple[str, bytes, bool]] = {
     "savetxt": ("x.txt", b"# one two\n5e-1 2e0\n-1.5e0 1.0e-03\n", False),
 }
 
-REFUSED: dict[str, tuple[str, bytes, str]] = {
+REFUSED = {
     "percent above a number": ("x.csv", b"50%,3\n1,2\n", "row 0 holds '50%', which is not a number"),
     "a prefix above a number": ("x.csv", b"0x10,3\n1,2\n", "row 0 holds '0x10', which is not a number"),
     "thousands below a number": ("x.csv", b"1,3\n1 000,2\n", "row 1 holds '1 000', which is not a number"),

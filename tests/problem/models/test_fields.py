@@ -47,7 +47,7 @@ def test_a_missing_field_has_the_default_of_transformers() -> None:
                     assert same == value or (field == "sliding_window" and same is None), (kind, field)
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+REFUSED = {
     "unknown": (OF_BERT | {"use_alibi": True}, "use_alibi=true, which is not read here and may change the numbers"),
     "soft caps": (OF_LLAMA | {"attn_logit_softcapping": 30.0}, "attn_logit_softcapping=30.0, which is not read here"),
     "code of its own": (
