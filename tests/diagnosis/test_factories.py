@@ -75,7 +75,7 @@ def test_a_factory_says_how_many_heads_a_layer_has(words: tuple[str, ...], outco
 
 
 def test_inputs_without_a_role_are_said() -> None:
-    with pytest.raises(UncalledError, match="returned queries: no name tells which one is the input"):
+    with pytest.raises(UncalledError, match="returned queries: no name tells which is the input"):
         attn_exp.check(lambda: (print, {"queries": np.ones(3)}))
 
 

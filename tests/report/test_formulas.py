@@ -82,7 +82,7 @@ def test_the_page_takes_rounded_boxes_under_every_rule(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("variant=[matrix]",), "logits = scores × 0.5"),
+        (("variant=[matrix]",), "logits = scores × 0.5 (1/√4)"),
         (("variant=[multi_head]", "head=2"), "logits = scores × 0.7071 (1/√2)"),
         (("variant=[matrix]", "scale=0.123456"), "logits = scores × 0.123456"),
     ],
