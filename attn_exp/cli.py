@@ -130,7 +130,7 @@ def members() -> Mapping[str, Sequence[str]]:
 
 
 def say(text: str) -> int:
-    """Print a text unless it is empty, escaping control characters, and return 0."""
+    """Print a string, with control characters escaped, unless it is empty; return 0."""
     print(printable(text), end="\n" if text else "", flush=True)
     return DONE
 

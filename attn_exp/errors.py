@@ -155,6 +155,6 @@ def printable(text: str) -> str:
 
 
 def brief(text: str, most: int = 80) -> str:
-    """Shorten a text to at most `most` characters, replacing its middle with three dots."""
+    """Shorten a string to at most `most` characters, replacing its middle with three dots."""
     head = (most - 3) * 2 // 3
     return text if len(text) <= most else f"{text[:head]}...{text[head + 3 - most :]}"

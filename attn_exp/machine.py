@@ -93,7 +93,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def parse_csv(text: str | TextIO, delimiter: str = ",", *, no_blanks: bool = False) -> Iterator[list[str]]:
-    """Yield the cells of each line of a CSV text; `no_blanks` strips blanks after a delimiter.
+    """Yield the cells of each line of CSV text; `no_blanks` strips spaces after a delimiter.
 
     Raises:
         ValueError: the text is not valid CSV.
@@ -155,12 +155,12 @@ OLD = 24 * 3600.0
 
 
 def as_bytes(content: str | bytes) -> bytes:
-    """Encode a text; an unpaired surrogate, which UTF-8 cannot encode, is escaped."""
+    """Encode a string; an unpaired surrogate, which UTF-8 cannot encode, is escaped."""
     return content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
 
 
 def write(path: Path, content: str | bytes | Iterable[bytes], *, sync: bool = False) -> None:
-    """Write a file atomically from a text, from bytes, or from chunks that need not fit into memory together.
+    """Write a file atomically from a string, from bytes, or from chunks that need not fit into memory together.
 
     A link at that path is replaced, but its target is left alone. Old drafts in the folder are removed. `sync` waits
     until the contents are on the disk, so that even a power failure cannot leave half a file.

@@ -139,7 +139,7 @@ def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def fingerprint(file: str | Path) -> str:
-    """Return a hash of a code file, which is read but never run; an empty text if it cannot be read.
+    """Return a hash of a code file, which is read but never run; an empty string if it cannot be read.
 
     The hash covers the file and all files that it imports from its own folder, directly or not.
     """
@@ -165,7 +165,7 @@ def fingerprint_of_function(name: Any) -> str:
 
 
 def files_of_code(first: Path) -> list[Path]:
-    """Return a file, then, sorted, the files that it imports from its folder and packages in it, directly or not.
+    """Return a file, then the sorted files that it imports, directly or not, from its folder and packages in it.
 
     This package is left out even if it is in that folder, as in a checkout; so are the packages beside an installed
     file.

@@ -172,7 +172,7 @@ def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
         *choices("variant", folders),
         *re.findall(r"[\w-]+", " ".join(word for word in words if word.lstrip("+").startswith("variant="))),
     }:
-        raise UserError(f"variant.{name}.form: name it among the variants too, such as variant=[matrix,{name}]")
+        raise UserError(f"variant.{name}.form: list it among the variants too, as in variant=[matrix,{name}]")
     check_short_forms(words)
     for word in words:
         key, _, choice = word.partition("=")

@@ -173,7 +173,7 @@ def error_chain(error: BaseException | None) -> list[BaseException]:
 
 # Hydra's own settings
 
-ON_ENGINES = "sweeps run on sweep.engine, such as process or dask; --help lists them"
+ON_ENGINES = "choose where sweeps run with sweep.engine, such as process or dask; --help lists all engines"
 FOLDERS = "runs and sweeps are written to output_dir; choose another with output_dir=FOLDER"
 INSTEAD = {
     "hydra/launcher": ON_ENGINES,

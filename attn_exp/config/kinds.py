@@ -154,7 +154,7 @@ TEXTS = Kind(read_texts, "a list of words")
 
 
 def read_words(value: Any, key: str) -> tuple[str, ...]:
-    """Read one word or several; `none` and null are an empty list."""
+    """Read one word or several; `none` and null mean an empty list."""
     several = (value,) if isinstance(value, str) else () if value is None else read_texts(value, key)
     return tuple(word for word in several if word != "none")
 
@@ -176,7 +176,7 @@ def read_tokens(value: Any, key: str) -> tuple[str, ...] | int | str:
 
 TOKEN_NAMES = Kind(read_tokens, TOKENS)
 NESTED = re.compile(r"\s*\[.*(\[|,\s*)\[.*\]\s*")
-"""A list of lists, by which a user may mean several sentences."""
+"""A list of lists, which a user may intend as several sentences."""
 SENTENCE = "text, such as 'she likes hot coffee', or a list of words"
 
 

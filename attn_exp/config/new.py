@@ -106,4 +106,4 @@ def check_name(name: str) -> None:
     if not NAME.fullmatch(name) or name.lower() in NO_NAMES:
         raise UserError(f"attn-exp new {brief(name)!r}: expected a name of letters, digits and _, such as my_notebook")
     if name in choices("experiment"):
-        raise UserError(f"attn-exp new {name}: this name is a preset of the project's own; choose another")
+        raise UserError(f"attn-exp new {name}: the project already has a preset of this name; choose another")

@@ -62,7 +62,7 @@ class Published:
     zeros. `stage` is x, an array of the projections, or a stage of the trace of `variant`, by default the first; `head`
     selects one of several heads. `columns` transposes it; then `row` and the `first` columns select the printed part.
     Heads and rows count from 1. `product` computes it as a plain product: `@`, `matmul`, `dot`, or a `sum`.
-    `inputs` q, k, v or weights, v replace the run's problem. `rounded` is how far q, k and v may be off because
+    `inputs` (q, k, v or weights, v) replace the run's problem. `rounded` is how far q, k and v may be off because
     the document rounded them or the numbers that they come from.
     """
 
@@ -123,7 +123,7 @@ class Figures:
     preset: Annotated[str, choice(*PRESETS), Says("where the figures are shown: {preset}")] = "paper"
     width: Annotated[float, between(3, 20), Says("width of figures in inches", "the preset's")] | None = None
     height: (
-        Annotated[float, between(2, 20), Says("height of figures in inches", "the preset's, or as each needs")] | None
+        Annotated[float, between(2, 20), Says("height of figures in inches", "the preset's, or as needed")] | None
     ) = None
     font: Annotated[str, Says("font of the text in figures", "the preset's")] | None = None
     font_size: Annotated[float, between(4, 48), Says("font size of figures in points", "the preset's")] | None = None
@@ -134,12 +134,10 @@ class Figures:
 class Matters:
     """The smallest differences of metrics that matter; a sweep reports which settings exceed them."""
 
-    entropy: Annotated[float, FROM_ZERO, Says("a difference in the entropy below this, in nats, does not matter")] = 0.1
-    largest_weight: Annotated[
-        float, FROM_ZERO, Says("a difference in the largest weight below this does not matter")
-    ] = 0.05
-    max_diff: Annotated[float, FROM_ZERO, Says("a maximum difference of outputs below this does not matter")] = 0.1
-    cosine: Annotated[float, FROM_ZERO, Says("a difference in the cosine below this does not matter")] = 0.05
+    entropy: Annotated[float, FROM_ZERO, Says("the smallest difference in entropy that matters, in nats")] = 0.1
+    largest_weight: Annotated[float, FROM_ZERO, Says("the smallest difference in largest_weight that matters")] = 0.05
+    max_diff: Annotated[float, FROM_ZERO, Says("a maximum difference between outputs below this does not matter")] = 0.1
+    cosine: Annotated[float, FROM_ZERO, Says("the smallest difference in cosine that matters")] = 0.05
 
 
 @dataclass(frozen=True)
@@ -264,7 +262,7 @@ class Config:
     title: Annotated[str, Says("heading of the report")] = ""
     notes: Annotated[tuple[str, ...], Says("sentences that the report prints")] = ()
     published: Annotated[tuple[Published, ...], Says("results that a document prints, to compare the run with")] = ()
-    strict: Annotated[bool, Says("true: exit code 1 if a published result disagrees; also published.strict")] = False
+    strict: Annotated[bool, Says("true: exit code 1 if a published result disagrees; alias published.strict")] = False
 
 
 def read_config(values: Mapping[str, Any]) -> Config:

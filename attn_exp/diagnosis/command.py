@@ -179,7 +179,7 @@ MOST_WRAPPERS = 8
 
 
 def values_in_file(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Yield the callables defined in a file, in its order, and the static methods of its classes."""
+    """Yield the callables defined in a file, in file order, and the static methods of its classes."""
     met = list[Any]()
     for name, value in list(vars(module).items()):
         if not name.startswith("__") and not any(value is one for one in met) and origin_of(value, module) is not None:

@@ -19,7 +19,7 @@ from attn_exp.own_code import split_files, with_other_joined
 from attn_exp.processes import Child, NoAnswerError
 
 TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
-"""Seconds that checking one function may take, and the most that a user can allow."""
+"""Default timeout for checking one function, and the longest that a user can set, in seconds."""
 PREPARING = 300.0
 """Seconds for steps outside the timeout: importing the file and its libraries, building and compiling."""
 WORD = "timeout="
@@ -62,7 +62,7 @@ def start_child() -> Child:
 
 
 def target_of(words: Sequence[str]) -> str:
-    """Return the first argument that is neither an option nor the file of one."""
+    """Return the first argument that is neither an option nor the file that an option takes."""
     return next((word for word in split_files(words)[1] if not word.startswith("-")), "")
 
 

@@ -109,7 +109,7 @@ def count_matrix_bytes(variant: Variant, config: Config, rows: int, keys: int) -
 
 
 def refuse_too_large(needs: Iterable[Need]) -> None:
-    """Refuse needs that do not fit into memory together, and name the largest one.
+    """Refuse a run whose arrays do not all fit into memory, and name the largest memory need.
 
     Raises:
         UserError: they do not fit; the message gives the sizes, the free memory, and what to do instead.

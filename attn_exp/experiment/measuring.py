@@ -1,4 +1,4 @@
-"""Measure the row of each variant: its error, its distance from the other variants, and the spread of its weights.
+"""Compute the table row of each variant: its error, distance from other variants, and spread of weights.
 
 Everything is computed for many problems at a time: the seeds of a sweep are the first axis of every stage and output,
 `[n ...]`, and a run is a stack of one problem. Means and sums run over the numbers of a problem in memory order, so
@@ -221,7 +221,7 @@ def nearness(one: Array, other: Array, kind: Any = None) -> Array:
     """Return how close each of many arrays is to its counterpart, `[n ...] -> [n]`.
 
     The result is `SAME_BITS` for bit-identical arrays, the distance in ulp of `kind` up to `FEW_ULP`, `ROUNDED` if they
-    agree to rounding, and otherwise `APART`, also if NaN and infinity are not at the same places.
+    agree to rounding, and otherwise `APART`, as when NaN or infinity are in different places.
     """
     near = np.full(len(one), APART)
     if one.shape != other.shape:

@@ -59,8 +59,8 @@ def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
     """Return the numbers of a printed text in reading order, and half a unit of each one's last digit.
 
     NumPy prints all numbers of an array with as many decimals as the longest one needs, and drops trailing zeros. So
-    all numbers get the same number of decimals: 0.16 beside 0.309 means 0.160. A number with an exponent counts by
-    itself: 1.24e-13 is exact to 0.005e-13. `digits` is the number of decimals if every number has lost zeros.
+    all numbers get the same number of decimals: 0.16 beside 0.309 means 0.160. A number with an exponent stands on
+    its own: 1.24e-13 is exact to 0.005e-13. `digits` is the number of decimals if every number has lost zeros.
     """
     words = [found[1].replace("\u2212", "-") for found in matches(text)]
     counted = [count_digits(word) for word in words]
@@ -195,7 +195,7 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
     """Return how much each number of the stage can change while the printed q, k and v change within their rounding.
 
     With radii `r` of q and k, `q k^T` changes by at most `|q| r_k + r_q |k| + r_q r_k`. A weight is largest if its own
-    logit is at the top of its range and all others are at the bottom. Since weights sum to 1, a change of them shifts
+    logit is at the top of its range and all others are at the bottom. Since weights sum to 1, a change in them shifts
     the context by at most the distance of the values from their mean. The bounds may be too wide, but never too narrow.
     For anything but one head without rules, W_o and mistakes, the radius is that of the stage's own rounding, or None.
     """

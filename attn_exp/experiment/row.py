@@ -133,7 +133,7 @@ class Row:
         str,
         Column(
             20,
-            meaning="variants with the same letter compute the same function, to rounding",
+            meaning="variants with the same letter compute the same function, up to rounding",
             shown=EVERYWHERE,
         ),
     ]
@@ -259,7 +259,7 @@ COLUMNS = columns(Row)
 
 
 def is_deep(metric: str) -> bool:
-    """Return whether `report.depth=reading` leaves a metric out; metrics that are no columns of `Row` always stay."""
+    """Return whether `report.depth=reading` leaves a metric out; metrics that are not columns of `Row` always stay."""
     return metric in COLUMNS and COLUMNS[metric].deep
 
 

@@ -137,7 +137,7 @@ class Settled:
         if self.failed or (self.own is not None and self.mistakes):
             return self.failed or "mistake= changes the steps of the definition, but this form is your own code"
         if self.starts_late and form.mix is None:
-            return f"form={self.form} starts from queries and keys, but this problem from given weights"
+            return f"form={self.form} starts from queries and keys, but this problem starts from given weights"
         if self.empty in TAKEN and form.reference != "logits":
             return f"convention={self.words['convention']} subtracts from logits, but form={self.form} computes none"
         if self.ends_early and form.context_alone:

@@ -70,11 +70,11 @@ class Verdict:
 
     `outcome` is `right`, `wrong` or `not verified`, and `passed` is true only for `right`. `reason` is the outcome in
     one sentence. `verified` names the questions with the expected result; `not_verified` lists everything that could
-    not be verified, such as an argument of unknown meaning, each with the reason. `mistakes` names the mistakes, or
+    not be verified, such as an argument of unknown meaning, each with the reason. `mistakes` names the mistake, or
     several that occur together; if the function is right, it may name a remark worth knowing. `alike`: other mistakes
     that give identical numbers here. `computes`: a description of what the function computes. `findings`: every
     question and its result. `right_under`: settings that were not passed but under which the function is right, such as
-    `mask=causal`; pass them to check it under them. `not_asked`: everything that the function does not support, each
+    `mask=causal`; pass these to check it with them. `not_asked`: everything that the function does not support, each
     with the reason. `where`: the condition under which the function is wrong, unless it always is. `unexplained`: the
     output is wrong, and no known mistake or setting explains it; `stage` is then the first stage that differs from
     attention, as far as known: `q` for the projections of x, `logits` for everything up to the logits.

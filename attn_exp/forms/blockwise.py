@@ -120,7 +120,7 @@ def count_threads(shape: tasks.Shape, threads: int | None) -> int:
 
 
 def cut_tasks(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, pieces: int = 1) -> list[Task]:
-    """Cut a problem into enough tasks, of `pieces` runs of keys each, to occupy all threads."""
+    """Cut a problem into enough tasks to occupy all threads if each task is split into `pieces` runs of keys."""
     count = count_threads(shape, threads)
     parts = count if rows >= tasks.ROWS or count == 1 else 2 * count  # blocks that skip keys have unequal work
     return tasks.tasks(shape, -(-parts // pieces), rows, entire)
@@ -235,7 +235,7 @@ def write_output(sums: Sums, context: Array, lse: Array) -> None:
 def refuses(rules: Rules) -> str | None:
     if rules.pairing is None:
         return None
-    return f"blockwise multiplies queries with keys; score={registry.name_of(rules.pairing)} does not"
+    return f"blockwise multiplies queries by keys; score={registry.name_of(rules.pairing)} does not"
 
 
 FORM = Form(

@@ -1,4 +1,4 @@
-"""PyTorch's `scaled_dot_product_attention`, if installed: another row for comparison, not our computation."""
+"""PyTorch's own `scaled_dot_product_attention`, if installed, as an additional row for comparison."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def beyond(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> 
     `dtype` is the type in which the library computes its softmax, if that is not the input's.
     """
     if rules.pairing is not None:
-        return f"{name} multiplies queries with keys; score={registry.name_of(rules.pairing)} does not"
+        return f"{name} multiplies queries by keys; score={registry.name_of(rules.pairing)} does not"
     if not rules.normalizer.exponential:
         return f"{name} supports only softmax, not {rules.normalizer.name}"
     if rules.softmax_dtype is not None and np.dtype(rules.softmax_dtype) != dtype:

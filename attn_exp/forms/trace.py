@@ -149,7 +149,7 @@ def pile(arrays: Sequence[Array | None]) -> Any:
 
 
 def as_they_lie(arrays: Array) -> Array:
-    """Flatten each of many arrays `[n ...] -> [n k]` in memory order."""
+    """Flatten each array of a stack in memory order, `[n ...] -> [n k]`."""
     return arrays.transpose(0, *(1 + axis for axis in order_in_memory(arrays[0]))).reshape(len(arrays), -1)
 
 

@@ -1,4 +1,4 @@
-"""The heads and weight matrices of a layer: split, shared, merged or projected wrongly."""
+"""Mistakes in the heads and weight matrices of a layer: split, shared, merged or projected wrongly."""
 
 from __future__ import annotations
 
@@ -478,7 +478,7 @@ MISTAKES = {
     "output_projection_transposed": Mistake(
         says="The output projection W_o is transposed.",
         fix="output = concatenated heads @ W_o; nn.Linear stores the transpose",
-        seen="weights moved between libraries",
+        seen="weights copied from one library to another",
         stage="output",
         changes=(change_output_projection(np.transpose),),
         needs=("output",),

@@ -1,4 +1,4 @@
-"""The masks: ignored, inverted, applied at the wrong place, or off by one at a causal, padding or window edge."""
+"""Mistakes with masks: ignored, inverted, misplaced, or off by one at a causal, padding or window edge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scale: scores `q k^T` times the wrong number, or at the wrong place."""
+"""Mistakes in the scale: `q k^T` is multiplied by the wrong number, or scaled at the wrong place."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MISTAKES = {
     "scale_by_sqrt_heads": Mistake(
         says="The scores are divided by the square root of the number of heads instead of the head size.",
         fix="divide by sqrt(q.shape[-1])",
-        seen="the wrong axis of q's four",
+        seen="the wrong one of q's four axes",
         stage="logits",
         changes=(instead(scaled=lambda at, scores: scores / math.sqrt(at.heads)),),
     ),

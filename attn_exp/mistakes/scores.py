@@ -1,4 +1,4 @@
-"""The score rules: ALiBi and other biases, soft-caps and sinks, missing, wrong or at the wrong place."""
+"""Mistakes in score rules: ALiBi and other biases, soft-caps and sinks that are missing, wrong or misplaced."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ MISTAKES = {
         needs=("alibi",),
     ),
     "position_bias_missing": Mistake(
-        says="The position bias is missing: nothing is added to the logits by distance.",
+        says="The position bias is missing: no bias that depends on distance is added to the logits.",
         fix="logits = scores / sqrt(d) + bias, before the mask and the softmax",
         seen="a call without the slopes of its ALiBi model: bias keywords default to None",
         stage="masked",

@@ -232,7 +232,7 @@ MISTAKES = {
         changes=(softmax_again_over(-1), around("normalize", repeat_masked_softmax)),
     ),
     "log_softmax": Mistake(
-        says="A log-softmax is used: the logarithms of the weights are mixed with the values.",
+        says="A log-softmax is used: the values are multiplied by the logarithms of the weights.",
         fix="softmax, not log_softmax, which is for a loss",
         seen="F.log_softmax(scores, dim=-1) @ v",
         stage="weights",

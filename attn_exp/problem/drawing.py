@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attn_exp.problem.generators.generator import Stream
 
 EXACT = 2**53
-"""The largest magnitude up to which every integer is a float64."""
+"""The largest magnitude up to which every integer is exact in float64."""
 
 
 class Distribution(NamedTuple):

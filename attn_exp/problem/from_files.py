@@ -123,7 +123,7 @@ def find_projections(settings: Projections, held: Held, said: str) -> dict[str, 
     for role, several in group_names(inside, meant_projection).items():
         if role not in chosen and len(several) > 1:
             raise UserError(
-                f"{said}: {some(several, 80)} may all be {role}; choose one with projections.names.{role}=..., or a "
+                f"{said}: {some(several, 80)} could each be {role}; choose one with projections.names.{role}=..., or a "
                 "layer with projections.prefix=..."
             )
         chosen.setdefault(role, inside[several[0]])

@@ -56,7 +56,7 @@ def build(config: Config) -> Problem:
     """Return the problem of a configuration.
 
     Raises:
-        UserError: arrays do not fit each other, projections come without x or x without projections, or numbers are so
+        UserError: arrays do not fit together, projections come without x or x without projections, or numbers are so
             large that scores overflow.
     """
     with np.errstate(over="ignore", invalid="ignore"):
@@ -256,7 +256,7 @@ class Pass:
     """A forward pass that has stopped at a layer, and continues from there if the next point needs a later one.
 
     Points of a sweep that differ only in the layer share one pass, so that no layer is computed twice.
-    `model` is its settings, except for the layer; `checkpoint` and `tokens` are what it was opened with; `layers`
+    `model` holds the settings without the layer; `checkpoint` and `tokens` are what it was opened with; `layers`
     yields those after `layer`, whose index is `number`. Only one layer's vectors are held, however deep the model is.
     """
 

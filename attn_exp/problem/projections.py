@@ -1,7 +1,7 @@
 """The matrices and biases that turn x into queries, keys and values, and heads into the output.
 
-A generator draws them in the order in which a notebook makes them, or as PyTorch initializes new layers, which has an
-order of its own. A `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`; the arrays here
+A generator draws them in the order in which a notebook creates them, or as PyTorch initializes a new layer, in its
+own order. A `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`; the arrays here
 are transposed, `[inputs outputs]`.
 
 Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activation.py`.
@@ -219,7 +219,7 @@ def calls(settings: Projections, known: Arrays, bias: bool, head: int) -> Iterat
     """Yield the arrays in the order in which they are drawn, and the number of heads that each is split into.
 
     Raises:
-        UserError: a name is unknown, or the order lacks a W_q, W_k or W_v that nothing else gives.
+        UserError: a name is unknown, or the order lacks a W_q, W_k or W_v that no other setting provides.
     """
     if settings.order_per_head or settings.order:
         names = settings.order_per_head * head + settings.order

@@ -1,6 +1,6 @@
 """Reports of a run: `documents.documents` returns the page, Markdown, tables and figures as files.
 
-Every renderer takes a comparison, or the views that are made of it once, and returns a text or a drawing. No renderer
+Every renderer takes a comparison, or the views computed from it once, and returns text or a drawing. No renderer
 computes attention, decides where files go, or prints. `sentences` writes the text for a terminal, `notebook` makes HTML
 and DataFrames for Python, and `figures/` has one file per figure. A page is self-contained, and hides everything that
 needs JavaScript until its script runs. A run waits for its report, so figures are plain data (`charts/`) written as

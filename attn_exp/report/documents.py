@@ -117,7 +117,7 @@ def share_class(share: float, kind: str = "") -> str:
 
 
 def unbroken(text: str) -> Markup:
-    """Escape a text for a page, keep numbers such as 2e-16 on one line, and explain terms in tooltips."""
+    """Escape a string for a page, keep numbers such as 2e-16 on one line, and explain terms in tooltips."""
     explained = TERM.sub(
         lambda term: f'<abbr tabindex="0" title="{TERMS[term[0]]}">{term[0]}</abbr>', str(escape(text))
     )

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 
 def visible(text: str) -> str:
-    """Return a text on one line, with unprintable characters escaped."""
+    """Return a string on one line, with unprintable characters escaped."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def plain(text: str, most: int = 48) -> str:
-    """Return a text that is safe in a terminal: a line of at most `most` characters without control characters."""
+    """Return a string that is safe in a terminal: one line of at most `most` characters without control characters."""
     safe = visible(text[: most + 1])
     return safe if len(safe) <= most else safe[: most - 3] + "..."
 
@@ -57,7 +57,7 @@ EVERY_LATEX = re.compile(r"[ -~À-ÿ·±µ°–—‘’“”…−→]+")
 
 
 def md(text: str) -> str:
-    """Escape a text for Markdown, on one line."""
+    """Escape a string for Markdown, on one line."""
     if type(text) is str and text.isalnum():
         return text
     line = re.sub(r"^( *\d+)([.)])(?= |$)", r"\1\\\2", MARKS.sub(r"\\\1", visible(str(text))))
@@ -69,7 +69,7 @@ ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", 
 
 
 def html(text: str, most: int = 80) -> str:
-    """Escape a text for HTML, on one line, cut to `most` characters."""
+    """Escape a string for HTML, on one line, cut to `most` characters."""
     return plain(text, most).translate(ESCAPED)
 
 
@@ -78,7 +78,7 @@ LONGEST = 2000
 
 
 def latex(text: str) -> str:
-    """Escape a text for LaTeX, on one line.
+    """Escape a string for LaTeX, on one line.
 
     pdfLaTeX shows the code points of characters that its fonts lack; LuaLaTeX and XeLaTeX show the characters.
     """

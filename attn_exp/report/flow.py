@@ -117,7 +117,7 @@ class Flow(NamedTuple):
 
     @property
     def svg(self) -> Markup:
-        """The shapes behind the boxes in SVG."""
+        """The shapes behind the boxes, as SVG."""
         return Markup("".join(element(shape, alone=False) for shape in self.behind))
 
     @property

@@ -30,7 +30,7 @@ SIDE = 256
 def picture(matrix: Array, shares: Callable[[Array], Array], closed: Array | None = None) -> str:
     """Return the `data:` URL of a picture of weights `[t s]`.
 
-    `shares` maps weights to opacities from 0 to 1. Places that are `closed` are grey.
+    `shares` maps weights to opacities from 0 to 1. Cells that are `closed` are grey.
     """
     opacity = (255 * FULL * shares(coarse(matrix))).round().astype(np.uint8)
     if closed is not None:

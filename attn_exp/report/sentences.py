@@ -255,7 +255,7 @@ def format_causes(members: Sequence[Row], steps: Sequence[Step]) -> str:
 
 
 def format_cause(steps: Sequence[Step]) -> str:
-    """Describe the steps to one row: `: 2 heads change the output by up to 0.031, then W_o by up to 0.67`."""
+    """Describe the steps that lead to a row: `: 2 heads change the output by up to 0.031, then W_o by up to 0.67`."""
     telling = [step for step in steps if tells(step, steps)]
     if len(telling) == 1 and telling[0].note == TOO_LARGE:
         return f": {telling[0].change}; the run is too large to tell them apart"

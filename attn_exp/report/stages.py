@@ -66,7 +66,7 @@ STAGES = {
     "x": Explained("X", "t m", "The tokens as vectors, one row each: all that attention knows about them.", "X"),
     "memory": Explained("X′", "s n", "The memory as vectors: keys and values come only from these.", "X′"),
     "W_q": Explained("W_q", "m d", "Turns a token's vector into its query: what it looks for.", "W_q"),
-    "W_k": Explained("W_k", "m d", "Turns a token's vector into its key: what it can be found by.", "W_k"),
+    "W_k": Explained("W_k", "m d", "Turns a token's vector into its key: what it offers to queries.", "W_k"),
     "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it passes on when found.", "W_v"),
     "W_o": Explained("W_o", "e m", "Mixes the concatenated heads into one vector.", "W_o"),
     "b_q": Explained("b_q", "d", "A bias that is added to every query.", "b_q"),
@@ -74,7 +74,7 @@ STAGES = {
     "b_v": Explained("b_v", "e", "A bias that is added to every value.", "b_v"),
     "b_o": Explained("b_o", "m", "A bias that is added to every output.", "b_o"),
     "q": Explained("Q", "t d", "A query says what its token looks for.", "Q, given"),
-    "k": Explained("K", "s d", "A key says what its token can be found by.", "K, given"),
+    "k": Explained("K", "s d", "A key says what its token offers to queries.", "K, given"),
     "v": Explained("V", "s e", "A value is what a token passes to the tokens that attend to it.", "V, given"),
     "scores": Explained(
         "S", "t s", "Each query is compared with each key: the larger the product, the better they match.", "S = Q K^T"
@@ -100,7 +100,7 @@ AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"
 
 POOLED = {
     "first": "It uses the first {heads.shared} of its {heads.given} heads.",
-    "mean": "Its {heads.given} heads are averaged in {heads.shared} groups of neighbors.",
+    "mean": "Its {heads.given} heads are averaged in {heads.shared} groups of adjacent heads.",
 }
 
 

@@ -39,7 +39,7 @@ def explain_no_maps(runs: Mapping[str, Comparison]) -> str:
 
 
 def explorer(runs: Mapping[str, Comparison]) -> Explorer:
-    """Return the explorer for the weights of several runs, by name, which must have the same tokens."""
+    """Return the explorer for the weights of several named runs; all of them must have the same tokens."""
     sides = {name: seen(comparison, MOST_COARSE) for name, comparison in runs.items()}
     tokens = [labels(comparison.problem) for comparison in runs.values()]
     panels = tuple(panel for views in sides.values() for panel in views.panels)

@@ -204,8 +204,8 @@ MEANING = {
     "s": "number of keys",
     "m": "size of a token's vector in X",
     "n": "size of a token's vector in the memory",
-    "d": "size of queries and keys: in one head, or in W for all heads together",
-    "e": "size of values: in one head, or in W for all heads together",
+    "d": "size of a query or key: of one head, or in W of all heads together",
+    "e": "size of a value: of one head, or in W of all heads together",
     "h": "number of heads",
 }
 """The meaning of each letter in a shape, in the order in which a page explains them."""
@@ -259,7 +259,7 @@ def sum_of(row: Array, keys: Sequence[str]) -> str:
 def closed_by_mask(settled: Settled, weights: Array) -> Array | None:
     """Return which of the weights `[h t s]` are masked; None without masks.
 
-    A masked weight above 0, as a mistake may leak, does not count. If there are too many weights, or the code of a mask
+    A hidden key that still gets weight (a leak) does not count. If there are too many weights, or the code of a mask
     is unavailable, every weight of exactly 0 counts as masked.
     """
     masks, offset = settled.rules.masks, settled.rules.offset

@@ -305,7 +305,7 @@ def describe_rotation(paper: Paper, stage: str) -> str:
 
 HEADS_POOLED = {
     "first": "cut into heads of {width} columns, of which the first {heads.shared} are used",
-    "mean": "cut into {heads.given} heads of {width} columns, then averaged in {heads.shared} groups of neighbors",
+    "mean": "cut into {heads.given} heads of {width} columns, then averaged in {heads.shared} groups of adjacent heads",
 }
 
 
@@ -314,7 +314,7 @@ def describe_split(paper: Paper, stage: str) -> str:
     shares = paper.sheet.settled.heads
     if stage in ("scores", "context") and shares.shared < shares.query:
         one, other = ("q", "k") if stage == "scores" else ("weights", "v")
-        return f", {shares.query // shares.shared} heads of {one} with each head of {other}"
+        return f", {shares.query // shares.shared} heads of {one} per head of {other}"
     if stage not in ("q", "k", "v") or stage not in paper.exact:
         return ""
     matrix, (count, _, width) = paper.sheet.problem.projections.get(f"W_{stage}"), paper.exact[stage].shape
@@ -340,10 +340,10 @@ MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: "–"}
 """Marks next to the numbers, so that a page can be read without colours."""
 
 MEANING = {
-    WRONG: "✗ wrong: below it is the right number, given your earlier ones",
+    WRONG: "✗ wrong: the right number, given your earlier ones, is below",
     FOLLOWS: "→ right, though computed from a wrong number",
     UNREADABLE: "? cannot be read",
-    EMPTY: "– left empty: below it is the right number",
+    EMPTY: "– left empty: the right number is below",
 }
 """The legend of the marks."""
 

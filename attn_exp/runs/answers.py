@@ -38,7 +38,7 @@ STUDENT = "student"
 class Filled:
     """A student's file: the numbers by stage `[h r c]`, NaN where a cell is empty or `unreadable`.
 
-    `texts` describe the unreadable cells and their positions. `decimals` tells with how many decimals each number is
+    `texts` describes the unreadable cells and their positions. `decimals` is the number of decimals of each number, as
     written.
     """
 
@@ -154,7 +154,7 @@ def read_blocks(lines: Lines, paper: Paper) -> Filled:
 
 
 def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
-    """Return the texts of each box `[h r c]`; missing cells are empty texts.
+    """Return the cells of each box as strings `[h r c]`; missing cells are empty strings.
 
     Rows and columns must be in the order of the sheet; their names may be spelled differently.
 

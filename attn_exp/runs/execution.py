@@ -202,7 +202,7 @@ def apply_overrides(run: Run, changes: Anew) -> Run:
     """Apply changed settings of figures and depth to a run; a run that wrote no report gets a full one.
 
     Raises:
-        UserError: both `figures.only` and a depth, which figures do not depend on.
+        UserError: both `figures.only` and a depth are set, but figures do not depend on the depth.
     """
     config, alone = run.comparison.config, changes.figures.get("only")
     if alone and changes.depth:

@@ -114,7 +114,7 @@ def rebuild_index(output_dir: Path) -> Path:
 def open_newest(words: Sequence[str]) -> str:
     """Open the newest report in a browser: `attn-exp open [DIR]`.
 
-    Return its path if no browser could be opened, else an empty text.
+    Return its path if no browser could be opened, else an empty string.
 
     Raises:
         UserError: there is no such folder, or it contains no report.

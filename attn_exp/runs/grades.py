@@ -136,7 +136,7 @@ def worth_of(values: Sequence[str]) -> dict[str, float]:
     """Parse the points of boxes, such as `scores:6,weights:9`.
 
     Raises:
-        UserError: the text has another format, or names an unknown stage.
+        UserError: the text has a different format, or names an unknown stage.
     """
     worth = {}
     for part in (part.strip() for value in values for part in value.strip("[]").split(",") if part.strip()):

@@ -131,7 +131,7 @@ def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, 
     unnamed = [member.partition(":")[2] for record in members if not record["name"] for member in record["members"]]
     if unnamed:
         raise UserError(
-            f"{folder}: it used {format_names(unnamed)}, registered in Python; register it there and call attn_exp.run"
+            f"{folder}: needs {format_names(unnamed)}, registered in Python; register it again, then call attn_exp.run"
         )
     files = files_of_members(about)
     recorded = {record["name"]: record["sha256"] for record in members}

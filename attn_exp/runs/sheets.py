@@ -202,7 +202,7 @@ def seeds_of(value: str) -> Shape:
     """Parse seeds: `range(0,30)`, `1,2,3` or `7`.
 
     Raises:
-        UserError: the text has another format, or there are no seeds or too many.
+        UserError: the text has a different format, or there are no seeds or too many.
     """
     match = RANGE.fullmatch(value)
     if not match and not re.fullmatch(r"\d{1,9}(,\d{1,9})*", value):
@@ -241,7 +241,7 @@ def class_names(path: Path) -> tuple[str, ...]:
     if names and names[0].lower() in ("name", "names", "student", "students"):
         names = names[1:]
     if not 0 < len(names) <= MOST_STUDENTS:
-        raise UserError(f"names={path}: {len(names):,} names; expected 1 to {MOST_STUDENTS:,}, one a line")
+        raise UserError(f"names={path}: {len(names):,} names; expected 1 to {MOST_STUDENTS:,}, one per line")
     return tuple(names)
 
 

@@ -123,7 +123,7 @@ def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
 
 
 def named_arrays(comparison: Comparison) -> dict[str, Any]:
-    """Return all arrays of a run by name: of the problem, projections and settings, `<variant>/<stage>`, and steps."""
+    """Return all arrays of a run by name: its problem, projections, settings, `<variant>/<stage>`, and ladder steps."""
     problem = comparison.problem
     named = {field.name: getattr(problem, field.name) for field in fields(problem)}
     named |= named.pop("projections")

@@ -24,7 +24,7 @@ from attn_exp.errors import UserError, first_line
 from attn_exp.report.escapes import plain
 
 MOST_NUMBER = 2**63
-"""Exclusive limit of the magnitude of integers."""
+"""Exclusive upper bound on the magnitude of integers."""
 
 NAMES = {
     str: "a text",

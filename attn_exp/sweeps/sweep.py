@@ -155,7 +155,7 @@ def is_given(config: Config) -> bool:
 def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part]) -> str:
     """Describe the axes, the number of points and chunks, what is done, and the estimated time for the rest.
 
-    `whole` holds the existing parts by chunk name.
+    `whole` holds the intact parts that already exist, by chunk name.
     """
     done = sum(len(plan.numbers(chunk)) - whole[name].failed for chunk, name in enumerate(plan.names) if name in whole)
     lines = [overview.format_axis(describe_axis(axis)) for axis in plan.space.axes]
@@ -211,7 +211,7 @@ def compute_sweep(words: Sequence[str], folders: Sequence[str]) -> Swept:
     """Run the sweep that the arguments of `-m` describe, and return its results.
 
     Raises:
-        UserError: `sweep` raises it, or the sweep is a dry run, which has no results.
+        UserError: as for `sweep`, or the sweep is a dry run, which has no results.
     """
     outcome = sweep(words, folders)
     if not outcome.kept:

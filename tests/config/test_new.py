@@ -66,7 +66,7 @@ def test_a_number_that_is_changed_is_noticed(capsys: pytest.CaptureFixture[str])
         ("null", "expected a name of letters"),
         ("nan", "expected a name of letters"),
         ("café", "expected a name of letters"),
-        ("the_cat_sat", "this name is a preset of the project's own; choose another"),
+        ("the_cat_sat", "the project already has a preset of this name; choose another"),
         ("there", "mine/experiment/there.yaml: already exists; choose another name, or edit it"),
         ("a_file/x", "a_file/experiment/x.yaml: cannot be written"),
         ("linked/x", "linked/experiment/x.yaml: cannot be written (is a link"),

@@ -125,7 +125,7 @@ def test_a_file_that_reads_the_environment_is_refused(
 ACTING = [
     ("+hydra.callbacks.x._target_=os.getcwd", "Hydra's own settings are not supported"),
     ("+mask.causal={_target_:os.getcwd}", "_target_ is not allowed: settings cannot run code"),
-    ("hydra.sweeper._target_=os.getcwd", "sweeps run on sweep.engine"),
+    ("hydra.sweeper._target_=os.getcwd", "choose where sweeps run with sweep.engine"),
 ]
 
 

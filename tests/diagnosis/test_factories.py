@@ -32,6 +32,7 @@ class OfTwoWidths(Layer):
         return self.output(self.weigh(logits if attn_mask is None else logits + attn_mask) @ v)
 
 
+@pytest.mark.full_search
 @pytest.mark.parametrize("mask", [None, torch.full((5, 7), -math.inf).triu(3)])
 @pytest.mark.parametrize(("power", "mistakes"), [(-0.5, ()), (0.5, ("scale_multiplied",))])
 def test_a_factory_may_give_a_memory_of_another_width(
@@ -75,7 +76,7 @@ def test_a_factory_says_how_many_heads_a_layer_has(words: tuple[str, ...], outco
 
 
 def test_inputs_without_a_role_are_said() -> None:
-    with pytest.raises(UncalledError, match="returned queries: no name tells which is the input"):
+    with pytest.raises(UncalledError, match="returned queries: no name identifies the input"):
         attn_exp.check(lambda: (print, {"queries": np.ones(3)}))
 
 

@@ -157,7 +157,7 @@ def mask_lost_beside_causal(q: Any, k: Any, v: Any, mask: Any = None, is_causal:
     [
         (turned_where_square, "weights_transposed", "(t = s)"),
         (newest_key_lost, "tail_dropped", "(s > t)"),
-        (unscaled_in_a_batch, "no_scale", "the batch has several entries"),
+        (unscaled_in_a_batch, "no_scale", "the batch has several examples"),
         (unscaled_if_causal, "no_scale", "causal is requested"),
         (mask_lost_beside_causal, "mask_ignored", "a mask and causal are combined"),
     ],

@@ -126,7 +126,7 @@ def test_a_function_without_an_answer_is_a_row_that_says_so(name: str, reason: s
     ("function", "message"),
     [
         ("mine.py:nothing", "unknown function of mine.py 'nothing'"),
-        ("none.py:heads", "none.py: no such file"),
+        ("none.py:heads", "none.py: there is no such .py file"),
         ("no_such_package:heads", "no_such_package cannot be imported: ModuleNotFoundError"),
         ("mine.py:weigh", "weigh takes scores; expected q, k, v"),
     ],
@@ -142,7 +142,7 @@ def test_checks_take_it_as_any_form() -> None:
 
 
 def test_a_variant_without_yaml_is_named_among_the_variants() -> None:
-    with pytest.raises(UserError, match=r"name it among the variants too, such as variant=\[matrix,mine\]"):
+    with pytest.raises(UserError, match=r"list it among the variants too, as in variant=\[matrix,mine\]"):
         attn_exp.run("variant.mine.form=mine.py:heads")
 
 

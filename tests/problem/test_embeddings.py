@@ -36,7 +36,10 @@ def test_names_on_the_command_line_win_over_those_of_the_file(tmp_path: Path) ->
             "embeddings.vectors and embeddings.distribution both define x",
         ),
         ("embeddings=udl embeddings.q=[[1]]", "embeddings.q and embeddings.k go together; only one is given"),
-        ("embeddings=udl embeddings.weights=[[1]]", "embeddings starts at vectors and at weights; give one of them"),
+        (
+            "embeddings=udl embeddings.weights=[[1]]",
+            "embeddings sets more than one input: vectors and weights; give only one of them",
+        ),
         ("embeddings=udl embeddings.vectors.shape=[3]", "shape=[3]: expected rows and columns, such as [3,4]"),
         ("embeddings=udl embeddings.vectors.legacy_seed=two", "legacy_seed=two: expected a whole number"),
         ("embeddings=udl embeddings.vectors.distribution=gauss", "choose one of normal, uniform"),

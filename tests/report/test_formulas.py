@@ -167,8 +167,8 @@ def test_what_is_rounded_before_it_is_turned_is_right(tmp_path: Path) -> None:
 def test_each_side_has_its_own_angles_where_its_tokens_are_others() -> None:
     paper = attn_exp.sheet("variant=[matrix]", "position=rope", "past=1", "digits=5", "stages=all").paper
     given = shown(paper)
-    assert len(given["cos"]) == len(given["x"]) == 3 and paper.blanks[0].rows == ("likes", "coffee")
-    queries = turned_by_hand(given["x"][1:] @ given["W_q"], given["cos"][1:], given["sin"][1:], [(1, 3), (2, 4)])
+    assert len(given["cos of k"]) == len(given["x"]) == 3 and paper.blanks[0].rows == ("likes", "coffee")
+    queries = turned_by_hand(given["x"][1:] @ given["W_q"], given["cos of q"], given["sin of q"], [(1, 3), (2, 4)])
     assert np.abs(queries - paper.blanks[0].right[0]).max() < 1e-6
     apart = shown(attn_exp.sheet("variant=[matrix]", "position=rope", "embeddings.memory=2", "stages=all").paper)
     assert len(apart["cos of q"]) == 3 and len(apart["cos of k"]) == 2
@@ -187,9 +187,9 @@ def test_the_scores_of_heads_that_share_keys_follow_from_the_sheet(pool: str) ->
     scores = [right["q"][head] @ keys[head // 2].T for head in range(4)]
     assert np.abs(right["scores"] - scores).max() < 1e-6
     lines = {blank.stage: formula(paper, blank) for blank in paper.blanks}
-    used = {"first": "of which the first 2 are used", "mean": "then averaged in 2 groups of neighbors"}
+    used = {"first": "of which the first 2 are used", "mean": "then averaged in 2 groups of adjacent heads"}
     assert lines["k"].endswith(used[pool])
-    assert lines["scores"] == "scores = q kᵀ, 2 heads of q with each head of k"
+    assert lines["scores"] == "scores = q kᵀ, 2 heads of q per head of k"
 
 
 def test_a_memory_is_given_too() -> None:

@@ -173,7 +173,7 @@ def test_what_was_registered_in_python_is_recorded_where_it_is_used(here: Path) 
         attn_exp.run("mask=nearby", report="none").save()
         assert about(here)["with"][0]["members"] == ["attn_exp.rules.masks:nearby"]
     cli.obey(["report", str(newest(here))])
-    with pytest.raises(UserError, match="it used nearby, registered in Python"):
+    with pytest.raises(UserError, match="needs nearby, registered in Python"):
         cli.obey(["rerun", str(newest(here)), "--own-code"])
 
 

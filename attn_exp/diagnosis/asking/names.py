@@ -17,8 +17,7 @@ from attn_exp.errors import UserError
 
 def read_names(table: str) -> dict[str, tuple[str, ...]]:
     """Read lines of the form `role: name name ...`."""
-    pairs = (line.split(":") for line in table.strip().splitlines())
-    return {role: tuple(names.split()) for role, names in pairs}
+    return {role: tuple(names.split()) for role, names in (line.split(":") for line in table.strip().splitlines())}
 
 
 ROLES = read_names("""
@@ -95,7 +94,7 @@ def is_array_of_mask(given: inspect.Parameter) -> bool:
 
 
 def role_taken(given: inspect.Parameter) -> str:
-    """Return the role of a parameter by its name and default; a boolean `scale=True` is a flag and has none."""
+    """Return the role of a parameter from its name and default; a boolean `scale=True` is a flag and has none."""
     role = role_of(given.name)
     if role == "scale" and is_switch(given):
         return ""
@@ -145,7 +144,7 @@ def words_set_aside(function: Any) -> list[str]:
 
 
 def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
-    """Return the parameters of a function by its signature, its TorchScript schema or its docstring.
+    """Return the parameters of a function from its signature, TorchScript schema or docstring.
 
     Raises:
         UserError: its parameters cannot be determined.
@@ -165,7 +164,7 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
     written = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
     words = [word for word in re.split(r",\s*", written[1] if written else "") if re.match(r"\w", word)]
     if written is None or not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # prose
-        raise UserError(f"{name}: its arguments are not known; wrap it in a function of q, k and v")
+        raise UserError(f"{name}: its parameters cannot be determined; wrap it in a function of q, k and v")
     return [parse_parameter(word) for word in words]
 
 
@@ -293,7 +292,7 @@ HINT = "is_causal"
 def set_aside(function: Any, parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
     """Return the mask parameters that the code of a function never reads and that a call can omit.
 
-    The function must read another mask parameter, or have this one by a convention of Keras or PyTorch. A parameter
+    The function must read another mask parameter, or take this one only by Keras or PyTorch convention. A parameter
     that is passed on counts as read; otherwise a function's only mask parameter is always tested.
     """
     words = {one.name: role for one in parameters if (role := role_of(one.name)) in OF_MASKS}

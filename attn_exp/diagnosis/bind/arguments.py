@@ -50,7 +50,7 @@ TO_EVALUATE = {"training": False, "deterministic": True, "decode": False}
 
 
 def role_of_argument(name: str) -> str:
-    """Return the role of an argument by its name: one of ARRAYS, ROLE_NAMES or `names.ROLES`, or an empty string."""
+    """Return the role of an argument from its name: one of ARRAYS, ROLE_NAMES or `names.ROLES`, or an empty string."""
     word = plain(name)
     if BY_NAME.get(word) in ARRAYS or word in ROLE_OF:
         return ROLE_OF.get(word) or BY_NAME[word]

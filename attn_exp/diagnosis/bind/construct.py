@@ -111,7 +111,7 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
 
 
 def guess_value(given: inspect.Parameter, kind: Any, sizes: Sizes, library_name: str) -> Any:
-    """Guess a weight matrix, an attention class of the file, or None if allowed.
+    """Guess an argument: a weight matrix, an instance of an attention class of the file, or None if allowed.
 
     Returns `...` if nothing fits.
     """

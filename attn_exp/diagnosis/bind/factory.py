@@ -133,7 +133,7 @@ def split_inputs(
     inputs = {roles[name]: value for name, value in values.items()
               if roles.get(name) in ARRAYS and len(getattr(value, "shape", ())) > 1}  # fmt: skip
     if not inputs:
-        raise UncalledError(f"{own.name}() returned {', '.join(values) or 'arrays'}: no name tells which is the input; "
+        raise UncalledError(f"{own.name}() returned {', '.join(values) or 'arrays'}: no name identifies the input; "
                             f"return a dictionary by role: {', '.join(ARRAYS)}")  # fmt: skip
     source = source_with_helpers(getattr(target, "forward", target), classes=True)
     kept = {name: make_open_mask(name, value, source) if roles.get(name) in MASKS else value

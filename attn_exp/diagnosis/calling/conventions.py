@@ -208,7 +208,7 @@ def has_same_answer(found: Caller, caller: Caller, keyed: Ways) -> bool:
 
 
 def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
-    """Return the caller that writes ones and zeros, if only -inf hides keys and ones and zeros have a tiny effect.
+    """Return a caller that passes ones and zeros if -1e9 fails to hide keys and ones and zeros have a tiny effect.
 
     -inf hides a key even if the mask is multiplied before it is added; -1e9 hides it if the mask is added as it is.
     """
@@ -251,7 +251,7 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
 
 
 def search_formats(ways: Ways) -> tuple[Caller | None, Caller | None]:
-    """Return the first caller that is right in either polarity, and the first that answers, best in the right shape."""
+    """Return the first caller right in either polarity, and the first that answers, preferably in the right shape."""
     answered: list[Caller] = []
     odd: list[Caller] = []
     for caller, case in ways:

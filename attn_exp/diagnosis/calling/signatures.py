@@ -59,9 +59,9 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A function, the arguments that hold its arrays, and the roles of those that only get neutral values.
+    """A function, the arguments that take its arrays, and the roles of the arguments that only get neutral values.
 
-    `level` selects the layout of rotary tables. `places` says which arguments stand for entries of which container.
+    `level` selects the layout of rotary tables. `places` gives the container and keys of each unpacked argument.
     """
 
     function: Callable[..., Any]
@@ -280,7 +280,7 @@ def open_containers(
 
 
 def keys_read(function: Any, name: str) -> list[Path]:
-    """Return the keys by which a function and its helpers read an argument, also one that is passed as `**name`."""
+    """Return the keys by which a function and its helpers read an argument, even if it is passed on as `**name`."""
     source, space = source_with_helpers(function), getattr(function, "__globals__", {})
     paths = [tuple(re.findall(r"\w+", keys)) for keys in re.findall(rf"\b{name}((?:\[['\"]\w+['\"]\])+)", source)]
     for word, before in re.findall(rf"(\w+)\(([^()*]*)\*\*{name}\b", source):

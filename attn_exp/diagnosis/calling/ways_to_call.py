@@ -1,4 +1,4 @@
-"""Find the layout, library and dtype in which a function answers, and run every case on it."""
+"""Find the layout, library and dtype that a function accepts, and run every case on it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from attn_exp.rules.masks.window import Window
 MOST_COMPILING = 6.0
 """Seconds after which optional cases are skipped with JAX."""
 LOGITS = 2
-"""Bits that an answer loses when logits of about 6 are rounded to a half type."""
+"""Bits that an answer loses when logits of about 6 are rounded to half precision."""
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ def reached_place(answer: Answer) -> tuple[bool, Shape]:
 def digits_of(caller: Caller, answer: Answer) -> int:
     """Return how many bits an answer can hold: the fewest of its input dtype, its output dtype and the request.
 
-    A half type has two fewer: logits of about 6 are rounded too, and weights change by as much.
+    In half precision there are two fewer: logits of about 6 are rounded too, and weights change by as much.
     """
     given = DIGITS[caller.dtype] - (LOGITS if is_half(caller) else 0)
     return min(DIGITS.get(answer.dtype, 53), given, caller.request.digits)
@@ -400,7 +400,7 @@ def answer_if_offered(caller: Caller, case: Case) -> Answer:
     for axes in ("t s", "b 1 t s", "b t s") if own == "t s" and not shared else (own,):
         answer = replace(caller, masking=replace(caller.masking, axes=axes))(case)
         if answer.output is not None and answer.output.shape != right["output"].shape:
-            answer = Answer(None, error="the answer then has another shape")
+            answer = Answer(None, error="the answer then has a different shape")
         if is_near(caller, answer, right):
             return answer
         first = answer if first is None or first.output is None else first
@@ -416,7 +416,7 @@ SHARED_WRONGLY = ("kv_heads_tiled", "kv_heads_first")
 
 
 def is_beyond_dtype(caller: Caller, case: Case) -> bool:
-    """Return whether a half type is too coarse for a case: large logits, or in float16 tiny x, below 6e-5."""
+    """Return whether half precision is too coarse for a case: large logits or, in float16, x below 6e-5."""
     tiny = case.rung == "tiny inputs" and case.given.x is not None and caller.dtype == "float16"
     return tiny or (case.rung == "large inputs" and is_half(caller))
 

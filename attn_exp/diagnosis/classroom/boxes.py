@@ -158,7 +158,7 @@ def placed(given: tuple[str, ...], names: tuple[str, ...], count: int, what: str
     free = {name: [place for place, other in enumerate(lower) if other == name] for name in lower}
     for name, spots in free.items():
         if sum(other.lower() == name for other in given) > len(spots):
-            raise UserError(f"{what} {name!r} occurs more often than the token")
+            raise UserError(f"{what} {name!r} occurs more often here than among the tokens")
     return [free[name.lower()].pop(0) for name in given]
 
 
@@ -212,7 +212,7 @@ def listed(given: Any) -> Any:
 
 
 def nested(text: str, key: str) -> Any:
-    """Parse a bracketed text into nested lists of strings; a cell between two commas may be empty."""
+    """Parse bracketed text into nested lists of strings; a cell between two commas may be empty."""
     cell = re.compile(r"[^\[\],\s]+")
     text = cell.sub(lambda word: json.dumps(plain(word[0]) or "_"), text)
     text = re.sub(r'(?<=["\]])(?=\s*\[)|(?<=")(?=\s+")|(?<=\])(?=\s*")', ",", text)

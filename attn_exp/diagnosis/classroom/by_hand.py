@@ -333,7 +333,7 @@ OF_WEIGHTS = (
         lambda normalize, at, masked: np.exp(masked),
     ),
     (
-        "exp_over_largest", "exp is divided by the largest in its row, not by the sum of the row.", SOFTMAX,
+        "exp_over_largest", "exp is divided by the largest exp of its row, not by the sum of the row.", SOFTMAX,
         lambda normalize, at, masked: np.exp(masked - masked.max(axis=-1, keepdims=True)),
     ),
     (
@@ -428,7 +428,7 @@ def projected_otherwise(
         return projected
     made = project(other, x, arrays) if other else x
     if made.shape != projected.shape:
-        raise ValueError("the matrices have several sizes")
+        raise ValueError("the matrices have different sizes")
     return made
 
 
@@ -505,7 +505,7 @@ def with_halves(box: Box, decimals: int) -> Box:
 
 
 def uncut(box: Box) -> Box:
-    """Return a box of truncated numbers as rounded ones: each in the middle of its possible range."""
+    """Convert a box of truncated numbers to rounded ones: each is moved to the middle of its possible range."""
     with np.errstate(invalid="ignore"):
         moved = box.values + np.sign(box.values) * box.halves
         halves = np.where(box.values == 0, 2 * box.halves, box.halves)

@@ -56,7 +56,7 @@ class Grade:
     """The grade of one student's answers.
 
     `points` counts the cells that are right or follow, `most` all cells. `first_wrong` is the first stage with a wrong
-    cell; `mistakes` names the mistakes, or the setting, that give these numbers; `said` is the summary sentence.
+    cell; `mistakes` names the mistake, or the setting, that give these numbers; `said` is the summary sentence.
     `remarks` are its parts, `cells` the state of each cell `[h r c]`, by stage, and `expected` the right numbers of
     boxes with wrong cells.
     """

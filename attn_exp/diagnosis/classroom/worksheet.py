@@ -51,7 +51,7 @@ class Followed:
 class Sheet:
     """A variant on its problem, and the boxes that are filled in, in the order of the stages.
 
-    `scratch` are stages without a box that a person writes down elsewhere, rounded as in the boxes, as are empty cells.
+    `scratch` lists stages without a box that a person writes elsewhere, rounded as in the boxes, as are empty cells.
     None means that all of these are exact.
     """
 
@@ -232,7 +232,7 @@ def filled(step: Step, box: Box) -> Step:
 
     def fill(array: Array) -> Array:
         if array.shape[1:] != box.values.shape[1 - array.ndim :]:
-            raise ValueError("the box has another shape")
+            raise ValueError("the box has a different shape")
         return np.where(box.given, box.values, array)
 
     return place if box.stage in "qkv" else instead

@@ -102,7 +102,7 @@ class Answers:
     """Cache of `gives_one`: several explanations compare one candidate with the same answers."""
 
     def views(self, first: bool) -> Iterator[Answers]:
-        """Yield the answers at their own precision and, if `first`, at that of float32 and of a half type too.
+        """Yield the answers at their own precision and, if `first`, at that of float32 and of half precision too.
 
         A view in which every answer is right is skipped: two mistakes that cancel each other would "explain" it.
         """
@@ -183,7 +183,7 @@ class Answers:
         return int(tells and not is_blind(stages))
 
     def as_given(self, case: Case) -> Given:
-        """Return a case's inputs, in float32 if the function got large ones in float32, whose exp overflows earlier."""
+        """Return a case's inputs; large ones in float32 if the function got float32, where exp overflows sooner."""
         if case.rung != LARGE or self.kept != SINGLE or case.given.q is None:
             return case.given
         return case.in_float32
@@ -251,9 +251,9 @@ class Answers:
         return self.with_masks(base, masked)
 
     def with_masks(self, base: Sequence[Candidate], masked: Seen) -> Explained | None:
-        """Return the best of `base` that reproduces every answer, alone or with a mask mistake.
+        """Return the best candidate in `base` that reproduces every answer, alone or combined with a mask mistake.
 
-        Each of `base` reproduces the answers without additional masks.
+        Every candidate in `base` reproduces the answers without additional masks.
         """
         wrong_with_masks = failing(masked, self.digits)
 
@@ -333,7 +333,7 @@ EXPLANATIONS = (
 
 
 def representable(answers: Sequence[Answer]) -> str:
-    """Return the half type that represents every number of the answers exactly, or an empty string."""
+    """Return the half-precision dtype that represents every number of the answers exactly, or an empty string."""
     for kind in ("bfloat16", "float16"):  # the coarser first: float16 represents most of its numbers too
         outputs = [answer.output for answer in answers if answer.output is not None]
         if outputs and all(np.array_equal(rounded_to(output, kind), output, equal_nan=True) for output in outputs):

@@ -187,7 +187,7 @@ def mean_magnitude(array: Array | None) -> float:
 
 
 def cut_down(rule: Any, sizes: tuple[int, int, int], whole: int) -> Any:
-    """Cut a mask or score rule down to these heads, queries and keys; before, there were `whole` keys.
+    """Cut a mask or score rule down to these heads, queries and keys; originally there were `whole` keys.
 
     A mask that hid padding still hides some of the remaining keys.
     """

@@ -268,7 +268,7 @@ def compare(
     alone = tuple(
         dict.fromkeys(f"{one.case.rung} (only {names[one.answers[0].output is None]} answers)" for one in required)
     )
-    alone = alone if any(pair.both for pair in pairs) else ("every case (none that both answered)",)
+    alone = alone if any(pair.both for pair in pairs) else ("every case (none was answered by both)",)
     return decide(conclude(names, verdicts, request, found, findings, small), alone)
 
 

@@ -72,7 +72,7 @@ def observe(layer: Layer) -> Observed:
 
 
 def read_inside(seen: Observed) -> tuple[Inside, frozenset[str]]:
-    """Read the weights of a layer and what surrounds its attention; also return which of q, k and v rotate.
+    """Read the weights of a layer and what surrounds its attention; also return which of q, k and v are rotated.
 
     Raises:
         UnreadMatricesError: the weights cannot be read; the message says why.
@@ -305,7 +305,7 @@ def leave_open(own: OwnFunction, seen: Observed, words: str, reason: str) -> Ver
     """Report a layer outside the definition as not verified; check only that its weights sum to 1."""
     if not any(is_mean(seen.recording, place) for place in range(len(seen.recording.first.operations))):
         return unfinished(own.name, reason, words)
-    left = (f"`scores` ({reason})", "`projections` before and after (nothing defines what they should be)")
+    left = (f"`scores` ({reason})", "`projections` before and after attention (the definition does not cover them)")
     found = (Finding("weights sum to 1", HELD),)
     computes = "means of values, with weights that sum to 1"
     return Verdict(own.name, True, (), computes, found, words, not_verified=left)

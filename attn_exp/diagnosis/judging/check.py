@@ -103,7 +103,7 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool) -> Verdic
 
 
 def names_neighbours(own: OwnFunction) -> bool:
-    """Return whether a function's file names rotary tables as Llama's own code does, whose weights pair neighbours."""
+    """Return whether a function's file names its rotary tables like Llama's own code, which rotates neighbours."""
     source = Path(own.file).read_text(encoding="utf-8", errors="replace") if own.file else ""
     return bool(re.search(r"\bfreqs_(cis|cos)\b", source)) and "rotate_half" not in source
 

@@ -94,7 +94,7 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
 
 
 def is_right_turned(own: OwnFunction, layer: Layer, request: Request, check: Check) -> bool:
-    """Return whether a layer from a factory that names no layout is right with batch and token axes swapped."""
+    """Return whether a layer is right with batch and token axes swapped, if its factory gives no layout."""
     if layer.axes_told or set(layer.inputs.values()) != {"btm"}:
         return False
     lengths = {**layer.lengths, "b": layer.lengths["t"], "t": layer.lengths["b"]}
@@ -128,9 +128,10 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
                 computes = what_mistakes_compute((DROPPED,))
                 verdict = replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
     chosen = [one.name for one in every_parameter(own.function, own.name) if is_required(one)] if layer.made else []
-    left = [f"argument `{name}` (built only with {value!r})" for name, value in layer.settings.items()
-            if name in chosen and isinstance(value, str) and plain(name) not in FIXED]  # fmt: skip
-    verdict = replace(verdict, not_verified=(*verdict.not_verified, *left))
+    verdict = replace(verdict, not_verified=(*verdict.not_verified, *(
+        f"argument `{name}` (built only with {value!r})" for name, value in layer.settings.items()
+        if name in chosen and isinstance(value, str) and plain(name) not in FIXED
+    )))  # fmt: skip
     if layer.dropout_error:
         said = f"`dropout` in evaluation (built with dropout, {layer.dropout_error})"
         verdict = replace(verdict, not_verified=(*verdict.not_verified, said))
@@ -219,19 +220,20 @@ def ask_with_memory(verdict: Verdict, own: OwnFunction, layer: Layer, request: R
     return replace(other, findings=(*kept, Finding(rung, BROKEN)))
 
 
-def leave_options_open(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Leave open the options of a class that are off by default."""
+def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    """List the options of a class that are off by default: the class is checked as it is built without them."""
     if not inspect.isclass(own.function) or kind_of(own.function) not in ("torch", "plain"):
         return verdict
-    left = [f"option `{one.name}` (never built with True)" for one in every_parameter(own.function, "")
-            if one.default is False and letter_of(one.name) not in ("bias", "causal", "dropout", "trains", "evaluates")
-            and plain(one.name) not in FIXED and not HARMLESS & {plain(one.name), *words_in(one.name)}]  # fmt: skip
-    return replace(verdict, not_verified=(*verdict.not_verified, *left))
+    off = [f"`{one.name}`" for one in every_parameter(own.function, "")
+           if one.default is False and letter_of(one.name) not in ("bias", "causal", "dropout", "trains", "evaluates")
+           and plain(one.name) not in FIXED and not HARMLESS & {plain(one.name), *words_in(one.name)}]  # fmt: skip
+    findings = [Finding("options that are off", HELD, f"never built with {', '.join(off)}")] * bool(off)
+    return replace(verdict, findings=(*verdict.findings, *findings))
 
 
 DROPPED = "dropout_on"
 WAYS = (
-    ask_rotated, ask_causal, ask_with_memory, leave_options_open,
+    ask_rotated, ask_causal, ask_with_memory, list_options,
 )  # fmt: skip
 """Further checks of a layer whose plainest call is right; what they cannot check is reported as not verified."""
 
@@ -311,7 +313,7 @@ def explain_inside(
     bound, turns = read
     inside, reading = check_inside(own, seen, request, "")
     if reading is None or not (inside.mistakes or inside.passed):
-        return verdict
+        return verdict if verdict.stage == "masked" else replace(verdict, stage=inside.stage or verdict.stage)
     if inside.mistakes:
         heads = {case.recipe.heads for case, _ in reading.wrong}
         is_told = any(letter_of(str(name)) == "h" and value != 1 for name, value in seen.layer.settings.items())

@@ -81,10 +81,11 @@ def check_inside(own: OwnFunction, seen: Observed, request: Request, reason: str
     lost = ", ".join(dict.fromkeys(case.rung for case, _ in chosen.wrong))
     finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context differs: {lost}")
     computes = "attention with its own queries, keys and values" if is_right else "something else"
+    stage = "" if is_right or names else first_difference(core, chosen.wrong[0][0])
     left = (f"`projections` to queries, keys and values ({reason})",) if reason else ()
     verdict = Verdict(
         own.name, is_right, names, what_mistakes_compute(names) if names else computes, (finding,), request.words,
-        alike=found.alike, unexplained=not (is_right or names),
+        alike=found.alike, unexplained=bool(stage), stage=stage,
         not_verified=(*left, *((ADDED,) if chosen.added else ())),
     )  # fmt: skip
     if is_right and BLOCKS in chosen.words:  # the caller must say what True means
@@ -235,6 +236,27 @@ def find_own_steps(seen: Observed) -> Iterator[str]:
         last = max(pair.second for pair in seen.pairs)
         names = dict.fromkeys(one.name for one in seen.recording.first.operations[last + 1 : output.operation])
         yield f"`context` before the output projection (it is changed by {', '.join(names)})"
+
+
+def first_difference(core: Core, case: Case) -> str:
+    """Return the first stage inside a layer that differs from the definition."""
+    right = expected(case)
+    if core.weights.shape == right["weights"].shape and np.allclose(core.weights, right["weights"], atol=1e-9):
+        return "context"
+    with np.errstate(divide="ignore", invalid="ignore"):
+        is_softmax = np.allclose(core.weights.sum(-1), 1) and any(
+            close_rows(one, np.log(core.weights)) for one in core.between
+        )
+    has_logits = any(close_rows(one, right["masked"]) for one in core.between)
+    return "weights" if has_logits and not is_softmax else "logits"
+
+
+def close_rows(logits: Array, right: Array) -> bool:
+    if logits.shape != right.shape:
+        return False
+    known = np.isfinite(logits) & np.isfinite(right)
+    gap = np.where(known, logits - right, np.nan)
+    return bool(known.any() and np.nanmax(np.nanmax(gap, -1) - np.nanmin(gap, -1)) < 1e-9)
 
 
 # Settings built into a layer: a mask, a rotation, a scale or a logit cap of its configuration

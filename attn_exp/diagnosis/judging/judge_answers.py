@@ -74,7 +74,7 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
     digits = min(digits_of(caller, answer) for _, answer in seen if answer.output is not None)
     kept = next(answer.dtype for _, answer in seen if answer.output is not None)
     if digits < FLOAT64:
-        return digits, "" if digits == SINGLE and caller.dtype == "float32" else f"it answers in {kept}"
+        return digits, "" if digits == SINGLE and caller.dtype == "float32" else f"it returns {kept}"
     seen = without_what_masks_break(seen)
     wrong = failing(seen, digits)
     if wrong and not failing(seen, SINGLE):
@@ -226,7 +226,7 @@ def verdict_on_answers(
 
 
 def without_overflow(seen: Seen, wrong: Seen, digits: int) -> tuple[Seen, Seen, bool]:
-    """Leave out cases whose large logits overflow if other answers are wrong too; also return whether any were.
+    """Leave out cases whose large logits overflow if other answers are wrong too, and return whether any were left out.
 
     Overflow alone is only a remark.
     """
@@ -330,7 +330,7 @@ def describe_caller(caller: Caller) -> str:
     masks = "".join(f", {said}" for said in (masking, padding) if said)
     given = f", {caller.offer.said}" if caller.offer.said else ""
     back = f", and returns [{axes(caller.returns)}]" if caller.returns else ""
-    back += f" as what it {caller.part}" if caller.part.startswith("returned") else ""
+    back += f" as result {caller.part.removeprefix('returned ')} (from 0)" if caller.part.startswith("returned") else ""
     return f"with {what}{given}, {caller.library.name}, {caller.dtype}{masks}{back}{describe_overrides(caller)}"
 
 
@@ -399,7 +399,7 @@ def repeat_first_cases(caller: Caller, seen: Seen) -> Finding:
 
 
 def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, quick: bool) -> Verdict:
-    """Run all cases; beside a mistake that shows without a mask, detect the mask convention again.
+    """Run all cases; if a mistake also shows without a mask, detect the mask convention again.
 
     Such a mistake changes the expected output with a mask: adding booleans looks like filling with a small number.
     """

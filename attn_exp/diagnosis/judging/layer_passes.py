@@ -86,7 +86,7 @@ SCALE = ("scale_by", "scale_other", "scale_fixed", "scale_multiplied", "scale_tw
 
 
 def find_constants(seen: Observed) -> Iterator[Array]:
-    """Yield the matrices that a JAX layer reads; unlike in a mask, no number occurs twice in them."""
+    """Yield the matrices that a JAX layer reads: unlike a mask, they contain no number twice."""
     for operation in seen.recording.first.operations:
         for array, producer in zip(operation.inputs, operation.producers, strict=True):
             if producer is None and array.ndim > 1 and array.dtype.kind == "f" and len(np.unique(array)) == array.size:

@@ -182,7 +182,7 @@ def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
         ZEROS: "zeros",
         ADDED: next((word for word in arguments_of(own.function) if role_of(word) == "added"), ADDED),
     }
-    left = [f"`{words[one.rung]}` ({one.rung} gives other numbers: {one.said})" for one in broken]
+    left = [f"`{words[one.rung]}` ({one.rung} gives different numbers: {one.said})" for one in broken]
     verdict = with_state(verdict, NOT_VERIFIED, *left)
     return replace(verdict, passed=True, unexplained=False, stage="", smallest=None, computes=AS_ASKED)
 
@@ -252,7 +252,7 @@ def find_unsupported(caller: Caller, function: Bound) -> Iterator[str]:
     if offer.core and not has_heads(layout):
         yield "several heads (it takes one)"
     if offer.core and not has_batch(layout):
-        yield "a batch (it takes one entry)"
+        yield "a batch (it takes a single example)"
     if offer.core and caller.is_made:
         yield "another head size (it is built for one)"
     if not offer.core and function.inside is not None:

@@ -152,7 +152,7 @@ def lay(rows: Any, axes: str, height: int = 0) -> Any:
 
 
 def unlay(array: Any, axes: str) -> Any:
-    """Return a layer's output as `[b t n]`; unchanged if it has another number of axes."""
+    """Return a layer's output as `[b t n]`; unchanged if it has a different number of axes."""
     axes = axes.replace("s", "t").replace("c", "m")
     if len(array.shape) != len(axes):
         return array

@@ -392,7 +392,7 @@ def move_labels(operation: Operation, labels: Sequence[Array | None]) -> Array |
 
 
 def move_places(operation: Operation, labels: Sequence[Array | None]) -> Array | None:
-    """Return the labels of an output that holds unchanged numbers of its inputs, else None."""
+    """Return the labels of the output if the operation only moves numbers of its inputs, else None."""
     given = list(operation.inputs)
     table, numbers, start = [np.array([-1])], [np.array([np.nan])], 1
     for place, known in enumerate(labels):

@@ -64,11 +64,11 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """An explanation of the evidence: mistakes by name or a setting; nothing explains it if all fields are empty.
+    """An explanation of the evidence: named mistakes or a setting; if all fields are empty, none was found.
 
-    `alike` are other names that give exactly the same numbers. For numbers in boxes, `reading` (a `Reading`) says under
-    which convention they are right, `slips` has a `Slip` or None for each box, and `slip` is the one next to a mistake.
-    `view` is the view of the evidence that is explained.
+    `alike` lists other names that give the same numbers. For numbers in boxes, `reading` (a `Reading`) says under
+    which convention they are right, `slips` has a `Slip` or None for each box, and `slip` is a slip beside a mistake.
+    `view` is the view of the evidence to which the explanation applies.
     """
 
     names: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Explanation:
 
     All explanations of one `turn` are tried on one view of the evidence before the next view. The plainest have turn
     `FIRST` and are tried on every view. `rare` ones are skipped if answers are compared to float32 precision although
-    their dtype has more. `dear` ones take thousands of tries.
+    their dtype has more. `dear` ones are slow: they take thousands of tries.
     """
 
     find: Callable[[Any], Explained | None]
@@ -241,7 +241,7 @@ def composed(one: Candidate, other: Candidate) -> Change:
 
 
 def samples(seen: Seen) -> Seen:
-    """Return the first cases, plus the first with each other mask, with each score rule, and with equal scores.
+    """Return the first few cases and, of the rest, one per combination of masks, score rules and equal inputs.
 
     Mistakes in masks show only in these additional cases.
     """
@@ -385,10 +385,10 @@ def is_causal(case: Case) -> bool:
 CONDITIONS = (
     Condition("a mask and causal are combined", lambda case: bool(array_masks(case)) and is_causal(case)),
     Condition(
-        "each head has a mask of its own",
+        "each head has its own mask",
         lambda case: any(one.values.shape[:-2][1:] > (1,) for one in array_masks(case)),
     ),
-    Condition("each entry has a mask of its own", lambda case: any(one.values.ndim > 2 for one in array_masks(case))),
+    Condition("each example has its own mask", lambda case: any(one.values.ndim > 2 for one in array_masks(case))),
     Condition("causal is requested", is_causal),
     Condition("a mask is given", lambda case: bool(array_masks(case))),
     Condition("heads share keys and values", lambda case: case.recipe.groups != case.recipe.heads),
@@ -397,8 +397,8 @@ CONDITIONS = (
     on_lengths("there are more keys than queries (s > t)", lambda rows, keys: keys > rows),
     on_lengths("there are more queries than keys (t > s)", lambda rows, keys: rows > keys),
     on_lengths("the numbers of keys and queries differ", lambda rows, keys: rows != keys),
-    Condition("the batch has several entries", lambda case: at_of(case).batch > 1),
-    Condition("the batch has one entry", lambda case: at_of(case).batch == 1),
+    Condition("the batch has several examples", lambda case: at_of(case).batch > 1),
+    Condition("the batch has a single example", lambda case: at_of(case).batch == 1),
     Condition("there are several heads", lambda case: at_of(case).heads > 1),
     Condition("there is one head", lambda case: at_of(case).heads == 1),
     Condition(f"the head size is not {SIZE}", lambda case: at_of(case).size != SIZE),

@@ -1,4 +1,4 @@
-"""Find the mistakes that would not show in a run with these sizes, settings and numbers, or would look alike."""
+"""Find the mistakes that a run with these sizes, settings and numbers would not show, or could not tell apart."""
 
 from __future__ import annotations
 

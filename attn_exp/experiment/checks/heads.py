@@ -16,7 +16,7 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """The patterns of one head, numbered from 1, as shares of its weight; NaN if no token can show the pattern."""
+    """How strongly one head (counted from 1) shows each pattern, from 0 to 1; NaN if no token can show it."""
 
     variant: str
     head: int

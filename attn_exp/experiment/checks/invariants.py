@@ -33,7 +33,7 @@ class NotApplicableError(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """A variant with q `[h t d]`, k `[g s d]`, v `[g s e]` and rules, which an invariant changes and computes again."""
+    """A variant with q `[h t d]`, k `[g s d]`, v `[g s e]` and rules; an invariant changes these and recomputes."""
 
     settled: Settled
     q: Array
@@ -143,7 +143,7 @@ def decoding(case: Case) -> Answer:
     refusal, first = forms.refuses("decode", case.rules) or "", max(-case.offset, 0)
     beside_last = rows == keys or case.offset in (keys - rows, AllOf(case.rules.masks).unpadded(keys) - rows)
     refuse_if(
-        (bool(refusal), refusal if case.settled.form != "decode" else "the form decodes already"),
+        (bool(refusal), refusal if case.settled.form != "decode" else "this form already decodes one query at a time"),
         (
             any(rule.misfit(heads, 1, keys - 1) for rule in (*case.rules.masks, *case.rules.scores)),
             "a rule has arrays for the whole problem",

@@ -73,7 +73,7 @@ class Split(NamedTuple):
 
 
 def split(comparison: Comparison, variant: str) -> Split | None:
-    """Write a variant's weights as a softmax of scaled scores plus a rest.
+    """Write a variant's weights as `softmax(own * scores + rest)`.
 
     Return None if the form did not compute the scores, or if the weights are not such a softmax: a rule that changes
     logits nonlinearly or adds an extra logit acts differently with another multiplier, and with a mistake the logits

@@ -64,7 +64,7 @@ def cut(whole: Operands, task: Task, scratch: Scratch, keys: slice | None = None
 
 
 def scale_queries(some: Array, scale: float, joined: bool, scratch: Scratch) -> Array:
-    """Return scaled queries `[b g r d t]`; a few queries are stored in the memory order that the BLAS reads best."""
+    """Return scaled queries `[b g r d t]`; if they are few, in the memory order that is fastest for the BLAS."""
     order = (0, 1, 4, 2, 3) if joined else (0, 1, 2, 4, 3) if some.shape[3] <= LEAST else (0, 1, 2, 3, 4)
     laid = some.transpose(order)
     q = scratch.memory.array(laid.shape, some.dtype)
@@ -113,7 +113,7 @@ def forbid(block: Block, run: Run, tile: Array) -> None:
 
 
 def cancel(block: Block, run: Run, powers: Array) -> None:
-    """Multiply a tile of powers by 0 wherever a mask forbids; `compute_sums` detects the NaN of infinities."""
+    """Multiply a tile of powers by 0 wherever a mask forbids; `compute_sums` detects the NaN from infinities."""
     for start, stop in run.masked:
         inside = powers[..., start - run.start : stop - run.start, :]
         inside *= pattern(block, start, stop)
@@ -222,7 +222,7 @@ def weigh(block: Block, masked: Array) -> Array:
 
 
 def whole_rows(block: Block) -> tuple[Array, Sums]:
-    """Return the weights of whole rows, and sums that are divided already."""
+    """Return the weights of whole rows, and sums already divided by their total."""
     masked = whole_logits(block)
     weights = weigh(block, masked)
     return weights, finished_sums(block, masked, weighted_sums(weights, block.v))

@@ -118,7 +118,7 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
 def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, memory: Memory | None, context: Array) -> bool:
     """Write `softmax(factor q k^T) v` into the context, and return whether it can be trusted.
 
-    Small arrays are allocated faster than they are cut from a memory.
+    Allocating small arrays is faster than cutting them from working memory.
     """
     if memory is None:
         tile = np.matmul(q * factor, k.mT)

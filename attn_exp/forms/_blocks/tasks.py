@@ -125,7 +125,7 @@ def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> 
 
 
 def equal_size(length: int, most: int) -> int:
-    """Return the size of equal runs that cover a length: as few as possible, and each at most `most`."""
+    """Return the run length, at most `most`, that splits `length` into the fewest runs of nearly equal length."""
     return -(-length // max(1, -(-length // most)))
 
 

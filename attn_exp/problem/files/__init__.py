@@ -100,7 +100,7 @@ def look(file: str, key: str) -> Held:
 
 
 def name_file(key: str, file: str) -> str:
-    """Return the beginning of an error about a file: the setting and the file."""
+    """Return the beginning of an error message about a file: the setting and the file."""
     return f"{key}={brief(file, LONGEST)}"
 
 

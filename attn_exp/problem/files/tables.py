@@ -1,6 +1,6 @@
 """Text files: JSON, and tables as written by spreadsheets, pandas, NumPy and word vector tools.
 
-Cells are separated by commas, semicolons, tabs or blanks, whichever gives lines of equal length with mostly numeric
+Cells are separated by commas, semicolons, tabs or spaces, whichever gives lines of equal length with mostly numeric
 cells. Many European spreadsheets write `1,5;2,5`: if commas do not separate cells, a comma in a number is its decimal
 point. Anything that only looks like a number, such as `1/2`, `50%`, `0x10` or `1 000`, is neither a number nor a name.
 The first column may hold token names, the first line column names.
@@ -45,7 +45,7 @@ SAMPLE = 50
 def look(path: Path, said: str) -> Held:
     """Read a JSON file, or the array of a table and the names in its first column, if that holds names.
 
-    In text separated by blanks, as `np.savetxt` writes it, # starts a comment.
+    In text separated by spaces, as `np.savetxt` writes it, # starts a comment.
     """
     if path.suffix.lower() == ".json":
         return read_json_arrays(path)
@@ -93,7 +93,7 @@ def rows_of(text: str, marks: Sequence[str]) -> Rows:
     `marks` are the possible separators, the likeliest first.
 
     Raises:
-        ValueError: it is not a table, or some numbers have a decimal point and others a comma.
+        ValueError: the text is not a table, or some numbers have a decimal point and others a comma.
     """
     text = MINUS.sub("-", text)
     sample = "\n".join([line for line in text[: 4000 * SAMPLE].splitlines() if line.strip()][:SAMPLE])
@@ -153,7 +153,7 @@ def names_columns(
     """Return whether the first line of a table names its columns; `is_number` says which cells are numbers.
 
     It does if it holds names and no numbers; or if it begins with an empty cell above row names, as spreadsheets and
-    pandas write it, and holds names or numbers the columns; or if it numbers three or more columns, as pandas does
+    pandas write it, followed by names or column numbers; or if it numbers three or more columns, as pandas does
     without names: 0, 1, 2 above 0.5, 2.0, 1e-3, if no number below is an integer.
 
     Raises:

@@ -1,14 +1,14 @@
 """JAX's generator: `key = jax.random.key(seed)`, then a key for each draw, made in one of three ways.
 
 - `jax`: a new key for each draw, split off just before it.
-- `jax_key`: one key for every array: `jax.random.normal(jax.random.key(seed), shape)`, again and again.
+- `jax_key`: one key for every array: `jax.random.normal(jax.random.key(seed), shape)` each time.
 - `jax_split`: all keys at once: `k1, k2, k3 = jax.random.split(jax.random.key(seed), 3)`.
 
 Keys, uniform numbers and integers are exact. Normal numbers go through a polynomial of the inverse error function, and
 the compiler chooses how its steps are rounded: about one number in eighty differs, by at most 4 units in the last
 place. Keys are those of `jax_threefry_partitionable`, the default since JAX 0.5.
 
-Source: Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3", section 4.2, Threefry-2x32 of 20 rounds;
+Source: Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3", section 4.2, Threefry-2x32 with 20 rounds;
 JAX, `jax/_src/random/threefry2x32.py` and `core.py`; Giles 2012, "Approximating the erfinv function", table 5.
 """
 

@@ -158,7 +158,7 @@ def read_input(settings: Model, family: contract.Model, checkpoint: Checkpoint) 
     stranger = next((place for place, number in enumerate(ids) if number >= count), None)
     if stranger is not None:
         said = f"{brief(tokens[stranger])} has the token id {ids[stranger]}, {knows}"
-        raise UserError(f"{checkpoint.key}: its {checkpoints.TOKENIZER} is another model's: {said}")
+        raise UserError(f"{checkpoint.key}: its {checkpoints.TOKENIZER} belongs to another model: {said}")
     return np.array(ids), tokens
 
 

@@ -73,7 +73,7 @@ class Checkpoint:
             whole = f"{self.key}: {self.prefix}{name}"
             if shape is None:
                 if self.has(name):
-                    raise UserError(f"{whole} exists, although {CONFIG} says that it does not")
+                    raise UserError(f"{whole} exists, although {CONFIG} rules it out")
                 continue
             tensor = self.tensor(name)
             if tensor.shape != shape:

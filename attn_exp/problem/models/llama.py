@@ -91,21 +91,21 @@ STRETCHED = {
         },
     ),
 }
-"""The ways in which config.json may stretch rotary positions: our rule, and its settings with their names there."""
+"""The RoPE scalings that config.json may name: our rule for each, and its settings with their names there."""
 
 
 def rope(config: Config) -> dict[str, Any]:
-    """Return the rotary positions: their base, their stretching, and which features pair up.
+    """Return the RoPE rule and its settings: the base, the scaling, and how features are paired.
 
     `rope_scaling` or, in newer files, `rope_parameters` takes precedence over top-level fields.
 
     Raises:
-        UserError: the positions are stretched in a way that no rule here supports.
+        UserError: no rule here supports this RoPE scaling.
     """
     said = config["rope_scaling"] or config["rope_parameters"] or {}
     kind = said.get("rope_type", said.get("type", "default"))
     if not isinstance(kind, str) or kind not in STRETCHED:
-        raise UserError(f"{CONFIG} stretches rope by {said_of('rope_type', kind)}; known: {', '.join(STRETCHED)}")
+        raise UserError(f"{CONFIG} scales RoPE by {said_of('rope_type', kind)}; known: {', '.join(STRETCHED)}")
     found = {"rope_theta": config["rope_theta"], **said}
     if kind == "llama3":
         context = config["original_max_position_embeddings"]
@@ -134,7 +134,7 @@ def check(config: Config) -> None:
     rope(config)
     kinds, count = config.get("layer_types"), config["num_hidden_layers"]
     if kinds is not None and len(kinds) != count:
-        raise UserError(f"{CONFIG} says layer_types of {len(kinds)} layers, but num_hidden_layers={count}")
+        raise UserError(f"{CONFIG} has layer_types for {len(kinds)} layers, but num_hidden_layers={count}")
 
 
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -143,7 +143,7 @@ LAYERS = Kind(
     lambda value: value is None or (isinstance(value, list) and all(item in (SLIDING, FULL) for item in value)),
 )
 ROPE = {"partial_rotary_factor": (1.0, 1, None)}
-"""Other fields of the stretching that are supported only with these values."""
+"""Other fields of the RoPE scaling that are supported only with these values."""
 
 
 def llama_fields(

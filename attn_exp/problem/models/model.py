@@ -100,7 +100,7 @@ class Kind(NamedTuple):
 class Field(NamedTuple):
     """A field that is read: its default in `transformers`, its kind, and its names in config.json.
 
-    `names` are separated by blanks; if they are empty, the field has the same name as here.
+    `names` are separated by spaces; if they are empty, the field has the same name as here.
     """
 
     default: Any
@@ -149,7 +149,7 @@ HARMLESS = (
     "suppress_tokens begin_suppress_tokens epsilon_cutoff eta_cutoff decoder_start_token_id eos_token_ids "
     "bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id mask_token_id unk_token_id "
 )
-"""Fields of any family that affect no number of attention, separated by blanks."""
+"""Fields of any family that do not affect attention, separated by spaces."""
 
 SAME: Supported = {
     "add_cross_attention": (False,),
@@ -167,7 +167,7 @@ class Fields:
     """The fields of one kind of checkpoint.
 
     `read`: those that the numbers depend on. `same`: those for which only the values here are supported, the first if
-    the field is missing. `harmless`: the names of those that may have any value, separated by blanks. `check`: raises
+    the field is missing. `harmless`: the names of those that may have any value, separated by spaces. `check`: raises
     a `UserError` if fields contradict each other.
     """
 
@@ -219,7 +219,7 @@ def check_kind(name: str, value: Any, kind: Kind) -> None:
 
 
 def check_same(name: str, value: Any, known: tuple[Any, ...]) -> None:
-    """Refuse a value that is not supported; true is not 1."""
+    """Refuse a value that is not supported; true does not count as 1."""
     if not any(type(value) is type(one) and value == one for one in known):
         choices = " or ".join(shown(one) for one in known)
         raise UserError(f"{CONFIG} says {said_of(name, value)}; only {choices} is supported")

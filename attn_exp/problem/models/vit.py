@@ -1,4 +1,4 @@
-"""ViT: a picture cut into patches, each a token; bidirectional attention, pre-norm.
+"""ViT: an image cut into patches, each a token; bidirectional attention, pre-norm.
 
 Source: Dosovitskiy et al. 2020; names as in `transformers`.
 """
@@ -54,7 +54,7 @@ def embed(checkpoint: Checkpoint, picture: Array) -> Array:
     `picture` holds embedded patches `[n m]`, or pixels `[c y x]`, which are cut and projected here.
 
     Raises:
-        UserError: the picture has another size.
+        UserError: the image has a different size.
     """
     part = checkpoint.at("embeddings.")
     width, count = part.config["hidden_size"], math.prod(count_patches(part.config))
@@ -67,7 +67,7 @@ def embed(checkpoint: Checkpoint, picture: Array) -> Array:
 
 
 def projected(part: Checkpoint, pixels: Array) -> Array:
-    """Return `patches W + b` `[n m]` of the squares of a picture, row by row."""
+    """Return `patches W + b` `[n m]` for the patches of an image, row by row."""
     channels = part.config["num_channels"]
     (tall, wide), (down, across) = pair(part.config["patch_size"]), count_patches(part.config)
     size = channels, *pair(part.config["image_size"])
@@ -94,7 +94,7 @@ def pair(size: Any) -> tuple[int, int]:
 def check(config: Config) -> None:
     if not all(count_patches(config)):
         said = ", ".join(said_of(name, config[name]) for name in ("image_size", "patch_size"))
-        raise UserError(f"{CONFIG} says {said}: no patch fits into the picture")
+        raise UserError(f"{CONFIG} says {said}: no patch fits into the image")
 
 
 SIDES = Kind(

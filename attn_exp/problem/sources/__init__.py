@@ -114,7 +114,7 @@ LATER_STAGES = (*STAGES, "memory")
 
 
 class Start(NamedTuple):
-    """The input of a problem: its names, and the arrays of its first stage.
+    """The input of a problem: the names of its tokens, and the arrays that the computation starts from.
 
     `stages` holds x, or q and k, or weights, perhaps with v. `tokens` are the names of the rows of x; `named` holds the
     names in the settings, or their number. `memory` holds the vectors and tokens of the memory, if there is one.
@@ -173,7 +173,7 @@ def check_stage(stages: Arrays) -> None:
     if not names:
         raise UserError("embeddings has nothing to start from; give embeddings.vectors, a file, q and k, or weights")
     if len(names) > 1:
-        raise UserError(f"embeddings starts at {' and at '.join(names)}; give one of them")
+        raise UserError(f"embeddings sets more than one input: {' and '.join(names)}; give only one of them")
 
 
 def token_names(

@@ -47,7 +47,7 @@ def choose_arrays(held: Held, array: str | None, said: str) -> dict[str, str]:
 
 
 def size(asked: Asked) -> tuple[int, int] | None:
-    """Return the shape of x if the header of the file has it; a text must be read first."""
+    """Return the shape of x if the file's header contains it; None for text files, which have no header."""
     if not asked.own.lower().endswith(BINARY):
         return None
     try:

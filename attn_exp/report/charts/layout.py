@@ -124,7 +124,7 @@ def arranged(count: int, room: float, ratio: float, height: float | None) -> tup
 def colour_scale(
     box: Box, end: float, gamma: float, unit: str, room: float = 0.55 - GAP, *, low: float = 0, colours: str = COLOURS
 ) -> Iterator[Part]:
-    """Yield a colour scale from `low` to `end`, with numbers at the right, `room` inches wide in all."""
+    """Yield a colour scale from `low` to `end`, with numbers on the right, `room` inches wide in all."""
     ticks = scale_ticks(low, end, ticks_in(box.height))
     span = (end - low) or 1.0
     yield Heat(box, np.linspace(span, 0, 256)[:, None], span, colours, gamma)
@@ -297,7 +297,7 @@ def line_through(x: Sequence[float], y: Sequence[float], steps: bool = False) ->
 
 
 def short(number: float) -> str:
-    """Format a number of points, rounded to hundredths."""
+    """Format a length in points, rounded to hundredths."""
     return f"{round(number, 2) + 0.0:.7g}"
 
 

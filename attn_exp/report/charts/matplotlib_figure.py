@@ -144,6 +144,6 @@ def has(font: str, character: str) -> bool:
 
 
 def drawable(text: str) -> str:
-    """Return a text on one line, with a square in place of each character that no font in use has."""
+    """Return a string on one line, with a square in place of each character that no font in use has."""
     fonts = matplotlib.rcParams["font.family"]
     return "".join(letter if any(has(font, letter) for font in fonts) else "□" for letter in visible(text))

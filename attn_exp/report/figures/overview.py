@@ -27,7 +27,7 @@ SHOWN = 0.94
 
 
 def wanted(views: Views) -> bool:
-    """Return whether there are many heads (few have larger maps), and a map has more than one weight."""
+    """Return whether there are many heads (fewer get larger maps) and some map has more than one weight."""
     return maps_in(views) > MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 

@@ -12,7 +12,7 @@ from attn_exp.report.walk import heads_in
 
 
 def wanted(views: Views) -> bool:
-    """Return whether there are few heads (many have an overview), and a map has more than one weight."""
+    """Return whether there are few enough heads (more get an overview) and some map has more than one weight."""
     return 0 < maps_in(views) <= MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 

@@ -90,9 +90,9 @@ REFUSED = {
     ),
     "too few layers": (
         OF_QWEN2 | {"layer_types": ["full_attention"]},
-        "layer_types of 1 layers, but num_hidden_layers=24",
+        "layer_types for 1 layers, but num_hidden_layers=24",
     ),
-    "no layers": (OF_QWEN2 | {"layer_types": []}, "layer_types of 0 layers, but num_hidden_layers=24"),
+    "no layers": (OF_QWEN2 | {"layer_types": []}, "layer_types for 0 layers, but num_hidden_layers=24"),
     "chunks": (
         OF_QWEN2 | {"layer_types": ["chunked_attention"] * 24},
         "expected a list of full_attention and sliding_attention",
@@ -110,7 +110,7 @@ REFUSED = {
     "a kernel of nothing": (OF_VIT | {"patch_size": 0}, "patch_size=0; expected a size, or [height,width]"),
     "a kernel past the picture": (
         OF_VIT | {"image_size": 8},
-        "image_size=8, patch_size=16: no patch fits into the picture",
+        "image_size=8, patch_size=16: no patch fits into the image",
     ),
     "infinity": (OF_LLAMA | {"rms_norm_eps": float("inf")}, "rms_norm_eps=inf; expected a number above 0"),
 }
@@ -257,9 +257,7 @@ def test_a_bias_that_config_json_denies_is_refused(tmp_path: Path) -> None:
     arrays["layers.0.self_attn.q_proj.bias"] = ones[0]
     save_file(arrays, tmp_path / "model.safetensors")
     words = ("model=llama", f"model.path={tmp_path}", "model.tokens=[1]")
-    assert "layers.0.self_attn.q_proj.bias exists, although config.json says that it does not" in refusal(
-        comparison, *words
-    )
+    assert "layers.0.self_attn.q_proj.bias exists, although config.json rules it out" in refusal(comparison, *words)
     (tmp_path / "config.json").write_text(json.dumps(settings | {"attention_bias": True}), encoding="utf-8")
     assert "unknown tensor 'layers.0.self_attn.k_proj.bias'" in refusal(comparison, *words)
 

@@ -166,7 +166,7 @@ def test_a_path_that_is_not_there(path: str, tmp_path: Path) -> None:
 
 
 ROPES = {
-    "yarn": ({"type": "yarn", "factor": 4.0}, "stretches rope by rope_type=yarn; known: default, linear, llama3"),
+    "yarn": ({"type": "yarn", "factor": 4.0}, "scales RoPE by rope_type=yarn; known: default, linear, llama3"),
     "no low end": (
         {"rope_type": "llama3", "factor": 8, "high_freq_factor": 4},
         "low_freq_factor=null; expected a number above 0",
