@@ -99,7 +99,7 @@ sys.meta_path.insert(0, Finder())
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        ("attn_exp.diagnosis.calling.call:from_layout", "a slip of ours, attn_exp/diagnosis/calling/call.py line "),
+        ("attn_exp.diagnosis.calling.call:from_layout", "a slip of ours, call.py line "),
         ("attn_exp.processes:serve", "ended before it imported anything (exit code 1)"),
     ],
 )

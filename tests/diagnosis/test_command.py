@@ -121,7 +121,7 @@ def test_a_wrong_function_ends_with_1_and_its_smallest_input_can_be_pasted(mine:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("nothing.py:f",), "nothing.py: no such file"),
+        (("nothing.py:f",), "nothing.py: there is no such .py file"),
         (("mine.py:rigth",), "unknown function of mine.py 'rigth'; did you mean right?"),
         (("mine.py:number",), "mine.py:number has type int; expected a function"),
         (("mine.txt",), "expected a file and a function, such as mine.py:attention"),

@@ -101,7 +101,10 @@ def test_additive_attention_is_left_open_by_name(tmp_path: Path) -> None:
     code = ADDITIVE.replace("SOFTMAX", "softmax(-1)")
     verdict = checked(code, tmp_path)
     assert verdict.outcome == "not verified" and verdict.verified == ("weights sum to 1",), verdict
-    assert [one.split(" (")[0] for one in verdict.not_verified] == ["`scores`", "`projections` before and after"]
+    assert [one.split(" (")[0] for one in verdict.not_verified] == [
+        "`scores`",
+        "`projections` before and after attention",
+    ]
     assert checked(code, tmp_path, "ignore=[scores,projections]").passed
     with pytest.raises(attn_exp.UserError, match="no scores and weights"):
         checked(ADDITIVE.replace("SOFTMAX", "sigmoid()"), tmp_path)

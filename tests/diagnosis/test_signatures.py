@@ -157,7 +157,7 @@ def test_an_array_in_an_unusual_order_that_the_function_refuses_is_not_verified(
     ("function", "said"),
     [
         (with_d_k, "d_k=..."),
-        (weights_first, "as what it returned 1"),
+        (weights_first, "as result 1"),
         (joined, "returns [b t h*d]"),
         (side_by_side, "[b t h*d]"),
     ],

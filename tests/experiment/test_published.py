@@ -65,7 +65,7 @@ def unit(text: str) -> float:
 
 def widest(agreement: Agreement) -> float:
     """Return what the note says the rounding adds, at most, with the half unit."""
-    added = re.search(r"adds up to (\S+)\.$", agreement.note)
+    added = re.search(r"change the result by (\S+)\.$", agreement.note)
     assert added is not None
     return float(added.group(1)) + unit(agreement.printed)
 

@@ -23,7 +23,7 @@ def attention(q, k, v):
     [
         ("embeddings=random embeddings.d_model=10000", "d_model=10000 with projections of 10000 columns needs 8.2 GiB"),
         ("embeddings=random embeddings.tokens=9000 dtype=float32 variant=[blockwise]", "dtype= needs 6.0 GiB"),
-        ("embeddings=random embeddings.tokens=9000 weights=blocks", "variant multi_head needs 6.0 GiB for whole"),
+        ("embeddings=random embeddings.tokens=9000 weights=blocks", "variant multi_head needs 6.0 GiB for full"),
         (
             "embeddings=random embeddings.tokens=9000 past=3000 embeddings.memory=12000 head=8 variant=[multi_head]",
             "embeddings.tokens=6000: variant multi_head needs 21.5 GiB for full matrices of 6000 x 12000",

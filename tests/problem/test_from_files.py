@@ -160,7 +160,7 @@ MISFITS = [
     ({**WHOLE, "b_q": np.ones((3, 4))}, "bias=true", "projections.b_q has 12 numbers; expected 6"),
     ({**WHOLE, "b_q": np.ones(6)}, "", "b_q given, but bias=false adds none; write bias=true"),
     ({"W_q": Q, "W_o": OUT}, "", "has no W_k and no W_v: it holds W_q, W_o; projections.names.W_k=NAME names"),
-    ({**WHOLE, "W_query": Q}, "", "W_q, W_query may all be W_q; choose one with projections.names.W_q=..., or a"),
+    ({**WHOLE, "W_query": Q}, "", "W_q, W_query could each be W_q; choose one with projections.names.W_q=..., or a"),
     ({"in_proj_weight": np.ones((4, 8))}, "", "in_proj_weight has the shape [4,8]; expected [4,3n], queries, keys and"),
     ({"in_proj_weight": np.ones((6, 9))}, "", "W_q has the shape [6, 3]; expected d_model=4 rows"),
     (WHOLE, "projections.prefix=h.0.", "no name begins with projections.prefix=h.0.; it holds W_q, W_k, W_v, W_o"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -283,9 +285,11 @@ def keys_read(function: Any, name: str) -> list[Path]:
     """Return the keys by which a function and its helpers read an argument, even if it is passed on as `**name`."""
     source, space = source_with_helpers(function), getattr(function, "__globals__", {})
     paths = [tuple(re.findall(r"\w+", keys)) for keys in re.findall(rf"\b{name}((?:\[['\"]\w+['\"]\])+)", source)]
-    for word, before in re.findall(rf"(\w+)\(([^()*]*)\*\*{name}\b", source):
-        taken = list(inspect.signature(space[word]).parameters) if inspect.isfunction(space.get(word)) else []
-        paths += [(key,) for key in taken[before.count(",") :]]
+    with suppress(SyntaxError):  # the source of a method is indented
+        for call in (one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Call)):
+            callee = space.get(getattr(call.func, "id", ""))
+            if inspect.isfunction(callee) and any(ast.unparse(one) == f"**{name}" for one in call.keywords):
+                paths += [(key,) for key in list(inspect.signature(callee).parameters)[len(call.args) :]]
     return paths
 
 

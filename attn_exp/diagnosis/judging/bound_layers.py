@@ -250,8 +250,7 @@ def guess_output(layer: Layer, inside: Inside) -> Iterator[Inside]:
     others = [path for path, (array, _) in every.items() if array.ndim == len("nm") and not np.isin(array, known).all()]
     for path in others if "W_o" not in inside.arrays and len(others) == 1 else ():
         array, is_linear = every[path]
-        bias = every.get(f"{path.rpartition('.')[0]}.bias")
-        biases = {} if bias is None else {"b_o": bias[0]}
+        biases = {"b_o": every[name][0]} if (name := f"{path.rpartition('.')[0]}.bias") in every else {}
         for weight in (array.T,) if is_linear else (array, array.T):
             if OF_OUTPUT.search(path) and len(weight) == width:
                 yield replace(inside, arrays={**inside.arrays, "W_o": weight, **biases})

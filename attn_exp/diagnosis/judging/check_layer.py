@@ -227,7 +227,7 @@ def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
     off = [f"`{one.name}`" for one in every_parameter(own.function, "")
            if one.default is False and letter_of(one.name) not in ("bias", "causal", "dropout", "trains", "evaluates")
            and plain(one.name) not in FIXED and not HARMLESS & {plain(one.name), *words_in(one.name)}]  # fmt: skip
-    findings = [Finding("options that are off", HELD, f"never built with {', '.join(off)}")] * bool(off)
+    findings = [Finding("options that are off", HELD, f"never built with {', '.join(off)}")] if off else []
     return replace(verdict, findings=(*verdict.findings, *findings))
 
 

@@ -99,8 +99,8 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
         required = [word for word in function.unknown or () if word not in optional]
         left += [f"argument `{word}` (passed only as in the factory)" for word in required]
     if offer.takes("window") and offer.counted == BEFORE and caller.request.is_causal:
-        word = offer.parameters["window"]
-        left.append(f"window `{word}` (right if it counts the keys before the query, wrong if it counts the query too)")
+        left.append(f"window `{offer.parameters['window']}` (right if it counts the keys before the query, wrong if it "
+                    "counts the query too)")  # fmt: skip
     for rung, role in REFUSED.items():
         errors = [answer.error for case, answer in seen if case.rung == rung and answer.output is None]
         answered = any(case.rung == rung and answer.output is not None for case, answer in seen)
