@@ -32,7 +32,6 @@ class OfTwoWidths(Layer):
         return self.output(self.weigh(logits if attn_mask is None else logits + attn_mask) @ v)
 
 
-@pytest.mark.full_search
 @pytest.mark.parametrize("mask", [None, torch.full((5, 7), -math.inf).triu(3)])
 @pytest.mark.parametrize(("power", "mistakes"), [(-0.5, ()), (0.5, ("scale_multiplied",))])
 def test_a_factory_may_give_a_memory_of_another_width(

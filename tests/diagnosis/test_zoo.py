@@ -57,7 +57,6 @@ WRONG = one_of_each(CASES) + [
 
 
 @pytest.mark.long
-@pytest.mark.full_search
 @pytest.mark.parametrize("case", WRONG, ids=short)
 def test_a_wrong_function_is_named_alone(case: Case) -> None:
     found = verdict(case.function, case.settings)

@@ -33,7 +33,6 @@ from attn_exp.diagnosis.bind.layer import (
     BuildPlan,
     Layer,
     Runner,
-    ask_each_query,
     make_runner,
     plan_build,
     source_inside,
@@ -162,7 +161,6 @@ def attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> Iterator[
     keywords, required = arguments.keywords, arguments.required
     levels = [0, 1, 2, 3, 4, 5, 6, 7] if set(required) & set(MASKS) else [0]
     levels = list(range(7)) if set(keywords) & set(ROTARY) else levels
-    alone = [Attempt("bm", False, 0)] if {"x", "memory"} == arguments.arrays.keys() else []
     squares = [False, True] if len(arguments.arrays) > 1 else [True]
     usual = [Attempt(layout, square, level) for layout in layouts_of(runner, plan, arguments)
              for square in squares for level in levels]  # fmt: skip
@@ -170,8 +168,6 @@ def attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> Iterator[
     more = [replace(usual[0], square=role != MEMORY, level=level, more=(role,))
             for role in choices if role not in required for level in choices[role]]  # fmt: skip
     narrow = [replace(usual[0], square=True, level=level, wide=False) for level in levels if plan.library == "torch"]
-    later = [one for one in usual if one.layout == "tm" and alone]  # one query per example looks the same
-    usual = [*(one for one in usual if one not in later), *alone, *later]
     yield from [*usual[: MOST_CALLS - len(narrow) - len(more)], *more, *narrow]
 
 
@@ -231,8 +227,7 @@ def try_call(
     if MEMORY in attempt.more:
         roles = {role: arguments.keywords[role] for role in memory_roles(arguments)}
         arguments = replace(arguments, arrays={**arguments.arrays, **roles})
-    is_alone = attempt.layout == "bm"
-    layout = "btm" if is_alone else attempt.layout
+    layout = attempt.layout
     axes = {role: layout if role in "qx" or attempt.square else layout.replace("t", "s")
             for role in arguments.arrays}  # fmt: skip
 
@@ -240,18 +235,17 @@ def try_call(
         return forms.into(array, forms.widest if plan.wide else "float32")
 
     call = Call(runner, arguments, attempt, axes, sizes, request, convert)
-    ask = ask_each_query(call) if is_alone else call
     rng = np.random.default_rng(request.seed)
     pairs = [one for one in plan.arguments.values() if isinstance(one, tuple)]  # height and width of a window
     fixed = {"t": pairs[0][0] * pairs[0][1]} if pairs else {}
     example = {role: rng.standard_normal(shape_of(letters, {**sizes, **fixed}, role)) for role, letters in axes.items()}
     with held(), warnings.catch_warnings(action="ignore"):
-        said = parts_of(ask({role: convert(array) for role, array in example.items()}, {}))
+        said = parts_of(call({role: convert(array) for role, array in example.items()}, {}))
         if set(arguments.required) & set(MASKS) and all(is_nan(one) for one in said.values()):
             raise ValueError("the answer is NaN")  # every key is hidden
         runner.finish()
     return Layer(
-        own.name, plan.library, runner.target, axes, dict(sizes), ask, convert, dict(arguments.keywords),
+        own.name, plan.library, runner.target, axes, dict(sizes), call, convert, dict(arguments.keywords),
         arguments.defaults, call.words(example), unknown=arguments.unknown, lengths=lengths_of(example, axes),
         made=call_text(plan.owner.__name__, plan.arguments) if plan.is_class else "",
         settings=settings_of(arguments_of(plan) or fields_of(runner.target)),

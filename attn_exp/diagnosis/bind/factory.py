@@ -33,7 +33,6 @@ from attn_exp.diagnosis.bind.construct import call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import (
     METHODS,
     Layer,
-    ask_each_query,
     has_parameters,
     kind_of,
     leave_out_norms,
@@ -98,8 +97,6 @@ def bind_factory(own: OwnFunction) -> Layer:
     if kind_of(owner) == "torch":
         leave_out_norms(owner)
     axes = axes_of_inputs(own, inputs, options, widths_of_weights(owner), projects=projects)
-    if axes.get("x") == "tm" and len(axes.get("memory", "")) == len("bsm"):  # one query per example
-        axes = {"x": "bm", "memory": "bsm"}
     try:
         return layer_of_factory(own, (target, owner, arguments, kept), inputs, axes, options)
     except UncalledError:
@@ -197,9 +194,6 @@ def layer_of_factory(
         UncalledError: that call raised an error.
     """
     target, owner, arguments, kept = made
-    is_alone = axes.get("x") == "bm"
-    if is_alone:
-        inputs, axes = {**inputs, "x": inputs["x"][:, None]}, {**axes, "x": "btm"}
     first = next(iter(inputs.values()))
     of_target = library_of_kind(kind_of(target), target) if kind_of(target) != "plain" else ""
     name, dtype = of_target or library_of(first), str(first.dtype).removeprefix("torch.")
@@ -215,8 +209,6 @@ def layer_of_factory(
         said = {names.get(role, role): value for role, value in {**others, **(arrays if by_name else {})}.items()}
         return target(*([] if by_name else arrays.values()), **{**kept, **said})
 
-    ask = ask_each_query(call) if is_alone else call
-
     def is_of_other_type(value: Any) -> bool:
         return "float" in str(getattr(value, "dtype", "")) and not str(value.dtype).endswith(dtype)
 
@@ -225,7 +217,7 @@ def layer_of_factory(
 
     first_call = {role: convert(np.asarray(one)) if of_target and library_of(one) != name else one
                   for role, one in inputs.items()}  # fmt: skip
-    run_foreign(lambda: ask(first_call, {}), f"the callable from {own.name}() could not be called")
+    run_foreign(lambda: call(first_call, {}), f"the callable from {own.name}() could not be called")
     found = {(role, letter): int(size)
              for role in inputs for letter, size in zip(axes[role], inputs[role].shape, strict=True)}  # fmt: skip
     lengths = {letter: size for (_, letter), size in found.items()}
@@ -245,7 +237,7 @@ def layer_of_factory(
     unasked = [word for word in masks.values() if word not in keywords.values() or word in columns]
     told = options.get("weights") or {}
     return Layer(
-        own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, ask, convert,
+        own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
         keywords, arguments.defaults, made=f"{own.name}()", unknown=(*arguments.unknown, *unasked), mask_true=polarity,
         lengths={one: lengths[one] for one in lengths if one in "btsw" or (one == "h" and "w" in lengths)},
         weights={side: forms.back(one) for side, one in told.items()} or find_weights(kept, forms),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.libraries import library, parts_of, wanted
+from attn_exp.diagnosis.asking.libraries import library, wanted
 from attn_exp.diagnosis.asking.names import every_parameter, plain, source_with_helpers
 from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
 from attn_exp.diagnosis.bind.sizes import Sizes, is_of_a_library, modules_of
@@ -62,21 +62,6 @@ class Layer:
     widths: Mapping[str, int] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     axes_told: bool = True
-
-
-def ask_each_query(call: Callable[[Mapping[str, Any], Mapping[str, Any]], Any]) -> Callable[..., Any]:
-    """Wrap the call of a layer that takes one query per example, `[b m]`: each query becomes an example."""
-
-    def ask(inputs: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
-        batch, count, width = inputs["x"].shape
-        entries = np.repeat(np.arange(batch), count)
-        named = {role: one[entries] if getattr(one, "ndim", 0) > 1 and len(one) == batch else one
-                 for role, one in keywords.items()}  # fmt: skip
-        rows = {"x": inputs["x"].reshape(batch * count, width), "memory": inputs["memory"][entries]}
-        output = next(iter(parts_of(call(rows, named)).values()))
-        return output.reshape(batch, count, -1)
-
-    return ask
 
 
 # Build, prepare and call a layer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -237,27 +236,6 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     fits = all(arrays[f"W_{side}"].shape == inside.arrays[f"W_{side}"].shape for side in "qkv")
     is_same = set(arrays) == set(inside.arrays) and all(equal)
     return None if is_same or not fits else replace(inside, arrays=arrays)
-
-
-def guess_output(layer: Layer, inside: Inside) -> Iterator[Inside]:
-    """Yield a layer that applies no output projection with the one matrix that looks like one added.
-
-    This is the only matrix that the layer never uses; it has the width of the context and the name of a projection.
-    """
-    width = inside.arrays["W_v"].shape[1] // inside.groups * inside.heads
-    known = np.concatenate([array.ravel() for array in inside.arrays.values()])
-    every = {path: (array, is_linear) for path, array, is_linear in parameters_of_layer(layer.target)}
-    others = [path for path, (array, _) in every.items() if array.ndim == len("nm") and not np.isin(array, known).all()]
-    for path in others if "W_o" not in inside.arrays and len(others) == 1 else ():
-        array, is_linear = every[path]
-        biases = {"b_o": every[name][0]} if (name := f"{path.rpartition('.')[0]}.bias") in every else {}
-        for weight in (array.T,) if is_linear else (array, array.T):
-            if OF_OUTPUT.search(path) and len(weight) == width:
-                yield replace(inside, arrays={**inside.arrays, "W_o": weight, **biases})
-
-
-OF_OUTPUT = re.compile(r"(?i)out|proj|w_?o\b|fc|dense|linear|unify|res")
-"""Parts of the names of output projections."""
 
 
 def find_arrays(tree: Any, path: str = "") -> Iterator[tuple[str, Array]]:

@@ -26,7 +26,6 @@ from attn_exp.diagnosis.judging.bound_layers import (
     Observed,
     bound_function,
     bound_layer,
-    guess_output,
     leave_open,
     name_matrices,
     observe,
@@ -270,15 +269,10 @@ def check_unread(own: OwnFunction, seen: Observed, request: Request, check: Chec
 def check_named(seen: Observed, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
     """Check with the weights that parameter names suggest; return the verdict only if it names a mistake."""
     named = name_matrices(seen.layer, inside)
-    several = [("", named)] if named is not None else []
-    if inside is not None:
-        own_words = ["", *find_own_words(seen, request, is_masked=has_own_mask(seen), turns=False)]
-        several += [(words, one) for one in guess_output(seen.layer, inside) for words in own_words]
-    for words, one in several:
-        verdict = check(bound_layer(seen.layer, one), with_words(request, words) if words else request)
-        if verdict.mistakes and not verdict.passed and not verdict.unexplained:
-            return under(verdict, request, words) if words else verdict
-    return None
+    if named is None:
+        return None
+    verdict = check(bound_layer(seen.layer, named), request)
+    return verdict if verdict.mistakes and not verdict.passed and not verdict.unexplained else None
 
 
 def names_scale_mistake(verdict: Verdict) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,6 @@ from attn_exp.diagnosis.judging.parting import first_missing_stage
 from attn_exp.diagnosis.judging.unasked import unasked, unverified
 from attn_exp.diagnosis.recipes.candidates import (
     Explained,
-    everywhere,
     explained,
     what_a_setting_computes,
     what_mistakes_compute,
@@ -29,7 +28,6 @@ from attn_exp.diagnosis.recipes.candidates import (
 from attn_exp.diagnosis.recipes.combinations import is_clipped
 from attn_exp.experiment.verdict import ABSENT, BROKEN, CALLED, HELD, REMARK, Finding, Verdict
 from attn_exp.mistakes import mistake
-from attn_exp.mistakes.mistake import together
 from attn_exp.own_code import OwnFunction
 
 
@@ -398,16 +396,52 @@ def repeat_first_cases(caller: Caller, seen: Seen) -> Finding:
     return Finding(rung, HELD)
 
 
-def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, quick: bool) -> Verdict:
-    """Run all cases; if a mistake also shows without a mask, detect the mask convention again.
+# Mask conventions of a function that is wrong even without a mask
 
-    Such a mistake changes the expected output with a mask: adding booleans looks like filling with a small number.
+
+def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, quick: bool) -> Verdict:
+    """Run all cases; if nothing explains the answers, detect the mask convention again.
+
+    If a mistake shows without a mask, it also changes the output to expect with a mask.
     """
     verdict = verdict_on_answers(own, caller, tried, quick)
-    others = [name for name in verdict.mistakes if mistake(name).group != "masks"]
-    if verdict.passed or len(others) in (0, len(verdict.mistakes)):
+    masks = [role for role in ("mask", "padding") if caller.offer.takes(role)]
+    if verdict.passed or not masks or not may_be_written_otherwise(verdict):
         return verdict
-    change = everywhere(together(*(mistake(name).changes[0] for name in others)))
-    masked = conventions.with_its_mask(caller, tried.function, change)
+    known = mistake_without_masks(caller, tried, masks)
+    if known is None or known.change is None:
+        return verdict
+    masked = conventions.with_its_mask(caller, tried.function, known.change)
+    is_less = caller.offer.takes("mask") and not masked.offer.takes("mask")  # just a padding mask tells less
+    if verdict.mistakes and (masked == caller or is_less):
+        return verdict
     again = verdict_on_answers(own, masked, tried, quick)
-    return again if again.mistakes and set(again.mistakes) < set(verdict.mistakes) else verdict
+    is_better = again.mistakes and (not verdict.mistakes or set(again.mistakes) < set(verdict.mistakes))
+    return again if is_better else verdict
+
+
+def may_be_written_otherwise(verdict: Verdict) -> bool:
+    """Return whether the mask format may have been misdetected.
+
+    It may have been if no mistake was found, or if a mask mistake was found beside others: adding booleans looks like
+    filling with a small number.
+    """
+    if not verdict.mistakes:
+        return True
+    of_masks = {name for name in verdict.mistakes if mistake(name).group == "masks"}
+    return bool(of_masks) and of_masks != set(verdict.mistakes)
+
+
+def mistake_without_masks(caller: Caller, tried: Tried, masks: Collection[str]) -> Explained | None:
+    """Return the mistakes that show without a mask (or with one that hides nothing, if it is required), or None."""
+    needed = {role for role in masks if role not in caller.offer.defaults}
+    parameters = {role: word for role, word in caller.offer.parameters.items() if role in needed or role not in masks}
+    bare = replace(caller, offer=replace(caller.offer, parameters=parameters))
+    asked = ways_to_call.ask_every_question(bare, tried.function, quick=True)
+    seen = [(case, answer) for case, answer in asked if not needed or not case.recipe.rules.masks]
+    if all(answer.output is None for _, answer in seen):
+        return None
+    digits, _ = bits_to_judge_by(bare, seen)
+    wrong = failing(seen, digits)
+    found = explained(evidence_of(bare, tried, seen, wrong, digits=digits)) if wrong else Explained()
+    return found if found.names else None
