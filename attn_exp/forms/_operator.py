@@ -60,7 +60,7 @@ class Arranged:
         context = join_heads(context) if self.side_by_side else context
         return context if context.ndim == self.given_axes else context.reshape(context.shape[-2:])
 
-    def in_input_layout(self, array: Any) -> Any:
+    def restore_axes(self, array: Any) -> Any:
         """Drop the batch and head axes of an array `[b h ...]` if the inputs had none; None stays None."""
         one_head = self.given_axes == 2 and not self.side_by_side
         return array.reshape(array.shape[-2:]) if one_head and array is not None else array
@@ -123,13 +123,13 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     assert stages.context is not None
     blame(stages.context, given, rules, computed.leaks)
     return Traced(
-        logits=given.in_input_layout(stages.logits),
-        capped=given.in_input_layout(stages.capped),
-        masked=given.in_input_layout(stages.masked),
-        weights=given.in_input_layout(stages.weights),
+        logits=given.restore_axes(stages.logits),
+        capped=given.restore_axes(stages.capped),
+        masked=given.restore_axes(stages.masked),
+        weights=given.restore_axes(stages.weights),
         output=given.output(stages.context),
-        present_key=given.in_input_layout(given.key),
-        present_value=given.in_input_layout(given.value),
+        present_key=given.restore_axes(given.key),
+        present_value=given.restore_axes(given.value),
     )
 
 

@@ -115,10 +115,10 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     if not quick:
         yield from cases_of_lengths(maker, (19, 37, 67))
     if inside is not None and not {"b_q", "b_k"} & inside.arrays.keys():
-        yield put_zeros(maker.case(ZEROS, 9, 9, optional=True))
+        yield zero_one_token(maker.case(ZEROS, 9, 9, optional=True))
 
 
-def put_zeros(case: Case) -> Case:
+def zero_one_token(case: Case) -> Case:
     """Return the case with a token of zeros, whose scores are 0 in a layer without biases."""
     assert case.given.x is not None
     x = case.given.x.copy()

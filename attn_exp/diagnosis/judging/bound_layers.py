@@ -156,16 +156,16 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     vars(call)[IS_LAYER] = True
     arrays = ("x", "memory") if has_memory else ("x",)
     offer = make_offer(layer, arrays, {"memory": None} if has_memory else {})
-    return Bound(call, layer.target, offer, inside, layer.made, find_unused(layer))
+    return Bound(call, layer.target, offer, inside, layer.made, list_unset_arguments(layer))
 
 
-def find_unused(layer: Layer) -> tuple[str, ...]:
-    """Return the optional arguments that no case sets: those of unknown meaning, and those with a role in `UNUSED`."""
-    roles = UNUSED if set(layer.inputs) == {"x"} else (*UNUSED, "cache")
+def list_unset_arguments(layer: Layer) -> tuple[str, ...]:
+    """Return the optional arguments that no case sets: those of unknown meaning, and those with a role in `UNSET`."""
+    roles = UNSET if set(layer.inputs) == {"x"} else (*UNSET, "cache")
     return (*layer.unknown, *(word for role, word in layer.keywords.items() if role in roles))
 
 
-UNUSED = ("head_mask", "query_padding", "window", "scale", "added", "softcap", "alibi", "sinks",
+UNSET = ("head_mask", "query_padding", "window", "scale", "added", "softcap", "alibi", "sinks",
           "lengths", "position_ids", "decode")  # fmt: skip
 """Roles of arguments that keep their defaults in all cases."""
 
@@ -184,7 +184,7 @@ def bound_function(layer: Layer) -> Bound:
         return layer.call({"q": q, "k": k, "v": v}, {words[word]: value for word, value in named.items()})
 
     vars(call).update(holds_size=True, head_size=layer.sizes.get("d", 0))
-    return Bound(call, layer.target, make_offer(layer, ("q", "k", "v"), {}), unknown=find_unused(layer))
+    return Bound(call, layer.target, make_offer(layer, ("q", "k", "v"), {}), unknown=list_unset_arguments(layer))
 
 
 def find_mask_roles(layer: Layer) -> list[str]:

@@ -82,7 +82,7 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     """
     layer, verdict = check_built(own, request, check)
     axes = next(iter(layer.inputs.values()))
-    if "batch_mixed" in verdict.mistakes and ("w" in axes or is_right_turned(own, layer, request, check)):
+    if "batch_mixed" in verdict.mistakes and ("w" in axes or passes_with_swapped_axes(own, layer, request, check)):
         return unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th column", HEADS)
@@ -92,13 +92,13 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     return verdict
 
 
-def is_right_turned(own: OwnFunction, layer: Layer, request: Request, check: Check) -> bool:
+def passes_with_swapped_axes(own: OwnFunction, layer: Layer, request: Request, check: Check) -> bool:
     """Return whether a layer is right with batch and token axes swapped, if its factory gives no layout."""
     if layer.axes_told or set(layer.inputs.values()) != {"btm"}:
         return False
     lengths = {**layer.lengths, "b": layer.lengths["t"], "t": layer.lengths["b"]}
-    turned = replace(layer, inputs=dict.fromkeys(layer.inputs, "tbm"), lengths=lengths)
-    return check_bound(own, turned, request, check).passed
+    swapped = replace(layer, inputs=dict.fromkeys(layer.inputs, "tbm"), lengths=lengths)
+    return check_bound(own, swapped, request, check).passed
 
 
 HEADS = "which columns form `heads` (every h-th: right if the weights were trained so, wrong for neighbouring columns)"
