@@ -222,7 +222,7 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
     with unreadable(target):
         for part in name.split("."):
             if not hasattr(function, part):
-                known = [word for word in vars(module) if not word.startswith("_")]
+                known = [word for word, one in vars(module).items() if callable(one) and not word.startswith("_")]
                 raise UserError(unknown(name, known[:12], f"function of {place}"))
             function = method_of(function, part)
         if not callable(function) and type(function).__module__ in ("builtins", "numpy", "torch"):
