@@ -174,7 +174,11 @@ def where_functions_part(comparison: Comparison) -> list[str]:
     rows = {row.variant: row for row in comparison.rows if row.same_as}
     first = rows[baseline(comparison.config, comparison.variants).name]
     leaders = {row.same_as: row for row in reversed(rows.values()) if row.same_as != first.same_as}
-    others = [row for row in rows.values() if row in leaders.values() and row.head == first.head]
+    others = [
+        row
+        for row in rows.values()
+        if row in leaders.values() and row.head == first.head and row.differs_at != "output"
+    ]  # the summary says so already
     return [parting_sentence(comparison, first, row) for row in others[:3]]
 
 

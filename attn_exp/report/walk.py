@@ -204,8 +204,8 @@ MEANING = {
     "s": "number of keys",
     "m": "size of a token's vector in X",
     "n": "size of a token's vector in the memory",
-    "d": "size of a query or key: of one head, or in W of all heads together",
-    "e": "size of a value: of one head, or in W of all heads together",
+    "d": "size of queries and keys, per head (in W_q and W_k: all heads side by side)",
+    "e": "size of values, per head (in W_v: all heads side by side)",
     "h": "number of heads",
 }
 """The meaning of each letter in a shape, in the order in which a page explains them."""
