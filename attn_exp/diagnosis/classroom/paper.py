@@ -329,9 +329,12 @@ def flaws(paper: Paper, possible: frozenset[str]) -> Iterator[str]:
         yield "a head is flat"
 
 
-def has_equal_rows(paper: Paper) -> bool:
-    """Return whether two queries of a head have the same weights, as written."""
-    return any(len(np.unique(head.round(paper.digits), axis=0)) < len(head) for head in paper.exact["weights"])
+def is_ambiguous(paper: Paper) -> bool:
+    """Return whether two queries of a head have the same weights, as written, or the scores of a head are symmetric."""
+    return any(
+        len(np.unique(weights.round(paper.digits), axis=0)) < len(weights) or np.array_equal(scores, scores.T)
+        for weights, scores in zip(paper.exact["weights"], paper.exact["scores"], strict=True)
+    )
 
 
 # Small integers for a worksheet
@@ -349,7 +352,7 @@ def drawn(
 
     x holds 0, 1 and 2, the matrices -1, 0 and 1; `compose` makes a sheet of numbers. They are redrawn, at most `TRIES`
     times, while two tokens are the same, one of the mistakes `telling` does not show, a head is flat, a softmax is
-    saturated, or two rows of weights are equal. If all tries have equal rows, the first of them is kept.
+    saturated, or the sheet is ambiguous. If every sheet without these flaws is ambiguous, the first one is kept.
 
     Raises:
         UserError: no numbers were found that show all of these mistakes.
@@ -361,7 +364,7 @@ def drawn(
         reason = next(flaws(sheet, telling), "")
         if not reason:
             found.append((made, sheet))
-            if not has_equal_rows(sheet):
+            if not is_ambiguous(sheet):
                 return found[-1]
     if found:
         return found[0]
