@@ -1,4 +1,4 @@
-"""Errors of Hydra and OmegaConf, reworded in one line for users, with what the user may have meant.
+"""Reword errors of Hydra and OmegaConf as one line for users, and suggest what the user may have meant.
 
 An unknown setting may be another library's name for one, a choice without its group, or a setting without its section.
 """
@@ -48,7 +48,7 @@ SAYS_OTHERWISE = {
         "embeddings.d_model",
     ),
 }
-"""The settings here that correspond to other libraries' names."""
+"""Names in other libraries, and the settings that correspond to them here."""
 ARRAY = re.compile(r"[Wb]_[qkvo]")
 PLACE = re.compile(r"([\w.]+?)((?:\[\d+\])+)=(.*)", re.DOTALL)
 

@@ -335,7 +335,7 @@ def make(schema: type[Schema], settings: Any, key: str) -> Schema:
     """Return an instance of a dataclass with these settings.
 
     Raises:
-        UserError: an unknown or missing setting, or an invalid value.
+        UserError: a setting is unknown or missing, or a value is invalid.
     """
     values = read_fields(schema, settings, f"{key}.")
     try:
@@ -345,7 +345,7 @@ def make(schema: type[Schema], settings: Any, key: str) -> Schema:
 
 
 def own_kinds(schema: type) -> dict[str, Kind]:
-    """Return the kinds of the fields of a class that restrict more than the type.
+    """Return the kinds of a class's fields, where they are stricter than the type.
 
     Finding them takes ten times as long as creating an object, so classes do it once, on definition.
     """

@@ -180,7 +180,7 @@ TARGET, ENVIRONMENT = "_target_", "oc.env"
 
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's config loader, checking each user file before it is merged.
+    """Hydra's config loader, which also checks each user file before it is merged.
 
     `arrays` holds the large arrays of all files by name; `whole` leaves them in place.
     """
@@ -220,7 +220,7 @@ def check_file(loaded: ConfigResult, name: str) -> None:
     """Refuse a user file with forbidden contents, or an experiment that would be merged in the wrong place.
 
     Raises:
-        UserError: the file, and what is wrong with it.
+        UserError: the file is refused; the message names it and the reason.
     """
     settings, file = loaded.config, f"{loaded.path.removeprefix('file://')}/{name}.yaml"
     if "hydra" in settings:
@@ -239,7 +239,7 @@ def names_a_target(values: Any) -> bool:
 
 @contextmanager
 def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = False) -> Iterator[Hydra]:
-    """Initialize Hydra for the duration of a block: the shipped YAML, users' own folders, and choices without YAML.
+    """Initialize Hydra during a block with the shipped YAML, users' own folders, and choices without YAML.
 
     With `whole`, Hydra sees large arrays number by number.
     """

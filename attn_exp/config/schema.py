@@ -37,7 +37,7 @@ ALIGN, JOIN = ("top_left", "bottom_right", "before_filler"), ("and", "or")
 
 @dataclass(frozen=True)
 class Variant:
-    """A named form with the settings that it pins; None follows the run."""
+    """A named form and the settings that it fixes; None means the run's setting."""
 
     form: str
     head: PositiveInt | None = None
@@ -142,7 +142,7 @@ class Matters:
 
 @dataclass(frozen=True)
 class Sweep:
-    """How `-m` runs its points; no result depends on it.
+    """How `-m` runs the points of a sweep; their results do not depend on it.
 
     `zip` names keys whose values change together, `skip` is a condition for points to leave out. `address` is a running
     cluster of `engine`. `chunk` is the number of points that a worker takes at once; None chooses it automatically.
@@ -167,8 +167,8 @@ class Config:
     """The validated settings of one run.
 
     `kv_head`: key/value heads, None = as many as the input has; `align`: the key with which the first query is aligned;
-    `mask`, `score`, `position`: rules by name with their settings; `mask_join`: all masks must allow, or any may.
-    `weights`: what is kept of them: full matrices, blocks (a summary and a coarse map), or whatever each form has.
+    `mask`, `score`, `position`: rules by name with their settings; `mask_join`: all masks must allow a key, or one is enough.
+    `weights`: which are kept: full matrices, blocks (a summary and a coarse map), or whatever each form has.
     """
 
     embeddings: Annotated[
@@ -269,7 +269,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
     """Return the configuration for plain values.
 
     Raises:
-        UserError: an unknown key, or an invalid value, with what was expected.
+        UserError: a key is unknown, or a value is invalid; the message says what was expected.
     """
     config = Config(**read_fields(Config, values, ""))
     check_seed(config.seed, config.generator)
@@ -286,7 +286,7 @@ def read_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Validate some settings of a run by name; unknown names pass unchanged.
 
     Raises:
-        UserError: an invalid value.
+        UserError: a value is invalid.
     """
     hints = get_type_hints(Config, include_extras=True)
     return {name: kind_of(hints.get(name, Any)).read(value, name) for name, value in values.items()}

@@ -136,7 +136,7 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
 
 
 def read_input(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tuple[Array, tuple[str, ...]]:
-    """Return the input of the model, and a name for each token; the patches of a picture get their names later.
+    """Return the input of the model, and a name for each token; patches of an image get their names later.
 
     Raises:
         UserError: there is no input, more than one, or one that the family does not accept.

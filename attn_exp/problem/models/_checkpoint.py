@@ -1,6 +1,6 @@
-"""A checkpoint on disk: config.json, the tensors beside it, each read on demand, and its tokenizer.
+"""A checkpoint on disk: config.json, a tokenizer, and tensors that are read on demand.
 
-A llama2.c file, such as stories15M.bin, is also one: seven integers, then every array as float32, one after the other.
+A llama2.c file, such as stories15M.bin, is one too: it has seven integers, then every array in turn as float32.
 Source: karpathy/llama2.c, `export.py` (`legacy_export`, version 0) and `run.c`.
 """
 
@@ -40,7 +40,7 @@ LEAST_SECONDS, BYTES_A_SECOND, LETTERS_A_SECOND = 6, 5_000_000, 100_000
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of `config.json`, and tensors by name, without the common `prefix`.
+    """The contents of `config.json`, and tensors by name; methods take names without the common `prefix`.
 
     `key` is the setting that names it, such as `model.path=all-MiniLM-L6-v2`; errors begin with it.
     """
@@ -89,7 +89,7 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path, key: str) -> Checkpoint:
-    """Open a folder, a safetensors file beside its config.json, or a llama2.c file; no number is read.
+    """Open a folder, a safetensors file beside its config.json, or a llama2.c file, without reading any numbers.
 
     Raises:
         UserError: a file is missing, inconsistent, or a pickle.

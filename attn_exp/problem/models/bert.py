@@ -1,4 +1,4 @@
-"""BERT, and RoBERTa and DistilBERT, which use other names: bidirectional attention, post-norm.
+"""BERT, RoBERTa and DistilBERT: bidirectional attention, post-norm.
 
 A decoder has a causal mask. Source: Devlin et al. 2018; Liu et al. 2019; Sanh et al. 2019; names as in `transformers`.
 """
