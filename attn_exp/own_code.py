@@ -155,7 +155,7 @@ def fingerprint(file: str | Path) -> str:
 
 
 def file_of_function(name: Any) -> str:
-    """Return the file in a name such as `mine.py:attention`; empty if the name has none."""
+    """Return the file in a name such as `mine.py:attention`, or an empty string if the name has none."""
     place = name.rpartition(":")[0] if isinstance(name, str) else ""
     return place if place.endswith(".py") else ""
 

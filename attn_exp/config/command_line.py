@@ -177,7 +177,7 @@ class Line(NamedTuple):
 
 
 def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands: Sequence[str]) -> str:
-    """Return the whole page; `members` are the choices of each setting that names members of a package, such as forms."""
+    """Return the whole page; `members` maps each setting that names members of a package to its choices."""
     members = {**members, "preset": tuple(PRESETS)}
     settings = [line for line in lines(Config, members) if line.name not in groups()]
     figures = [*lines(Report, members, "report."), *lines(Figures, members, "figures.")]

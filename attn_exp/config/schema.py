@@ -167,8 +167,9 @@ class Config:
     """The validated settings of one run.
 
     `kv_head`: key/value heads, None = as many as the input has; `align`: the key with which the first query is aligned;
-    `mask`, `score`, `position`: rules by name with their settings; `mask_join`: all masks must allow a key, or one is enough.
-    `weights`: which are kept: full matrices, blocks (a summary and a coarse map), or whatever each form has.
+    `mask`, `score`, `position`: rules by name with their settings; `mask_join`: whether all masks must
+    allow a key, or one is enough. `weights`: which are kept: full matrices, blocks (a summary and a coarse map), or
+    whatever each form has.
     """
 
     embeddings: Annotated[

@@ -22,7 +22,7 @@ from attn_exp.runs import records
 
 MOST_BYTES = 2_000_000
 EXACT = 9
-"""How many decimals a fraction such as 1/3 counts as."""
+"""The number of decimals that a fraction such as 1/3 is assumed to have."""
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
 FRACTION = re.compile(r"(?P<over>[-+]?[0-9]{1,9})\s*/\s*(?P<under>[1-9][0-9]{0,8})")
 

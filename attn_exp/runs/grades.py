@@ -163,9 +163,9 @@ def by_box(handed: Sequence[Handed]) -> Iterator[Sequence[str]]:
 
 
 def grade_files(files: Sequence[Path], keys: Mapping[str, Key], whole_class: bool) -> list[Handed]:
-    """Grade each student's answers; unreadable files get the reason, and another student's numbers get no points.
+    """Grade each student's answers; record why a file is unreadable, and give no points for another student's numbers.
 
-    For a `whole_class`, a folder or a table, the students who handed in nothing follow.
+    With `whole_class`, for a folder or a table, add the students who handed in nothing.
     """
     composed, only = composer(typed=False), next(iter(keys)) if len(keys) == 1 else None
     paper_of = cache(lambda name: keys[name].paper(composed))
@@ -244,7 +244,7 @@ def answer_files(place: Path) -> list[Path]:
     """Return the CSV files in a folder; if `place` is a file, only that file.
 
     Raises:
-        UserError: there are no such files, or too many.
+        UserError: the folder cannot be read, or contains no such file.
     """
     if place.is_file():
         return [place]

@@ -16,7 +16,7 @@ from typing import Any, get_args, get_type_hints
 from attn_exp import machine
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A text that starts with one of these could run as a formula in a spreadsheet, so an apostrophe is put before it."""
+"""A string that starts with one of these could run as a formula in a spreadsheet, so an apostrophe is put before it."""
 
 
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf|nan", re.IGNORECASE)
@@ -52,7 +52,7 @@ def cell(value: Any) -> str:
 
 
 def label(text: str) -> str:
-    """Format a text that may be a number: numbers stay unchanged, since no spreadsheet runs them; others use `cell`."""
+    """Format a string as a cell; one that is a number stays unchanged, since no spreadsheet runs numbers."""
     return text if NUMBER.fullmatch(text) else cell(text)
 
 

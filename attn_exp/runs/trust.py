@@ -202,7 +202,7 @@ def check_mark(path: Path, mark: str) -> None:
 
 
 def check_page(path: Path, kind: str) -> None:
-    """Refuse to replace a page of this kind that attn-exp did not write; raise the errors of `check_mark`."""
+    """Refuse to replace a page of this kind that attn-exp did not write; see `check_mark`."""
     check_mark(path, GENERATOR.format(kind))
 
 

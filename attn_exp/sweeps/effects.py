@@ -306,8 +306,8 @@ def paired(values: Array, groups: Array, axis: int, start: int, end: int) -> Arr
 def estimate_of(differences: Array, exact: bool = False, tries: int = 1) -> Estimate | None:
     """Estimate the mean over seeds with Student's t; None if there are no numbers.
 
-    An exact mean has no interval; its p-value is 1 if it is 0, else 0. `tries` is the number of means from which this
-    one was selected by size; the interval is widened (Bonferroni) to match.
+    An exact mean has no interval; its p-value is 1 if the mean is 0, else 0. `tries` is the number of means from which
+    this one was selected by size; the interval is widened (Bonferroni) to match.
     """
     there = np.isfinite(differences)
     axes = tuple(range(differences.ndim - 1))
@@ -419,5 +419,5 @@ def signed(number: float) -> str:
 
 
 def shorten(setting: str) -> str:
-    """Return a setting, or zipped settings, without the groups that are clear."""
+    """Return the name of a setting, or of zipped settings, without prefixes that are not needed."""
     return GROUPS.sub("", setting)

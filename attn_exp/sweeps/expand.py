@@ -38,7 +38,7 @@ MOST_POINTS = 50_000_000
 """Maximum number of points: a sweep of this size starts in seconds, but its table fills a disk."""
 
 MOST_WRITTEN_OUT = 1_000_000
-"""Maximum number of values on an axis that is not an integer range, so that its values are stored one by one."""
+"""Maximum number of values on an axis that is not an integer range, whose values are stored one by one."""
 
 MOST_COMPOSED = 10_000
 """Maximum number of compositions by Hydra, each of which takes hundredths of a second."""
@@ -118,7 +118,7 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
 
 
 def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[Shape, ...]:
-    """Group the indices of the axes, in order of first appearance: those in `sweep.zip` together, each other alone."""
+    """Group the indices of the axes: zipped axes (`sweep.zip`) together, each other axis alone; first seen, first."""
     keys = [axis.key for axis in axes]
     for key in sweep.zip:
         chosen(key, keys, "key in sweep.zip")

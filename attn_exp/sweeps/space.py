@@ -49,7 +49,7 @@ class Axis:
 
     @property
     def column(self) -> str:
-        """The column of the axis in tables: its key, but `variants` for `variant`, which is the name of a row."""
+        """The column of the axis in tables: its key; but `variants` for `variant`, a name that another column has."""
         return "variants" if self.key == "variant" else self.key
 
     @property
@@ -170,7 +170,7 @@ class Condition:
 
 
 def number(value: Any) -> int | float:
-    """Return the value if it is a number: multiplying a text or a list could exhaust the memory.
+    """Return the value if it is a number: multiplying a string or a list could exhaust the memory.
 
     Raises:
         TypeError: the value is not a number.

@@ -55,8 +55,8 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
     User code runs only if `own` is set; stderr reports whether its file has changed.
 
     Raises:
-        UserError: the folder holds neither a run nor a sweep, there is no such point, a stored argument is no setting,
-            or user code would run without `own`.
+        UserError: the folder holds neither a run nor a sweep, there is no such point, a stored argument is not a
+            setting, or user code would run without `own`.
     """
     if os.path.lexists(folder / "run.json"):
         return run_again(folder, own)
