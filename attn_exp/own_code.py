@@ -133,7 +133,7 @@ def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
         UserError: `--with` has no file.
     """
     files, others = take_option(
-        words, OPTION, f"names a file of your own masks, scores, forms or metrics: {OPTION} mine.py"
+        words, OPTION, f"needs a file of your own masks, scores, forms or metrics, such as {OPTION} mine.py"
     )
     return list(dict.fromkeys(files)), others
 

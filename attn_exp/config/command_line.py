@@ -159,7 +159,7 @@ Groups: choose with group=choice; several variants with variant=[one,another]
 Settings: change with key=value
 {settings}
 
-Settings of a sweep (-m); they change no result
+Settings of a sweep (-m); they do not change its results
 {sweep}
 {own}
 Other commands

@@ -136,7 +136,7 @@ class Matters:
 
     entropy: Annotated[float, FROM_ZERO, Says("the smallest difference in entropy that matters, in nats")] = 0.1
     largest_weight: Annotated[float, FROM_ZERO, Says("the smallest difference in largest_weight that matters")] = 0.05
-    max_diff: Annotated[float, FROM_ZERO, Says("a maximum difference between outputs below this does not matter")] = 0.1
+    max_diff: Annotated[float, FROM_ZERO, Says("the smallest max_diff that matters")] = 0.1
     cosine: Annotated[float, FROM_ZERO, Says("the smallest difference in cosine that matters")] = 0.05
 
 
@@ -206,7 +206,7 @@ class Config:
         or_left(MULTIPLIER),
         Says("true: divide the scores by sqrt(d_head); false: do not; a number: multiply by it"),
     ] = True
-    bias: Annotated[bool, or_left(FLAG), Says("true: add biases in the projections")] = False
+    bias: Annotated[bool, or_left(FLAG), Says("true: add biases to the projections")] = False
     mistake: Annotated[
         tuple[str, ...], WORDS, Says("mistakes to make, one or several, such as [no_scale,causal_strict]", "none")
     ] = ()
@@ -230,22 +230,22 @@ class Config:
         | None
     ) = None
     mask: Mapping[str, Any] = field(default_factory=dict)
-    mask_join: Annotated[str, choice(*JOIN), Says("and: every mask must allow a place; or: one is enough")] = "and"
+    mask_join: Annotated[str, choice(*JOIN), Says("and: every mask must allow a key; or: one is enough")] = "and"
     score: Mapping[str, Any] = field(default_factory=dict)
     position: Mapping[str, Any] = field(default_factory=dict)
-    normalizer: Annotated[str, Says("what turns logits into weights: {normalizer}")] = "softmax"
+    normalizer: Annotated[str, Says("function that turns logits into weights: {normalizer}")] = "softmax"
     convention: Annotated[str, Says("interpret masks as a library does: {convention}")] = "none"
     check: Annotated[tuple[str, ...], WORDS, Says("checks to run on every variant, one or more: {check}", "none")] = ()
     dtype: Annotated[
         tuple[str, ...],
         WORDS,
         Says(
-            "dtypes to test every variant in, such as [float16,bfloat16]; in a sweep, the dtype of a point",
+            "dtypes in which to test every variant, such as [float16,bfloat16]; in a sweep, the dtype of a point",
             "float64",
         ),
     ] = ()
     metrics: Annotated[
-        tuple[str, ...], WORDS, Says("additional metrics of every variant, such as [kl,gini,sink], or all", "none")
+        tuple[str, ...], WORDS, Says("additional metrics for every variant, such as [kl,gini,sink], or all", "none")
     ] = ()
     weights: Annotated[
         str,
@@ -255,14 +255,14 @@ class Config:
         ),
     ] = "auto"
     variant: Annotated[Mapping[str, Variant], Says("the rows to compare")]
-    against: Annotated[str, Says("baseline row, which all others are compared with", "the first")] | None = None
+    against: Annotated[str, Says("baseline row, with which all others are compared", "the first")] | None = None
     report: Annotated[Report, Says("`full`, `tables`, `none`")] = Report()
     figures: Figures = Figures()
     sweep: Sweep = Sweep()
     output_dir: Annotated[str, FOLDER, Says("folder that runs are written to")] = "outputs"
     title: Annotated[str, Says("heading of the report")] = ""
     notes: Annotated[tuple[str, ...], Says("sentences that the report prints")] = ()
-    published: Annotated[tuple[Published, ...], Says("results that a document prints, to compare the run with")] = ()
+    published: Annotated[tuple[Published, ...], Says("results printed in a document, to compare with the run's")] = ()
     strict: Annotated[bool, Says("true: exit code 1 if a published result disagrees; alias published.strict")] = False
 
 

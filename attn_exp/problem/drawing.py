@@ -45,7 +45,7 @@ class Distribution(NamedTuple):
             return lowest, 1.0
         whole = self.name == "integers"
         if whole and self.high is None:
-            raise UserError(f"{self.key}distribution=integers needs {self.key}high, their exclusive upper bound")
+            raise UserError(f"{self.key}distribution=integers needs {self.key}high, the exclusive upper bound")
         low = (0.0 if whole else lowest) if self.low is None else self.low
         high = 1.0 if self.high is None else self.high
         exact = max(abs(low), abs(high)) <= EXACT and low == int(low) and high == int(high)
@@ -130,10 +130,12 @@ def drawn(given: Draw, key: str, source: Numbers) -> Array:
     arrays = np.stack([numbers.array(name, distribution, shape) for _ in range(calls)])
     matrices = arrays.reshape(-1, *given.shape[-2:])
     if given.entry >= len(matrices):
-        raise UserError(f"{key}.entry={given.entry}: shape={list(given.shape)} has {len(matrices)}, counted from 0")
+        raise UserError(
+            f"{key}.entry={given.entry}: shape={list(given.shape)} has only {len(matrices)}, counted from 0"
+        )
     matrix = matrices[given.entry].astype(np.float64)
     if given.rows and max(given.rows) >= len(matrix):
-        raise UserError(f"{key}.rows names row {max(given.rows)}; there are {len(matrix)}, counted from 0")
+        raise UserError(f"{key}.rows names row {max(given.rows)}; there are {len(matrix)} rows, counted from 0")
     return np.asarray(matrix[list(given.rows)] if given.rows else matrix)
 
 
@@ -181,7 +183,7 @@ def array(given: Any, key: str) -> Array:
     try:
         return finite(np.array(given, dtype=np.float64), key)
     except OverflowError:
-        raise UserError(f"{key} holds a number beyond 1.8e308, the largest of a 64-bit float") from None
+        raise UserError(f"{key} holds a number beyond 1.8e308, the largest 64-bit float") from None
 
 
 PRINTED = re.compile(r"\s*(?:\w+\()?\[")

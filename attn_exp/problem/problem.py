@@ -115,7 +115,7 @@ def start_late(config: Config, given: Start) -> Problem:
         raise UserError("the input starts after the projections; use projections=none")
     named = [*config.projections.given, *config.projections.printed]
     if named:
-        raise UserError(f"projections: {' and '.join(named)} given, but the input starts after them; leave them out")
+        raise UserError(f"projections: {' and '.join(named)} given, but the input starts later; leave them out")
     q, k, v, weights = (given.stages.get(name) for name in ("q", "k", "v", "weights"))
     if q is not None and k is not None and q.shape[1] % k.shape[1]:
         raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, embeddings.k has {k.shape[1]} per key")
@@ -168,7 +168,9 @@ def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) 
     """
     count = tokens if isinstance(tokens, int) else keys if tokens is None else len(tokens)
     if count not in (keys, keys - past):
-        raise UserError(f"embeddings.tokens says {count}, but there are {count_of(keys, 'key')}, {past} of them past")
+        raise UserError(
+            f"embeddings.tokens names {count} tokens, but there are {count_of(keys, 'key')}, {past} of them past"
+        )
     if not isinstance(tokens, tuple):
         return tuple(f"x{place}" for place in range(keys))
     return (*(f"past{place}" for place in range(keys - count)), *tokens)
@@ -221,7 +223,7 @@ def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first")
         if problem.k.shape[-1] % size or not given or head % given:
             raise UserError(
                 f"embeddings.k has {problem.k.shape[-1]} numbers per key; expected {size} per key/value head, "
-                f"and the number of these heads must divide head={head}, which a variant may pin: variant.NAME.head"
+                f"and the number of these heads must divide head={head} (of one variant: variant.NAME.head)"
             )
     if problem.v is not None:
         check_divides(given, problem.v.shape[-1], "the size of v")
@@ -279,7 +281,7 @@ def ask_model(config: Config, under_way: Pass | None = None) -> Config:
     left = left_to_model(config)
     if not left:
         if config.model.family is None and config.model != Model():
-            raise UserError("settings of model are given, but no model is chosen; choose one, such as model=bert")
+            raise UserError("model settings are given, but no model is chosen; choose one, such as model=bert")
         return config
     if config.model.family is None:
         raise UserError(

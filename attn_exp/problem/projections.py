@@ -137,7 +137,7 @@ def make(settings: Projections, name: str, rows: int, columns: int, source: Numb
         return (usual if settings.spread is None else settings.spread) * numbers
     if name in ("W_k", "W_v") and rows != columns:
         raise UserError(
-            f"projections=identity leaves vectors as they are: the memory's have {rows} numbers, those of x "
+            f"projections=identity leaves vectors as they are: those of the memory have {rows} numbers, those of x "
             f"{columns}; choose projections=normal"
         )
     return np.eye(*shape) if name in MATRICES else np.zeros(shape)
@@ -151,7 +151,7 @@ def recover(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict
         if x.shape[0] != x.shape[1] or np.linalg.matrix_rank(x) < len(x):
             shape, whose = f"{x.shape[0]}x{x.shape[1]}", "x" if x is inputs.x else "memory"
             raise UserError(
-                f"projections: {', '.join(printed)} can be recovered only from {whose} with an inverse, but this "
+                f"projections: {', '.join(printed)} can be recovered only if {whose} has an inverse, but this "
                 f"{shape} {whose} has none"
             )
         result = array_or_drawn(given, f"projections.{name}", source)

@@ -125,7 +125,7 @@ def write_sheets(asked_words: Sequence[str]) -> str:
         if not alone:
             printed = worksheet.to_print([worksheet.printed(sheet, key.student) for key, sheet in made])
             machine.fill(draft, {TO_PRINT: printed})
-    pages = ["sheet.html"] if alone else ["sheets", f"{TO_PRINT}, all of them to print"]
+    pages = ["sheet.html"] if alone else ["sheets", f"{TO_PRINT}, with all sheets for printing"]
     lines = [count_of(len(made), "sheet"), *(f"{to / page}" for page in pages), ""]
     return "\n".join([*lines, f"to grade: attn-exp grade {to / FILE} {to / 'key.json'}"])
 
@@ -194,7 +194,7 @@ def students_of(options: Options) -> list[tuple[str, int]]:
     seeds = seeds * len(names) if len(seeds) == 1 else seeds or seeds_of_names(names)
     if len(seeds) != len(names):
         count = f"{count_of(len(names), 'name')} and {len(seeds)} seeds"
-        raise UserError(f"names={options.names}: {count}; expected one seed for all, or as many as names")
+        raise UserError(f"names={options.names}: {count}; expected one seed for all, or one per name")
     return list(zip(number_repeated(names, "{} ({})"), seeds, strict=True))
 
 

@@ -27,7 +27,7 @@ MOST_NUMBER = 2**63
 """Exclusive upper bound on the magnitude of integers."""
 
 NAMES = {
-    str: "a text",
+    str: "a string",
     int: "a whole number",
     float: "a number",
     bool: "true or false",

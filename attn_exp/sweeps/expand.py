@@ -118,14 +118,14 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
 
 
 def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[Shape, ...]:
-    """Group the indices of the axes: zipped axes (`sweep.zip`) together, each other axis alone; first seen, first."""
+    """Group the indices of the axes, keeping their order: zipped axes (`sweep.zip`) together, each other axis alone."""
     keys = [axis.key for axis in axes]
     for key in sweep.zip:
         chosen(key, keys, "key in sweep.zip")
     zipped = tuple(place for place, key in enumerate(keys) if key in sweep.zip)
     if len({len(axes[place].values) for place in zipped}) > 1:
         counts = ", ".join(f"{axes[place].key} has {len(axes[place].values)}" for place in zipped)
-        raise UserError(f"sweep.zip needs equally many values of each key: {counts}")
+        raise UserError(f"sweep.zip needs the same number of values for each key: {counts}")
     return tuple(zipped if place in zipped else (place,) for place in range(len(axes)) if place not in zipped[1:])
 
 

@@ -49,7 +49,7 @@ class Axis:
 
     @property
     def column(self) -> str:
-        """The column of the axis in tables: its key; but `variants` for `variant`, a name that another column has."""
+        """The column of the axis in tables: its key; for `variant` it is `variants`, since `variant` is taken."""
         return "variants" if self.key == "variant" else self.key
 
     @property

@@ -384,6 +384,6 @@ def shares_table(answers: Answers) -> Table:
     lines = tuple(
         (titled(metric), " × ".join(settings), f"{share:.1%}") for (metric, *settings), share in large.items()
     )
-    caption = "The share of each metric's variance that a setting explains, or a pair beyond its two settings alone."
+    caption = "The share of each metric's variance that a setting explains, or that a pair adds to its two settings."
     head = ("metric", "explained by", "share")
     return Table("shares", caption, head, lines, deep_places(metric for metric, *_ in large))

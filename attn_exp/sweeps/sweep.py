@@ -159,7 +159,7 @@ def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part])
     """
     done = sum(len(plan.numbers(chunk)) - whole[name].failed for chunk, name in enumerate(plan.names) if name in whole)
     lines = [overview.format_axis(describe_axis(axis)) for axis in plan.space.axes]
-    lines.append(f"{plan.points:,} points in {len(plan.names):,} chunks, {done:,} done already")
+    lines.append(f"{plan.points:,} points in {len(plan.names):,} chunks, {done:,} already done")
     if plan.space.size > plan.points:
         lines.append(f"{plan.space.size - plan.points:,} combinations skipped: {config.sweep.skip}")
     if plan.points > done:

@@ -293,7 +293,7 @@ def test_a_bad_file_is_a_line_and_the_rest_is_graded(home: Path) -> None:
         (["hello"], "hello"),
         (["hed=2"], "unknown setting 'hed'; did you mean head?"),
         (["exam=perhaps"], "exam=perhaps: expected true or false"),
-        (["names=one.csv", "seed=range(0,3)"], "1 name and 3 seeds; expected one seed for all, or as many as names"),
+        (["names=one.csv", "seed=range(0,3)"], "1 name and 3 seeds; expected one seed for all, or one per name"),
         (["variant=[linear]"], "not computed in steps"),
         (["embeddings.tokens=40"], "too long"),
     ],

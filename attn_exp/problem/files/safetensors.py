@@ -89,7 +89,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
             )
         end = stop
     if 8 + length + end != size:
-        raise ValueError(f"its header describes {end:,} bytes of numbers, but {size - length - 8:,} follow: cut off?")
+        raise ValueError(f"its header describes {end:,} bytes of numbers, but {size - length - 8:,} follow")
     return {name: place(path, kind, shape, 8 + length + start) for name, (kind, shape, start, _) in described.items()}
 
 

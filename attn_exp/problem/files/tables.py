@@ -127,9 +127,9 @@ def replace_commas(rows: Rows, mark: str) -> Rows:
     held = f"it holds {brief(commas[0], 40)!r}"
     point = next((cell for row in rows for cell in row if is_number(cell) and "." in cell), None)
     if point is not None:
-        raise ValueError(f"{held} and {brief(point, 40)!r}; write a point in each")
+        raise ValueError(f"{held} and {brief(point, 40)!r}; write a decimal point in each number")
     if mark in (COMMA, TAB) and all(map(THOUSANDS.fullmatch, commas)):
-        raise ValueError(f"{held}, which may separate thousands; write a point, or nothing")
+        raise ValueError(f"{held}, whose comma may separate thousands; write a decimal point, or no comma")
     return [[cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell for cell in row] for row in rows]
 
 

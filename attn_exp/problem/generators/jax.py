@@ -108,7 +108,7 @@ class Jax:
             UserError: a bound does not fit into 32 bits.
         """
         if not -(2**31) <= low < high < 2**31:
-            raise UserError(f"low={low} and high={high}: expected bounds of 32 bits for generator=jax")
+            raise UserError(f"low={low} and high={high}: expected 32-bit bounds for generator=jax")
         size, span = math.prod(shape), np.uint32(high - low)
         higher, lower = (random_bits(key, size) for key in split(next(self.keys)))
         power = np.uint32(2**16) % span

@@ -149,7 +149,7 @@ def read_input(settings: Model, family: contract.Model, checkpoint: Checkpoint) 
     if settings.patches is not None:
         return picture(settings.patches), ()
     count = checkpoint.config["vocab_size"]
-    knows = f"but the model knows {count}: 0 to {count - 1}"
+    knows = f"but the model knows {count} ids, 0 to {count - 1}"
     if settings.tokens is not None:
         if max(settings.tokens) >= count:
             raise UserError(f"model.tokens: token id {max(settings.tokens)}, {knows} ({checkpoint.key})")

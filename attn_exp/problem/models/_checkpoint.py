@@ -147,7 +147,7 @@ def find_prefix(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
         tensors[today] = tensor
     names = [name for name in tensors if name == anchor or name.endswith(f".{anchor}")]
     if len(names) != 1:
-        problem = f"several end in {anchor}" if names else unknown(anchor, sorted(tensors), "tensor")
+        problem = f"several tensor names end in {anchor}" if names else unknown(anchor, sorted(tensors), "tensor")
         raise UserError(f"{checkpoint.key}: {problem}")
     return replace(checkpoint, tensors=tensors, prefix=names[0].removesuffix(anchor))
 
