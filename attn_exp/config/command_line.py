@@ -69,7 +69,7 @@ class Help(NamedTuple):
 
 
 class Said(NamedTuple):
-    """Text to print, such as that of `--cfg job`."""
+    """Text to print, such as the output of `--cfg job`."""
 
     text: str
 

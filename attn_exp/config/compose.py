@@ -125,7 +125,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers.
 
     Raises:
-        UserError: a setting names something to call.
+        UserError: a setting contains `_target_`, which names code to call.
     """
     with what_hydra_stumbles_over():
         settings = without_hydra(composed)

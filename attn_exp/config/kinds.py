@@ -1,8 +1,8 @@
 """Kinds of values, written on a field as `Annotated[int, at_least(1)]`: what a setting accepts and what it refuses.
 
-First come the kinds of single values, then those of lists, words, tokens and mappings. A field without a kind has that
-of its type: `int`, `float`, `bool`, `str`, ... At the end is the reader, which reads a dataclass by the kinds of its
-fields.
+First come the kinds of single values, then those of lists, words, tokens and mappings. A field without a kind gets the
+kind of its type: `int`, `float`, `bool`, `str`, ... The last part of the module reads a dataclass according to the
+kinds of its fields.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Hydra's YAML loader, for files that may be large and may come from somebody else.
 
 Large files: OmegaConf creates a node for every number and copies all of them a dozen times. So libyaml reads a file if
-it is available, a name stands for a large array while Hydra composes, and the array itself is put back at the end.
+it is available; a large array is replaced by a name while Hydra composes, and put back at the end.
 
 Untrusted files: values are read, and nothing is run. A `hydra:` section could name callbacks, launchers and folders,
-and `_target_` any function at all; Hydra would call them. So files in users' own folders may contain neither, and no
-interpolation in them reads the environment.
+and a `_target_` could name any function; Hydra would call them. So files in users' own folders may contain neither,
+and no interpolation in them reads the environment.
 """
 
 from __future__ import annotations

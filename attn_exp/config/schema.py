@@ -61,7 +61,7 @@ class Published:
     `printed` holds the digits as in the document, with any brackets; `decimals` counts them if NumPy dropped trailing
     zeros. `stage` is x, an array of the projections, or a stage of the trace of `variant`, by default the first; `head`
     selects one of several heads. `columns` transposes it; then `row` and the `first` columns select the printed part.
-    Heads and rows count from 1. `product` computes it as a plain product: `@`, `matmul`, `dot`, or a `sum`.
+    Heads and rows count from 1. `product` computes the stage as a plain product: `@`, `matmul`, `dot`, or a `sum`.
     `inputs` (q, k, v or weights, v) replace the run's problem. `rounded` is how far q, k and v may be off because
     the document rounded them or the numbers that they come from.
     """
@@ -167,9 +167,9 @@ class Config:
     """The validated settings of one run.
 
     `kv_head`: key/value heads, None = as many as the input has; `align`: the key with which the first query is aligned;
-    `mask`, `score`, `position`: rules by name with their settings; `mask_join`: whether all masks must
-    allow a key, or one is enough. `weights`: which are kept: full matrices, blocks (a summary and a coarse map), or
-    whatever each form has.
+    `mask`, `score`, `position`: rules by name with their settings; `mask_join`: whether all masks must allow a key, or
+    one is enough. `weights`: which are kept: full matrices, blocks (a summary and a coarse map), or whatever each form
+    has.
     """
 
     embeddings: Annotated[

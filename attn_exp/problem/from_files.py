@@ -31,7 +31,7 @@ from attn_exp.problem.projections import MATRICES, Inputs
 
 
 def read_array(file: str, key: str, wanted: str = "") -> Array:
-    """Read the only array of a file, or the one that its name identifies as `wanted`; or parse a printed array."""
+    """Read the only array of a file, or the one whose name means `wanted`; a printed array is parsed instead."""
     if PRINTED.match(file):
         return as_printed(file, key)
     held, said = files.look(file, key), files.name_file(key, file)
@@ -47,7 +47,7 @@ def rows(file: str, key: str, wanted: str) -> Array:
     """Read the array of a file as a matrix.
 
     Raises:
-        UserError: as in `read_array`, or the array has another shape.
+        UserError: as in `read_array`, or the array is not a matrix.
     """
     return drop_batch_axis(read_array(file, key, wanted), files.name_file(key, file))
 

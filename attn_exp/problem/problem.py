@@ -101,7 +101,7 @@ def with_sides(problem: Problem) -> Problem:
 def sides(problem: Problem, mark: Callable[[Array], Array] = lambda x: x) -> tuple[Array, Array, Array]:
     """Project x, and the memory if there is one, to q, k and v; `mark` is applied to their vectors first.
 
-    `q = x W_q` of the new tokens only, `k = x W_k` and `v = x W_v` of all, or of the memory.
+    `q = x W_q` for the new tokens only; `k = x W_k` and `v = x W_v` for all tokens, or for those of the memory.
     """
     assert problem.x is not None
     x = mark(problem.x)
@@ -207,7 +207,7 @@ class Heads:
 
 
 def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first") -> Heads:
-    """Return the numbers of heads of a problem.
+    """Return how many query heads and key/value heads a problem has, and how many key/value heads attention uses.
 
     Keys as wide as the queries have one head per query head; narrower keys have as many heads as fit their width.
 

@@ -29,7 +29,7 @@ LEADING = ("\u0120", "\u2581")
 def encode(said: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, list[Any]]:
     """Return the token `ids` of the `text`, with the model's special tokens, and the name of each as `tokens`.
 
-    The space before a word is shown as `_`; there is no truncation or padding. `path` is that of tokenizer.json.
+    The space before a word is shown as `_`; there is no truncation or padding. `path` is the path of tokenizer.json.
 
     Raises:
         UserError: the package is missing, or the file cannot be read.

@@ -98,7 +98,7 @@ def blocks_of_row(heading: Sequence[str], row: Sequence[str], paper: Paper) -> L
     """Convert a student's row of a table to the blocks of a sheet.
 
     Raises:
-        UserError: the columns of the table are not those of the sheet, or the row has too many cells.
+        UserError: the columns of the table differ from those of the sheet, or the row has too many cells.
     """
     expected = [name.strip() for name in columns_of(paper)]
     if list(heading[1 : len(expected) + 1]) != expected or any(heading[len(expected) + 1 :]):

@@ -167,10 +167,10 @@ def typed_value(value: str) -> Any:
 def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     """Redraw the report of a run from its results, without computing attention, and return the path to open.
 
-    It writes the files that the run was configured to write, or all of them if that was `report=none`. Overrides such
-    as `figures.format=pdf` change how figures are drawn this time, even if the run drew none, and `report.depth`
-    changes the depth; with `figures.only`, the named figures are drawn and nothing else is written. Files are replaced
-    only when all of them are complete.
+    It writes the files that the run was configured to write; if the run had `report=none`, it writes all of them.
+    Overrides such as `figures.format=pdf` change how figures are drawn this time, even if the run drew none, and
+    `report.depth` changes the depth; with `figures.only`, the named figures are drawn and nothing else is written.
+    Files are replaced only when all of them are complete.
 
     Raises:
         UserError: the folder holds no readable run or cannot be written to, or an override is invalid.

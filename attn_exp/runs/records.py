@@ -1,4 +1,4 @@
-"""CSV tables on disk: how cells are written, and how they are read back.
+"""Write CSV tables, and read them back.
 
 The columns of a table of records are the fields of a frozen dataclass.
 """
@@ -29,7 +29,7 @@ def written(schema: type, records: Iterable[Any]) -> str:
 
 
 def as_csv(lines: Sequence[Sequence[str]]) -> str:
-    """Format lines of cells as CSV; each cell is a fixed word of the program, or the result of `cell` or `label`.
+    """Format lines of cells as CSV; each cell is a fixed string, or the result of `cell` or `label`.
 
     If a cell contains a carriage return, all cells are quoted; otherwise it would break its line in two.
     """

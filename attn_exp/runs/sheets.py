@@ -202,7 +202,7 @@ def seeds_of(value: str) -> Shape:
     """Parse seeds: `range(0,30)`, `1,2,3` or `7`.
 
     Raises:
-        UserError: the text has a different format, or there are no seeds or too many.
+        UserError: the text has the wrong format, or there are no seeds or too many.
     """
     match = RANGE.fullmatch(value)
     if not match and not re.fullmatch(r"\d{1,9}(,\d{1,9})*", value):
@@ -304,7 +304,7 @@ class Exercise:
         return pd.DataFrame(np.full((heads * len(rows), len(columns)), np.nan), index=names, columns=list(columns))
 
     def check(self, given: str | Path | Mapping[str, Any] | None = None, **numbers: Any) -> Checked:
-        """Check the numbers of stages, `check(scores=s, weights=w)`, or a file that the page saved.
+        """Check numbers given by stage, as in `check(scores=s, weights=w)`, or a file that the page saved.
 
         A stage is `[r c]` or `[h r c]`, or has its heads stacked vertically, as in `blank`; NaN counts as empty.
 

@@ -226,7 +226,7 @@ def check_sweep(folder: Path) -> None:
     """Refuse to write a sweep to a folder that contains other files.
 
     Raises:
-        UserError: the folder is neither empty nor that of a sweep.
+        UserError: the folder is neither empty nor the folder of a sweep.
     """
     names = {name for name in os.listdir(folder) if not name.startswith(".")} if folder.is_dir() else set()
     if not (names <= BEGINS_SWEEP or {"manifest.json", "parts"} <= names):

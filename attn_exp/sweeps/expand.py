@@ -85,7 +85,7 @@ def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override
 
 
 def refuse_range(swept: RangeSweep) -> str:
-    """Return why a range cannot be swept (it is infinite or has too many values); empty if it can."""
+    """Return why a range cannot be swept (infinite, or too many values), or an empty string if it can."""
     start, stop, step = swept.start, swept.stop, swept.step
     if start is None or stop is None or not (step and all(map(is_finite, (start, stop, step)))):
         return "expected range(start,stop,step) with finite numbers and a step that is not 0"

@@ -54,7 +54,7 @@ class Axis:
 
     @property
     def listed(self) -> Sequence[Any]:
-        """The values if they are stored one by one; empty for a range."""
+        """The values, if they are stored one by one; for a range, an empty tuple."""
         return () if isinstance(self.values, range) else self.values
 
     def word(self, place: int) -> str:
@@ -104,7 +104,7 @@ class Space:
 
     @cached_property
     def configs(self) -> Mapping[Places, Config]:
-        """`bases` as configurations, parsed once per worker."""
+        """The configurations of `bases`, parsed once per worker."""
         return {key: read_config(base) for key, base in self.bases.items()}
 
     def places(self, index: int) -> Places:
@@ -159,7 +159,7 @@ class Condition:
         """Return whether the expression is true for these values of its settings.
 
         Raises:
-            UserError: the values cannot be compared or computed with.
+            UserError: the expression cannot be evaluated for these values.
         """
         try:
             known = {"__builtins__": {}, "values": {**WORDS, **values}, "number": number}

@@ -41,7 +41,7 @@ def rerun(words: Sequence[str]) -> str:
     """Recompute `DIR [POINT] [--own-code]`, and return the text that a run prints.
 
     Raises:
-        UserError: the arguments are invalid, or `run_or_point` raises it.
+        UserError: the arguments are invalid; or as for `run_or_point`.
     """
     plain = [word for word in words if word != OPTION]
     if len(plain) not in (1, 2) or len(words) - len(plain) > 1:

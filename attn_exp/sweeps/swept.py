@@ -1,4 +1,4 @@
-"""The results of a sweep: make its table, answers and plots from its parts, in Python and on disk; show its status."""
+"""Make the table, answers and plots of a sweep from its parts, in Python and on disk, and show its status."""
 
 from __future__ import annotations
 

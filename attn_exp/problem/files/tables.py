@@ -79,7 +79,7 @@ def read_table(rows: Sequence[Sequence[str]], said: str) -> Held:
 
 
 def are_words(column: Sequence[str]) -> bool:
-    """Return whether at least half of the first column are words, and not just symbols among numbers.
+    """Return whether at least half of a column's cells are words; if some are numbers, one must also be a name.
 
     A cell that has a digit but is not a name, such as 50% above 1, is an unreadable number, not a word.
     """

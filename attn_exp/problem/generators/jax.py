@@ -63,13 +63,13 @@ def split(key: Array, size: int = 2) -> Array:
 
 
 def fold_in(key: Array, number: int) -> Array:
-    """`jax.random.fold_in(key, number)`."""
+    """Return `jax.random.fold_in(key, number)`."""
     folded = threefry(key, np.zeros(1, np.uint32), np.array([number & 0xFFFFFFFF], np.uint32))
     return np.concatenate(folded)
 
 
 def first_key(seed: int) -> Array:
-    """`jax.random.key(seed)`: 0 and the low 32 bits of the seed, as in JAX without `jax_enable_x64`."""
+    """Return `jax.random.key(seed)`: 0 and the low 32 bits of the seed, as in JAX without `jax_enable_x64`."""
     return np.array([0, seed & 0xFFFFFFFF], np.uint32)
 
 
@@ -93,16 +93,16 @@ class Jax:
         self.keys = keys
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
-        """`jax.random.uniform(key, shape, minval=low, maxval=high)`."""
+        """Draw as `jax.random.uniform(key, shape, minval=low, maxval=high)` does."""
         return uniform(next(self.keys), shape, np.float32(low), np.float32(high))
 
     def normal(self, shape: Shape, mean: float = 0.0, spread: float = 1.0) -> Array:
-        """`mean + spread * jax.random.normal(key, shape)`."""
+        """Return `mean + spread * jax.random.normal(key, shape)`."""
         numbers = normal(next(self.keys), shape)
         return np.float32(mean) + np.float32(spread) * numbers
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
-        """`jax.random.randint(key, shape, low, high)`, which uses 64 bits per number to reduce the modulo bias.
+        """Draw as `jax.random.randint(key, shape, low, high)` does: 64 bits per number reduce the modulo bias.
 
         Raises:
             UserError: a bound does not fit into 32 bits.

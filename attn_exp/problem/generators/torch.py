@@ -46,13 +46,13 @@ class Torch:
         return (self.words(count) & np.uint32(2**24 - 1)).astype(np.float32) * np.float32(2**-24)
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
-        """`torch.rand(shape)`, `tensor.uniform_(low, high)`: a number rounded up to `high` becomes `low`."""
+        """Draw as `torch.rand(shape)` or `tensor.uniform_(low, high)`: a number rounded up to `high` becomes `low`."""
         least, most = np.float32(low), np.float32(high)
         numbers = fused(self.fractions(math.prod(shape)), most - least, least)
         return np.where(numbers == most, least, numbers).reshape(shape)
 
     def normal(self, shape: Shape, mean: float = 0.0, spread: float = 1.0) -> Array:
-        """`torch.randn(shape)`, `torch.normal(mean, spread, shape)`."""
+        """Draw as `torch.randn(shape)` or `torch.normal(mean, spread, shape)` does."""
         count = math.prod(shape)
         if count < BLOCK:
             numbers = [self.single() * spread + mean for _ in range(count)]
@@ -79,7 +79,7 @@ class Torch:
         return radius * math.cos(angle)
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
-        """`torch.randint(low, high, shape)`, as in PyTorch 2.7 and later.
+        """Draw as `torch.randint(low, high, shape)` does in PyTorch 2.7 and later.
 
         Each number is a 32-bit word modulo the span; spans of 2^28 and more (2^32 before 2.7) use a 64-bit word.
         """

@@ -34,7 +34,7 @@ WORDS = {"text": "'model.text=the cat sat'", "tokens": "model.tokens=[ids]", "pa
 
 
 def applied(config: Config, under_way: Pass) -> Config:
-    """Fill in the settings that are left to the model from the requested layer; the user's own stay.
+    """Fill in the settings that are left to the model from the requested layer; all others stay unchanged.
 
     Raises:
         UserError: the checkpoint cannot be read, or does not accept the layer, the tokens or the text.
@@ -136,7 +136,7 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
 
 
 def read_input(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tuple[Array, tuple[str, ...]]:
-    """Return the input of the model, and a name for each token; patches of an image get their names later.
+    """Return the input of the model, and a name for each token; the patches of an image are named later.
 
     Raises:
         UserError: there is no input, more than one, or one that the family does not accept.

@@ -83,7 +83,7 @@ class Checkpoint:
                 raise UserError(f"{whole} holds {tensor.dtype}; expected real numbers")
 
     def array(self, name: str, rows: Any = ...) -> Array:
-        """Read a tensor, or some of its rows, as float32, or as float64 if it is stored so."""
+        """Read a tensor, or some of its rows, as float32, or as float64 if it is stored in float64."""
         numbers = self.tensor(name).read(rows)
         return numbers if numbers.dtype == np.float64 else numbers.astype(np.float32, copy=False)
 
@@ -203,7 +203,7 @@ def list_llama2c_arrays(config: dict[str, Any], apart: bool) -> Iterator[tuple[s
 
 
 def encode_text(folder: Path, text: str, key: str) -> tuple[list[int], tuple[str, ...]]:
-    """Return the ids of a text, with the model's special tokens, and a name for each.
+    """Return the token ids of a text, including the model's special tokens, and the name of each token.
 
     Raises:
         UserError: the tokenizer is missing, unreadable or times out, or the text has no tokens.

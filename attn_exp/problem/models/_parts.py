@@ -73,7 +73,7 @@ def forward(family: Model, checkpoint: Checkpoint, given: Array) -> Iterator[Lay
 
 
 def feed_forward(part: Checkpoint, block: Block, x: Array) -> Array:
-    """Return `bend(x W) W'`, or `(bend(x W) * (x V)) W'`, each with its bias."""
+    """Return `f(x W) W'`, or `(f(x W) * (x V)) W'`, where f is the activation and each matrix has its bias."""
     wide, *gates, narrow = block.mlp
     value = ACTIVATIONS[part.config["hidden_act"]](linear(x, *matrix(part, block, wide)))
     for name in gates:
@@ -180,7 +180,7 @@ def gelu(x: Array) -> Array:
 
 
 def gelu_tanh(x: Array) -> Array:
-    """Return `x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2`, as GPT-2 was trained. Source: as `gelu`."""
+    """Return `x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2`, as in GPT-2. Source: as for `gelu`."""
     value = np.tanh((x * x * 0.044715 + 1) * x * (2 / np.pi) ** 0.5)
     return np.asarray((value + 1) * x * 0.5)
 

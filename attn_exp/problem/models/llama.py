@@ -35,7 +35,7 @@ from attn_exp.problem.models.model import (
 
 
 def block(config: Config) -> Block:
-    """Return the structure of a layer; Qwen2's output has no bias."""
+    """Return the structure of a layer; the output projection of Qwen2 has no bias."""
     bias = config["attention_bias"]
     return Block(
         "layers.",
@@ -67,7 +67,7 @@ def mask(config: Config, number: int) -> dict[str, Any]:
 
 
 def window(config: Config, number: int) -> int | None:
-    """Return the window of a layer: how far it sees, or None if it sees all tokens."""
+    """Return the window size of a layer, or None if the layer sees all tokens."""
     size: int | None = config["sliding_window"]
     if config["model_type"] != "qwen2" or size is None:
         return size

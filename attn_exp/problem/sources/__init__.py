@@ -37,7 +37,7 @@ def find(key: str) -> Source:
 
 
 def source_settings(settings: Embeddings) -> dict[str, Any]:
-    """Return the settings of each selected source by key; with `text`, the distribution is only its setting."""
+    """Return the settings of each selected source by key; with `text`, the distribution is not a source."""
     own = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
     own["distribution"] = settings.distribution if settings.text is None else None
     return {name: value for name, value in own.items() if value is not None} | {
@@ -127,11 +127,11 @@ class Start(NamedTuple):
 
 
 def start(settings: Embeddings, source: Numbers, drawn: Arrays | None = None) -> Start:
-    """Return the input that the settings describe, or that is `drawn` already; tokens are always rows.
+    """Return the input that the settings describe, with the arrays already `drawn`; tokens are always rows.
 
     Raises:
-        UserError: there is no starting stage, or several; an array is ragged, empty, or not of finite numbers; or the
-            numbers of tokens and vectors differ.
+        UserError: there is no starting stage, or several; an array is ragged or empty, or a number in it is not finite;
+            or the numbers of tokens and vectors differ.
     """
     settings, drawn = with_tokens(settings), drawn or {}
     vectors = embed(settings, source)
@@ -193,7 +193,7 @@ def describe_memory(memory: Embeddings, d_model: int | None, distribution: str |
     """Return the settings of a memory, completed by the distribution and the width of x.
 
     Raises:
-        UserError: a stage is set that a memory does not have.
+        UserError: the memory sets a stage that it cannot have.
     """
     stage = next((name for name in LATER_STAGES if getattr(memory, name) is not None), None)
     if stage is not None:
@@ -214,7 +214,7 @@ def read_memory(
     """Return the vectors of a memory `[s n]` and its tokens; `d_model` is the number of columns of x.
 
     Raises:
-        UserError: the source raises it, or the numbers of tokens and vectors differ.
+        UserError: as in `embed`, or the numbers of tokens and vectors differ.
     """
     settings = describe_memory(memory, d_model, distribution)
     vectors = embed(settings, source, MEMORY)

@@ -1,4 +1,4 @@
-"""The contract of a source of embeddings: the functions that return x, and the settings that it needs."""
+"""The contract of a source of embeddings: the functions that return x and its size, and the settings that it needs."""
 
 from __future__ import annotations
 
