@@ -131,7 +131,7 @@ def drawn(given: Draw, key: str, source: Numbers) -> Array:
     matrices = arrays.reshape(-1, *given.shape[-2:])
     if given.entry >= len(matrices):
         raise UserError(
-            f"{key}.entry={given.entry}: shape={list(given.shape)} has only {len(matrices)}, counted from 0"
+            f"{key}.entry={given.entry}: entries count from 0, and shape={list(given.shape)} has only {len(matrices)}"
         )
     matrix = matrices[given.entry].astype(np.float64)
     if given.rows and max(given.rows) >= len(matrix):

@@ -223,7 +223,7 @@ def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first")
         if problem.k.shape[-1] % size or not given or head % given:
             raise UserError(
                 f"embeddings.k has {problem.k.shape[-1]} numbers per key; expected {size} per key/value head, "
-                f"and the number of these heads must divide head={head} (of one variant: variant.NAME.head)"
+                f"and the number of these heads must divide head={head}, which variant.NAME.head sets for one variant"
             )
     if problem.v is not None:
         check_divides(given, problem.v.shape[-1], "the size of v")

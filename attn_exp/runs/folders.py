@@ -105,7 +105,7 @@ def rebuild_index(output_dir: Path) -> Path:
         UserError: the folder is missing or cannot be written to, or its `index.html` was not written by attn-exp.
     """
     page = output_dir / "index.html"
-    with refuse(f"{output_dir}: no index can be written there", OSError):
+    with refuse(f"{output_dir}: cannot write an index there", OSError):
         trust.check_page(page, "index")
         machine.write(page, index_page(read_entries(output_dir)))
     return page

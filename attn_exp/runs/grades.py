@@ -201,7 +201,7 @@ def grade_lines(
 ) -> Handed:
     try:
         if name not in keys:
-            raise UserError("no key of this name")
+            raise UserError("there is no key with this name")
         paper = paper_of(name)
         blocks = answers.blocks_of_row(lines[0], lines[1], paper) if answers.is_table(lines) else lines
         filled = answers.read_blocks(blocks, paper)

@@ -130,7 +130,7 @@ FILES = {
     ),
     "weights cut off": (
         lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-4]),
-        "cut off",
+        "bytes of numbers, but",
     ),
 }
 
