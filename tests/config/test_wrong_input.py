@@ -55,7 +55,7 @@ MISTAKES = [
     ("--head 2", "unknown option --head; settings take no dashes: write head=..."),
     ("--head=2", "unknown option --head=2; settings take no dashes: write head=2"),
     ("-head=2", "unknown option -head=2; settings take no dashes: write head=2"),
-    ("head= 2", "write key=value, without spaces"),
+    ("head= 2", "write key=value without spaces"),
     ("mistake=weights_transpose", "did you mean weights_transposed?"),
     ("variant.looped.fom=matrix", "unknown setting 'variant.looped.fom'; did you mean variant.looped.form?"),
     ("variant.looped.form=lopped", "did you mean looped?"),
