@@ -48,7 +48,6 @@ class Problem:
 
     @property
     def keys(self) -> int:
-        """The number of keys."""
         return len(self.key_tokens)
 
 

@@ -234,5 +234,4 @@ def check_sweep(folder: Path) -> None:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise the UserError for a file that attn-exp did not write."""
     raise UserError(f"{path}: already exists and was not written by attn-exp, so it is kept; rename or remove it")

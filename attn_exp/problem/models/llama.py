@@ -58,7 +58,7 @@ def rules(config: Config, number: int) -> dict[str, Any]:
 def mask(config: Config, number: int) -> dict[str, Any]:
     """Return the masks of a layer: causal, and a window if it has one.
 
-    A causal window includes the token itself; a bidirectional one reaches equally far to both sides of the token.
+    A causal window counts the token itself; a bidirectional one does not, and reaches equally far to both sides.
     """
     size = window(config, number)
     if not config["is_causal"]:

@@ -34,7 +34,6 @@ class Asked(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """The number of tokens in the settings."""
         tokens = self.settings.tokens
         return tokens if isinstance(tokens, int) else len(tokens or ())
 
