@@ -155,7 +155,7 @@ def assert_attention(function: Any, *words: str, allow_not_verified: bool = Fals
 
     Raises:
         WrongAttentionError: an output contradicts the definition; the message is the verdict in about five lines.
-        NotVerifiedError: no mistake was found, but some of it could not be verified, or it could not be called.
+        NotVerifiedError: no mistake was found, but the function could not be called or verified completely.
         UserError: as for `check`.
     """
     try:

@@ -40,7 +40,7 @@ def draw(
 
 
 def widen(array: Array) -> Array:
-    """Return half precision as float32 for summing, any other dtype unchanged."""
+    """Convert a half-precision array to float32 for summing; return any other array unchanged."""
     return array if array.dtype.itemsize > 2 else array.astype(np.float32)
 
 

@@ -1,6 +1,6 @@
 """Read files up to a size limit, write files and folders atomically, and lock files.
 
-Only regular files are opened, and read as text, JSON or a table; anything else is a one-line OSError or ValueError.
+Only regular files are opened, and read as text, JSON or a table; anything else raises a one-line OSError or ValueError.
 
 Each file or folder is first written under a hidden name beside its target, as a draft, and renamed when complete. A
 command that fails or is interrupted removes its draft; the drafts of a killed process are removed by a later command
@@ -232,7 +232,7 @@ def draft_of(place: Path) -> Iterator[Path]:
 
 
 def remove_drafts(folder: Path, older: float = OLD) -> None:
-    """Remove drafts in a folder that have not been written to for `older` seconds, as killed processes leave them."""
+    """Remove drafts in a folder that killed processes left: those not written to for `older` seconds."""
     with suppress(OSError), os.scandir(folder) as listed:
         for item in listed:
             if DRAFT.fullmatch(item.name) and time.time() - item.stat(follow_symlinks=False).st_mtime >= older:

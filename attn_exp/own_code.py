@@ -133,7 +133,7 @@ def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
         UserError: `--with` has no file.
     """
     files, others = take_option(
-        words, OPTION, f"names a file of your own masks, scores, forms or metrics: {OPTION} mine.py"
+        words, OPTION, f"needs a file of your own masks, scores, forms or metrics, such as {OPTION} mine.py"
     )
     return list(dict.fromkeys(files)), others
 
@@ -155,7 +155,7 @@ def fingerprint(file: str | Path) -> str:
 
 
 def file_of_function(name: Any) -> str:
-    """Return the file in a name such as `mine.py:attention`; empty if the name has none."""
+    """Return the file in a name such as `mine.py:attention`, or an empty string if the name has none."""
     place = name.rpartition(":")[0] if isinstance(name, str) else ""
     return place if place.endswith(".py") else ""
 

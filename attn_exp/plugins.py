@@ -40,8 +40,8 @@ Value = TypeVar("Value")
 class Kind:
     """A kind of member, such as `mask`, and how a file defines one; the contract is the class of the same name.
 
-    `constant`: the name of the value in a file, and `function` the field of that value with the function; both are
-    empty if the member is a class. `one_of`: methods; a class defines at least one of them. `drawn`: whether members
+    `constant`: the name of the value in a file; `function`: the field of that value that is the function; both are
+    empty if members are classes. `one_of`: methods; a class defines at least one of them. `drawn`: whether members
     should have a hand-made example. `group`: the folder of YAML files with the built-in choices, if it differs from
     `name`.
     """
@@ -59,7 +59,7 @@ class Kind:
 
     @property
     def contract(self) -> Any:
-        """The class of the members, or None if it has not been imported; then no file can have defined a member."""
+        """The class of the members, or None if it has not been imported; in that case no file defines a member."""
         return getattr(sys.modules.get(f"{self.package}.{self.name}"), self.name.capitalize(), None)
 
     def is_kind_of(self, value: Any) -> bool:

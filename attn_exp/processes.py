@@ -230,7 +230,7 @@ def receive_and_exit(lines: BinaryIO, questions: queue.SimpleQueue[Any]) -> None
 
 
 class Pool:
-    """`count` processes that run `task`; a process that dies is replaced, and `died(job, reason)` gives its answer.
+    """`count` processes that run `task`; a process that dies is replaced, and `died(job, reason)` returns the answer.
 
     `capacity` is how many jobs to submit at once, `processes` maps pipes to workers, and `running` maps the pipes of
     busy workers to their jobs.

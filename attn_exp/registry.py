@@ -111,7 +111,7 @@ def module(package: str, name: str) -> ModuleType:
 
 
 def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
-    """Return the class from outside of that name, or else the only subclass of `kind` that the module defines."""
+    """Return the class registered from outside under a name, or else the only subclass of `kind` in its module."""
     if (package, name) in OUTSIDE:
         return OUTSIDE[package, name].value  # type: ignore[no-any-return] # `add` was given a class of that kind
     source = module(package, name)
@@ -141,7 +141,7 @@ def to_snake_case(name: str) -> str:
 
 
 def constant(package: str, name: str, kind: type[Kind]) -> Kind:
-    """Return the value from outside of that name, or else the module's constant named after `kind`: `NORMALIZER`."""
+    """Return the value registered from outside under a name, or else its module's constant, such as `NORMALIZER`."""
     if (package, name) in OUTSIDE:
         return OUTSIDE[package, name].value  # type: ignore[no-any-return] # as above
     return getattr(module(package, name), kind.__name__.upper())  # type: ignore[no-any-return] # its contract

@@ -134,7 +134,7 @@ def test_options_are_found_wherever_they_stand() -> None:
         ["a=1", "-m", "b=2"],
     )
     for words in (["--with"], ["--with", "--help"], ["--with="]):
-        with pytest.raises(UserError, match=r"--with names a file .*--with mine\.py"):
+        with pytest.raises(UserError, match=r"--with needs a file .*--with mine\.py"):
             split_files(words)
 
 

@@ -1,4 +1,4 @@
-"""The choices of each settings group: YAML files, and members from outside the package, whose fields are settings."""
+"""List the choices of each settings group, from YAML files and from members outside the package."""
 
 from __future__ import annotations
 

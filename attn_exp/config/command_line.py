@@ -1,4 +1,4 @@
-"""The command line, which may mix options and settings in any order, and the page of --help."""
+"""Parse the command line, in which options and settings may appear in any order, and format the page of --help."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--multirun", "-m"), {"action": "store_true"}),
     (("--config-dir", "-cd"), {}),
 )
-"""Hydra's options that are supported, as in its own parser."""
+"""The supported options of Hydra, declared as in its own parser."""
 
 ONE_MAIN = "the shipped YAML is the only primary config; add your own with --config-dir FOLDER"
 NOT_OURS = {
@@ -69,7 +69,7 @@ class Help(NamedTuple):
 
 
 class Said(NamedTuple):
-    """Text to print, such as that of `--cfg job`."""
+    """Text to print, such as the output of `--cfg job`."""
 
     text: str
 
@@ -81,7 +81,7 @@ def understood(words: Sequence[str]) -> Asked:
     """Parse the arguments of a command line.
 
     Raises:
-        UserError: there is an unknown or misplaced option, arguments that cannot be parsed, or invalid settings.
+        UserError: an option is unknown or misplaced, arguments cannot be parsed, or settings are invalid.
     """
     check_hydra_words(words)
     if not any(word.startswith("-") for word in words):  # the common case, without a parser, whose creation takes 4 ms
@@ -159,7 +159,7 @@ Groups: choose with group=choice; several variants with variant=[one,another]
 Settings: change with key=value
 {settings}
 
-Settings of a sweep (-m); they change no result
+Settings of a sweep (-m); they do not change its results
 {sweep}
 {own}
 Other commands
@@ -177,7 +177,7 @@ class Line(NamedTuple):
 
 
 def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands: Sequence[str]) -> str:
-    """Return the whole page; `members` are the choices of settings that name members of a package, such as forms."""
+    """Return the whole page; `members` maps each setting that names members of a package to its choices."""
     members = {**members, "preset": tuple(PRESETS)}
     settings = [line for line in lines(Config, members) if line.name not in groups()]
     figures = [*lines(Report, members, "report."), *lines(Figures, members, "figures.")]

@@ -1,4 +1,4 @@
-"""The boundary to Hydra, which composes `conf/`: plain values leave this module.
+"""Compose `conf/` and the command line with Hydra, and return plain values.
 
 Only this package imports Hydra and OmegaConf; no DictConfig leaves it except for the axes of a sweep.
 """
@@ -37,12 +37,12 @@ READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{
 
 
 def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
-    """Return the configuration of these command-line arguments, also searching users' own folders of YAML.
+    """Return the configuration for command-line arguments; `folders` are the user's own folders of YAML.
 
-    Arguments that were read from disk, not `typed`, can neither read the environment nor name code.
+    Arguments that were read from disk (`typed=False`) can neither read the environment nor name code.
 
     Raises:
-        UserError: arguments or files that cannot be read, or invalid settings.
+        UserError: an argument or file cannot be read, or a setting is invalid.
     """
     return read_config(values(words, folders, typed=typed))
 
@@ -71,7 +71,7 @@ def overrides(words: Sequence[str]) -> list[Any]:
     """Parse arguments as Hydra overrides: their keys, kinds and values.
 
     Raises:
-        UserError: arguments that cannot be parsed.
+        UserError: an argument cannot be parsed.
     """
     with what_hydra_stumbles_over():
         return OverridesParser.create().parse_overrides([with_quotes(known_to_hydra(word)) for word in words])
@@ -125,7 +125,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers.
 
     Raises:
-        UserError: a setting names something to call.
+        UserError: a setting contains `_target_`, which names code to call.
     """
     with what_hydra_stumbles_over():
         settings = without_hydra(composed)

@@ -1,4 +1,4 @@
-"""Errors of Hydra and OmegaConf, reworded in one line for users, with what the user may have meant.
+"""Reword errors of Hydra and OmegaConf as one line for users, and suggest what the user may have meant.
 
 An unknown setting may be another library's name for one, a choice without its group, or a setting without its section.
 """
@@ -48,7 +48,7 @@ SAYS_OTHERWISE = {
         "embeddings.d_model",
     ),
 }
-"""The settings here that correspond to other libraries' names."""
+"""Names in other libraries, and the settings that correspond to them here."""
 ARRAY = re.compile(r"[Wb]_[qkvo]")
 PLACE = re.compile(r"([\w.]+?)((?:\[\d+\])+)=(.*)", re.DOTALL)
 
@@ -108,8 +108,8 @@ def name_setting(error: Exception) -> str:
 REWORDED = {
     r"(?s)(?:Ambiguous value|Sweep parameters)[^']*'([^']*)'": "{0}: to run several values, sweep with -m {0}; "
     "for a single list, write brackets",
-    r"Multiple values for (\w+)": "{0} has a choice already; write {0}=... without the +",
-    r"(?s).*An item is already at '([^']*)'": "{0} has a value already; write {0}=... without the +",
+    r"Multiple values for (\w+)": "{0} already has a choice; write {0}=... without the +",
+    r"(?s).*An item is already at '([^']*)'": "{0} already has a value; write {0}=... without the +",
 }
 """Hydra's messages that quote one argument, and their rewording."""
 
@@ -162,9 +162,9 @@ def describe_unparsed(word: str) -> str:
     if place:
         key = place[1] if "." in place[1] else find_setting(place[1]) or place[1]
         numbers = place[2].replace("[", ".").replace("]", "")
-        return f"cannot read {word!r}; one number of an array is {key}{numbers}={place[3]}"
+        return f"cannot read {word!r}; to set one number of an array, write {key}{numbers}={place[3]}"
     letters = "key=[a,'välue']" if "=[" in word else "key='välue'"
-    return f"cannot read {word!r}; write key=value, without spaces, and other characters as {letters}"
+    return f"cannot read {word!r}; write key=value without spaces, and quote other characters, as in {letters}"
 
 
 def error_chain(error: BaseException | None) -> list[BaseException]:

@@ -100,11 +100,11 @@ def spell_out_memory(value: Any, key: str) -> dict[str, Any]:
 class Embeddings:
     """The input of a run. It starts at exactly one stage: `vectors`, `q` and `k`, or `weights`.
 
-    `tokens` are names, their number, or a file of them. `vectors` is x, `[t m]`, or `[m t]` if `columns` is set.
+    `tokens` are names, their number, or a file of names. `vectors` is x, `[t m]`, or `[m t]` if `columns` is set.
     `distribution` draws x from the run's seed, or from its own `generator` and `seed`, between `low` and `high`; `file`
-    reads it from a file, the entry `array` if there are several; `text` draws a vector for each of its words; `source`
-    calls any other source by name. `memory` is a second input, from whose tokens keys and values are computed:
-    cross-attention.
+    reads it from a file, and from its entry `array` if there are several; `text` draws a vector for each of its words;
+    `source` calls any other source by name. `memory` is a second input for cross-attention: its tokens provide the keys
+    and values.
     """
 
     tokens: Annotated[tuple[str, ...] | int | str, TOKEN_NAMES] | None = None
@@ -134,11 +134,11 @@ class Projections:
     `source` is the rule for every array that is not given otherwise: `normal`, `uniform`, `integers`, `identity`, the
     new layers `torch_linear` and `torch_mha`, `none` for problems that start at q, k and v, or `model` for those of the
     run's model. `given` holds a document's own arrays, `printed` the keys and values from which W_k and W_v are
-    recovered. `file` holds arrays by name; `names` maps ours to those in the file, and `prefix` selects those that
-    start with it; they and `given` are `transposed` if they are stored as in `nn.Linear`. `order_per_head`, then
-    `order`, are drawn one after another by the `generator` with `seed`, or the run's. `width`, `key_width`,
-    `value_width` and `output_width` are the numbers of columns of W_q, W_k, W_v and W_o, if they differ from x; each of
-    the first three defaults to the one before it.
+    recovered. `file` contains arrays by name; `names` maps ours to those in the file, and `prefix` selects those that
+    start with it; `transposed` means that they and `given` are stored as in `nn.Linear`. The arrays of
+    `order_per_head`, then those of `order`, are drawn one after another by the `generator` with `seed`, or the run's.
+    `width`, `key_width`, `value_width` and `output_width` are the numbers of columns of W_q, W_k, W_v and W_o, if they
+    differ from x; each of the first three defaults to the one before it.
     """
 
     source: Annotated[str, choice(*DISTRIBUTIONS, "identity", "torch_linear", "torch_mha", "none", LEFT)] = "normal"
@@ -174,7 +174,7 @@ class Model:
     """A trained model, and the layer whose attention is computed; settings with the value `model` are taken from it.
 
     `family` is the module that defines its names and shapes; `path` is the folder of the checkpoint; its input is
-    `text`, token ids in `tokens`, or a picture in `patches`. Layers count from 0, as in checkpoints.
+    `text`, token ids in `tokens`, or an image in `patches`. Layers count from 0, as in checkpoints.
     """
 
     family: str | None = None

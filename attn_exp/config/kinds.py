@@ -1,8 +1,8 @@
 """Kinds of values, written on a field as `Annotated[int, at_least(1)]`: what a setting accepts and what it refuses.
 
-First come the kinds of single values, then those of lists, words, tokens and mappings. A field without a kind has that
-of its type: `int`, `float`, `bool`, `str`, ... At the end is the reader, which reads a dataclass by the kinds of its
-fields.
+First come the kinds of single values, then those of lists, words, tokens and mappings. A field without a kind gets the
+kind of its type: `int`, `float`, `bool`, `str`, ... The last part of the module reads a dataclass according to the
+kinds of its fields.
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ def make(schema: type[Schema], settings: Any, key: str) -> Schema:
     """Return an instance of a dataclass with these settings.
 
     Raises:
-        UserError: an unknown or missing setting, or an invalid value.
+        UserError: a setting is unknown or missing, or a value is invalid.
     """
     values = read_fields(schema, settings, f"{key}.")
     try:
@@ -345,7 +345,7 @@ def make(schema: type[Schema], settings: Any, key: str) -> Schema:
 
 
 def own_kinds(schema: type) -> dict[str, Kind]:
-    """Return the kinds of the fields of a class that restrict more than the type.
+    """Return the kinds of a class's fields, where they are stricter than the type.
 
     Finding them takes ten times as long as creating an object, so classes do it once, on definition.
     """

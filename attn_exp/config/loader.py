@@ -1,11 +1,11 @@
 """Hydra's YAML loader, for files that may be large and may come from somebody else.
 
 Large files: OmegaConf creates a node for every number and copies all of them a dozen times. So libyaml reads a file if
-it is available, a name stands for a large array while Hydra composes, and the array itself is put back at the end.
+it is available; a large array is replaced by a name while Hydra composes, and put back at the end.
 
 Untrusted files: values are read, and nothing is run. A `hydra:` section could name callbacks, launchers and folders,
-and `_target_` any function at all; Hydra would call them. So files in users' own folders may contain neither, and no
-interpolation in them reads the environment.
+and a `_target_` could name any function; Hydra would call them. So files in users' own folders may contain neither,
+and no interpolation in them reads the environment.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ TARGET, ENVIRONMENT = "_target_", "oc.env"
 
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's config loader, checking each user file before it is merged.
+    """Hydra's config loader, which also checks each user file before it is merged.
 
     `arrays` holds the large arrays of all files by name; `whole` leaves them in place.
     """
@@ -220,7 +220,7 @@ def check_file(loaded: ConfigResult, name: str) -> None:
     """Refuse a user file with forbidden contents, or an experiment that would be merged in the wrong place.
 
     Raises:
-        UserError: the file, and what is wrong with it.
+        UserError: the file is refused; the message names it and the reason.
     """
     settings, file = loaded.config, f"{loaded.path.removeprefix('file://')}/{name}.yaml"
     if "hydra" in settings:
@@ -239,7 +239,7 @@ def names_a_target(values: Any) -> bool:
 
 @contextmanager
 def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = False) -> Iterator[Hydra]:
-    """Initialize Hydra for the duration of a block: the shipped YAML, users' own folders, and choices without YAML.
+    """Initialize Hydra during a block with the shipped YAML, users' own folders, and choices without YAML.
 
     With `whole`, Hydra sees large arrays number by number.
     """

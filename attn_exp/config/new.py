@@ -65,10 +65,10 @@ published:                                   # what was printed, exactly, with i
 
 
 def write(words: Sequence[str]) -> str:
-    """Write the YAML file that `[DIR/]NAME [--config-dir DIR]` names, and return its path and how to run it.
+    """Write the YAML file that `[DIR/]NAME [--config-dir DIR]` names; return its path and the command that runs it.
 
     Raises:
-        UserError: unexpected arguments, an invalid name, or an existing file.
+        UserError: there are unexpected arguments, the name is invalid, or the file exists.
     """
     folder, name = read_place(words)
     command = f"python -m attn_exp {OPTION} {shlex.quote(str(folder))} experiment={name}"
@@ -87,7 +87,7 @@ def read_place(words: Sequence[str]) -> tuple[Path, str]:
     """Parse the folder and the name.
 
     Raises:
-        UserError: unexpected arguments, or an invalid name.
+        UserError: there are unexpected arguments, or the name is invalid.
     """
     plain, folder = list(words), ""
     if OPTION in plain[:-1]:

@@ -37,7 +37,7 @@ ALIGN, JOIN = ("top_left", "bottom_right", "before_filler"), ("and", "or")
 
 @dataclass(frozen=True)
 class Variant:
-    """A named form with the settings that it pins; None follows the run."""
+    """A named form and the settings that it fixes; None means the run's setting."""
 
     form: str
     head: PositiveInt | None = None
@@ -61,7 +61,7 @@ class Published:
     `printed` holds the digits as in the document, with any brackets; `decimals` counts them if NumPy dropped trailing
     zeros. `stage` is x, an array of the projections, or a stage of the trace of `variant`, by default the first; `head`
     selects one of several heads. `columns` transposes it; then `row` and the `first` columns select the printed part.
-    Heads and rows count from 1. `product` computes it as a plain product: `@`, `matmul`, `dot`, or a `sum`.
+    Heads and rows count from 1. `product` computes the stage as a plain product: `@`, `matmul`, `dot`, or a `sum`.
     `inputs` (q, k, v or weights, v) replace the run's problem. `rounded` is how far q, k and v may be off because
     the document rounded them or the numbers that they come from.
     """
@@ -136,13 +136,13 @@ class Matters:
 
     entropy: Annotated[float, FROM_ZERO, Says("the smallest difference in entropy that matters, in nats")] = 0.1
     largest_weight: Annotated[float, FROM_ZERO, Says("the smallest difference in largest_weight that matters")] = 0.05
-    max_diff: Annotated[float, FROM_ZERO, Says("a maximum difference between outputs below this does not matter")] = 0.1
+    max_diff: Annotated[float, FROM_ZERO, Says("the smallest max_diff that matters")] = 0.1
     cosine: Annotated[float, FROM_ZERO, Says("the smallest difference in cosine that matters")] = 0.05
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """How `-m` runs its points; no result depends on it.
+    """How `-m` runs the points of a sweep; their results do not depend on it.
 
     `zip` names keys whose values change together, `skip` is a condition for points to leave out. `address` is a running
     cluster of `engine`. `chunk` is the number of points that a worker takes at once; None chooses it automatically.
@@ -167,8 +167,9 @@ class Config:
     """The validated settings of one run.
 
     `kv_head`: key/value heads, None = as many as the input has; `align`: the key with which the first query is aligned;
-    `mask`, `score`, `position`: rules by name with their settings; `mask_join`: all masks must allow, or any may.
-    `weights`: what is kept of them: full matrices, blocks (a summary and a coarse map), or whatever each form has.
+    `mask`, `score`, `position`: rules by name with their settings; `mask_join`: whether all masks must allow a key, or
+    one is enough. `weights`: which are kept: full matrices, blocks (a summary and a coarse map), or whatever each form
+    has.
     """
 
     embeddings: Annotated[
@@ -205,7 +206,7 @@ class Config:
         or_left(MULTIPLIER),
         Says("true: divide the scores by sqrt(d_head); false: do not; a number: multiply by it"),
     ] = True
-    bias: Annotated[bool, or_left(FLAG), Says("true: add biases in the projections")] = False
+    bias: Annotated[bool, or_left(FLAG), Says("true: add biases to the projections")] = False
     mistake: Annotated[
         tuple[str, ...], WORDS, Says("mistakes to make, one or several, such as [no_scale,causal_strict]", "none")
     ] = ()
@@ -229,22 +230,22 @@ class Config:
         | None
     ) = None
     mask: Mapping[str, Any] = field(default_factory=dict)
-    mask_join: Annotated[str, choice(*JOIN), Says("and: every mask must allow a place; or: one is enough")] = "and"
+    mask_join: Annotated[str, choice(*JOIN), Says("and: every mask must allow a key; or: one is enough")] = "and"
     score: Mapping[str, Any] = field(default_factory=dict)
     position: Mapping[str, Any] = field(default_factory=dict)
-    normalizer: Annotated[str, Says("what turns logits into weights: {normalizer}")] = "softmax"
+    normalizer: Annotated[str, Says("function that turns logits into weights: {normalizer}")] = "softmax"
     convention: Annotated[str, Says("interpret masks as a library does: {convention}")] = "none"
     check: Annotated[tuple[str, ...], WORDS, Says("checks to run on every variant, one or more: {check}", "none")] = ()
     dtype: Annotated[
         tuple[str, ...],
         WORDS,
         Says(
-            "dtypes to test every variant in, such as [float16,bfloat16]; in a sweep, the dtype of a point",
+            "dtypes in which to test every variant, such as [float16,bfloat16]; in a sweep, the dtype of a point",
             "float64",
         ),
     ] = ()
     metrics: Annotated[
-        tuple[str, ...], WORDS, Says("additional metrics of every variant, such as [kl,gini,sink], or all", "none")
+        tuple[str, ...], WORDS, Says("additional metrics for every variant, such as [kl,gini,sink], or all", "none")
     ] = ()
     weights: Annotated[
         str,
@@ -254,14 +255,14 @@ class Config:
         ),
     ] = "auto"
     variant: Annotated[Mapping[str, Variant], Says("the rows to compare")]
-    against: Annotated[str, Says("baseline row, which all others are compared with", "the first")] | None = None
+    against: Annotated[str, Says("baseline row, with which all others are compared", "the first")] | None = None
     report: Annotated[Report, Says("`full`, `tables`, `none`")] = Report()
     figures: Figures = Figures()
     sweep: Sweep = Sweep()
     output_dir: Annotated[str, FOLDER, Says("folder that runs are written to")] = "outputs"
     title: Annotated[str, Says("heading of the report")] = ""
     notes: Annotated[tuple[str, ...], Says("sentences that the report prints")] = ()
-    published: Annotated[tuple[Published, ...], Says("results that a document prints, to compare the run with")] = ()
+    published: Annotated[tuple[Published, ...], Says("results printed in a document, to compare with the run's")] = ()
     strict: Annotated[bool, Says("true: exit code 1 if a published result disagrees; alias published.strict")] = False
 
 
@@ -269,7 +270,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
     """Return the configuration for plain values.
 
     Raises:
-        UserError: an unknown key, or an invalid value, with what was expected.
+        UserError: a key is unknown, or a value is invalid; the message says what was expected.
     """
     config = Config(**read_fields(Config, values, ""))
     check_seed(config.seed, config.generator)
@@ -286,7 +287,7 @@ def read_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Validate some settings of a run by name; unknown names pass unchanged.
 
     Raises:
-        UserError: an invalid value.
+        UserError: a value is invalid.
     """
     hints = get_type_hints(Config, include_extras=True)
     return {name: kind_of(hints.get(name, Any)).read(value, name) for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Values as typed on the command line, large arrays by their hash, and the command that repeats a run or a sweep."""
+"""Format values as typed on the command line, name large arrays by hash, and format the command that repeats a run."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def bare(value: Any) -> str:
 
 
 class Repeat(NamedTuple):
-    """How to repeat a command: its arguments, users' own folders of YAML, whether it is a sweep, and its member files.
+    """How to repeat a command: its arguments, users' own folders of YAML, and whether it is a sweep.
 
-    The arguments may name members of the files in `own`.
+    The arguments may name members that the files in `own` define.
     """
 
     words: tuple[str, ...] = ()

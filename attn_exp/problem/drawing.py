@@ -24,7 +24,7 @@ EXACT = 2**53
 
 
 class Distribution(NamedTuple):
-    """The distribution `spread * numbers + mean`, with bounds for uniform numbers and integers; `key` is its prefix."""
+    """The distribution `spread * numbers + mean`, with bounds if uniform or integer; `key` prefixes its settings."""
 
     name: str
     low: float | None = None
@@ -34,9 +34,9 @@ class Distribution(NamedTuple):
     key: str = ""
 
     def bounds(self, lowest: float = 0.0) -> tuple[float, float]:
-        """Return the bounds: by default from 0, or `lowest` for uniform numbers, to 1; integers need an upper bound.
+        """Return the bounds: by default `lowest` and 1 for uniform numbers; integers start at 0 and need a `high`.
 
-        Normal numbers have no bounds, and ignore the result.
+        Normal numbers have no bounds; ignore the result for them.
 
         Raises:
             UserError: bounds are missing, out of order, too far apart, or not whole for integers.
@@ -45,7 +45,7 @@ class Distribution(NamedTuple):
             return lowest, 1.0
         whole = self.name == "integers"
         if whole and self.high is None:
-            raise UserError(f"{self.key}distribution=integers needs {self.key}high, their exclusive upper bound")
+            raise UserError(f"{self.key}distribution=integers needs {self.key}high, the exclusive upper bound")
         low = (0.0 if whole else lowest) if self.low is None else self.low
         high = 1.0 if self.high is None else self.high
         exact = max(abs(low), abs(high)) <= EXACT and low == int(low) and high == int(high)
@@ -56,7 +56,7 @@ class Distribution(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """A source of random arrays: the next of `stream`, or if there is none, each from its own stream, by name."""
+    """A source of random arrays: `stream` draws them in order; if it is None, each has its own stream, by name."""
 
     generator: str
     seed: int
@@ -70,7 +70,7 @@ class Numbers(NamedTuple):
 
 
 def begun(generator: str, seed: int, key: str = "seed", alone: bool = False) -> Numbers:
-    """Seed the random arrays; `alone` means that only one array is drawn.
+    """Seed a source of random arrays; `alone` means that only one array is drawn.
 
     Raises:
         UserError: the generator is unknown, or does not accept the seed.
@@ -121,7 +121,7 @@ def drawn(given: Draw, key: str, source: Numbers) -> Array:
     """Draw the float64 matrix that a `Draw` describes.
 
     Raises:
-        UserError: the generator or seed does not fit, or an entry or a row is beyond the shape.
+        UserError: the generator or seed is invalid, or an entry or a row is beyond the shape.
     """
     distribution = Distribution(given.distribution, given.low, given.high, given.spread, given.mean, f"{key}.")
     name = array_name(key)
@@ -130,10 +130,12 @@ def drawn(given: Draw, key: str, source: Numbers) -> Array:
     arrays = np.stack([numbers.array(name, distribution, shape) for _ in range(calls)])
     matrices = arrays.reshape(-1, *given.shape[-2:])
     if given.entry >= len(matrices):
-        raise UserError(f"{key}.entry={given.entry}: shape={list(given.shape)} has {len(matrices)}, counted from 0")
+        raise UserError(
+            f"{key}.entry={given.entry}: entries count from 0, and shape={list(given.shape)} has only {len(matrices)}"
+        )
     matrix = matrices[given.entry].astype(np.float64)
     if given.rows and max(given.rows) >= len(matrix):
-        raise UserError(f"{key}.rows names row {max(given.rows)}; there are {len(matrix)}, counted from 0")
+        raise UserError(f"{key}.rows names row {max(given.rows)}; there are {len(matrix)} rows, counted from 0")
     return np.asarray(matrix[list(given.rows)] if given.rows else matrix)
 
 
@@ -181,7 +183,7 @@ def array(given: Any, key: str) -> Array:
     try:
         return finite(np.array(given, dtype=np.float64), key)
     except OverflowError:
-        raise UserError(f"{key} holds a number beyond 1.8e308, the largest of a 64-bit float") from None
+        raise UserError(f"{key} holds a number beyond 1.8e308, the largest 64-bit float") from None
 
 
 PRINTED = re.compile(r"\s*(?:\w+\()?\[")
@@ -202,7 +204,7 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGN
 
 
 def is_plain(given: Any) -> bool:
-    """Return whether an array is a description or a list of rows, and not a file or one list per head."""
+    """Return whether a setting is a list of rows or a description, not a file or one list of rows per head."""
     inner = given
     for _ in range(2):
         inner = inner[0] if isinstance(inner, (list, tuple)) and inner else None

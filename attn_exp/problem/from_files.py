@@ -1,4 +1,4 @@
-"""The arrays of a problem in files: which array of a file is meant, and its layout.
+"""Find the arrays of a problem in files by their names, and convert their layout.
 
 Projections may be whole, per head, transposed as in `nn.Linear`, or fused. Each is converted to the layout of a run:
 W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, and a bias as one row.
@@ -31,7 +31,7 @@ from attn_exp.problem.projections import MATRICES, Inputs
 
 
 def read_array(file: str, key: str, wanted: str = "") -> Array:
-    """Read the only array of a file, or the one that its name identifies as `wanted`; or parse a printed array."""
+    """Read the only array of a file, or the one whose name means `wanted`; a printed array is parsed instead."""
     if PRINTED.match(file):
         return as_printed(file, key)
     held, said = files.look(file, key), files.name_file(key, file)
@@ -47,7 +47,7 @@ def rows(file: str, key: str, wanted: str) -> Array:
     """Read the array of a file as a matrix.
 
     Raises:
-        UserError: as in `read_array`, or the array has another shape.
+        UserError: as in `read_array`, or the array is not a matrix.
     """
     return drop_batch_axis(read_array(file, key, wanted), files.name_file(key, file))
 
@@ -62,7 +62,7 @@ def drop_batch_axis(array: Array, said: str) -> Array:
 
 
 def tokens(file: str, key: str) -> tuple[str, ...]:
-    """Read token names: from a text file, one per line or all in one line; or those stored with an array.
+    """Read token names from a text file, one per line or all in one line, or from a file that stores them with arrays.
 
     Raises:
         UserError: the file holds no token names.
@@ -86,7 +86,7 @@ def listed(held: Held) -> str:
 
 
 def projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, Array]:
-    """Return the projections of `projections.file`, and those given by a file or per head.
+    """Return the projections in `projections.file`, and those in `projections.given` that are a file or one per head.
 
     Raises:
         UserError: an array is missing, ambiguous, or does not fit.
@@ -147,10 +147,10 @@ def check_whole(arrays: Arrays, settings: Projections, held: Held, said: str) ->
 def lay_out(array: Array, name: str, inputs: Inputs, head: int, transposed: bool, said: str) -> dict[str, Array]:
     """Return an array, or the three parts of a fused one, as matrices `[m h*d]` and biases `[1 h*d]`, by name.
 
-    The layout is `[m h*d]`, `[h m d]`, `[m h d]`, or a transpose.
+    The array may be `[m h*d]`, `[h m d]`, `[m h d]`, or a transpose of these; error messages call it `said`.
 
     Raises:
-        UserError: the array has another shape; `said` says where it comes from.
+        UserError: the array has another shape.
     """
     if name.endswith("qkv"):
         axis = 0 if transposed else -1
@@ -173,7 +173,7 @@ def lay_out(array: Array, name: str, inputs: Inputs, head: int, transposed: bool
 def join_heads(array: Array, name: str, width: int, head: int, transposed: bool, said: str) -> Array:
     """Concatenate the columns of the heads `[h m d]` (JAX: `[m h d]`), or for W_o the rows of `[h d m]`.
 
-    There may be fewer key/value heads, which the query heads share.
+    There may be fewer key/value heads than query heads, which then share them.
     """
     apart = np.swapaxes(array, 1, 2) if transposed else array
     heads, rows, _ = apart.shape
@@ -250,7 +250,7 @@ def meant_start(name: str) -> tuple[str, int] | None:
 
 
 def group_names(names: Iterable[str], meaning: Callable[[str], tuple[str, int] | None]) -> dict[str, list[str]]:
-    """Group names by the role that they mean; an exact name wins over guesses."""
+    """Group names by role; an exact name wins over guesses."""
     roles: dict[str, dict[int, list[str]]] = {}
     for name in names:
         if (found := meaning(name)) is not None:

@@ -1,4 +1,4 @@
-"""The files that the settings of a run name, and a fingerprint of their contents."""
+"""Find the files that the settings of a run name, and fingerprint their contents."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ MODEL = ("model.path", "model.patches")
 
 SECTIONS = ("embeddings", "projections")
 ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given", "memory", "file")
-"""Settings in which a string, or each string in a mapping, names a file."""
+"""Settings in which a string, or each string of a mapping, is the name of a file."""
 
 CHECKPOINT = ("config.json", "tokenizer.json", "*.safetensors", f"*{INDEX}")
 """The files of a checkpoint's folder that are read."""
 
 MOST_HASHED = 2**30
-"""A file of more bytes than this is identified by its name, size, modification time and first bytes."""
+"""A file larger than this, in bytes, is identified by its name, size, modification time and first bytes."""
 
 BEGINNING = 2**20
 
 
 def of(settings: Any) -> dict[str, str]:
-    """Return the files that a configuration or its plain values name, by setting.
+    """Return the files named in a configuration, or in its plain values, by setting.
 
     A model's files are included as long as any setting is left to the model.
     """
@@ -63,7 +63,7 @@ def setting_names(value: Any) -> list[str]:
 
 
 def fingerprint(file: Any, key: str = "") -> str:
-    """Hash the contents of a file, and of the files that it indexes; empty if it cannot be read.
+    """Hash a file and the files that it indexes; return an empty string if one cannot be read.
 
     For a checkpoint, all its files are hashed; `key` is the setting that names it.
     """
@@ -84,7 +84,7 @@ def fingerprint(file: Any, key: str = "") -> str:
 
 
 def list_checkpoint(path: Path) -> list[Path]:
-    """List the files of a checkpoint: those of its folder, or a weights file and the descriptions beside it."""
+    """List the files of a checkpoint: those of its folder, or a weights file and the JSON files beside it."""
     if path.is_dir():
         return sorted({file for pattern in CHECKPOINT for file in path.glob(pattern)})
     beside = [path.with_name(name) for name in CHECKPOINT[:2]]

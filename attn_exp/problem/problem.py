@@ -1,4 +1,4 @@
-"""The problem of a run: the input that all variants share, at whatever stage it starts, and its heads.
+"""The problem of a run: the input that all variants share, and its division into heads.
 
 Settings that are left to a model are filled in first, from the forward pass of that model.
 """
@@ -24,13 +24,13 @@ from attn_exp.problem.sources import Start, key_names, start, token_names
 
 @dataclass(frozen=True)
 class Problem:
-    """Token names, and the arrays the computation starts from; those before its first stage are None.
+    """Token names, and the arrays that the computation starts from; arrays of earlier stages are None.
 
     `x` `[t m]`; `projections` W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o; `q` `[t d]`, `k` `[s d]`, `v` `[s e]` with the
     heads side by side; `weights` `[t s]` if they are given.
 
-    `tokens` are those of the queries, `key_tokens` those of the keys: the same, or `past` tokens followed by them, or
-    those of the `memory` `[s n]`, from whose vectors keys and values are made. `x` includes the past tokens.
+    `tokens` belong to the queries, `key_tokens` to the keys: the same tokens, or `past` tokens followed by them, or
+    the tokens of the `memory` `[s n]`, which W_k and W_v project instead of x. `x` includes the past tokens.
     `marks` are the positions that were encoded in x before it was projected: q, k and v include them, `x` does not.
     """
 
@@ -48,7 +48,6 @@ class Problem:
 
     @property
     def keys(self) -> int:
-        """The number of keys."""
         return len(self.key_tokens)
 
 
@@ -99,9 +98,9 @@ def with_sides(problem: Problem) -> Problem:
 
 
 def sides(problem: Problem, mark: Callable[[Array], Array] = lambda x: x) -> tuple[Array, Array, Array]:
-    """Project q, k and v of a problem with x; `mark` changes the vectors of a sequence first.
+    """Project x, and the memory if there is one, to q, k and v; `mark` is applied to their vectors first.
 
-    `q = x W_q` of the new tokens only, `k = x W_k` and `v = x W_v` of all, or of the memory.
+    `q = x W_q` for the new tokens only; `k = x W_k` and `v = x W_v` for all tokens, or for those of the memory.
     """
     assert problem.x is not None
     x = mark(problem.x)
@@ -115,7 +114,7 @@ def start_late(config: Config, given: Start) -> Problem:
         raise UserError("the input starts after the projections; use projections=none")
     named = [*config.projections.given, *config.projections.printed]
     if named:
-        raise UserError(f"projections: {' and '.join(named)} given, but the input starts after them; leave them out")
+        raise UserError(f"projections: {' and '.join(named)} given, but the input starts later; leave them out")
     q, k, v, weights = (given.stages.get(name) for name in ("q", "k", "v", "weights"))
     if q is not None and k is not None and q.shape[1] % k.shape[1]:
         raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, embeddings.k has {k.shape[1]} per key")
@@ -144,7 +143,7 @@ def start_late(config: Config, given: Start) -> Problem:
 def check_past(config: Config, count: int) -> None:
     """Refuse a past that leaves no new token, or a past together with a memory.
 
-    The past is the tokens whose keys and values are in a cache: only the tokens after them have queries.
+    The past consists of the tokens whose keys and values are in a cache; only the tokens after them have queries.
 
     Raises:
         UserError: the past is too long, or a memory is given too.
@@ -168,7 +167,9 @@ def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) 
     """
     count = tokens if isinstance(tokens, int) else keys if tokens is None else len(tokens)
     if count not in (keys, keys - past):
-        raise UserError(f"embeddings.tokens says {count}, but there are {count_of(keys, 'key')}, {past} of them past")
+        raise UserError(
+            f"embeddings.tokens names {count} tokens, but there are {count_of(keys, 'key')}, {past} of them past"
+        )
     if not isinstance(tokens, tuple):
         return tuple(f"x{place}" for place in range(keys))
     return (*(f"past{place}" for place in range(keys - count)), *tokens)
@@ -193,9 +194,9 @@ def stacked(problems: Sequence[Problem]) -> Problem:
 
 @dataclass(frozen=True)
 class Heads:
-    """`query` heads, the `given` key/value heads of the input, and the `shared` ones that attention uses.
+    """The numbers of `query` heads, of key/value heads `given` by the input, and of `shared` ones that attention uses.
 
-    `pool` says how the given heads are reduced to fewer: the `first` ones, or the `mean` of each group.
+    `pool` tells how the given heads are reduced to fewer: to the `first` ones, or to the `mean` of each group.
     """
 
     query: int
@@ -205,12 +206,12 @@ class Heads:
 
 
 def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first") -> Heads:
-    """Return how heads divide the sizes of a problem.
+    """Return how many query heads and key/value heads a problem has, and how many key/value heads attention uses.
 
-    Keys as wide as the queries hold one head for each query head; narrower ones hold as many as fit their width.
+    Keys as wide as the queries have one head per query head; narrower keys have as many heads as fit their width.
 
     Raises:
-        UserError: heads do not divide the sizes, or each other.
+        UserError: a number of heads does not divide a width or another number of heads.
     """
     if problem.q is not None:
         check_divides(head, problem.q.shape[-1], "d_model")
@@ -221,7 +222,7 @@ def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first")
         if problem.k.shape[-1] % size or not given or head % given:
             raise UserError(
                 f"embeddings.k has {problem.k.shape[-1]} numbers per key; expected {size} per key/value head, "
-                f"and the number of these heads must divide head={head}, which a variant may pin: variant.NAME.head"
+                f"and the number of these heads must divide head={head}, which variant.NAME.head sets for one variant"
             )
     if problem.v is not None:
         check_divides(given, problem.v.shape[-1], "the size of v")
@@ -253,11 +254,11 @@ def pool_heads(apart: Array, heads: Heads) -> Array:
 
 @dataclass
 class Pass:
-    """A forward pass that has stopped at a layer, and continues from there if the next point needs a later one.
+    """A forward pass that has stopped at a layer, and continues from there if the next point needs a later layer.
 
     Points of a sweep that differ only in the layer share one pass, so that no layer is computed twice.
-    `model` holds the settings without the layer; `checkpoint` and `tokens` are what it was opened with; `layers`
-    yields those after `layer`, whose index is `number`. Only one layer's vectors are held, however deep the model is.
+    `model` holds the settings without the layer; `checkpoint` and `tokens` were read with them; `layers` yields the
+    layers after `layer`, whose index is `number`. However deep the model, only one layer's vectors are in memory.
     """
 
     model: Model | None = None
@@ -269,7 +270,7 @@ class Pass:
 
 
 def ask_model(config: Config, under_way: Pass | None = None) -> Config:
-    """Fill in the settings that are left to a model from its layer; if there are none, return them all unchanged.
+    """Fill in the settings that are left to a model from its layer; without any, return `config` unchanged.
 
     `under_way` is the pass of the previous point, if several are computed one after the other.
 
@@ -279,7 +280,7 @@ def ask_model(config: Config, under_way: Pass | None = None) -> Config:
     left = left_to_model(config)
     if not left:
         if config.model.family is None and config.model != Model():
-            raise UserError("settings of model are given, but no model is chosen; choose one, such as model=bert")
+            raise UserError("model settings are given, but no model is chosen; choose one, such as model=bert")
         return config
     if config.model.family is None:
         raise UserError(

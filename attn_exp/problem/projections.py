@@ -1,8 +1,8 @@
 """The matrices and biases that turn x into queries, keys and values, and heads into the output.
 
-A generator draws them in the order in which a notebook creates them, or as PyTorch initializes a new layer, in its
-own order. A `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`; the arrays here
-are transposed, `[inputs outputs]`.
+A generator draws them either in the order in which a notebook creates them, or in the order in which PyTorch
+initializes a new layer. A `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`; the arrays here are
+transposed, `[inputs outputs]`.
 
 Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activation.py`.
 """
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 MATRICES = ("W_q", "W_k", "W_v", "W_o")
 BIASES = ("b_q", "b_k", "b_v", "b_o")
 LAYERS = ("torch_linear", "torch_mha")
-"""Sources that initialize arrays like a new layer of PyTorch."""
+"""Sources that initialize arrays like a new PyTorch layer."""
 
 
 class Inputs(NamedTuple):
-    """The inputs of the projections: x `[t m]` for queries, `source` `[s n]`, x or the memory, for keys and values."""
+    """The inputs of the projections: x `[t m]` for queries; for keys and values `source` `[s n]`, x or the memory."""
 
     x: Array
     source: Array
@@ -60,10 +60,10 @@ def project(
     one, else from x `[t m]`, so that n is m.
 
     Tokens are rows: `q = x W_q + b_q`. A document with tokens in columns writes `W x + b`; its arrays are transposed
-    here. Arrays that are `drawn` already, by name, are taken as they are.
+    here. Arrays that `drawn` already contains are used unchanged.
 
     Raises:
-        UserError: a name is not that of a projection, or an array does not fit x.
+        UserError: a name does not belong to a projection, or an array does not fit x.
     """
     named = from_document(settings, inputs, head, source)
     for name in drawn:
@@ -88,7 +88,7 @@ def project(
 
 
 def from_document(settings: Projections, inputs: Inputs, head: int, source: Numbers) -> dict[str, Array]:
-    """Return the arrays that the settings give, a bias as one row: in a file, written out, or recovered."""
+    """Return the arrays that the settings define, read from a file, written out or recovered; a bias is one row."""
     named = {}
     if settings.file is not None or not all(map(is_plain, settings.given.values())):
         from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
@@ -112,7 +112,7 @@ def check_rows(name: str, matrix: Array, meaning: str, size: int, transposed: bo
 
 
 def shape_of(name: str, arrays: Arrays, settings: Projections, inputs: Inputs, head: int) -> tuple[int, int]:
-    """Return the shape of a matrix, or of the one that a bias belongs to: as in `arrays`, or from the settings."""
+    """Return the shape of a matrix, or of the matrix of a bias, from `arrays` or else from the settings."""
     columns = widths(settings, inputs.width())
     columns |= {key[-1]: array.shape[1] for key, array in arrays.items() if key in MATRICES}
     if name[-1] == "o":
@@ -121,10 +121,10 @@ def shape_of(name: str, arrays: Arrays, settings: Projections, inputs: Inputs, h
 
 
 def make(settings: Projections, name: str, rows: int, columns: int, source: Numbers) -> Array:
-    """Make an array that no document gives: drawn from its own stream, or the identity or zeros, which have no effect.
+    """Make an array that the settings do not define: draw it from its own stream, or return the identity or zeros.
 
     By default a drawn array is scaled so that a product with it keeps the size of its input. `rows` and `columns` are
-    those of the matrix, or of the one that a bias belongs to.
+    the sizes of the matrix, or of the matrix that a bias belongs to.
 
     Raises:
         UserError: the memory is not as wide as x, so the identity would cut or pad it.
@@ -137,21 +137,21 @@ def make(settings: Projections, name: str, rows: int, columns: int, source: Numb
         return (usual if settings.spread is None else settings.spread) * numbers
     if name in ("W_k", "W_v") and rows != columns:
         raise UserError(
-            f"projections=identity leaves vectors as they are: the memory's have {rows} numbers, those of x "
+            f"projections=identity leaves vectors as they are: those of the memory have {rows} numbers, those of x "
             f"{columns}; choose projections=normal"
         )
     return np.eye(*shape) if name in MATRICES else np.zeros(shape)
 
 
 def recover(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict[str, Array]:
-    """Solve `x W = printed` for projections of which a document prints only the products."""
+    """Solve `x W = printed` for every W of which a document prints only the product."""
     arrays = {}
     for name, given in printed.items():
         x = inputs.of(name)
         if x.shape[0] != x.shape[1] or np.linalg.matrix_rank(x) < len(x):
             shape, whose = f"{x.shape[0]}x{x.shape[1]}", "x" if x is inputs.x else "memory"
             raise UserError(
-                f"projections: {', '.join(printed)} can be recovered only from {whose} with an inverse, but this "
+                f"projections: {', '.join(printed)} can be recovered only if {whose} has an inverse, but this "
                 f"{shape} {whose} has none"
             )
         result = array_or_drawn(given, f"projections.{name}", source)
@@ -174,11 +174,11 @@ def ordered(
 ) -> dict[str, Array]:
     """Return the arrays that a generator draws one after another: first each head's, then the shared ones.
 
-    Empty if no generator is named. The default order is W_q, W_k, W_v, W_o, then the biases, if any; a new `nn.Linear`
-    draws its bias right after its matrix. `known` arrays are not drawn.
+    The result is empty if no generator is named. The default order is W_q, W_k, W_v, W_o, then the biases, if any; a
+    new `nn.Linear` draws its bias right after its matrix. `known` arrays are not drawn.
 
     Raises:
-        UserError: a name is unknown, the generator or seed does not fit, or heads do not divide a width.
+        UserError: a name is unknown, the generator or seed is invalid, or the heads do not divide a width.
     """
     stream = find_stream(settings, source)
     if stream is None:
@@ -216,7 +216,7 @@ def find_stream(settings: Projections, source: Numbers) -> Stream | None:
 
 
 def calls(settings: Projections, known: Arrays, bias: bool, head: int) -> Iterator[tuple[str, int]]:
-    """Yield the arrays in the order in which they are drawn, and the number of heads that each is split into.
+    """Yield the name of each array in drawing order, and the number of heads into which it is split.
 
     Raises:
         UserError: a name is unknown, or the order lacks a W_q, W_k or W_v that no other setting provides.
@@ -266,7 +266,7 @@ def weight_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
 
 
 def bias_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
-    """Draw the bias `[outputs]` of a new `nn.Linear`, which follows its weight."""
+    """Draw the bias `[outputs]` of a new `nn.Linear`, which PyTorch draws right after the weight."""
     return stream.uniform((outputs,), -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
 
 
@@ -275,7 +275,7 @@ def multi_head_attention(stream: Stream, size: int, biases: bool, source: int) -
 
     Its output projection is drawn first, like any `Linear`; then one matrix `[3 size, size]` of queries, keys and
     values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, even the output's, although it is drawn.
-    If keys and values have another size, `kdim=source, vdim=source`, the three are drawn one after another.
+    If keys and values have another size (`kdim=source, vdim=source`), three matrices are drawn one after another.
     """
     output = weight_of_linear(stream, size, size)
     if biases:
@@ -302,7 +302,7 @@ def grouped(queries: int, keys: int, head: int) -> int:
     """Return how many query heads share a key/value head, from the widths of queries and keys.
 
     Raises:
-        UserError: the widths do not allow heads of one size.
+        UserError: the widths do not split into heads of equal size.
     """
     sharing = queries // keys
     if queries % keys or (sharing > 1 and head % sharing):

@@ -1,6 +1,6 @@
-"""Code that runs in a subprocess: a checkpoint's tokenizer.json splits a text into tokens.
+"""Split a text into tokens with a checkpoint's tokenizer.json; this module runs in a subprocess.
 
-The package `tokenizers` is compiled, and files can make it panic, abort its process, or never return; so the main
+The package `tokenizers` is compiled, and a bad file can make it panic, abort its process, or hang; so the main
 process only refers to `encode` by name, and does not import the package.
 """
 
@@ -27,9 +27,9 @@ LEADING = ("\u0120", "\u2581")
 
 
 def encode(said: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, list[Any]]:
-    """Return the `ids` of the `text`, with the model's special tokens, and a name for each in `tokens`.
+    """Return the token `ids` of the `text`, with the model's special tokens, and the name of each as `tokens`.
 
-    The space before a word is shown as `_`; there is no truncation or padding. `path` names the file.
+    The space before a word is shown as `_`; there is no truncation or padding. `path` is the path of tokenizer.json.
 
     Raises:
         UserError: the package is missing, or the file cannot be read.

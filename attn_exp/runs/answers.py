@@ -22,7 +22,7 @@ from attn_exp.runs import records
 
 MOST_BYTES = 2_000_000
 EXACT = 9
-"""How many decimals a fraction such as 1/3 counts as."""
+"""The number of decimals that a fraction such as 1/3 is assumed to have."""
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
 FRACTION = re.compile(r"(?P<over>[-+]?[0-9]{1,9})\s*/\s*(?P<under>[1-9][0-9]{0,8})")
 
@@ -98,7 +98,7 @@ def blocks_of_row(heading: Sequence[str], row: Sequence[str], paper: Paper) -> L
     """Convert a student's row of a table to the blocks of a sheet.
 
     Raises:
-        UserError: the columns of the table are not those of the sheet, or the row has too many cells.
+        UserError: the columns of the table differ from those of the sheet, or the row has too many cells.
     """
     expected = [name.strip() for name in columns_of(paper)]
     if list(heading[1 : len(expected) + 1]) != expected or any(heading[len(expected) + 1 :]):

@@ -74,7 +74,7 @@ def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, 
 def blas_asleep(config: Config) -> AbstractContextManager[object]:
     """Limit BLAS to one thread for a run of a few hundred tokens; threads that variants start are unaffected.
 
-    A product of a hundred rows takes less time than waking a thread and waiting for it: a hundredth of it on a busy
+    Multiplying a hundred rows takes less time than waking a thread and waiting for it: a hundred times less on a busy
     machine, where the caller waits until the system schedules the thread.
     """
     tokens = config.embeddings.tokens if config.model.tokens is None else config.model.tokens
@@ -98,7 +98,7 @@ def write(comparison: Comparison, timings: tuple[Timing, ...], command: Repeat) 
 
 
 def check_figures(figures: Figures) -> None:
-    """Refuse unknown figures and fonts before anything is computed; most runs name none.
+    """Refuse unknown figures and fonts before anything is computed.
 
     Raises:
         UserError: a figure or the font is unknown.
@@ -114,7 +114,7 @@ def describe_empty_figures(folder: Path, config: Config) -> str:
 
 
 def load_renderers(config: Config) -> None:
-    """Import the renderers that a run needs, and no others, so that its recorded versions are complete."""
+    """Import only the renderers that a run needs, before the versions of imported libraries are recorded."""
     wanted = config.report
     if wanted.figures:
         import_module("attn_exp.report.figures").load(config.figures)
@@ -129,7 +129,7 @@ def find_first_page(folder: Path, config: Config) -> Path:
 
 
 class Anew(NamedTuple):
-    """Overrides for rendering a run again: figure settings and report depth; empty ones keep the run's own."""
+    """Overrides for rendering a run again: figure settings and report depth; an empty field keeps the run's own."""
 
     figures: dict[str, Any]
     depth: str = ""
@@ -139,7 +139,7 @@ def said_anew(words: Sequence[str], command: str, known: Collection[str] = (*FIG
     """Parse and check the overrides in the arguments of a command.
 
     Raises:
-        UserError: a setting that only a new run can change, or an invalid value.
+        UserError: a setting can be changed only in a new run, or a value is invalid.
     """
     values = {}
     for word in words:
@@ -167,10 +167,10 @@ def typed_value(value: str) -> Any:
 def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     """Redraw the report of a run from its results, without computing attention, and return the path to open.
 
-    It writes the files that the run was configured to write, or all of them if that was `report=none`. Overrides such
-    as `figures.format=pdf` change how figures are drawn this time, even if the run drew none, and `report.depth`
-    changes the depth; with `figures.only`, the named figures are drawn and nothing else is written. Files are replaced
-    only when all of them are complete.
+    It writes the files that the run was configured to write; if the run had `report=none`, it writes all of them.
+    Overrides such as `figures.format=pdf` change how figures are drawn this time, even if the run drew none, and
+    `report.depth` changes the depth; with `figures.only`, the named figures are drawn and nothing else is written.
+    Files are replaced only when all of them are complete.
 
     Raises:
         UserError: the folder holds no readable run or cannot be written to, or an override is invalid.
@@ -265,8 +265,8 @@ class Result:
     def steps(self, variant: str = "", against: str = "") -> pd.DataFrame:
         """Explain the difference between a row and the baseline, one setting at a time; by default for all rows.
 
-        `against` starts from another row. `moved` is how far a step changes the output of the step before; `least` and
-        `most` are its range over all `orders` of the settings.
+        `against` names another row to start from. `moved` is how far a step changes the output of the step before;
+        `least` and `most` are its range over all `orders` of the settings.
 
         Raises:
             UserError: there is no such variant, or it could not be computed.

@@ -1,6 +1,6 @@
-"""The runs and sweeps in an output folder, listed in the terminal and in `index.html`.
+"""List the runs and sweeps of an output folder, in the terminal and in `index.html`.
 
-There is no record of runs other than the folders; one that cannot be read is listed with the reason. The table, newest
+There is no record of runs other than their folders; an unreadable one is listed with the reason. The table, newest
 first, shows the settings in which runs differ; `index.html` has the same content and is rewritten after each run or
 sweep.
 """
@@ -105,7 +105,7 @@ def rebuild_index(output_dir: Path) -> Path:
         UserError: the folder is missing or cannot be written to, or its `index.html` was not written by attn-exp.
     """
     page = output_dir / "index.html"
-    with refuse(f"{output_dir}: no index can be written there", OSError):
+    with refuse(f"{output_dir}: cannot write an index there", OSError):
         trust.check_page(page, "index")
         machine.write(page, index_page(read_entries(output_dir)))
     return page

@@ -136,7 +136,7 @@ def worth_of(values: Sequence[str]) -> dict[str, float]:
     """Parse the points of boxes, such as `scores:6,weights:9`.
 
     Raises:
-        UserError: the text has a different format, or names an unknown stage.
+        UserError: the text has the wrong format, or names an unknown stage.
     """
     worth = {}
     for part in (part.strip() for value in values for part in value.strip("[]").split(",") if part.strip()):
@@ -163,9 +163,9 @@ def by_box(handed: Sequence[Handed]) -> Iterator[Sequence[str]]:
 
 
 def grade_files(files: Sequence[Path], keys: Mapping[str, Key], whole_class: bool) -> list[Handed]:
-    """Grade each student's answers; unreadable files get the reason, and another student's numbers get no points.
+    """Grade each student's answers; record why a file is unreadable, and give no points for another student's numbers.
 
-    For a `whole_class`, a folder or a table, the students who handed in nothing follow.
+    `whole_class` adds the students who handed in nothing.
     """
     composed, only = composer(typed=False), next(iter(keys)) if len(keys) == 1 else None
     paper_of = cache(lambda name: keys[name].paper(composed))
@@ -201,7 +201,7 @@ def grade_lines(
 ) -> Handed:
     try:
         if name not in keys:
-            raise UserError("no key of this name")
+            raise UserError("there is no key with this name")
         paper = paper_of(name)
         blocks = answers.blocks_of_row(lines[0], lines[1], paper) if answers.is_table(lines) else lines
         filled = answers.read_blocks(blocks, paper)
@@ -229,9 +229,9 @@ def void_copied(one: Handed, keys: Mapping[str, Key], paper_of: Callable[[str], 
 
 
 def count_mistakes(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
-    """Return each mistake, or setting that was not asked for, with its number of students and its description.
+    """Return each mistake or unrequested setting, with its number of students and its description.
 
-    The most frequent comes first.
+    The most frequent one comes first.
     """
     grades = [one.grade for one in handed if one.grade]
     counts = Counter(name for grade in grades for name in grade.mistakes)
@@ -244,7 +244,7 @@ def answer_files(place: Path) -> list[Path]:
     """Return the CSV files in a folder; if `place` is a file, only that file.
 
     Raises:
-        UserError: there are no such files, or too many.
+        UserError: the folder cannot be read, or contains no such file.
     """
     if place.is_file():
         return [place]

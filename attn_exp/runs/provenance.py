@@ -114,7 +114,7 @@ def functions_in(config: Config) -> list[str]:
 
 
 def files_of_members(about: About) -> tuple[str, ...]:
-    """Return the files that a run got its members from with `--with`; members registered in Python have no file."""
+    """Return the `--with` files that define a run's members; members registered in Python have no file."""
     return tuple(record["name"] for record in about.get("with", ()) if record["name"])
 
 
@@ -122,10 +122,10 @@ def files_of_members(about: About) -> tuple[str, ...]:
 def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, ...]]:
     """Register the members that a run used, if the user allowed its code with `own`; yield their files.
 
-    Print on stderr whether each file has changed.
+    Print to stderr whether each file has changed.
 
     Raises:
-        UserError: there is code and `own` is not set, a file is invalid, or members came from no file.
+        UserError: there is code but `own` is not set, a file is invalid, or a member has no file.
     """
     members = about.get("with", ())
     unnamed = [member.partition(":")[2] for record in members if not record["name"] for member in record["members"]]
@@ -148,7 +148,7 @@ def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, 
 def allow_functions(config: Config, about: About, folder: Path, own: bool) -> Config:
     """Mark the functions in stored settings as allowed to run, if the user allowed it with `own`.
 
-    Print on stderr whether the file of each has changed.
+    Print to stderr whether the file of each has changed.
 
     Raises:
         UserError: the settings name functions, and `own` is not set.
@@ -169,10 +169,10 @@ def format_names(names: Iterable[str]) -> str:
 def allow_code(
     names: Sequence[str], hash_of: Callable[[str], str], recorded: Mapping[str, str], folder: Path, own: bool
 ) -> None:
-    """Print on stderr whether each file or function still has the recorded hash.
+    """Print to stderr whether each file or function still has the recorded hash.
 
     Raises:
-        UserError: there are names, but `own` is not set; no file has been read then.
+        UserError: there are names, but `own` is not set; in that case no file has been read.
     """
     if names and not own:
         raise UserError(f"{folder}: it runs code, {format_names(names)}; look at it, then add {OPTION} to run it")

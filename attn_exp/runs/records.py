@@ -1,4 +1,4 @@
-"""CSV tables on disk: how cells are written, and how they are read back.
+"""Write CSV tables, and read them back.
 
 The columns of a table of records are the fields of a frozen dataclass.
 """
@@ -16,7 +16,7 @@ from typing import Any, get_args, get_type_hints
 from attn_exp import machine
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A text that starts with one of these could run as a formula in a spreadsheet, so an apostrophe is put before it."""
+"""A string that starts with one of these could run as a formula in a spreadsheet, so an apostrophe is put before it."""
 
 
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf|nan", re.IGNORECASE)
@@ -29,7 +29,7 @@ def written(schema: type, records: Iterable[Any]) -> str:
 
 
 def as_csv(lines: Sequence[Sequence[str]]) -> str:
-    """Format lines of cells as CSV; each cell is a fixed word of the program, or the result of `cell` or `label`.
+    """Format lines of cells as CSV; each cell is a fixed string, or the result of `cell` or `label`.
 
     If a cell contains a carriage return, all cells are quoted; otherwise it would break its line in two.
     """
@@ -52,7 +52,7 @@ def cell(value: Any) -> str:
 
 
 def label(text: str) -> str:
-    """Format a text that may be a number: numbers stay unchanged, since no spreadsheet runs them; others use `cell`."""
+    """Format a string as a cell; one that is a number stays unchanged, since no spreadsheet runs numbers."""
     return text if NUMBER.fullmatch(text) else cell(text)
 
 

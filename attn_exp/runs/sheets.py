@@ -125,7 +125,7 @@ def write_sheets(asked_words: Sequence[str]) -> str:
         if not alone:
             printed = worksheet.to_print([worksheet.printed(sheet, key.student) for key, sheet in made])
             machine.fill(draft, {TO_PRINT: printed})
-    pages = ["sheet.html"] if alone else ["sheets", f"{TO_PRINT}, all of them to print"]
+    pages = ["sheet.html"] if alone else ["sheets", f"{TO_PRINT}, with all sheets for printing"]
     lines = [count_of(len(made), "sheet"), *(f"{to / page}" for page in pages), ""]
     return "\n".join([*lines, f"to grade: attn-exp grade {to / FILE} {to / 'key.json'}"])
 
@@ -194,7 +194,7 @@ def students_of(options: Options) -> list[tuple[str, int]]:
     seeds = seeds * len(names) if len(seeds) == 1 else seeds or seeds_of_names(names)
     if len(seeds) != len(names):
         count = f"{count_of(len(names), 'name')} and {len(seeds)} seeds"
-        raise UserError(f"names={options.names}: {count}; expected one seed for all, or as many as names")
+        raise UserError(f"names={options.names}: {count}; expected one seed for all, or one per name")
     return list(zip(number_repeated(names, "{} ({})"), seeds, strict=True))
 
 
@@ -202,7 +202,7 @@ def seeds_of(value: str) -> Shape:
     """Parse seeds: `range(0,30)`, `1,2,3` or `7`.
 
     Raises:
-        UserError: the text has a different format, or there are no seeds or too many.
+        UserError: the text has the wrong format, or there are no seeds or too many.
     """
     match = RANGE.fullmatch(value)
     if not match and not re.fullmatch(r"\d{1,9}(,\d{1,9})*", value):
@@ -304,7 +304,7 @@ class Exercise:
         return pd.DataFrame(np.full((heads * len(rows), len(columns)), np.nan), index=names, columns=list(columns))
 
     def check(self, given: str | Path | Mapping[str, Any] | None = None, **numbers: Any) -> Checked:
-        """Check the numbers of stages, `check(scores=s, weights=w)`, or a file that the page saved.
+        """Check numbers given by stage, as in `check(scores=s, weights=w)`, or a file that the page saved.
 
         A stage is `[r c]` or `[h r c]`, or has its heads stacked vertically, as in `blank`; NaN counts as empty.
 

@@ -27,7 +27,7 @@ MOST_NUMBER = 2**63
 """Exclusive upper bound on the magnitude of integers."""
 
 NAMES = {
-    str: "a text",
+    str: "a string",
     int: "a whole number",
     float: "a number",
     bool: "true or false",
@@ -202,7 +202,7 @@ def check_mark(path: Path, mark: str) -> None:
 
 
 def check_page(path: Path, kind: str) -> None:
-    """Refuse to replace a page of this kind that attn-exp did not write; raise the errors of `check_mark`."""
+    """Refuse to replace a page of this kind that attn-exp did not write; see `check_mark`."""
     check_mark(path, GENERATOR.format(kind))
 
 
@@ -226,7 +226,7 @@ def check_sweep(folder: Path) -> None:
     """Refuse to write a sweep to a folder that contains other files.
 
     Raises:
-        UserError: the folder is neither empty nor that of a sweep.
+        UserError: the folder is neither empty nor the folder of a sweep.
     """
     names = {name for name in os.listdir(folder) if not name.startswith(".")} if folder.is_dir() else set()
     if not (names <= BEGINS_SWEEP or {"manifest.json", "parts"} <= names):
@@ -234,5 +234,4 @@ def check_sweep(folder: Path) -> None:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise the UserError for a file that attn-exp did not write."""
     raise UserError(f"{path}: already exists and was not written by attn-exp, so it is kept; rename or remove it")

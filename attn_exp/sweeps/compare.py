@@ -1,4 +1,4 @@
-"""`attn-exp compare A B`: the differences between two runs or two sweeps, in their settings and in their numbers."""
+"""`attn-exp compare A B`: find the differences between two runs or two sweeps, in their settings and their numbers."""
 
 from __future__ import annotations
 

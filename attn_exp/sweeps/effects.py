@@ -156,7 +156,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Dependence:
-    """An effect at each value of another setting, and the p-value for all of these effects being equal."""
+    """An effect at each value of another setting, and the p-value of the hypothesis that all of them are equal."""
 
     axis: int
     chance: float
@@ -251,7 +251,7 @@ def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) ->
     """Yield pairs of values that summarise how a metric changes along a setting, leaving out inert variants.
 
     Each non-numeric value is paired with the first one. A monotonic sequence is summarised by one pair, its first and
-    last value, and any other by two, split at the extremum.
+    last value, and any other sequence by two pairs, split at the extremum.
     """
     values, labels = values_of(cube, metric), cube.levels[axis]
     moving = [variant not in inert for variant in cube.variants]
@@ -306,8 +306,8 @@ def paired(values: Array, groups: Array, axis: int, start: int, end: int) -> Arr
 def estimate_of(differences: Array, exact: bool = False, tries: int = 1) -> Estimate | None:
     """Estimate the mean over seeds with Student's t; None if there are no numbers.
 
-    An exact mean has no interval; its p-value is 1 if it is 0, else 0. `tries` is the number of means from which this
-    one was selected by size; the interval is widened (Bonferroni) to match.
+    An exact mean has no interval; its p-value is 1 if the mean is 0, else 0. `tries` is the number of means from which
+    this one was selected by size; the interval is widened (Bonferroni) to match.
     """
     there = np.isfinite(differences)
     axes = tuple(range(differences.ndim - 1))
@@ -379,7 +379,7 @@ def find_wrong_rows(cube: Cube) -> Array:
 
 
 def find_inert(cube: Cube) -> dict[str, list[str]]:
-    """Return, for each setting, the variants that fix it themselves, so that only their baseline row may change."""
+    """Return, for each setting, the variants that it does not affect, except for their distance from the baseline."""
     tables = [cube.resolved, *(cube.numbers[own] for own in OWN if own in cube.numbers)]
     return {
         name: [
@@ -419,5 +419,5 @@ def signed(number: float) -> str:
 
 
 def shorten(setting: str) -> str:
-    """Return a setting, or zipped settings, without the groups that are clear."""
+    """Return the name of a setting, or of zipped settings, without prefixes that are not needed."""
     return GROUPS.sub("", setting)

@@ -38,7 +38,7 @@ MOST_POINTS = 50_000_000
 """Maximum number of points: a sweep of this size starts in seconds, but its table fills a disk."""
 
 MOST_WRITTEN_OUT = 1_000_000
-"""Maximum number of values on an axis that is not an integer range, so that its values are stored one by one."""
+"""Maximum number of values on an axis that is not an integer range, whose values are stored one by one."""
 
 MOST_COMPOSED = 10_000
 """Maximum number of compositions by Hydra, each of which takes hundredths of a second."""
@@ -85,7 +85,7 @@ def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override
 
 
 def refuse_range(swept: RangeSweep) -> str:
-    """Return why a range cannot be swept (it is infinite or has too many values); empty if it can."""
+    """Return why a range cannot be swept (infinite, or too many values), or an empty string if it can."""
     start, stop, step = swept.start, swept.stop, swept.step
     if start is None or stop is None or not (step and all(map(is_finite, (start, stop, step)))):
         return "expected range(start,stop,step) with finite numbers and a step that is not 0"
@@ -118,14 +118,14 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
 
 
 def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[Shape, ...]:
-    """Group the indices of the axes, in order of first appearance: those in `sweep.zip` together, each other alone."""
+    """Group the indices of the axes, keeping their order: zipped axes (`sweep.zip`) together, each other axis alone."""
     keys = [axis.key for axis in axes]
     for key in sweep.zip:
         chosen(key, keys, "key in sweep.zip")
     zipped = tuple(place for place, key in enumerate(keys) if key in sweep.zip)
     if len({len(axes[place].values) for place in zipped}) > 1:
         counts = ", ".join(f"{axes[place].key} has {len(axes[place].values)}" for place in zipped)
-        raise UserError(f"sweep.zip needs equally many values of each key: {counts}")
+        raise UserError(f"sweep.zip needs the same number of values for each key: {counts}")
     return tuple(zipped if place in zipped else (place,) for place in range(len(axes)) if place not in zipped[1:])
 
 

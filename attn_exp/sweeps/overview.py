@@ -134,7 +134,9 @@ def terminal(about: About, summary: Summary) -> str:
     if shown.lines:
         parts.append(drawn(shown.head, shown.lines))
     if len(summary.cells) > len(shown.lines):
-        parts.append(f"{len(shown.lines)} of {len(summary.cells):,} rows; the report has more, the results file all.")
+        parts.append(
+            f"{len(shown.lines)} of {len(summary.cells):,} rows; the report shows more, and the results file has all."
+        )
     struck = [f"{count:,} x {plain(message, 100)}\n    {again}" for message, count, again in failures(about, summary)]
     odd = [
         f"{plain(settings, 100)}: {tally} published results agree\n    {again}"

@@ -80,7 +80,7 @@ class Shelf:
         """Yield the cells of each line of some parts; texts may begin with an escaping apostrophe.
 
         Raises:
-            DamagedError: unexpected columns, or a line with the wrong number of cells or without a point's number.
+            DamagedError: a part has unexpected columns, or a line has the wrong number of cells or no point number.
         """
         for path, *_ in parts:
             lines = machine.csv_lines(path)

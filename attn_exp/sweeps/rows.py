@@ -157,7 +157,7 @@ class Cube:
 def make_cube(rows: Rows, axes: Axes, dimensions: Sequence[Sequence[int]], metrics: Sequence[str]) -> Cube | None:
     """Return the rows as arrays; None if there are no rows, or too many.
 
-    Seeds and variants have axes of their own: if each point has a single variant, points are compared along that axis.
+    Seeds and variants have their own axes; points with a single variant each are compared along the variant axis.
     """
     # axes over `variant` whose values are single variants, in brackets or not
     alone = [

@@ -49,12 +49,12 @@ class Axis:
 
     @property
     def column(self) -> str:
-        """The column of the axis in tables: its key, but `variants` for `variant`, which is the name of a row."""
+        """The column of the axis in tables: its key; for `variant` it is `variants`, since `variant` is taken."""
         return "variants" if self.key == "variant" else self.key
 
     @property
     def listed(self) -> Sequence[Any]:
-        """The values if they are stored one by one; empty for a range."""
+        """The values, if they are stored one by one; for a range, an empty tuple."""
         return () if isinstance(self.values, range) else self.values
 
     def word(self, place: int) -> str:
@@ -104,7 +104,7 @@ class Space:
 
     @cached_property
     def configs(self) -> Mapping[Places, Config]:
-        """`bases` as configurations, parsed once per worker."""
+        """The configurations of `bases`, parsed once per worker."""
         return {key: read_config(base) for key, base in self.bases.items()}
 
     def places(self, index: int) -> Places:
@@ -159,7 +159,7 @@ class Condition:
         """Return whether the expression is true for these values of its settings.
 
         Raises:
-            UserError: the values cannot be compared or computed with.
+            UserError: the expression cannot be evaluated for these values.
         """
         try:
             known = {"__builtins__": {}, "values": {**WORDS, **values}, "number": number}
@@ -170,7 +170,7 @@ class Condition:
 
 
 def number(value: Any) -> int | float:
-    """Return the value if it is a number: multiplying a text or a list could exhaust the memory.
+    """Return the value if it is a number: multiplying a string or a list could exhaust the memory.
 
     Raises:
         TypeError: the value is not a number.

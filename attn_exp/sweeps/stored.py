@@ -41,7 +41,7 @@ def rerun(words: Sequence[str]) -> str:
     """Recompute `DIR [POINT] [--own-code]`, and return the text that a run prints.
 
     Raises:
-        UserError: the arguments are invalid, or `run_or_point` raises it.
+        UserError: the arguments are invalid; or as for `run_or_point`.
     """
     plain = [word for word in words if word != OPTION]
     if len(plain) not in (1, 2) or len(words) - len(plain) > 1:
@@ -55,8 +55,8 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
     User code runs only if `own` is set; stderr reports whether its file has changed.
 
     Raises:
-        UserError: the folder holds neither a run nor a sweep, there is no such point, a stored argument is no setting,
-            or user code would run without `own`.
+        UserError: the folder holds neither a run nor a sweep, there is no such point, a stored argument is not a
+            setting, or user code would run without `own`.
     """
     if os.path.lexists(folder / "run.json"):
         return run_again(folder, own)

@@ -175,7 +175,7 @@ def format_tally(pair: Array) -> str:
 def mean_and_interval(moments: Numbers | None) -> str:
     """Format a mean with the digits that its uncertainty justifies, and the half-width of its 95 % interval.
 
-    If there are few numbers, their range replaces the interval; if they differ only by rounding, the mean stands alone.
+    If there are few numbers, their range replaces the interval; if they differ only by rounding, there is neither.
     """
     if moments is None:
         return ""
@@ -261,7 +261,7 @@ def find_notes(cube: Cube, tests: int) -> Iterator[str]:
 
 
 def format_effects(rows: Sequence[Effect], tests: int) -> str:
-    """Describe the effect of a change on a metric: the largest and the smallest, if it depends on another setting."""
+    """Describe the effect of a change on a metric; if it depends on another setting, the largest and the smallest."""
     ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
     largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
     start = format_value(largest.setting, largest.start).removeprefix(f"{shorten(largest.setting)}=")
@@ -384,6 +384,6 @@ def shares_table(answers: Answers) -> Table:
     lines = tuple(
         (titled(metric), " × ".join(settings), f"{share:.1%}") for (metric, *settings), share in large.items()
     )
-    caption = "The share of each metric's variance that a setting explains, or a pair beyond its two settings alone."
+    caption = "The share of each metric's variance that a setting explains, or that a pair adds to its two settings."
     head = ("metric", "explained by", "share")
     return Table("shares", caption, head, lines, deep_places(metric for metric, *_ in large))

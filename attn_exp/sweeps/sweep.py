@@ -136,7 +136,7 @@ def check_points(plan: Plan) -> None:
 
 
 def has_fixed_inputs(space: Space) -> bool:
-    """Return whether the inputs of a sweep with one seed are independent of it: given, or from a checkpoint."""
+    """Return whether no input of a sweep depends on its single seed: all are given or read from a checkpoint."""
     configs = [config for config in space.configs.values() if config.model.family is None]
     drawing = ("seed", "embeddings", "projections", "draws", "generator")
     if len(configs) > MOST_BUILT or any(axis.key.split(".")[0] in drawing and not axis.composed for axis in space.axes):
@@ -159,7 +159,7 @@ def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part])
     """
     done = sum(len(plan.numbers(chunk)) - whole[name].failed for chunk, name in enumerate(plan.names) if name in whole)
     lines = [overview.format_axis(describe_axis(axis)) for axis in plan.space.axes]
-    lines.append(f"{plan.points:,} points in {len(plan.names):,} chunks, {done:,} done already")
+    lines.append(f"{plan.points:,} points in {len(plan.names):,} chunks, {done:,} already done")
     if plan.space.size > plan.points:
         lines.append(f"{plan.space.size - plan.points:,} combinations skipped: {config.sweep.skip}")
     if plan.points > done:
@@ -191,7 +191,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
     """Run the sweep that the arguments of `-m` describe, and return its results as text with the exit code and folder.
 
     Raises:
-        UserError: an argument is invalid, which is found before anything starts, or the folder cannot be written to.
+        UserError: an argument is invalid, which is reported before anything starts, or the folder is not writable.
     """
     space, first = expand([quote_skip(word) for word in words], folders)
     plan = make_plan(space, first.sweep, added_metrics(space))

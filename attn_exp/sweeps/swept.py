@@ -1,4 +1,4 @@
-"""The results of a sweep, in Python and on disk: the table, answers and plots made from its parts; and its status."""
+"""Make the table, answers and plots of a sweep from its parts, in Python and on disk, and show its status."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def import_arrow() -> Any:
     """Import `pyarrow` with its Parquet writer, an optional dependency that is slow to import.
 
     Raises:
-        UserError: it is not installed. A sweep with this format finds out before it starts.
+        UserError: `pyarrow` is not installed; a sweep that needs it checks this before it starts.
     """
     try:
         import pyarrow.parquet  # noqa: PLC0415 - see above
@@ -199,7 +199,7 @@ class Swept:
     folder: Path
     about: About
     known: Mapping[str, Part] | None = None
-    """The intact parts, if they are known already."""
+    """The intact parts, if they are already known."""
 
     @property
     def shelf(self) -> Shelf:
@@ -329,7 +329,7 @@ def plot(words: Sequence[str]) -> str:
 
 
 def find_place(plotted: Plotted, key: str, name: str) -> int:
-    """Return the index of a setting, where the variant comes last.
+    """Return the index of a setting among the axes of the plots; the variant comes last.
 
     Raises:
         UserError: the sweep has no such setting.

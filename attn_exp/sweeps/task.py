@@ -44,7 +44,7 @@ class Done:
 
 
 def compute(plan: Plan, job: Job) -> Done:
-    """Compute the points of a job; the line of a point that fails has its error message."""
+    """Compute the points of a job; the line of a point that fails contains its error message."""
     lines, failed, count = list[Line](), 0, 0
     # a worker forked from the driver has registered the plugins already
     is_known = all(origin in registry.origins() for origin in plan.own)
@@ -73,8 +73,8 @@ def compute_point(plan: Plan, number: int, under_way: Pass) -> list[Line]:
 def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
     """Compute points that differ only in their seed as one batch, and return their lines by point number.
 
-    Points that need more than rows are left out, and so are those of a batch that fails: they are computed alone, and
-    each reports its own error.
+    Return nothing if the sweep has additional metrics, published results or `fail_fast`. The points of a batch that
+    fails are left out: they are computed alone later, and each reports its own error.
     """
     ready: dict[int, list[Line]] = {}
     has_published = any(base.get("published") for base in plan.space.bases.values())
@@ -150,7 +150,7 @@ def elsewhere(plan: Plan, job: Job) -> Done:
     """Compute a job with one BLAS thread, in a process that may run on another machine.
 
     Raises:
-        UserError: this process has another version of the program than the driver, so its numbers could differ.
+        UserError: this process and the driver run different versions of the program, so numbers could differ.
     """
     if task_version() != plan.version:
         where = f"{socket.gethostname()}, {Path(__file__).parent.parent}"

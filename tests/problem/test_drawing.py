@@ -188,7 +188,7 @@ def test_a_given_matrix_wins_over_one_that_a_generator_draws() -> None:
             "embeddings.distribution=uniform embeddings.low=-1e308 embeddings.high=1e308",
             "expected high above low, by a finite amount",
         ),
-        ("generator=jax embeddings.distribution=integers embeddings.high=4294967296", "expected bounds of 32 bits"),
+        ("generator=jax embeddings.distribution=integers embeddings.high=4294967296", "expected 32-bit bounds"),
         ("projections.seed=3", "projections.seed=3 needs projections.generator, such as torch"),
         ("projections=torch_linear projections.generator=jax", "torch_linear can be drawn only by torch"),
         ("projections=torch_linear projections.order=[W_x]", "unknown array of projections 'W_x'"),
@@ -204,7 +204,10 @@ def test_a_given_matrix_wins_over_one_that_a_generator_draws() -> None:
             "projections=identity +projections.given.W_q=[[1]] draws={W_q:{distribution:normal,shape:[6,6]}}",
             "projections.given.W_q and draws.W_q both define W_q",
         ),
-        ("draws={a:{distribution:normal,shape:[2,2],entry:1}}", "draws.a.entry=1: shape=[2, 2] has 1, counted from 0"),
+        (
+            "draws={a:{distribution:normal,shape:[2,2],entry:1}}",
+            "draws.a.entry=1: entries count from 0, and shape=[2, 2] has only 1",
+        ),
         (
             "draws={a:{distribution:normal,shape:[2,2],rows:[2]}}",
             "draws.a.rows names row 2; there are 2",

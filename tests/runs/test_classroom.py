@@ -176,7 +176,7 @@ def test_a_table_with_a_row_per_student_is_graded(home: Path) -> None:
         csv.writer(file).writerows(table)
     lines = {line["student"]: line for line in result("class/answers.csv", "class/key.json")}
     assert lines["Grace"]["points"] == lines["Grace"]["of"] and lines["Ada"]["points"] == str(len(right["Ada"]) - 1)
-    assert "'ca. 1'" in lines["Ada"]["what it is"] and lines["Nobody"]["what it is"] == "no key of this name"
+    assert "'ca. 1'" in lines["Ada"]["what it is"] and lines["Nobody"]["what it is"] == "there is no key with this name"
     assert (lines["Alan"]["points"], lines["Ada"]["what it is"].count("Alan")) == ("0", 0)
 
 
@@ -293,7 +293,7 @@ def test_a_bad_file_is_a_line_and_the_rest_is_graded(home: Path) -> None:
         (["hello"], "hello"),
         (["hed=2"], "unknown setting 'hed'; did you mean head?"),
         (["exam=perhaps"], "exam=perhaps: expected true or false"),
-        (["names=one.csv", "seed=range(0,3)"], "1 name and 3 seeds; expected one seed for all, or as many as names"),
+        (["names=one.csv", "seed=range(0,3)"], "1 name and 3 seeds; expected one seed for all, or one per name"),
         (["variant=[linear]"], "not computed in steps"),
         (["embeddings.tokens=40"], "too long"),
     ],

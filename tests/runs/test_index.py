@@ -90,11 +90,11 @@ WRONG = {
     "{": "run.json: it is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
     "[]": "run.json is not an object",
     DEEP: "run.json: it nests too deeply",
-    json.dumps(ABOUT | {"started": None}): "run.json: started is not a text",
+    json.dumps(ABOUT | {"started": None}): "run.json: started is not a string",
     json.dumps(ABOUT | {"words": "head=2"}): "run.json: words is not a list",
-    json.dumps(ABOUT | {"words": [1]}): "an item of run.json: words is not a text",
+    json.dumps(ABOUT | {"words": [1]}): "an item of run.json: words is not a string",
     json.dumps(ABOUT | {"config": [1]}): "run.json: config is not an object",
-    json.dumps(ABOUT | {"config": {"title": {"a": 1}}}): "run.json: config: title is not a text",
+    json.dumps(ABOUT | {"config": {"title": {"a": 1}}}): "run.json: config: title is not a string",
     '{"command": 1}': "run.json: started is missing",
 }
 

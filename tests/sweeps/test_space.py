@@ -84,7 +84,7 @@ def test_zipped_keys_move_together() -> None:
         (["head=1,2", "sweep.zip=[head,seed]"], "unknown key in sweep.zip 'seed'"),
         (
             ["head=1,2", "seed=0,1,2", "sweep.zip=[head,seed]"],
-            "equally many values of each key: head has 2, seed has 3",
+            "the same number of values for each key: head has 2, seed has 3",
         ),
         (["sweep.workers=1,2"], "applies to the whole sweep"),
         (["head=1,2", "hydra.sweep.dir=here"], "Hydra's own settings are not supported"),

@@ -165,12 +165,12 @@ def test_a_point_that_kills_its_worker_twice_is_found_and_recorded(tmp_path: Pat
 def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path, quick: Quick) -> None:
     out, _ = quick(*SMALL, "sweep.dry_run=true")
     assert "head: 1, 2" in out
-    assert "6 points in 6 chunks, 0 done already" in out
+    assert "6 points in 6 chunks, 0 already done" in out
     assert "for the rest" in out
     assert os.listdir(tmp_path) == []
     quick(*SMALL)
     out, _ = quick(*SMALL, "sweep.dry_run=true")
-    assert "6 done already" in out
+    assert "6 already done" in out
 
 
 @pytest.mark.parametrize(

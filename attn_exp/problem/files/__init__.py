@@ -1,8 +1,8 @@
-"""Files of arrays: similar formats share a module, and all are read as plain numbers, so that none can run code.
+"""Read arrays from files of several formats, as plain numbers, so that no file can run code.
 
-The suffix selects the module, whose `look` lists the contents of a file without reading the numbers. Numbers are read
-on demand; a false header, a truncated file or one that is not regular gives a one-line error. Pickles, which may
-run foreign code, are never opened.
+The suffix selects the module of the format, whose `look` lists the contents of a file without reading the numbers.
+Numbers are read on demand; a false header, a truncated file or one that is not regular gives a one-line error.
+Pickles, which may run foreign code, are never opened.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Entry(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The contents of a file: arrays by name (`""` for a single array without one) and token names, if any."""
+    """The contents of a file: arrays by name (`""` for a single unnamed array) and token names, if any."""
 
     arrays: Mapping[str, Entry]
     tokens: tuple[str, ...] | None = None
@@ -140,7 +140,7 @@ def unreadable(said: str, error: Exception) -> UserError:
 
 
 def numbers(entry: Entry, said: str) -> Array:
-    """Return an array as float64; `said` names its file and itself.
+    """Return an array as float64; error messages call it `said`.
 
     Raises:
         UserError: the array is empty or truncated, or some values are not finite real numbers.

@@ -29,10 +29,10 @@ LOOSE, TIGHTEST = 2**28, 50
 
 
 def read_header(stream: IO[bytes], size: int) -> tuple[Shape, bool, np.dtype[Any]]:
-    """Read the header of an array in a stream of `size` bytes: its shape, whether columns come first, and its dtype.
+    """Read the header of an array in a stream of `size` bytes: its shape, whether it is column-major, and its dtype.
 
     Raises:
-        ValueError: it is not a NumPy file, holds objects, or its header does not fit the bytes that follow.
+        ValueError: the stream is not a NumPy file, holds objects, or its header does not fit the bytes that follow.
     """
     try:
         shape, columns_first, dtype = READERS[numpy_format.read_magic(stream)](stream)
@@ -74,7 +74,7 @@ def read_npy(path: Path) -> Array:
 
     Raises:
         OSError: the file is missing or not regular.
-        ValueError: it is not a NumPy file, or its header is false.
+        ValueError: the file is not a NumPy file, or its header is false.
     """
     with machine.opened(path) as file:
         return read_array(file, size_of(file))
@@ -128,7 +128,7 @@ def load_archive(path: Path) -> dict[str, Array]:
 
     Raises:
         OSError: the file is missing or not regular.
-        ValueError: it is another kind of archive, an array is unreadable, or the members together exceed the file.
+        ValueError: the file is not such an archive, an array is unreadable, or the arrays together exceed the file.
     """
     arrays = {}
     with open_archive(path) as (archive, members):

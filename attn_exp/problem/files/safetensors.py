@@ -51,7 +51,7 @@ def read_index(path: Path) -> dict[str, str]:
 
     Raises:
         OSError: the file is missing or not regular.
-        ValueError: it is not an index, or names a file in another folder.
+        ValueError: the file is not an index, or it names a file in another folder.
     """
     about = machine.read_json(path, MOST_HEADER)
     places = about.get("weight_map") if isinstance(about, dict) else None
@@ -64,11 +64,11 @@ def read_index(path: Path) -> dict[str, str]:
 
 
 def read_entries(path: Path) -> dict[str, Entry]:
-    """List the tensors of one file, which must be contiguous up to its end.
+    """List the tensors of one file; they must fill it without gaps.
 
     Raises:
         OSError: the file is missing or not regular.
-        ValueError: its header is truncated, or does not fit the file.
+        ValueError: the header is truncated, or does not fit the file.
     """
     with machine.opened(path) as file:
         size = size_of(file)
@@ -89,7 +89,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
             )
         end = stop
     if 8 + length + end != size:
-        raise ValueError(f"its header describes {end:,} bytes of numbers, but {size - length - 8:,} follow: cut off?")
+        raise ValueError(f"its header describes {end:,} bytes of numbers, but {size - length - 8:,} follow")
     return {name: place(path, kind, shape, 8 + length + start) for name, (kind, shape, start, _) in described.items()}
 
 
@@ -113,7 +113,7 @@ def place(path: Path, kind: str, shape: Shape, start: int) -> Entry:
 
 
 def read_numbers(path: Path, kind: str, shape: Shape, start: int, index: Any) -> Array:
-    """Memory-map a tensor, read-only, or read an index of it.
+    """Memory-map a tensor read-only, and return the part that `index` selects.
 
     bfloat16, which NumPy lacks, is copied to float32: `x = (u16 << 16)` as the bits of a float.
     """

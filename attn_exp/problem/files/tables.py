@@ -43,7 +43,7 @@ SAMPLE = 50
 
 
 def look(path: Path, said: str) -> Held:
-    """Read a JSON file, or the array of a table and the names in its first column, if that holds names.
+    """Read a JSON file, or a table and the names in its first column, if it has any.
 
     In text separated by spaces, as `np.savetxt` writes it, # starts a comment.
     """
@@ -57,9 +57,9 @@ def look(path: Path, said: str) -> Held:
 
 
 def read_table(rows: Sequence[Sequence[str]], said: str) -> Held:
-    """Return the numbers of a table, and the names in its first column, if that holds names.
+    """Return the numbers of a table, and the names in its first column, if it has any.
 
-    As in word2vec files, the first line may hold the numbers of words and dimensions.
+    The first line may give the number of words and the number of dimensions, as in word2vec files.
     """
     indexed = False
     if len(rows) > 1:
@@ -79,7 +79,7 @@ def read_table(rows: Sequence[Sequence[str]], said: str) -> Held:
 
 
 def are_words(column: Sequence[str]) -> bool:
-    """Return whether a first column holds words: in at least half of its cells, and not only symbols among numbers.
+    """Return whether at least half of a column's cells are words; if some are numbers, one must also be a name.
 
     A cell that has a digit but is not a name, such as 50% above 1, is an unreadable number, not a word.
     """
@@ -88,7 +88,7 @@ def are_words(column: Sequence[str]) -> bool:
 
 
 def rows_of(text: str, marks: Sequence[str]) -> Rows:
-    """Return the stripped cells of each nonempty line; numbers are written as Python reads them.
+    """Return the stripped cells of each nonempty line, with numbers rewritten as Python reads them.
 
     `marks` are the possible separators, the likeliest first.
 
@@ -127,9 +127,9 @@ def replace_commas(rows: Rows, mark: str) -> Rows:
     held = f"it holds {brief(commas[0], 40)!r}"
     point = next((cell for row in rows for cell in row if is_number(cell) and "." in cell), None)
     if point is not None:
-        raise ValueError(f"{held} and {brief(point, 40)!r}; write a point in each")
+        raise ValueError(f"{held} and {brief(point, 40)!r}; write a decimal point in each number")
     if mark in (COMMA, TAB) and all(map(THOUSANDS.fullmatch, commas)):
-        raise ValueError(f"{held}, which may separate thousands; write a point, or nothing")
+        raise ValueError(f"{held}, whose comma may separate thousands; write a decimal point, or no comma")
     return [[cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell for cell in row] for row in rows]
 
 
@@ -150,7 +150,7 @@ def has_digit(cell: str) -> bool:
 def names_columns(
     first: Sequence[str], below: Sequence[Sequence[str]], said: str, is_number: Callable[[str], bool] = is_number
 ) -> bool:
-    """Return whether the first line of a table names its columns; `is_number` says which cells are numbers.
+    """Return whether the first line of a table names its columns; `is_number` decides which cells are numbers.
 
     It does if it holds names and no numbers; or if it begins with an empty cell above row names, as spreadsheets and
     pandas write it, followed by names or column numbers; or if it numbers three or more columns, as pandas does
@@ -185,7 +185,7 @@ def names_columns(
 
 
 def read_json_arrays(path: Path) -> Held:
-    """Read the arrays of the file. An object of vectors only, `{"she": [1, 2], ...}`, is one array with tokens."""
+    """Read the arrays of a JSON file. An object of vectors only, `{"she": [1, 2], ...}`, is one array with tokens."""
     value = machine.read_json(path, MOST_TEXT)
     if isinstance(value, list):
         return Held({}, tuple(value)) if are_texts(value) else Held({"": array_of_lists(value)})
@@ -206,7 +206,7 @@ def are_texts(value: Any) -> bool:
 
 
 def array_of_lists(value: list[Any]) -> Entry:
-    """Return nested lists as an array; if they do not form one, reading its numbers raises the reason."""
+    """Return nested lists as an array; if they do not form one, reading its numbers raises the error."""
     try:
         array = np.array(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The random generators of libraries, one per file, reimplemented in NumPy: the numbers they would draw after a seed.
+"""The random generators of other libraries, reimplemented in NumPy to draw the same numbers after the same seed.
 
 After `torch.manual_seed(123)`, the numbers of a notebook depend only on its calls. The same calls, in the same order,
 draw the same numbers here, without that library.
@@ -18,9 +18,9 @@ GENERATORS: dict[str, Generator] = {
 
 
 def begin(name: str, seed: int, alone: bool = False, key: str = "seed") -> Stream:
-    """Seed a generator and return its stream, from which one array (`alone`) or several are drawn.
+    """Seed a generator and return its stream; `alone` means that only one array is drawn from it.
 
-    `key` is the setting of the seed.
+    `key` is the setting that gives the seed.
 
     Raises:
         UserError: there is no such generator, or it does not accept the seed.

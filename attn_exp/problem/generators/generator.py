@@ -1,4 +1,4 @@
-"""The contract of a generator: a library's random numbers after its seed, in the order of its calls."""
+"""The contract of a generator: it draws the numbers that a library would draw after a seed, call by call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Start(NamedTuple):
 
 
 class Stream(Protocol):
-    """A seeded generator: each call draws the next numbers, in the dtype in which the library draws them."""
+    """A seeded generator: each call draws the next numbers, in the dtype that the library uses."""
 
     def uniform(self, shape: Shape, low: float, high: float) -> Array:
         """Draw uniform numbers in `[low, high)`."""
@@ -34,9 +34,9 @@ class Stream(Protocol):
 
 @dataclass(frozen=True)
 class Generator:
-    """A library's generator; a file holds one or several by name, as `GENERATORS`.
+    """A library's generator; each file defines one or more by name in `GENERATORS`.
 
-    - `begin`: returns its stream right after the seed.
+    - `begin`: seeds the generator and returns its stream.
     - `least`, `most`: the range of seeds that the library accepts; None means no upper limit.
     """
 

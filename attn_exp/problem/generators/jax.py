@@ -4,7 +4,7 @@
 - `jax_key`: one key for every array: `jax.random.normal(jax.random.key(seed), shape)` each time.
 - `jax_split`: all keys at once: `k1, k2, k3 = jax.random.split(jax.random.key(seed), 3)`.
 
-Keys, uniform numbers and integers are exact. Normal numbers go through a polynomial of the inverse error function, and
+Keys, uniform numbers and integers are exact. Normal numbers use a polynomial for the inverse error function, and
 the compiler chooses how its steps are rounded: about one number in eighty differs, by at most 4 units in the last
 place. Keys are those of `jax_threefry_partitionable`, the default since JAX 0.5.
 
@@ -58,18 +58,18 @@ def random_bits(key: Array, size: int) -> Array:
 
 
 def split(key: Array, size: int = 2) -> Array:
-    """`jax.random.split(key, size)`: keys in rows."""
+    """Return the keys of `jax.random.split(key, size)`, one per row."""
     return np.stack(hash_counters(key, size), axis=1)
 
 
 def fold_in(key: Array, number: int) -> Array:
-    """`jax.random.fold_in(key, number)`."""
+    """Return `jax.random.fold_in(key, number)`."""
     folded = threefry(key, np.zeros(1, np.uint32), np.array([number & 0xFFFFFFFF], np.uint32))
     return np.concatenate(folded)
 
 
 def first_key(seed: int) -> Array:
-    """`jax.random.key(seed)`: 0 and the low 32 bits of the seed, as in JAX without `jax_enable_x64`."""
+    """Return `jax.random.key(seed)`: 0 and the low 32 bits of the seed, as in JAX without `jax_enable_x64`."""
     return np.array([0, seed & 0xFFFFFFFF], np.uint32)
 
 
@@ -93,22 +93,22 @@ class Jax:
         self.keys = keys
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
-        """`jax.random.uniform(key, shape, minval=low, maxval=high)`."""
+        """Draw as `jax.random.uniform(key, shape, minval=low, maxval=high)` does."""
         return uniform(next(self.keys), shape, np.float32(low), np.float32(high))
 
     def normal(self, shape: Shape, mean: float = 0.0, spread: float = 1.0) -> Array:
-        """`mean + spread * jax.random.normal(key, shape)`."""
+        """Return `mean + spread * jax.random.normal(key, shape)`."""
         numbers = normal(next(self.keys), shape)
         return np.float32(mean) + np.float32(spread) * numbers
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
-        """`jax.random.randint(key, shape, low, high)`: 64 bits for each number, to reduce the bias of the modulo.
+        """Draw as `jax.random.randint(key, shape, low, high)` does: 64 bits per number reduce the modulo bias.
 
         Raises:
-            UserError: the bounds exceed 32 bits.
+            UserError: a bound does not fit into 32 bits.
         """
         if not -(2**31) <= low < high < 2**31:
-            raise UserError(f"low={low} and high={high}: expected bounds of 32 bits for generator=jax")
+            raise UserError(f"low={low} and high={high}: expected 32-bit bounds for generator=jax")
         size, span = math.prod(shape), np.uint32(high - low)
         higher, lower = (random_bits(key, size) for key in split(next(self.keys)))
         power = np.uint32(2**16) % span
@@ -118,7 +118,7 @@ class Jax:
 
 
 def uniform(key: Array, shape: Shape, low: np.float32, high: np.float32) -> Array:
-    """Return float32 numbers in `[low, high)`, each from 23 bits of a word."""
+    """Return float32 numbers in `[low, high)`, each made from 23 bits of a 32-bit word."""
     words = random_bits(key, math.prod(shape)) >> np.uint32(9) | np.uint32(0x3F800000)
     numbers = fused(words.view(np.float32) - np.float32(1), high - low, low)
     return np.maximum(numbers, low).reshape(shape)

@@ -15,7 +15,7 @@ from attn_exp.problem.generators.generator import Generator, Start
 
 
 class Numpy:
-    """`rng.uniform` (and `rng.random`), `rng.normal` (and `rng.standard_normal`), `rng.integers`, by PCG64."""
+    """NumPy's PCG64: `rng.uniform` (also `rng.random`), `rng.normal` (also `rng.standard_normal`), `rng.integers`."""
 
     def __init__(self, start: Start) -> None:
         self.rng: Any = np.random.default_rng(start.seed)
@@ -31,7 +31,7 @@ class Numpy:
 
 
 class Legacy(Numpy):
-    """`np.random.uniform` (and `rand`, `random`), `normal` (and `randn`), `randint`, by the Mersenne Twister."""
+    """NumPy's Mersenne Twister: `np.random.uniform` (also `rand`, `random`), `normal` (also `randn`), `randint`."""
 
     def __init__(self, start: Start) -> None:
         self.rng = np.random.RandomState(start.seed)

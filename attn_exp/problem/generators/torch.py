@@ -1,9 +1,9 @@
 """PyTorch's generator on a CPU: `torch.manual_seed(seed)`, then `torch.rand`, `randn`, `randint` and the like.
 
-Every bit equals PyTorch's on CPUs with AVX2, such as Intel's and AMD's of the last ten years. Elsewhere PyTorch uses
-the system's logarithm, sine and cosine, and 16 or more normal numbers differ by at most 3e-6 times their spread; it
-also rounds uniform numbers with other bounds than 0 and 1 twice, so that their last bit may differ. Everything else
-agrees.
+Every bit equals PyTorch's on CPUs with AVX2, such as those of Intel and AMD from the last ten years. Elsewhere
+PyTorch uses the system's logarithm, sine and cosine, and 16 or more normal numbers differ by at most 3e-6 times their
+spread; it also rounds uniform numbers twice unless their bounds are 0 and 1, so their last bit may differ. Everything
+else agrees.
 
 Float32 arithmetic follows the processor: a fused multiply-add is rounded once, and the logarithm, sine and
 cosine are Moshier's Cephes polynomials.
@@ -23,7 +23,7 @@ from attn_exp.arrays import Array, Shape
 from attn_exp.problem.generators.generator import Generator, Start
 
 BLOCK = 16
-"""The number of normal numbers drawn at once; fewer than that are drawn two at a time."""
+"""PyTorch draws normal numbers in blocks of this many; fewer than that are drawn in pairs."""
 
 
 class Torch:
@@ -42,17 +42,17 @@ class Torch:
         return words[0::2] << np.uint64(32) | words[1::2]
 
     def fractions(self, count: int) -> Array:
-        """Return float32 numbers in `[0, 1)`, each from 24 bits of a word."""
+        """Return float32 numbers in `[0, 1)`, each made from 24 bits of a 32-bit word."""
         return (self.words(count) & np.uint32(2**24 - 1)).astype(np.float32) * np.float32(2**-24)
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
-        """`torch.rand(shape)`, `tensor.uniform_(low, high)`: a number rounded up to `high` becomes `low`."""
+        """Draw as `torch.rand(shape)` or `tensor.uniform_(low, high)`: a number rounded up to `high` becomes `low`."""
         least, most = np.float32(low), np.float32(high)
         numbers = fused(self.fractions(math.prod(shape)), most - least, least)
         return np.where(numbers == most, least, numbers).reshape(shape)
 
     def normal(self, shape: Shape, mean: float = 0.0, spread: float = 1.0) -> Array:
-        """`torch.randn(shape)`, `torch.normal(mean, spread, shape)`."""
+        """Draw as `torch.randn(shape)` or `torch.normal(mean, spread, shape)` does."""
         count = math.prod(shape)
         if count < BLOCK:
             numbers = [self.single() * spread + mean for _ in range(count)]
@@ -68,7 +68,7 @@ class Torch:
     def single(self) -> float:
         """Return one normal number: the cosine of a Box-Muller pair, or the sine left over from the last pair.
 
-        The sine is kept, for however long, for the next call of this method.
+        The sine is kept until the next call of this method.
         """
         if self.kept is not None:
             number, self.kept = self.kept, None
@@ -79,9 +79,9 @@ class Torch:
         return radius * math.cos(angle)
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
-        """`torch.randint(low, high, shape)`, as since PyTorch 2.7.
+        """Draw as `torch.randint(low, high, shape)` does in PyTorch 2.7 and later.
 
-        Each is a word modulo the span; for spans of 2^28 and more (2^32 before 2.7), a 64-bit word.
+        Each number is a 32-bit word modulo the span; spans of 2^28 and more (2^32 before 2.7) use a 64-bit word.
         """
         span, count = high - low, math.prod(shape)
         words = self.words(count).astype(np.uint64) if span < 2**28 else self.long_words(count)
@@ -125,7 +125,7 @@ def fused(left: Any, right: Any, added: Any) -> Array:
 
 
 def polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
-    """Return `(...(c0 x + c1) x + ...) x + cn`, each step fused."""
+    """Return `(...(c0 x + c1) x + ...) x + cn`, with a fused multiply-add in each step."""
     total = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         total = fused(total, x, coefficient)

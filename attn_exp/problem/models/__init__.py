@@ -34,7 +34,7 @@ WORDS = {"text": "'model.text=the cat sat'", "tokens": "model.tokens=[ids]", "pa
 
 
 def applied(config: Config, under_way: Pass) -> Config:
-    """Fill in the settings that are left to the model from the requested layer; the user's own stay.
+    """Fill in the settings that are left to the model from the requested layer; all others stay unchanged.
 
     Raises:
         UserError: the checkpoint cannot be read, or does not accept the layer, the tokens or the text.
@@ -136,7 +136,7 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
 
 
 def read_input(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tuple[Array, tuple[str, ...]]:
-    """Return the input of the model, and a name for each token; the patches of a picture get their names later.
+    """Return the input of the model, and a name for each token; the patches of an image are named later.
 
     Raises:
         UserError: there is no input, more than one, or one that the family does not accept.
@@ -149,7 +149,7 @@ def read_input(settings: Model, family: contract.Model, checkpoint: Checkpoint) 
     if settings.patches is not None:
         return picture(settings.patches), ()
     count = checkpoint.config["vocab_size"]
-    knows = f"but the model knows {count}: 0 to {count - 1}"
+    knows = f"but the model knows {count} ids, 0 to {count - 1}"
     if settings.tokens is not None:
         if max(settings.tokens) >= count:
             raise UserError(f"model.tokens: token id {max(settings.tokens)}, {knows} ({checkpoint.key})")

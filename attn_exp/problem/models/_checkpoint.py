@@ -1,6 +1,6 @@
-"""A checkpoint on disk: config.json, the tensors beside it, each read on demand, and its tokenizer.
+"""A checkpoint on disk: config.json, a tokenizer, and tensors that are read on demand.
 
-A llama2.c file, such as stories15M.bin, is also one: seven integers, then every array as float32, one after the other.
+A llama2.c file, such as stories15M.bin, is one too: it has seven integers, then every array in turn as float32.
 Source: karpathy/llama2.c, `export.py` (`legacy_export`, version 0) and `run.c`.
 """
 
@@ -40,7 +40,7 @@ LEAST_SECONDS, BYTES_A_SECOND, LETTERS_A_SECOND = 6, 5_000_000, 100_000
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of `config.json`, and tensors by name, without the common `prefix`.
+    """The contents of `config.json`, and tensors by name; methods take names without the common `prefix`.
 
     `key` is the setting that names it, such as `model.path=all-MiniLM-L6-v2`; errors begin with it.
     """
@@ -83,13 +83,13 @@ class Checkpoint:
                 raise UserError(f"{whole} holds {tensor.dtype}; expected real numbers")
 
     def array(self, name: str, rows: Any = ...) -> Array:
-        """Read a tensor, or some of its rows, as float32, or as float64 if it is stored so."""
+        """Read a tensor, or some of its rows, as float32, or as float64 if it is stored in float64."""
         numbers = self.tensor(name).read(rows)
         return numbers if numbers.dtype == np.float64 else numbers.astype(np.float32, copy=False)
 
 
 def open_checkpoint(path: Path, key: str) -> Checkpoint:
-    """Open a folder, a safetensors file beside its config.json, or a llama2.c file; no number is read.
+    """Open a folder, a safetensors file beside its config.json, or a llama2.c file, without reading any numbers.
 
     Raises:
         UserError: a file is missing, inconsistent, or a pickle.
@@ -147,7 +147,7 @@ def find_prefix(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
         tensors[today] = tensor
     names = [name for name in tensors if name == anchor or name.endswith(f".{anchor}")]
     if len(names) != 1:
-        problem = f"several end in {anchor}" if names else unknown(anchor, sorted(tensors), "tensor")
+        problem = f"several tensor names end in {anchor}" if names else unknown(anchor, sorted(tensors), "tensor")
         raise UserError(f"{checkpoint.key}: {problem}")
     return replace(checkpoint, tensors=tensors, prefix=names[0].removesuffix(anchor))
 
@@ -203,7 +203,7 @@ def list_llama2c_arrays(config: dict[str, Any], apart: bool) -> Iterator[tuple[s
 
 
 def encode_text(folder: Path, text: str, key: str) -> tuple[list[int], tuple[str, ...]]:
-    """Return the ids of a text, with the model's special tokens, and a name for each.
+    """Return the token ids of a text, including the model's special tokens, and the name of each token.
 
     Raises:
         UserError: the tokenizer is missing, unreadable or times out, or the text has no tokens.

@@ -73,7 +73,7 @@ def forward(family: Model, checkpoint: Checkpoint, given: Array) -> Iterator[Lay
 
 
 def feed_forward(part: Checkpoint, block: Block, x: Array) -> Array:
-    """Return `bend(x W) W'`, or `(bend(x W) * (x V)) W'`, each with its bias."""
+    """Return `f(x W) W'`, or `(f(x W) * (x V)) W'`, where f is the activation and each matrix has its bias."""
     wide, *gates, narrow = block.mlp
     value = ACTIVATIONS[part.config["hidden_act"]](linear(x, *matrix(part, block, wide)))
     for name in gates:
@@ -88,7 +88,7 @@ def matrix(part: Checkpoint, block: Block, name: str) -> tuple[Array, Array | No
 
 
 def projections(part: Checkpoint, block: Block) -> dict[str, Array]:
-    """Return W and b of queries, keys, values and output by our names; if only some have a b, the others' is zero."""
+    """Return W and b of queries, keys, values and output by our names; if only some have a bias, the rest are zero."""
     pairs = [matrix(part, block, name) for name in block.attention]
     if len(pairs) == 2:
         (weights, biases), output = pairs
@@ -158,9 +158,9 @@ EVEN = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.
 
 
 def erf(x: Array) -> Array:
-    """Return the error function to 3e-7, as `z P(z^2) / Q(z^2)` with z clipped to -4 and 4.
+    """Return the error function, accurate to 3e-7, as `z P(z^2) / Q(z^2)` with z clipped to -4 and 4.
 
-    Source: the coefficients of Eigen's `erf` for float32; NumPy has none.
+    Source: the coefficients of Eigen's `erf` for float32; NumPy has no such function.
     """
     z = np.clip(x, -4, 4)
     return z * polynomial(ODD, z * z) / polynomial(EVEN, z * z)
@@ -180,7 +180,7 @@ def gelu(x: Array) -> Array:
 
 
 def gelu_tanh(x: Array) -> Array:
-    """Return `x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2`, as GPT-2 was trained. Source: as `gelu`."""
+    """Return `x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2`, as in GPT-2. Source: as for `gelu`."""
     value = np.tanh((x * x * 0.044715 + 1) * x * (2 / np.pi) ** 0.5)
     return np.asarray((value + 1) * x * 0.5)
 

@@ -1,4 +1,4 @@
-"""BERT, and RoBERTa and DistilBERT, which use other names: bidirectional attention, post-norm.
+"""BERT, RoBERTa and DistilBERT: bidirectional attention, post-norm.
 
 A decoder has a causal mask. Source: Devlin et al. 2018; Liu et al. 2019; Sanh et al. 2019; names as in `transformers`.
 """
@@ -61,7 +61,7 @@ def rules(config: Config, number: int) -> dict[str, Any]:
 
 
 def embed(checkpoint: Checkpoint, ids: Array) -> Array:
-    """Return the normalized sum of word, position and, if there are any, first segment embeddings."""
+    """Return the normalized sum of word and position embeddings and, if there is one, the first segment's embedding."""
     config, part = checkpoint.config, checkpoint.at("embeddings.")
     h = part.array("word_embeddings.weight", ids)
     numbers = numbered(ids, config["pad_token_id"]) if config["model_type"] in ROBERTA else np.arange(len(ids))
@@ -72,7 +72,7 @@ def embed(checkpoint: Checkpoint, ids: Array) -> Array:
 
 
 def numbered(ids: Array, filler: int) -> Array:
-    """Number tokens as RoBERTa does: all but padding, starting one after the padding id."""
+    """Number tokens as RoBERTa does: skip padding, and start at the padding id plus 1."""
     seen = ids != filler
     return np.asarray(np.cumsum(seen) * seen + filler)
 

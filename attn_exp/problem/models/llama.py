@@ -35,7 +35,7 @@ from attn_exp.problem.models.model import (
 
 
 def block(config: Config) -> Block:
-    """Return the structure of a layer; Qwen2's output has no bias."""
+    """Return the structure of a layer; the output projection of Qwen2 has no bias."""
     bias = config["attention_bias"]
     return Block(
         "layers.",
@@ -58,7 +58,7 @@ def rules(config: Config, number: int) -> dict[str, Any]:
 def mask(config: Config, number: int) -> dict[str, Any]:
     """Return the masks of a layer: causal, and a window if it has one.
 
-    A causal window counts the token itself; otherwise it reaches equally far to both sides, not counting the token.
+    A causal window counts the token itself; a bidirectional one does not, and reaches equally far to both sides.
     """
     size = window(config, number)
     if not config["is_causal"]:
@@ -67,7 +67,7 @@ def mask(config: Config, number: int) -> dict[str, Any]:
 
 
 def window(config: Config, number: int) -> int | None:
-    """Return the window of a layer: how far it sees, or None if it sees all tokens."""
+    """Return the window size of a layer, or None if the layer sees all tokens."""
     size: int | None = config["sliding_window"]
     if config["model_type"] != "qwen2" or size is None:
         return size

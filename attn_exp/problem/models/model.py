@@ -1,7 +1,7 @@
 """The contract of a family of models: the checkpoints it reads, the structure of a layer, and the first layer's input.
 
 Every field of config.json is checked once, before anything is computed. A missing field has the default of
-`transformers`. A field that is not read must be known to affect no number, or have the value that is assumed
+`transformers`. A field that is not read must be known not to affect the result, or have the value that is assumed
 here; any other is refused, so that no future field is silently ignored.
 """
 
@@ -64,17 +64,17 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """A family of models; a file holds one, as `MODEL`.
+    """A family of models; each file defines one as `MODEL`.
 
-    A checkpoint's `config` has been checked against `fields`: every field that is read is present, of its kind, and has
+    A checkpoint's `config` has been checked against `fields`: every field that is read is present and valid, and has
     the same name in all families.
 
     `fields`: what config.json may contain, for each `model_type`. `anchor`: the name of a tensor that every such
     checkpoint has; whatever precedes it is the prefix of all names. `inputs`: yields the tensors that `embed` reads, by
     their names after that prefix, and their shapes. `embed`: returns the vectors `[t m]` that enter the first layer.
-    `block`: returns the structure of a layer. `rules`: returns `scale`, `mask` and `position` of the layer of that
-    number, unless they are the defaults of `Layer`. `takes`: `words`, token ids `[t]`, or `patches` of a picture `[n
-    m]`, or its pixels `[c y x]`.
+    `block`: returns the structure of a layer. `rules`: returns `scale`, `mask` and `position` of the layer with that
+    index, unless they are the defaults of `Layer`. `takes`: `words` for token ids `[t]`, or `patches` for the patches
+    `[n m]` or pixels `[c y x]` of an image.
     """
 
     fields: Mapping[str, Fields]
@@ -87,7 +87,7 @@ class Model:
 
 
 LEAST, MOST = 1e-38, 1e38
-"""The range of positive numbers that float32, in which models compute, can hold and divide by."""
+"""The range of positive numbers that can be stored and divided by in float32, in which models compute."""
 
 
 class Kind(NamedTuple):
@@ -166,8 +166,8 @@ SAME: Supported = {
 class Fields:
     """The fields of one kind of checkpoint.
 
-    `read`: those that the numbers depend on. `same`: those for which only the values here are supported, the first if
-    the field is missing. `harmless`: the names of those that may have any value, separated by spaces. `check`: raises
+    `read`: the fields that the result depends on. `same`: the fields for which only the values here are supported; the
+    first is the default. `harmless`: the names of fields that may have any value, separated by spaces. `check`: raises
     a `UserError` if fields contradict each other.
     """
 
@@ -181,8 +181,8 @@ def settled(said: Config, fields: Fields) -> dict[str, Any]:
     """Return every field that is read, with its default if config.json lacks it.
 
     Raises:
-        UserError: a field has a wrong kind, or two names with different values; sizes are inconsistent; or a field is
-            neither read nor known to have no effect.
+        UserError: a field has an invalid value, or two names with different values; sizes are inconsistent; or a field
+            is neither read nor known to have no effect.
     """
     same, harmless = {**SAME, **fields.same}, (HARMLESS + fields.harmless).split()
     found = {name: values[0] for name, values in same.items()} | {"model_type": said["model_type"]}

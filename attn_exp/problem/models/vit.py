@@ -30,7 +30,7 @@ from attn_exp.problem.models.model import (
 
 
 def block(config: Config) -> Block:
-    """Return the structure of a layer; the output of attention always has a bias."""
+    """Return the structure of a layer; its output projection always has a bias."""
     return Block(
         "encoder.layer.",
         ("attention.attention.query", "attention.attention.key", "attention.attention.value", "attention.output.dense"),
@@ -82,7 +82,7 @@ def projected(part: Checkpoint, pixels: Array) -> Array:
 
 
 def count_patches(config: Config) -> tuple[int, int]:
-    """Return the numbers of patches down and across; a remainder at the edges is cut off."""
+    """Return the number of patches in a column and in a row; a remainder at the edges is cut off."""
     (high, broad), (tall, wide) = pair(config["image_size"]), pair(config["patch_size"])
     return high // tall, broad // wide
 

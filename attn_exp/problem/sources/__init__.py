@@ -1,8 +1,8 @@
-"""The input of a problem: token names and the arrays it starts from, read or drawn by a source, one source per file.
+"""The input of a problem: token names and the arrays that the computation starts from; a source reads or draws them.
 
-`file`, `vectors` and `distribution` have settings of their own; any other source is selected by its name under
-`embeddings.source`, with its settings. The memory of cross-attention is a second input, from whose tokens keys and
-values are made.
+Each source is a file here. `file`, `vectors` and `distribution` have settings of their own; any other source is
+selected by its name under `embeddings.source`, with its settings. The memory of cross-attention is a second input,
+which provides the keys and values.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def find(key: str) -> Source:
 
 
 def source_settings(settings: Embeddings) -> dict[str, Any]:
-    """Return the settings of each selected source by key; the distribution of words is a setting of `text`."""
+    """Return the settings of each selected source by key; with `text`, the distribution is not a source."""
     own = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
     own["distribution"] = settings.distribution if settings.text is None else None
     return {name: value for name, value in own.items() if value is not None} | {
@@ -77,7 +77,7 @@ def select_source(settings: Embeddings, source: Numbers, path: str = INPUT) -> t
 
 
 def embed(settings: Embeddings, source: Numbers, path: str = INPUT) -> Vectors | None:
-    """Return x, tokens in rows, and the names that came with it; None if no source is selected.
+    """Return x with tokens in rows, and the token names read with it; None if no source is selected.
 
     `path` is the section in which the user wrote the settings.
 
@@ -106,7 +106,7 @@ def size(settings: Embeddings) -> tuple[int, int] | None:
 
 
 STAGES = ("q", "k", "v", "weights")
-"""Where a problem may start after x."""
+"""The stages after x at which a problem may start."""
 
 MEMORY = "embeddings.memory"
 LATER_STAGES = (*STAGES, "memory")
@@ -116,8 +116,8 @@ LATER_STAGES = (*STAGES, "memory")
 class Start(NamedTuple):
     """The input of a problem: the names of its tokens, and the arrays that the computation starts from.
 
-    `stages` holds x, or q and k, or weights, perhaps with v. `tokens` are the names of the rows of x; `named` holds the
-    names in the settings, or their number. `memory` holds the vectors and tokens of the memory, if there is one.
+    `stages` contains x, or q and k, or weights; the last two may include v. `tokens` are the names of the rows of x;
+    `named` is the names in the settings, or their number. `memory` is the vectors and tokens of the memory, if any.
     """
 
     stages: Arrays
@@ -127,11 +127,11 @@ class Start(NamedTuple):
 
 
 def start(settings: Embeddings, source: Numbers, drawn: Arrays | None = None) -> Start:
-    """Return the input that the settings describe, or that is `drawn` already; tokens are always rows.
+    """Return the input that the settings describe, with the arrays already `drawn`; tokens are always rows.
 
     Raises:
-        UserError: there is no starting stage, or several; an array is ragged, empty, or not of finite numbers; or the
-            numbers of tokens and vectors differ.
+        UserError: there is no starting stage, or several; an array is ragged or empty, or a number in it is not finite;
+            or the numbers of tokens and vectors differ.
     """
     settings, drawn = with_tokens(settings), drawn or {}
     vectors = embed(settings, source)
@@ -193,7 +193,7 @@ def describe_memory(memory: Embeddings, d_model: int | None, distribution: str |
     """Return the settings of a memory, completed by the distribution and the width of x.
 
     Raises:
-        UserError: a stage is set that a memory does not have.
+        UserError: the memory sets a stage that it cannot have.
     """
     stage = next((name for name in LATER_STAGES if getattr(memory, name) is not None), None)
     if stage is not None:
@@ -214,7 +214,7 @@ def read_memory(
     """Return the vectors of a memory `[s n]` and its tokens; `d_model` is the number of columns of x.
 
     Raises:
-        UserError: raised by its source, or the numbers of tokens and vectors differ.
+        UserError: as in `embed`, or the numbers of tokens and vectors differ.
     """
     settings = describe_memory(memory, d_model, distribution)
     vectors = embed(settings, source, MEMORY)
@@ -226,7 +226,7 @@ def read_memory(
 
 
 def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
-    """Return the names of keys given as arrays; their memory may only name tokens.
+    """Return the names of keys that are given as an array; the settings of the memory may then only name tokens.
 
     Raises:
         UserError: the memory sets anything else, or the numbers of names and keys differ.

@@ -1,4 +1,4 @@
-"""x drawn from the run's own seed."""
+"""Draw x from the run's seed."""
 
 from __future__ import annotations
 

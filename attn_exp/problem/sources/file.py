@@ -1,4 +1,4 @@
-"""x from a file, with the names of its tokens if it has them; or q, k and v, or weights and v."""
+"""Read x from a file, with its token names if it has any; or q, k and v; or weights and v."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from attn_exp.problem.from_files import drop_batch_axis, group_names, listed, me
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 BINARY = (".npy", ".npz", ".safetensors")
-"""Formats with the shape in a header."""
+"""Formats whose header contains the shape."""
 
 
 def read(asked: Asked) -> Vectors:
@@ -26,7 +26,7 @@ def choose_arrays(held: Held, array: str | None, said: str) -> dict[str, str]:
     """Return which array of a file is x, or which are q, k and v, or weights and v.
 
     Raises:
-        UserError: no array has such a name, or several have.
+        UserError: no array has such a name, or several do.
     """
     known = list(held.arrays)
     if array and known == [""]:

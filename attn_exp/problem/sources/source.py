@@ -1,4 +1,4 @@
-"""The contract of a source of embeddings: a way to get x, and the settings that it needs."""
+"""The contract of a source of embeddings: the functions that return x and its size, and the settings that it needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INPUT = "embeddings"
 
 
 class Asked(NamedTuple):
-    """The request to a source: all settings of the embeddings, its own settings, the run's seed and numbers.
+    """The request to a source: all settings of the embeddings, its own settings, the run's seed and random numbers.
 
     `path` is the section in which the user wrote them: the input itself, or its memory.
     """
@@ -34,13 +34,12 @@ class Asked(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """The number of tokens in the settings."""
         tokens = self.settings.tokens
         return tokens if isinstance(tokens, int) else len(tokens or ())
 
 
 class Vectors(NamedTuple):
-    """x `[t m]`, and the names of its tokens if it has them; if x is None, q, k and v, or weights and v."""
+    """x `[t m]` and its token names, if known; if x is None, `later` has q, k and v, or weights and v."""
 
     x: Array | None
     tokens: tuple[str, ...] | None = None
@@ -54,14 +53,14 @@ def counted(asked: Asked) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class Source:
-    """A way to get x; a file holds one, as `SOURCE`.
+    """A source of x; each file defines one as `SOURCE`.
 
-    - `read`: returns x, and the names of its tokens if it has them.
-    - `size`: the rows and columns of x, computed before `read`, so that what does not fit into memory is refused before
-      it is drawn; None if unknown.
+    - `read`: returns x, and its token names if it has any.
+    - `size`: returns the rows and columns of x before `read` is called, so that an input that does not fit into memory
+      is refused before it is drawn; None if unknown.
     - `needs`: other settings of the embeddings that it requires.
-    - `settings`: the dataclass of its own settings; None takes them as they are.
-    - `turns`: whether its tokens may be columns, as the setting `columns` says.
+    - `settings`: the dataclass of its own settings; None passes them unchanged.
+    - `turns`: whether it supports the setting `columns`, with tokens in columns.
     """
 
     read: Callable[[Asked], Vectors]

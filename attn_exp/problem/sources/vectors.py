@@ -1,4 +1,4 @@
-"""x as the user wrote it, or drawn as a notebook drew it."""
+"""Take x from the settings as the user wrote it, or draw it as a notebook does."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 
 def read(asked: Asked) -> Vectors:
-    """Return the numbers as written, or those of the file that is named in their place."""
+    """Return the numbers as written, as drawn, or as read from a file that is named instead."""
     return Vectors(drawing.array_or_drawn(asked.own, f"{asked.path}.vectors", asked.numbers))
 
 
 def size(asked: Asked) -> tuple[int, int] | None:
-    """Return the shape of a draw; numbers that are written out are in memory already."""
+    """Return the shape of a draw; numbers that are written out are already in memory."""
     return drawing.size(asked.own) if isinstance(asked.own, Draw) else None
 
 

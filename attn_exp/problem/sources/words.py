@@ -44,7 +44,7 @@ def listed(text: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def split(text: str) -> Iterator[str]:
-    """Yield the words of a text, and the punctuation before and after each as words of their own."""
+    """Yield the words of a text; each punctuation mark before or after a word is a word of its own."""
     for word in unicodedata.normalize("NFC", text).split():
         start, stop = (0, len(word)) if MARKED.fullmatch(word) else strip_punctuation(word)
         yield from word[:start]

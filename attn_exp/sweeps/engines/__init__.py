@@ -1,4 +1,4 @@
-"""Engines that compute the points of a sweep: two are in `engine`, and each other one has a file of its name."""
+"""Engines that compute the points of a sweep: two are in `engine`, and each of the others has its own file."""
 
 from __future__ import annotations
 

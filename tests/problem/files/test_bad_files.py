@@ -129,7 +129,7 @@ BYTES: dict[str, tuple[str, bytes, str]] = {
     "safetensors cut off": (
         "w.safetensors",
         tensors({"W_q": {"dtype": "F64", "shape": [4, 4], "data_offsets": [0, 128]}}, bytes(100)),
-        "cut off?",
+        "its header describes 128 bytes of numbers, but 100 follow",
     ),
     "an index to elsewhere": (
         "w.safetensors.index.json",

@@ -67,11 +67,11 @@ REFUSED = {
     "one word of two numbers, or numbers": ("x.csv", b"1,2\n1,2,3\n", "is ragged: rows of 2, 3 numbers"),
     "the same apart by blanks": ("x.txt", b"1 2\n1 2 3\n", "is ragged: rows of 2, 3 numbers"),
     "an empty cell": ("x.csv", b"1,2\n3,\n", "row 1 holds '', which is not a number"),
-    "a point and a comma": ("x.csv", b"1,5;2.5\n1;2\n", "it holds '1,5' and '2.5'; write a point in each"),
+    "a point and a comma": ("x.csv", b"1,5;2.5\n1;2\n", "it holds '1,5' and '2.5'; write a decimal point in each"),
     "thousands in quotes": (
         "x.csv",
         b'"1,234","5,678"\n"1,000","2,000"\n',
-        "it holds '1,234', which may separate thousands",
+        "it holds '1,234', whose comma may separate thousands",
     ),
     "a first row whose name is missing": (
         "x.csv",

@@ -78,7 +78,7 @@ def test_tensors_that_do_not_fit(damage: Callable[[Path], None], said: str, tmp_
 ASKED = {
     "model.layer=2": "model.layer=2: the model has 2 layers, 0 to 1",
     "model.layer=-1": "expected a whole number of at least 0",
-    "model.tokens=[1,10]": "token id 10, but the model knows 10: 0 to 9",
+    "model.tokens=[1,10]": "token id 10, but the model knows 10 ids, 0 to 9",
     "model.tokens=[1,-1]": "expected token ids",
     "model.tokens=[]": "expected token ids",
     "model.tokens=[1,true]": "expected token ids",
@@ -130,7 +130,7 @@ FILES = {
     ),
     "weights cut off": (
         lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-4]),
-        "cut off",
+        "bytes of numbers, but",
     ),
 }
 
