@@ -1,4 +1,4 @@
-"""The document mask: the tokens of packed documents do not see other documents."""
+"""The document mask: when documents are packed into one sequence, a token sees only its own document."""
 
 from __future__ import annotations
 

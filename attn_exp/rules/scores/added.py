@@ -1,4 +1,4 @@
-"""Arbitrary numbers that are added to the logits."""
+"""An array of arbitrary numbers that is added to the logits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from attn_exp.rules.scores.score import Score
 
 @dataclass(frozen=True, eq=False)
 class Added(Score):
-    """`logit += values` at each place; `values` broadcasts to `[b h t s]` from the right.
+    """`logits += values`; `values` broadcasts to `[b h t s]` from the right.
 
-    To mask a place, use a mask, not -inf here: 0 times NaN is NaN.
+    To hide keys use a mask, not -inf here: 0 times NaN is NaN.
     """
 
     values: Any
