@@ -47,7 +47,7 @@ take too much memory and time."""
 TOGETHER, TOO_LARGE = "changed together: no variant in between", "changed together: too large to change one at a time"
 
 Choices = Mapping[str, Any]
-"""The value of each setting of `PIPELINE`."""
+"""A value for each setting in `PIPELINE`."""
 
 
 class Rung(NamedTuple):

@@ -211,7 +211,7 @@ def compared(one: Array, other: Array, kind: Any = None) -> str:
 
 
 def words(near: Array, own: np.dtype[Any], kind: Any = None) -> list[str]:
-    """Describe how close arrays are, from the numbers of `nearness`, in ulp of `kind`; `own` is their dtype."""
+    """Describe how close arrays are, given the result of `nearness` in ulp of `kind`; `own` is their dtype."""
     unit = "" if kind is None or np.dtype(kind) == own else f" of {np.dtype(kind).name}"
     named = {SAME_BITS: IDENTICAL, ROUNDED: f"{ROUNDING}{unit}", APART: DIFFERENT}
     return [named.get(number, f"within {number} ulp{unit}") for number in near.tolist()]
@@ -261,7 +261,7 @@ def find_partings(one: Trace, other: Trace, near: Array, kind: Any = None) -> li
 
 
 def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Give the same letter to variants that compute the same function, to rounding in the coarser of their dtypes.
+    """Give the same letter to variants that compute the same function, up to rounding in the coarser of their dtypes.
 
     Each problem of the traces `[n ...]` has its own letters.
     """

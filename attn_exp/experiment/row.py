@@ -255,7 +255,7 @@ class Row:
 
 
 COLUMNS = columns(Row)
-"""The columns of a row, in the order in which they are read."""
+"""The columns of a row, from left to right."""
 
 
 def is_deep(metric: str) -> bool:

@@ -1,4 +1,4 @@
-"""Differences of an output from the exact one and from that of the baseline row, and differences between heads."""
+"""How much an output differs from the exact one and from that of the baseline row, and how much heads differ."""
 
 from __future__ import annotations
 
