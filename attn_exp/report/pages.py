@@ -1,7 +1,7 @@
 """Pages without Jinja: inline style sheets and scripts, the policy that allows nothing else, and the list of runs.
 
-Each run rewrites the list, and a run without a report does not load Jinja. So only the page with the list uses Python's
-string templates, and its texts are escaped here."""
+Each run rewrites the list, and a run without a report does not load Jinja. So the page with the list is the only one
+that uses Python's string templates, and its text is escaped here."""
 
 from __future__ import annotations
 

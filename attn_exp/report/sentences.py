@@ -98,7 +98,7 @@ SPOKEN = {
 
 
 def spoken(stage: str) -> str:
-    """Return a stage in words; empty for projections, which are called by their symbols."""
+    """Return a stage in words; empty for projections, which are known by their symbols."""
     return "" if stage[:2] in ("W_", "b_") else SPOKEN.get(stage, stage)
 
 
@@ -167,7 +167,7 @@ def pinned_settings(variant: Variant) -> list[str]:
 
 
 def where_functions_part(comparison: Comparison) -> list[str]:
-    """Say at which stage each other function first differs from that of the baseline row.
+    """Name the stage at which each other function first differs from that of the baseline row.
 
     If two variants split heads differently, their stages cannot be compared; the ladder's steps show the effect.
     """

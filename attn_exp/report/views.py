@@ -25,7 +25,7 @@ MANY = 8
 class Panel(NamedTuple):
     """Variants with equal weights `[h t s]`, which are shown only once.
 
-    If known and requested, `split` holds the scores and biases of which the weights are the softmax.
+    If known and requested, `split` has the scores and biases; the weights are the softmax of their sum.
     """
 
     variants: tuple[str, ...]
@@ -40,7 +40,7 @@ class Panel(NamedTuple):
 class Views(NamedTuple):
     """A comparison and its views.
 
-    `panels` holds the distinct weights, and `blocks` the distinct block means of variants that never form their full
+    `panels` has the distinct weights, and `blocks` the distinct block means of variants that never compute their full
     weights. Both are in the order of the rows.
     """
 

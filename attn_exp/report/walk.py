@@ -226,7 +226,7 @@ def axes_of(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
 
 
 TERMS = 8
-"""Maximum number of terms in a written sum, which keeps the largest."""
+"""Maximum number of terms in a written sum; the largest terms are kept."""
 
 
 def sums(comparison: Comparison, settled: Settled) -> list[str]:

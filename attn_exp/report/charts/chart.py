@@ -1,6 +1,6 @@
-"""Charts: heat maps and plots, in inches from the upper left corner of a sheet, shapes, and the widths of texts.
+"""The parts of charts: heat maps and plots in inches from the upper left corner of a sheet, and shapes.
 
-`layout` turns maps and plots into the shapes that both renderers draw: rectangles, paths, texts and pictures, in points
+`layout` turns maps and plots into the shapes that both renderers draw: rectangles, paths, text and pictures, in points
 from the same corner. All are named tuples, since each dataclass would add a millisecond to the start of a run. The
 functions below choose round numbers for ticks, as Matplotlib would, and measure text without a font: from a table of
 common letters, and from an upper bound for all others.
@@ -141,9 +141,9 @@ class Path(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A text that starts, ends or is centred at a point, preceded by a `symbol` in bold italics.
+    """Text that starts, ends or is centred at a point, preceded by a `symbol` in bold italics.
 
-    A `turned` text reads upwards.
+    It reads upwards if `turned`.
     """
 
     x: float
@@ -263,7 +263,7 @@ BROAD = 1.55
 
 
 def width(text: str, size: float = 8.0) -> float:
-    """Return the width of a text's longest line in inches; `size` is in points."""
+    """Return the width of a string's longest line in inches; `size` is in points."""
     return max(sum(map(letter_width, line)) for line in text.split("\n")) * size / 72
 
 
@@ -272,7 +272,7 @@ def widest(names: Iterable[str], size: float = 8.0) -> float:
 
 
 def known(text: str) -> bool:
-    """Return whether the table has every letter of a text, so that its width is exact, not an upper bound."""
+    """Return whether the table has every letter of a string, so that its width is exact, not an upper bound."""
     return all(letter in WIDTHS for letter in text)
 
 
@@ -290,7 +290,7 @@ def letter_width(letter: str) -> float:
 
 
 def fitted(text: str, room: float, size: float = 8.0) -> str:
-    """Shorten a text to a width of at most `room` inches."""
+    """Shorten a string to a width of at most `room` inches."""
     while width(text, size) > room and len(text) > 4:
         text = f"{text[:-2].rstrip('…')}…"
     return text

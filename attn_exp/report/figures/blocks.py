@@ -1,4 +1,4 @@
-"""The mean weight of each block of queries and keys, for variants that never form their full weights."""
+"""The mean weight of each block of queries and keys, for variants that never compute their full weights."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from attn_exp.report.sections.section import Material, Section
 
 COLUMNS = columns(Row, Timing)
 COLUMNS["median_s"] = COLUMNS["median_s"]._replace(name="median ms", unit="ms")
-"""The columns of the comparison, in reading order."""
+"""The columns of the comparison, from left to right."""
 
 
 class Table(NamedTuple):
