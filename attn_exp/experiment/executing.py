@@ -146,7 +146,7 @@ def limits(dtype: Any) -> Any:
 def rounded(problem: Problem, to: Any) -> Problem:
     """Return the problem with its inputs rounded to a dtype, and q, k and v projected again in that dtype.
 
-    So the result includes the rounding errors of the projection, which rounding q, k and v alone would leave out.
+    The result includes the rounding errors of the projection, which rounding q, k and v alone would leave out.
     """
     arrays = {name: cast(getattr(problem, name), to) for name in ("x", "memory", "q", "k", "v", "weights")}
     if problem.x is None:
@@ -174,7 +174,7 @@ def measure(
 ) -> tuple[Timing, ...]:
     """Run every variant as often as its share of the budget allows, and once more to measure its peak memory.
 
-    `known` are the seconds that variants took before; slow variants are not run again and have no peak memory.
+    `known` has the seconds that each variant took before; slow variants are not run again and have no peak memory.
     """
     computed = [variant for variant in variants if not variant.refused]
     share, before = BUDGET / len(computed), known or {}
@@ -345,7 +345,7 @@ def is_close(mine: Array, expected: Array) -> bool:
 
 
 def features(asked: Iterable[tuple[Recipe, Given]]) -> set[str]:
-    """Return the features that recipes use, under the names of `Mistake.needs`."""
+    """Return the features that recipes use, named as in `Mistake.needs`."""
     words = set()
     for recipe, given in asked:
         rules, array = recipe.rules, given.q if given.x is None else given.x

@@ -1,4 +1,4 @@
-"""Long runs: a memory estimate before anything is drawn, and a progress line while they run."""
+"""Estimate the memory of a long run before anything is drawn, and show its progress."""
 
 from __future__ import annotations
 

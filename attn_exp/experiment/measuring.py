@@ -165,7 +165,7 @@ def find_seeing(largest: Array, trace: Trace, rules: Rules) -> Array:
 
 
 def mean_over_seeing(numbers: Array, seen: Array) -> Array:
-    """Return the mean over the queries of each problem that see a key, `[n ...] -> [n]`; NaN if no query does."""
+    """Return each problem's mean over the queries that see a key, `[n ...] -> [n]`; NaN if no query does."""
     if seen.all():
         return np.asarray(as_they_lie(numbers).mean(axis=-1))
     each = [as_they_lie(one[None]) if there.all() else one[there] for one, there in zip(numbers, seen, strict=True)]

@@ -141,7 +141,7 @@ class Row:
         float,
         Column(
             100,
-            meaning="largest difference from the reference for this variant: is it right?",
+            meaning="largest difference from the reference, which shows whether the variant is right",
             shown=EVERYWHERE,
             summed=True,
             exact=True,

@@ -1,4 +1,4 @@
-"""Settle variants: fill in settings that they do not pin with the run's, and check that all fit the problem."""
+"""Settle variants: take unpinned settings from the run, and check that all settings fit the problem."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ the variant's own, or the run's if it pins none."""
 
 
 def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: Bind | None = None) -> Settled:
-    """Fill in settings that the variant does not pin with the run's, and check that all of them fit the problem.
+    """Take unpinned settings from the run, and check that all settings of the variant fit the problem.
 
     `bind` imports the user's own function if the command line names one as the form; None imports nothing.
 
@@ -220,7 +220,7 @@ def multiplier(scale: bool | float, size: int) -> float:
 
 
 def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, problem: Problem) -> Rules:
-    """Create the rules that the settings name, under a library's convention.
+    """Create the rules named in the settings, following a library's convention.
 
     Raises:
         UserError: settings of a rule are invalid, or the problem starts after the stage that a rule changes.

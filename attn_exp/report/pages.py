@@ -129,5 +129,5 @@ def table_row(entry: Listed, values: Mapping[str, str], columns: Sequence[str], 
 
 
 def allow_breaks(text: str) -> str:
-    """Allow line breaks in an escaped text: after punctuation inside words, and before dots between words."""
+    """Allow line breaks in escaped text: after punctuation inside words, and before dots between words."""
     return re.sub(r"[,=_(]|(?<=[a-z])(?=\.[a-z])", r"\g<0><wbr>", text)

@@ -173,4 +173,4 @@ def html(table: Table) -> str:
 
 
 FORMS = {"md": markdown, "tex": latex, "html": html}
-"""The function that formats a table, by file ending."""
+"""The function that formats a table, by file extension."""

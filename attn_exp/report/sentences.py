@@ -1,6 +1,6 @@
-"""Sentences about a comparison, made from its numbers and settings, and its text for a terminal.
+"""Describe a comparison in sentences, from its numbers and settings, and format it for a terminal.
 
-They say which variants compute the same function, which tokens are queries, why rows share a letter, where two
+The sentences say which variants compute the same function, which tokens are queries, why rows share a letter, where two
 computations first differ, how accurate each variant is, and what each step of a ladder changes."""
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def opening(comparison: Comparison) -> str:
 def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:
     """Say which variants compute the same function, how much the others differ from the baseline row, and why.
 
-    `steps` break the differences down, if they are known; `against` names the baseline row, by default the first.
+    `steps`, if known, break the differences down; `against` names the baseline row, by default the first.
     """
     groups = rows_by_letter(rows)
     parts = [agreement(members) for members in groups if len(members) > 1]

@@ -99,8 +99,8 @@ AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"
 """The axes of some stages if queries and keys come from different tokens."""
 
 POOLED = {
-    "first": "It uses the first {heads.shared} of its {heads.given} heads.",
-    "mean": "Its {heads.given} heads are averaged in {heads.shared} groups of adjacent heads.",
+    "first": "Only the first {heads.shared} of {heads.given} heads are used.",
+    "mean": "The {heads.given} heads are averaged in {heads.shared} groups of adjacent heads.",
 }
 
 

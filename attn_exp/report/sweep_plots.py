@@ -275,7 +275,7 @@ def axes_by_role(plotted: Plotted) -> list[int]:
 
 
 def against(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw each metric against a numeric setting, with a line per variant; if others vary, one metric in panels."""
+    """Draw each metric against a numeric setting, a line per variant; other settings become panels of one metric."""
     along, *others = axes_by_role(plotted)
     groups = list(itertools.product(*(labels(plotted, place) for place in others)))
     variants, panels = plotted.variants[:LINES], list[Panel]()
@@ -332,7 +332,7 @@ def axis_along(plotted: Plotted, along: int) -> Axis:
 
 
 def point_of(point: tuple[float, Sequence[Numbers]]) -> Point:
-    """Average the cells at one point of a line; only a single cell has an interval."""
+    """Average the cells at one point of a line; an average of several cells has no interval."""
     x, cells = point
     mean = sum(cell.mean * cell.count for cell in cells) / sum(cell.count for cell in cells)
     return (x, mean, *(ends_of(cells[0]) if len(cells) == 1 else (mean, mean)))
@@ -473,7 +473,7 @@ def maps(named: Arrays, names: Named, width: float, height: float | None) -> Cha
 
 
 def parallel(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw an upright axis per setting, and a line coloured by its mean per combination, or for some if too many."""
+    """Draw an upright axis per setting and a line per combination, coloured by its mean; at most `MOST_LINES` lines."""
     metric, places = plotted.metrics[0], [*plotted.varying, len(plotted.axes)]
     names = [short([*plotted.axes, "variant"][place]) for place in places]
     orders = [in_order(labels(plotted, place)) for place in places]

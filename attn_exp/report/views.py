@@ -127,7 +127,7 @@ def colours(views: Views) -> Colours:
     """Return the colour scale of a run.
 
     With n keys, a uniform weight is 1 / n, which is 1 / (n top) of the largest weight. The power raises this to 1 / 16;
-    if it is larger already, the power is 1.
+    if it is already larger, the power is 1.
     """
     end = top(panel.weights for panel in (*views.panels, *views.blocks))
     apart = max(EVEN, views.comparison.problem.keys * end)

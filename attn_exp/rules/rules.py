@@ -76,7 +76,7 @@ def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: 
         UserError: the mask is too large to draw.
     """
     if heads * rows * keys > MOST_PLACES:
-        raise UserError(f"a mask of {heads} x {rows} x {keys} places is too large to draw; use fewer tokens")
+        raise UserError(f"a mask of {heads} x {rows} x {keys} entries is too large to draw; use fewer tokens")
     allowed = AllOf(tuple(masks)).allows(whole_grid(Rules(offset=offset), heads, rows, keys))
     return np.broadcast_to(np.asarray(allowed, dtype=bool), (heads, rows, keys))
 

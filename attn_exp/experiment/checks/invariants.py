@@ -1,4 +1,4 @@
-"""Test properties that every variant must have, such as equal results of prefill and decoding, or no future leak."""
+"""Test invariants of every variant, for example that decoding matches prefill and that hidden keys have no effect."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def block_size(case: Case) -> Answer:
 
 
 MOST_POISONED = 16
-"""Maximum number of hidden keys that are poisoned, one at a time; if there are more, they are evenly spaced."""
+"""Maximum number of hidden keys to poison, one at a time; if there are more, evenly spaced ones are chosen."""
 
 
 def future(case: Case) -> Answer:
@@ -146,7 +146,7 @@ def decoding(case: Case) -> Answer:
         (bool(refusal), refusal if case.settled.form != "decode" else "this form already decodes one query at a time"),
         (
             any(rule.misfit(heads, 1, keys - 1) for rule in (*case.rules.masks, *case.rules.scores)),
-            "a rule has arrays for the whole problem",
+            "a rule has an array with the shape of the whole problem",
         ),
         (not beside_last, "the last query is not aligned with the last key, as in decoding"),
         (first >= rows, "no query has a key"),
@@ -193,7 +193,7 @@ def rope_shift(case: Case) -> Answer:
 
 
 def gradients(case: Case) -> Answer:
-    """The derivative from the formula, along a random direction, matches finite differences."""
+    """The analytic derivative along a random direction matches finite differences."""
     kind, normalizer = case.settled.computed_in, case.rules.normalizer
     refuse_if(
         (case.settled.member.reference != "logits", "the formula assumes normalized logits"),
@@ -214,7 +214,7 @@ def gradients(case: Case) -> Answer:
 
 
 TOLERANCE = 1e-9
-"""Differences up to this, relative to the largest output, count as rounding; for finite differences, its square root.
+"""Differences up to this share of the largest output count as rounding; for finite differences, up to its square root.
 
 For a form that computes in a coarser dtype than float64, the limit is `SAME_FUNCTION` units of that dtype."""
 

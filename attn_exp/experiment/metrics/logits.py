@@ -112,7 +112,7 @@ POINTS, MOST_WEIGHTS = 49, 1_000_000
 
 
 class Curve(NamedTuple):
-    """The mean entropy of the weights, in nats, for each multiplier of the scores, both `[m]`."""
+    """The mean entropy of the weights, in nats, as a function of the multiplier of the scores, both `[m]`."""
 
     title: str
     multipliers: Array

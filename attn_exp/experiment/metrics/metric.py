@@ -158,7 +158,7 @@ def seeing_queries(subject: Subject) -> Array:
 
 
 def ends(subject: Subject) -> tuple[Array, Array]:
-    """Return the output `[t m]` and the exact output, or the two weights `[h t s]` if the problem has no values."""
+    """Return the output `[t m]` and the exact output; if the problem has no values, both weights `[h t s]` instead."""
     return answer(subject.trace), answer(subject.exact)
 
 

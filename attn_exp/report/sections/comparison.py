@@ -23,7 +23,7 @@ class Table(NamedTuple):
     shared: tuple[tuple[Column, str], ...]
 
     def part(self, aside: bool) -> Table:
-        """Return the names of the variants with the columns that are always shown, or if `aside`, with the others."""
+        """Return the columns that are always shown, or the others if `aside`; both start with the variant names."""
         return self.chosen(
             [0, *(place for place, head in enumerate(self.head) if place and ("page" in head.shown) != aside)]
         )

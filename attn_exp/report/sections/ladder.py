@@ -1,4 +1,4 @@
-"""What makes rows differ, one setting at a time: a ladder of steps, each with its weights and output."""
+"""A ladder of steps that shows what makes rows differ, one setting at a time, each with its weights and output."""
 
 from __future__ import annotations
 

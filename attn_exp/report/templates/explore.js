@@ -8,7 +8,7 @@
   const start = one || data.tokens.length > 8 ? Math.max(0, data.tokens.findLastIndex((token) => /^[^[<]*[\p{L}\p{N}]/u.test(token))) : 0;
   if (!large) { if (data.walks.length) steps.show(0, 0, start); window.attention.refresh = follow.remark; return; }
 
-  // What there is to choose: each head of each function, or the function where its weights were never formed.
+  // What there is to choose: each head of each function, or the function where its weights were never computed.
   const heads = (walk) => panels[data.walks[walk].panel]?.shape[0] ?? 1;
   const choices = data.walks.flatMap((about, walk) => Array.from({ length: heads(walk) }, (_, head) => ({ walk, head, panel: panels[about.panel], name: heads(walk) > 1 ? `${about.variant}, head ${head + 1}` : about.variant, key: heads(walk) > 1 ? `${about.variant}.${head + 1}` : about.variant })));
   const state = { show: 0, with: data.beside ? choices.findIndex(({ walk }) => walk === data.beside) : -1, token: start, view: "both" };
@@ -35,7 +35,7 @@
         if (choice.walk !== walk) return;
         const button = element("button", { type: "button", "aria-label": choice.name });
         if (choice.panel) button.append(element("span", { class: "small" }));
-        button.append(element("span", {}, choice.panel ? (heads(walk) > 1 ? choice.head + 1 : "") : "its weights were never formed"));
+        button.append(element("span", {}, choice.panel ? (heads(walk) > 1 ? choice.head + 1 : "") : "its weights were never computed"));
         button.addEventListener("click", (event) => choose(event.shiftKey ? { with: place } : { show: place }));
         buttons[place] = button;
         line.append(button);
@@ -127,7 +127,7 @@
   function figure(each, title, turned) {
     const made = element("figure", { "data-panel": data.walks[each.walk].panel });
     made.append(element("figcaption", {}, title));
-    if (!each.panel) { made.append(element("p", { class: "note" }, "its weights were never formed")); return made; }
+    if (!each.panel) { made.append(element("p", { class: "note" }, "its weights were never computed")); return made; }
     if (each.panel.pictures) {
       made.append(named(element("img", { class: "map", src: each.panel.pictures[each.head], alt: title }), data.tokens, data.keys), element("p", { class: "note" }, "There are too many weights to draw lines or to change the scale."));
       return made;

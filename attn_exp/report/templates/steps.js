@@ -103,7 +103,7 @@
   function sumOf(name, line) {
     const said = element("span", { class: "sum" }, `${name} =`), two = (number) => number.toFixed(2).replace("-", "−");
     const seen = line.map((weight, key) => [weight, key]).filter(([weight]) => weight !== 0), terms = seen.slice().sort((a, b) => b[0] - a[0]).slice(0, 8).sort((a, b) => a[1] - b[1]);
-    if (line.some(Number.isNaN)) said.append(" NaN, as its weights are");
+    if (line.some(Number.isNaN)) said.append(" NaN, like its weights");
     else if (!terms.length) said.append(" 0");
     else terms.forEach(([weight, key], place) => {
       const term = element("span", { class: "term", "data-k": key }, `${two(weight)} v(${data.keys[key]})`);

@@ -112,8 +112,8 @@ def rotary_embedding(
     size = rotary_embedding_dim or heads.shape[-1]
     if cos_cache.shape[-1] != size // 2 or sin_cache.shape[-1] != size // 2:
         raise ValueError(
-            f"the caches hold {cos_cache.shape[-1]} and {sin_cache.shape[-1]} pairs; "
-            f"expected {size // 2} for {size} numbers"
+            f"the caches have {cos_cache.shape[-1]} and {sin_cache.shape[-1]} columns; "
+            f"expected {size // 2} for {size} features"
         )
     cosines, sines = (cache if position_ids is None else cache[position_ids] for cache in (cos_cache, sin_cache))
     turned = rotated(heads, cosines[:, None], sines[:, None], interleaved)

@@ -25,7 +25,7 @@ class Added(Score):
     def __post_init__(self) -> None:
         values = grid_of(self.values, "values to add")
         if not np.isfinite(values.astype(np.float64)).all():
-            raise ValueError("values to add must be finite; to mask places use mask=array")
+            raise ValueError("values to add must be finite; to hide keys use mask=array")
         object.__setattr__(self, "values", values)
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
