@@ -1,14 +1,14 @@
 (() => {
-  // One thing at a time: small maps of all heads, and large what is chosen, alone or beside another with their difference.
+  // Small maps of all heads, and a large view of the chosen one, alone or next to another with their difference.
   const { data, panels, variants, weightsAt, meanEntropy, mostEntropy, element, heat, picture, named, follow } = window.attention;
   const steps = window.attention.steps ?? { sections: [], show() {} }; // a page of two runs has none
   const byId = (id) => document.getElementById(id), large = byId("large");
-  // Of a long text one row is shown, and a causal mask leaves the first query itself alone: these open on the last word.
+  // A long text shows one row, and under a causal mask the first query sees only itself: start at the last word.
   const one = panels[0]?.weights?.subarray(0, data.keys.length).filter(Boolean).length < 2;
   const start = one || data.tokens.length > 8 ? Math.max(0, data.tokens.findLastIndex((token) => /^[^[<]*[\p{L}\p{N}]/u.test(token))) : 0;
   if (!large) { if (data.walks.length) steps.show(0, 0, start); window.attention.refresh = follow.remark; return; }
 
-  // What there is to choose: each head of each function, or the function where its weights were never computed.
+  // The choices: each head of each function, or the function if its weights were never computed.
   const heads = (walk) => panels[data.walks[walk].panel]?.shape[0] ?? 1;
   const choices = data.walks.flatMap((about, walk) => Array.from({ length: heads(walk) }, (_, head) => ({ walk, head, panel: panels[about.panel], name: heads(walk) > 1 ? `${about.variant}, head ${head + 1}` : about.variant, key: heads(walk) > 1 ? `${about.variant}.${head + 1}` : about.variant })));
   const state = { show: 0, with: data.beside ? choices.findIndex(({ walk }) => walk === data.beside) : -1, token: start, view: "both" };
@@ -75,7 +75,7 @@
   controls.token.label.hidden = data.tokens.length < 2 || !byId("follow").hidden;
   controls.view.label.hidden = !panels.some(({ weights }) => weights);
 
-  // Tokens with lines: queries at the left, keys at the right, as thick as the weight.
+  // Draw lines from queries on the left to keys on the right, with widths proportional to the weights.
   const SVG = new DOMParser().parseFromString("<svg></svg>", "text/html").body.firstChild.namespaceURI;
   const draw = (name, attributes, text) => { const made = document.createElementNS(SVG, name); for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value); if (text) made.textContent = text; return made; };
   const LEVELS = 10, STRONGEST = 16, FAINTEST = data.keys.length > 32 ? 0.1 : 0.05, SIDE = Math.min(110, 12 + 8 * Math.max(...[...data.tokens, ...data.keys].map(({ length }) => length))), WIDE = 150 + 2 * SIDE;
@@ -92,7 +92,7 @@
     const all = draw("g", { class: "all" }), one = draw("g", { class: "one" }), texts = draw("g", {}), every_pair = [];
     for (let row = 0; row < rows; row++) for (let key = 0; key < keys; key++) if (share(row, key) >= FAINTEST) every_pair.push([row, key]);
     all.append(...paths(every_pair));
-    /** The strongest lines of one query, or to one key, however faint. */
+    /** Return the strongest lines from one query or to one key, however faint. */
     const strongest = (row, key) => (row === null ? Array.from({ length: rows }, (_, each) => [each, key]) : Array.from({ length: keys }, (_, each) => [row, each]))
       .filter((pair) => share(...pair) > 0).sort((one, other) => share(...other) - share(...one)).slice(0, STRONGEST);
     const every = Math.ceil(12 / pitch), label = (text, place, count, left) => {
@@ -123,7 +123,7 @@
   let followers = [];
   follow.marked.push((query) => followers.forEach((next) => next(query)));
 
-  /** One choice: its map, its lines, or both. */
+  /** Draw one choice: its map, its lines, or both. */
   function figure(each, title, turned) {
     const made = element("figure", { "data-panel": data.walks[each.walk].panel });
     made.append(element("figcaption", {}, title));
@@ -160,7 +160,7 @@
     canvas?.addEventListener("mouseleave", () => follow.mark(follow.pinned()));
   }
 
-  /** How far two choices are apart, in weights and in what their variants end in. */
+  /** Show how much the weights of two choices and the outputs of their variants differ. */
   function difference(one, other) {
     const made = [], differences = [];
     const compare = (what, mine, yours, rows, columns, marks) => {
@@ -235,7 +235,7 @@
     if (at) said.set("at", at);
     history[keep ? "pushState" : "replaceState"](null, "", `#${said}`);
   }
-  /** Shows what the address names, as far as it is in this page; returns where to look. */
+  /** Show what the address of the page names, if it exists; return the element to scroll to. */
   function recall() {
     const address = location.hash.slice(1), [, walk] = /^walk-(\d+)/.exec(address) || [], said = new URLSearchParams(address);
     const keyed = (name, otherwise) => { const place = choices.findIndex(({ key }) => key === said.get(name)); return place < 0 ? otherwise : place; };
@@ -249,7 +249,7 @@
     return null;
   }
 
-  /** Shows something else; `told` unless the address said so itself. */
+  /** Change the view; `told` is false if the change comes from the address. */
   function choose(changes, told = true) {
     const before = state.show;
     Object.assign(state, changes, "token" in changes ? { token: changes.token ?? state.token } : {});
