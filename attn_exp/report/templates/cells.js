@@ -23,7 +23,7 @@
   const inBrackets = (number, shown) => (number < 0 ? `(${shown})` : shown);
   const joined = (terms) => terms.join(" + ").replaceAll("+ −", "− ");
   const unsigned = (shown) => (/^−?0\.0000$/.test(shown) ? "0" : shown);
-  const ROUNDING = 1e-9; // of a computer's own numbers, where all digits are shown
+  const ROUNDING = 1e-9; // relative tolerance of sums, where all digits are shown
 
   /** Write a sum of `count` products of cells, plus the cell `added`; `marks` are added to the first factors. */
   function product(cell, pairs, count, added, marks = []) {
@@ -79,7 +79,7 @@
     const { cells: lit, shown, numbers, seen, left } = line;
     column -= line.first;
     const own = numbers[column];
-    if (own === undefined) return null; // its logit does not travel with the page
+    if (own === undefined) return null; // the page does not contain its logit
     if (!seen.length && !left && value(cell) !== 0) return { why: `convention=${facts.convention} gives this to a query that sees no key`, lit };
     if (own === -Infinity && seen.length && facts.normalizer !== "sum") return { why: "this query may not see this key", lit: [lit[column]] };
     if (facts.normalizer === "sigmoid") return { sum: `1 / (1 + exp(−(${shown[column]})))`, lit: [lit[column]] };
@@ -137,7 +137,7 @@
     if (stage === "output") {
       if (!stepAt(walk, "context")) return null;
       const [heads, , width] = sizes(walk, "context"), from = (place) => cellAt(walk, "context", Math.floor(place / width), row, place % width);
-      if (facts.mixed) { // of many heads the terms of the one that is shown
+      if (facts.mixed) { // only the terms of the shown head
         const byHead = sizesShown(walk, "W_o")[0] > 1, start = byHead ? steps.head() * width : 0;
         const terms = range(byHead ? width : heads * width, (inner) => [from(start + inner), cellAt(walk, "W_o", byHead ? steps.head() : 0, start + inner, column)]);
         return product(cell, terms, heads * width, cellAt(walk, "b_o", 0, 0, column));

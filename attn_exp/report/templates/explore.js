@@ -16,7 +16,7 @@
     const size = panel.shape[1] * panel.shape[2];
     return (multiplier === undefined ? panel.weights : weightsAt(panel, multiplier)).subarray(head * size, (head + 1) * size);
   };
-  let multiplier; // as somebody turned it
+  let multiplier; // as set by the reader
 
   const buttons = [];
   const small = ({ panel, head, name }) => {
@@ -61,7 +61,7 @@
     view: labelled("view", "as", [["both", "map and lines"], ["map", "map"], ["lines", "lines"]]),
   };
   const choice = byId("choice");
-  let rows = null; // steps show one query of many, or all
+  let rows = null; // steps show one query or all
   choice.append(...Object.values(controls).map(({ label }) => label));
   if (data.tokens.length > 8 && steps.sections.length) {
     const [label, box] = [element("label", {}, " show the rows of all queries"), element("input", { type: "checkbox", id: "all-rows" })];
@@ -110,7 +110,7 @@
     };
     svg.addEventListener("mouseover", (event) => { if (event.target.dataset.key) follows(null, Number(event.target.dataset.key)); });
     svg.addEventListener("mouseout", (event) => { if (event.target.dataset.key) follows(null, null); });
-    svg.addEventListener("mousemove", (event) => { // between names the nearest query
+    svg.addEventListener("mousemove", (event) => { // between two names, highlight the nearest query
       if (event.target.closest("text") || event.offsetX > WIDE / 2) return;
       const place = Math.floor((event.offsetY * high / svg.clientHeight - 4) / pitch - (most - rows) / 2);
       if (place >= 0 && place < rows) follow.mark(place);
@@ -266,7 +266,7 @@
   window.addEventListener("hashchange", () => recall()?.scrollIntoView());
   document.addEventListener("click", (event) => { // a link within the page keeps the choice in the address
     const href = event.target.closest?.("a[href^='#']")?.getAttribute("href").slice(1), chosen = choices[state.show].walk;
-    const target = href && (href === "walk-1" ? steps.sections[chosen] : byId(href)); // the steps of what is chosen
+    const target = href && (href === "walk-1" ? steps.sections[chosen] : byId(href)); // the steps of the chosen function
     if (!target || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     remember(target.id, true);

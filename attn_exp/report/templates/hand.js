@@ -12,7 +12,7 @@
   document.getElementById("dock").prepend(bar);
   const isChanged = (cell) => !Object.is(valueOf(places.get(cell)), valueOf(places.get(cell), own));
   const nameOf = ([cell, { name, row, column }]) => [`${name} ${row} ${column}`, cell];
-  const changed = () => Array.from(new Map(Array.from(places).reverse().map(nameOf)).values()).reverse().filter(isChanged); // X may stand in several walks
+  const changed = () => Array.from(new Map(Array.from(places).reverse().map(nameOf)).values()).reverse().filter(isChanged); // X may be in several walks
 
   function report() {
     const cells = changed(), numbers = (cell) => `${called(cell)} ${shownIn(cell)} → ${typed(valueOf(places.get(cell)), digitsIn(shownIn(cell)))}`;

@@ -108,7 +108,7 @@
 
   window.attention.live = {
     own, now, plans, rows, compute, against: data.live.against,
-    after: [], // what follows a change, in this order
+    after: [], // what to update after a change, in this order
     before: (plan) => kept(first, plan, own),
     stages: (plan) => kept(known, plan, now),
     forget: () => known.clear(),

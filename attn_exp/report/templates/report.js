@@ -175,6 +175,6 @@
   document.addEventListener("click", (event) => { const each = row(event); if (each) pin(Number(each.dataset.q)); });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") pin(null); });
 
-  bar.hidden = data.tokens.length > 256; // what needs this script appears only now
+  bar.hidden = data.tokens.length > 256; // show what needs this script
   window.attention = { data, floats, panels, variants, weightsAt, meanEntropy, mostEntropy, shade, element, number, grid, heat, picture, named, beside, enter, follow };
 })();

@@ -8,7 +8,7 @@
   const placeOf = (step) => { const [, walk, stage] = /^walk-(\d+)-(.*)$/.exec(step.id); return [walk - 1, stage]; };
   /** Return the first row and column of a table in its stage: for long texts, it shows those around the highlighted query. */
   const beginOf = (table) => (table?.parentNode.dataset.from ?? "0 0").split(" ").map(Number);
-  const made = []; // what follows when a table is written
+  const made = []; // callbacks for each table that is written
 
   /** Format a number with this many decimals; ties round to even, as in the report. */
   function rounded(value, decimals) {
@@ -143,7 +143,7 @@
       table(walk, stage, wanted);
       for (const region of step.querySelectorAll("[data-head]")) {
         region.classList.toggle("other", Number(region.dataset.head) !== wanted);
-        region.classList.toggle("fixed", about.rows === "q" && query >= about.shape[1]); // of very many numbers the first rows are here
+        region.classList.toggle("fixed", about.rows === "q" && query >= about.shape[1]); // large stages have only their first rows here
       }
       if (about.shape[1] > SIDE && about.columns !== "k" && !Array.isArray(about.rows)) for (const row of step.querySelectorAll("tbody tr")) row.hidden = !(row.rowIndex - 1 >= begins(about.rows, about.shape[1]) && row.rowIndex - 1 < begins(about.rows, about.shape[1]) + SIDE);
       tell(step, about, many, wanted);

@@ -49,6 +49,6 @@ EXAMPLE = Example(
     outside=Example(
         settings={"ids": [0, 0, 0, 1, 1, 2]},
         outcome=("███···", "███···", "███···", "···██·", "···██·", "·····█"),
-        source="torchtune, `create_block_causal_mask`: seq_lens [3, 2, 1], its drawing and the mirror of it",
+        source="torchtune, `create_block_causal_mask`: seq_lens [3, 2, 1], its drawing with its mirror image",
     ),
 )

@@ -72,6 +72,6 @@ EXAMPLE = Example(
     outside=Example(
         settings={"lengths": [8, 19]},
         outcome=("████████···········",),
-        source="Transformers, glossary, 'attention mask': a sentence of 8 tokens beside one of 19",
+        source="Transformers, glossary, 'attention mask': a sentence of 8 tokens next to one of 19",
     ),
 )

@@ -47,6 +47,6 @@ EXAMPLE = Example(
         given=((0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865),),
         outcome=((0.1455, 0.2278, 0.2249, 0.1285, 0.1077, 0.1656),),
         decimals=4,
-        source="Raschka, LLMs-from-scratch, ch03: attn_weights_2_tmp, and attn_scores_2 that it is made of",
+        source="Raschka, LLMs-from-scratch, ch03: attn_weights_2_tmp, computed from attn_scores_2",
     ),
 )

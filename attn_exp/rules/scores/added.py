@@ -39,5 +39,5 @@ EXAMPLE = Example(
     settings={"values": [[0.5, -1.0], [0.0, 2.0]]},
     given=((1.0, 1.0), (3.0, -2.0)),
     outcome=((1.5, 0.0), (3.0, 0.0)),
-    outside="numbers that a user gives have no other source",
+    outside="the numbers come from the user, so there is no other source",
 )
