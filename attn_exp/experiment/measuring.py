@@ -218,7 +218,7 @@ def words(near: Array, own: np.dtype[Any], kind: Any = None) -> list[str]:
 
 
 def nearness(one: Array, other: Array, kind: Any = None) -> Array:
-    """Return how close each of many arrays is to its counterpart, `[n ...] -> [n]`.
+    """Return how close each of n arrays is to its counterpart, `[n ...] -> [n]`.
 
     The result is `SAME_BITS` for bit-identical arrays, the distance in ulp of `kind` up to `FEW_ULP`, `ROUNDED` if they
     agree to rounding, and otherwise `APART`, as when NaN or infinity are in different places.

@@ -1,4 +1,4 @@
-"""A ladder of steps that shows what makes rows differ, one setting at a time, each with its weights and output."""
+"""What makes rows differ: a ladder that changes one setting per step, with the weights and output after each step."""
 
 from __future__ import annotations
 
