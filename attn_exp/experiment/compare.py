@@ -38,7 +38,7 @@ def compare(config: Config, bind: Bind | None = None) -> Comparison:
 
 
 def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
-    """Add the distances between variants, their causes, the findings of the `wanted` checks, and verdicts."""
+    """Add distances between variants, the ladder steps that explain them, findings of `wanted` checks, and verdicts."""
     config, variants = comparison.config, comparison.variants
     steps, rungs = ladder.ladders(comparison)
     return replace(
@@ -92,7 +92,7 @@ def tabulate(
 
 
 def exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
-    """Compute the right answer of a variant, without its mistakes, in float64 from a float64 problem."""
+    """Compute the expected answer of a variant, without its mistakes, from a float64 problem."""
     trace = execute(replace(variant.exact, mistakes=()), problem)
     weights = np.empty(0) if trace.weights is None else trace.weights
     output = None if trace.output is None else trace.output[None]
@@ -102,7 +102,7 @@ def exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
 def prepared(
     config: Config, under_way: Pass | None = None, bind: Bind | None = None
 ) -> tuple[Config, Problem, tuple[Settled, ...]]:
-    """Return the settings, completed with those of the model, the problem, and its variants, not computed yet.
+    """Return the settings (completed with those of the model), the problem, and the settled variants.
 
     Raises:
         UserError: as for `compare`.
@@ -169,7 +169,7 @@ def every_distance(variants: Sequence[Settled], traces: Mapping[str, Trace]) -> 
 # Points of a sweep that differ only in their seed, computed at once, with the same rows as `tabulate` gives for each
 
 MOST_NUMBERS, MOST_POINTS = 2**19, 256
-"""Limits of a stack: the entries of its largest arrays (4 MiB each), and the points."""
+"""Limits of a stack: the number of entries of its largest arrays (4 MiB each), and the number of points."""
 
 
 class Rows(NamedTuple):
@@ -181,15 +181,15 @@ class Rows(NamedTuple):
 
 
 def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
-    """Return the rows of each variant, in batches of seeds; `config` is that of the first seed.
+    """Return the rows of each variant, in batches of seeds; `config` is the configuration of the first seed.
 
     Every array gets a leading axis for the seeds. Variants with plain rules whose form has `stacked` are computed for
     all seeds at once, other variants one seed after the other; in both cases each column is measured for all seeds at
     once.
 
     Raises:
-        ApartError: the points cannot be stacked; compute each of them by itself.
-        Exception: whatever `tabulate` raises for one of them.
+        ApartError: the points cannot be stacked; compute each of them separately.
+        Exception: whatever `tabulate` raises for one of the points.
     """
     if config.dtype or config.published or config.model.family is not None:  # these need more than rows
         raise ApartError

@@ -1,4 +1,4 @@
-"""Execute a variant on a problem, with its form or as a recipe of steps; round inputs to a dtype; measure the time."""
+"""Run a variant on a problem, with its form or as a recipe of steps; round inputs to a dtype; measure the time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def execute(settled: Settled, problem: Problem) -> Trace:
 
 
 def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float], None] | None = None) -> Trace:
-    """Compute the variant and keep its weights in full, as blocks, or only if the form stores them anyway (`weights`).
+    """Compute the variant; `weights` says whether its trace keeps full weights, a summary, or what the form stores.
 
     If the problem has no values, the weights are its result and are kept in full.
     """
@@ -73,7 +73,7 @@ def answer(trace: Trace) -> Array:
 
 
 def follows_steps(settled: Settled, problem: Problem) -> bool:
-    """Return whether a variant computes the same as its recipe; kernels and library conventions may not."""
+    """Return whether a variant gives the same result as its recipe; kernels and library conventions may not."""
     made, trace = stages_of(right(settled), settled, problem) or {}, execute(settled, problem)
     mine, last = made.get("weights" if trace.output is None else "output", np.empty(0)), answer(trace)
     return mine.shape == last.shape and np.allclose(mine, last, rtol=1e-4, atol=1e-4, equal_nan=True)
@@ -98,7 +98,7 @@ def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | No
 def embedded(settled: Settled, problem: Problem) -> Problem:
     """Return the problem with q, k and v projected from x after the variant's positions are encoded in x.
 
-    The problem is returned unchanged if no position changes x, or if the positions are encoded already. A recipe with
+    The problem is returned unchanged if no position changes x, or if the positions are already encoded. A recipe with
     mistakes and a user's own layer encode positions in x themselves.
     """
     marks = tuple(position for position in settled.positions if position.changes_x)
@@ -146,7 +146,7 @@ def limits(dtype: Any) -> Any:
 def rounded(problem: Problem, to: Any) -> Problem:
     """Return the problem with its inputs rounded to a dtype, and q, k and v projected again in that dtype.
 
-    So the result includes the rounding errors of the projection, which rounding q, k and v alone would leave out.
+    The result includes the rounding errors of the projection, which rounding q, k and v alone would leave out.
     """
     arrays = {name: cast(getattr(problem, name), to) for name in ("x", "memory", "q", "k", "v", "weights")}
     if problem.x is None:
@@ -174,7 +174,7 @@ def measure(
 ) -> tuple[Timing, ...]:
     """Run every variant as often as its share of the budget allows, and once more to measure its peak memory.
 
-    `known` are the seconds that variants took before; slow variants are not run again and have no peak memory.
+    `known` has the seconds that each variant took before; slow variants are not run again and have no peak memory.
     """
     computed = [variant for variant in variants if not variant.refused]
     share, before = BUDGET / len(computed), known or {}
@@ -219,9 +219,9 @@ def right(settled: Settled) -> Recipe:
 
 
 def given_to(settled: Settled, problem: Problem) -> Given:
-    """Return the inputs of the recipe: x, or the heads if they are given or have pooled keys and values.
+    """Return the inputs of the recipe: x, or q, k and v if there is no x or if key/value heads are pooled.
 
-    They are empty if the problem starts from given weights.
+    There are none if the problem starts from given weights.
     """
     shares = settled.heads
     if problem.weights is not None:
@@ -312,9 +312,9 @@ FED_WITH = {
 
 
 def departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, ...]:
-    """Return the stages of a variant that, by the definition, do not follow from its earlier stages.
+    """Return the stages of a variant that do not follow from its earlier stages by the definition of attention.
 
-    The right steps are applied to the earlier stages of the trace, so that a mistake is reported where it is made and
+    Each correct step is applied to the earlier stages of the trace, so a mistake is reported where it is made and
     not in every later stage. A stage with the wrong shape is reported too.
     """
     recipe, fed_with, unknown = filled(right(settled), settled.empty), dict(FED_WITH), set[str]()
@@ -330,7 +330,7 @@ def departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, .
 
 
 def apply_to(held: Stages, step: Step, stages: Sequence[str], at: At, *given: Any) -> Array:
-    """Apply a step to these stages of a trace; if they are missing or have the wrong shape, to its own arguments."""
+    """Apply a step to stages of a trace; use its own arguments if stages are missing or have the wrong shape."""
     known = [held.get(name, array) for name, array in zip(stages, given, strict=False)]
     try:
         return np.asarray(step(at, *known, *given[len(known) :]))
@@ -345,7 +345,7 @@ def is_close(mine: Array, expected: Array) -> bool:
 
 
 def features(asked: Iterable[tuple[Recipe, Given]]) -> set[str]:
-    """Return the features that recipes use, under the names of `Mistake.needs`."""
+    """Return the features that recipes use, named as in `Mistake.needs`."""
     words = set()
     for recipe, given in asked:
         rules, array = recipe.rules, given.q if given.x is None else given.x

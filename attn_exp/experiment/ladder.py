@@ -1,9 +1,9 @@
 """Explain why two rows differ, with a ladder from one to the other that changes one setting at a time.
 
 Each rung is an ordinary variant, settled and executed on the problem of the run. Settings are changed in the order of
-the pipeline, and each step reports how much it changes the output of the previous rung. The rungs of other orders show
-whether the order matters. The idea is the path between two configurations of Fawcett and Hoos 2016, "Analysing
-differences between algorithm configurations through ablation".
+the pipeline, and each step reports how much it changes the output of the previous rung. Rungs in other orders show
+whether the order matters. The idea comes from Fawcett and Hoos 2016, "Analysing differences between algorithm
+configurations through ablation".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ take too much memory and time."""
 TOGETHER, TOO_LARGE = "changed together: no variant in between", "changed together: too large to change one at a time"
 
 Choices = Mapping[str, Any]
-"""The value of each setting of `PIPELINE`."""
+"""A value for each setting in `PIPELINE`."""
 
 
 class Rung(NamedTuple):
@@ -176,7 +176,7 @@ def computed(config: Config, problem: Problem, rows: Sequence[Rung], form: str, 
 
 
 def measure_all_orders(unit: frozenset[str], others: list[frozenset[str]], at: At) -> list[float]:
-    """Return how much a change moves the output after each subset of the other changes, where both rungs exist."""
+    """Return how much a change moves the output after each subset of the other changes, if both rungs exist."""
     done = itertools.chain.from_iterable(itertools.combinations(others, count) for count in range(len(others) + 1))
     before = [frozenset[str]().union(*some) for some in done]
     pairs = ((at(changed), at(changed | unit)) for changed in before)

@@ -1,4 +1,4 @@
-"""Long runs: a memory estimate before anything is drawn, and a progress line while they run."""
+"""Estimate the memory of a long run before anything is drawn, and show its progress."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUMBER, NAME = 8, 150
 """Bytes of a float64, and of the name of a token in memory and on disk."""
 
 SMALL, GIB = 1 << 26, 1 << 30
-"""Needs below `SMALL` bytes always fit, so that free memory is not queried; `GIB` is one GiB."""
+"""Needs below `SMALL` bytes always fit, so free memory is not queried; `GIB` is one GiB in bytes."""
 
 INPUTS, PROJECTIONS = 10, len(MATRICES) + 7
 """How many arrays of the size of x a run holds at once (x, q, k, v, contexts, outputs and write buffers), and how many
@@ -169,7 +169,7 @@ class Progress:
 
 @dataclass
 class PointProgress(Progress):
-    """The progress line of a sweep, with the number of points: all, cached, done since, and failed."""
+    """The progress line of a sweep, with the number of points in total, cached, computed since, and failed."""
 
     points: int = 0
     cached: int = 0

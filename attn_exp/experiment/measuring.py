@@ -165,7 +165,7 @@ def find_seeing(largest: Array, trace: Trace, rules: Rules) -> Array:
 
 
 def mean_over_seeing(numbers: Array, seen: Array) -> Array:
-    """Return the mean over the queries of each problem that see a key, `[n ...] -> [n]`; NaN if no query does."""
+    """Return each problem's mean over the queries that see a key, `[n ...] -> [n]`; NaN if no query does."""
     if seen.all():
         return np.asarray(as_they_lie(numbers).mean(axis=-1))
     each = [as_they_lie(one[None]) if there.all() else one[there] for one, there in zip(numbers, seen, strict=True)]
@@ -211,14 +211,14 @@ def compared(one: Array, other: Array, kind: Any = None) -> str:
 
 
 def words(near: Array, own: np.dtype[Any], kind: Any = None) -> list[str]:
-    """Describe how close arrays are, from the numbers of `nearness`, in ulp of `kind`; `own` is their dtype."""
+    """Describe how close arrays are, given the result of `nearness` in ulp of `kind`; `own` is their dtype."""
     unit = "" if kind is None or np.dtype(kind) == own else f" of {np.dtype(kind).name}"
     named = {SAME_BITS: IDENTICAL, ROUNDED: f"{ROUNDING}{unit}", APART: DIFFERENT}
     return [named.get(number, f"within {number} ulp{unit}") for number in near.tolist()]
 
 
 def nearness(one: Array, other: Array, kind: Any = None) -> Array:
-    """Return how close each of many arrays is to its counterpart, `[n ...] -> [n]`.
+    """Return how close each of n arrays is to its counterpart, `[n ...] -> [n]`.
 
     The result is `SAME_BITS` for bit-identical arrays, the distance in ulp of `kind` up to `FEW_ULP`, `ROUNDED` if they
     agree to rounding, and otherwise `APART`, as when NaN or infinity are in different places.
@@ -261,7 +261,7 @@ def find_partings(one: Trace, other: Trace, near: Array, kind: Any = None) -> li
 
 
 def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Give the same letter to variants that compute the same function, to rounding in the coarser of their dtypes.
+    """Give the same letter to variants that compute the same function, up to rounding in the coarser of their dtypes.
 
     Each problem of the traces `[n ...]` has its own letters.
     """

@@ -4,7 +4,7 @@ A document is three YAML files: its embeddings, its projections, and an experime
 printed results. A printed number stands for every number that rounds to it, so it agrees with a computed one if they
 differ by at most half a unit of its last digit. If the document prints its inputs rounded too, the tolerance grows by
 as much as the result can change while the inputs change within their rounding. A result that no variant computes is
-skipped. A result of the wrong size or value disagrees, and the run goes on.
+skipped. A result of the wrong size or value is reported as a disagreement and does not stop the run.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ PRINTED = re.compile(rf"{SETTINGS}|[^\W\d²³¹]{NUMBER.pattern}|{NUMBER.pattern
 
 
 def matches(text: str) -> list[re.Match[str]]:
-    """Find the numbers in a printed text, but not the digits in words and in attributes that libraries print."""
+    """Find the numbers in printed text, except digits in words and in attributes that libraries print."""
     return [found for found in PRINTED.finditer(text) if found[1]]
 
 
 def bare(text: str) -> str:
-    """Return the bracketed part of a text such as `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)`, or any other text."""
+    """Return the bracketed part of `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)` and the like; else the whole text."""
     whole = re.sub(SETTINGS, "", text)
     first, last = whole.find("["), whole.rfind("]")
     wrapped = re.match(r"\s*(?:<|[A-Za-z_][\w. ]*[(:])", text) is not None
@@ -56,11 +56,11 @@ def bare(text: str) -> str:
 
 
 def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
-    """Return the numbers of a printed text in reading order, and half a unit of each one's last digit.
+    """Return the numbers in printed text in reading order, and half a unit of each one's last digit.
 
     NumPy prints all numbers of an array with as many decimals as the longest one needs, and drops trailing zeros. So
     all numbers get the same number of decimals: 0.16 beside 0.309 means 0.160. A number with an exponent stands on
-    its own: 1.24e-13 is exact to 0.005e-13. `digits` is the number of decimals if every number has lost zeros.
+    its own: 1.24e-13 is exact to 0.005e-13. `digits` is the number of decimals if all numbers have lost zeros.
     """
     words = [found[1].replace("\u2212", "-") for found in matches(text)]
     counted = [count_digits(word) for word in words]
@@ -70,7 +70,7 @@ def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
 
 
 def rewritten(text: str, values: Array, digits: int | None = None) -> str:
-    """Replace the numbers in a printed text with other values, with as many decimals, but at least `digits`."""
+    """Replace the numbers in printed text with other values that have as many decimals, but at least `digits`."""
     counted = [count_digits(found[1]) for found in matches(text)]
     places = max(most_decimals(counted), digits or 0)
     formats = (f".{places}f" if power is None else f".{decimals}e" for decimals, power in counted)
@@ -79,7 +79,7 @@ def rewritten(text: str, values: Array, digits: int | None = None) -> str:
 
 
 def count_digits(word: str) -> tuple[int, int | None]:
-    """Return the number of decimals, and the exponent, or None if the number has none."""
+    """Return the number of decimals and the exponent of a printed number; the latter is None if there is none."""
     number, mark, power = word.lower().partition("e")
     return len(number.partition(".")[2]), int(power) if mark else None
 
@@ -163,7 +163,7 @@ def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None
     """Return the array that an entry shows: x, the memory, a projection, a stage of the trace, or a matrix product.
 
     Return None if the run has no such array. The product is `q k^T` of each head for scores, else `weights v`, computed
-    in the way that the entry names.
+    with the method that the entry names.
     """
     if not entry.product:
         arrays = {"x": problem.x, "memory": problem.memory, **problem.projections} | dict(trace.stages())
@@ -197,7 +197,7 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
     With radii `r` of q and k, `q k^T` changes by at most `|q| r_k + r_q |k| + r_q r_k`. A weight is largest if its own
     logit is at the top of its range and all others are at the bottom. Since weights sum to 1, a change in them shifts
     the context by at most the distance of the values from their mean. The bounds may be too wide, but never too narrow.
-    For anything but one head without rules, W_o and mistakes, the radius is that of the stage's own rounding, or None.
+    With several heads, rules, W_o or mistakes, the radius is that of the stage's own rounding, or None.
     """
     rules, given = settled.rules, {name: array[0] for name, array in trace.stages() if array.ndim == 3}
     is_ruled = rules.masks or rules.scores or settled.output_projection or settled.mistakes

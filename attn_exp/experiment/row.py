@@ -141,7 +141,7 @@ class Row:
         float,
         Column(
             100,
-            meaning="largest difference from the reference for this variant: is it right?",
+            meaning="largest difference from the reference, which shows whether the variant is right",
             shown=EVERYWHERE,
             summed=True,
             exact=True,
@@ -255,7 +255,7 @@ class Row:
 
 
 COLUMNS = columns(Row)
-"""The columns of a row, in the order in which they are read."""
+"""The columns of a row, from left to right."""
 
 
 def is_deep(metric: str) -> bool:

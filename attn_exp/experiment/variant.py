@@ -1,4 +1,4 @@
-"""Settle variants: take the settings that they do not pin from the run, and check that all settings fit the problem."""
+"""Settle variants: take unpinned settings from the run, and check that all settings fit the problem."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class OwnForm(Protocol):
         """Compute a problem from x; `usual` means that scores are divided by `sqrt(d)`."""
 
     def judge(self, heads: Heads) -> Verdict:
-        """Check the function under the settings of its variant, which has these heads."""
+        """Check the function with the settings of its variant, which has these heads."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Settled:
         if self.starts_late and form.mix is None:
             return f"form={self.form} starts from queries and keys, but this problem starts from given weights"
         if self.empty in TAKEN and form.reference != "logits":
-            return f"convention={self.words['convention']} subtracts from logits, but form={self.form} computes none"
+            return f"convention={self.words['convention']} changes logits, but form={self.form} computes no logits"
         if self.ends_early and form.context_alone:
             return f"form={self.form} computes only the context, but this problem has no values"
         return None if forms.is_own(self.form) else forms.refuses(self.form, self.rules)
@@ -160,7 +160,7 @@ the variant's own, or the run's if it pins none."""
 
 
 def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: Bind | None = None) -> Settled:
-    """Take the settings that the variant does not pin from the run, and check that all of them fit the problem.
+    """Take unpinned settings from the run, and check that all settings of the variant fit the problem.
 
     `bind` imports the user's own function if the command line names one as the form; None imports nothing.
 
@@ -220,7 +220,7 @@ def multiplier(scale: bool | float, size: int) -> float:
 
 
 def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, problem: Problem) -> Rules:
-    """Create the rules that the settings name, under a library's convention.
+    """Create the rules named in the settings, following a library's convention.
 
     Raises:
         UserError: settings of a rule are invalid, or the problem starts after the stage that a rule changes.
@@ -230,7 +230,7 @@ def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, pro
             names = "+".join(settings[group])
             raise UserError(f"{group}={names} changes logits, but this problem starts from given weights")
     if problem.weights is not None and settings["normalizer"] != Config.normalizer:
-        raise UserError(f"normalizer={settings['normalizer']} makes weights, but this problem starts from given ones")
+        raise UserError(f"normalizer={settings['normalizer']} has no effect: this problem starts from given weights")
     for name in settings["mask"] if problem.memory is not None else ():
         if issubclass(rule := kind("mask", name), Rule) and rule.one_sequence:
             raise UserError(f"mask={name} applies within one sequence, but the keys come from a memory; use mask=array")
@@ -272,7 +272,7 @@ def misfits(rules: Rules, marks: tuple[Position, ...], head: int, size: int, pro
     for score in rules.scores if problem.q is not None else ():
         yield score.misfit_size(size)
     if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
-        yield f"normalizer={rules.normalizer.name} gives each key a weight of its own: score=sink would have no effect"
+        yield f"normalizer={rules.normalizer.name} weighs each key independently, so score=sink would have no effect"
     for position in marks:
         if position.changes_x and problem.x is None:
             yield f"position={registry.name_of(position)} is added to x, but this problem has no x"

@@ -17,7 +17,7 @@ CALLED, ANSWERED, CHECKED = "it can be called", "it answers", "it can be checked
 """The first questions of a check; if the answer to one is no, the check ends there."""
 
 Cells = tuple[tuple[tuple[str, ...], ...], ...]
-"""One matrix per head, as strings that JSON can hold."""
+"""One matrix per head; its numbers are strings, for JSON."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Smallest:
 
 @dataclass(frozen=True)
 class Side:
-    """One of two implementations that were compared.
+    """One of two implementations that were compared, with a short verdict.
 
-    It has a short verdict of its own, and its call and output for the smallest input on which the two differ.
+    `smallest` has its call and output for the smallest input on which the two differ.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Verdict:
     """The result of a check.
 
     `outcome` is `right`, `wrong` or `not verified`, and `passed` is true only for `right`. `reason` is the outcome in
-    one sentence. `verified` names the questions with the expected result; `not_verified` lists everything that could
+    one sentence. `verified` names the questions that it passed; `not_verified` lists everything that could
     not be verified, such as an argument of unknown meaning, each with the reason. `mistakes` names the mistake, or
     several that occur together; if the function is right, it may name a remark worth knowing. `alike`: other mistakes
     that give identical numbers here. `computes`: a description of what the function computes. `findings`: every

@@ -1,4 +1,4 @@
-"""The files of a run's report, as bytes: the page, Markdown, tables and figures; and the report of a sweep.
+"""Make the files of a run's report (the page, Markdown, tables and figures) as bytes, and the report of a sweep.
 
 The page is self-contained. In its tables of numbers, cells are coloured by size, and rows and columns are linked to
 their tokens. A page has thousands of cells, so they are formatted here: a Jinja macro takes over three times as long.
@@ -204,8 +204,8 @@ MARKDOWN_FILTERS: dict[str, Callable[..., Any]] = {
 def sweep_page(both: Mapping[str, Any], data: Mapping[str, Any] | None, depth: str, drawn: Mapping[str, bytes]) -> str:
     """Return the report of a sweep as HTML.
 
-    `both` holds the contents that it shares with the Markdown report, and `data` those of the explorer. `drawn` holds
-    the figures by file name; the page embeds the SVG files.
+    `both` has the contents that it shares with the Markdown report, and `data` those of the explorer. `drawn` maps file
+    names to figures; the page embeds the SVG files.
     """
     figures = with_captions({name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")})
     deep = both["effects"].deep or both["shares"].deep or any(both["deep"])
@@ -215,7 +215,7 @@ def sweep_page(both: Mapping[str, Any], data: Mapping[str, Any] | None, depth: s
 
 
 def sweep_markdown(both: Mapping[str, Any], drawn: Sequence[str]) -> str:
-    """Return the report of a sweep as Markdown; `both` holds its contents, `drawn` the names of the files in plots/."""
+    """Return the report of a sweep as Markdown; `both` has its contents, `drawn` the names of the files in plots/."""
     figures = with_captions({name: f"plots/{name}" for name in drawn if name.endswith(".png")})
     return render_markdown("sweep.md", {**both, "figures": figures})
 

@@ -1,6 +1,6 @@
-"""Escape users' texts and numbers for display on one line, so that no text is executed and no character is hidden.
+"""Escape users' strings and numbers for display on one line, so that nothing is executed and no character is hidden.
 
-`plain` escapes texts for terminals and labels; Markdown, HTML and LaTeX each have a function that escapes their syntax.
+`plain` escapes strings for terminals and labels; Markdown, HTML and LaTeX each have a function for their syntax.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def html(text: str, most: int = 80) -> str:
 
 
 LONGEST = 2000
-"""Maximum number of characters in LaTeX, which no caption reaches."""
+"""Maximum number of characters in LaTeX; no caption is that long."""
 
 
 def latex(text: str) -> str:

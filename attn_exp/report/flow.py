@@ -31,7 +31,7 @@ LEFT, MIDDLE, RIGHT, ALONG = 60, 176, 292, 118
 """Horizontal centres of the three columns, and of the stages from the scores on."""
 
 INSIDE, BESIDE, BELOW, FRAME = 100, 98, 150, 252
-"""Maximum width of a text in a narrow box, next to the arrow to one, and next to an arrow between stages; and the width
+"""Maximum width of text in a narrow box, next to the arrow to one, and next to an arrow between stages; and the width
 of the frame around the computation in each head."""
 
 CHAIN = ("scores", "logits", "capped", "masked", "weights", "lse")

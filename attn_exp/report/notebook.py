@@ -1,4 +1,4 @@
-"""A run in Python: pandas DataFrames, and HTML for notebooks, with inline styles since notebooks drop style sheets.
+"""Show a run in Python: as pandas DataFrames, or as HTML with inline styles, since notebooks drop style sheets.
 
 pandas and Matplotlib are slow to import, so each function imports what it needs.
 """
@@ -118,7 +118,7 @@ def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.Data
     """Return one stage of one variant labelled with tokens, such as the weights of its first head (`head=1`).
 
     Raises:
-        UserError: there is no such variant or head, or the variant did not form this stage.
+        UserError: there is no such variant or head, or the variant did not compute this stage.
     """
     formed = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
     array = formed[chosen(name, formed, f"stage of {variant}")]

@@ -1,8 +1,8 @@
 """The data of a page's scripts: the run's own numbers, the digits of its tables, and plans to recompute its walks.
 
 A page shows the tables of one head of one variant. The tables that it shows first are in its HTML; the others are
-stored as integers, the digits of their cells, and written on demand. Scores, the stages derived from them, and weights
-are not stored twice: the page already has them for its maps and lines."""
+stored as integers (the digits of their cells) and filled in on demand. Scores, the stages derived from them, and
+weights are not stored twice: the page already has them for its maps and lines."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def page_data(views: Views) -> Data:
 
 
 def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
-    """Return the data of weights `[h t s]`: scores and added biases if they are a softmax of these, else the weights.
+    """Return the data of a panel: scores and biases if its weights are a softmax of their sum, else the weights.
 
-    If there are too many numbers for a page, it gets pictures instead. `shut` marks masked places.
+    If there are too many numbers for a page, it gets pictures instead. `shut` marks masked weights.
     """
     variant, split = panel.variants[0], panel.split
     settled = settled_as(comparison, variant)
@@ -101,7 +101,7 @@ NORMALIZERS = ("softmax", "sigmoid", "sum", "sparsemax")
 
 
 def live_plans(comparison: Comparison, leaders: Sequence[str]) -> Data:
-    """Return the arrays that a reader may change, and for each walk a plan to recompute it, or why there is none."""
+    """Return the arrays that a reader may change, and how to recompute each walk, or why that is impossible."""
     rows = [plan_row(comparison, row) for row in comparison.rows]
     plans = list[Any]()
     for row in rows:
@@ -122,7 +122,7 @@ def live_plans(comparison: Comparison, leaders: Sequence[str]) -> Data:
 def plan_row(comparison: Comparison, row: Row) -> Data:
     """Return the plan to recompute a row, or the reason why there is none.
 
-    `spread` says whether the weights are formed whole, in pieces or not at all; `even` says whether the rules allow
+    `spread` says whether the weights are computed whole, in pieces or not at all; `even` says whether the rules allow
     their rows to sum to 1.
     """
     settled = settled_as(comparison, row.variant)
@@ -183,7 +183,7 @@ def is_computed(rule: Score | Position) -> bool:
 
 
 def plan(comparison: Comparison, settled: Settled) -> Data:
-    """Return the plan by which the script of a page computes a variant: its heads, rules as numbers, and output."""
+    """Return what the script of a page needs to compute a variant: its heads, its rules as numbers, and its output."""
     problem, shares = comparison.problem, settled.heads
     return {
         "heads": (shares.query, shares.given, shares.shared),
@@ -308,7 +308,7 @@ def walk_data(shown: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapping[st
 
 
 def known_arrays(panel: Panel, told: Mapping[str, Any]) -> dict[str, tuple[Array, str]]:
-    """Return the stages that a page derives from a panel's numbers, each with its masked places."""
+    """Return the stages that a page derives from a panel's numbers, each with the encoded mask of the panel."""
     split, shut = panel.split, told.get("shut", "")
     if "pictures" in told:
         return {}

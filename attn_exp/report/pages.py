@@ -1,7 +1,7 @@
 """Pages without Jinja: inline style sheets and scripts, the policy that allows nothing else, and the list of runs.
 
-Each run rewrites the list, and a run without a report does not load Jinja. So only the page with the list uses Python's
-string templates, and its texts are escaped here."""
+Each run rewrites the list, and a run without a report does not load Jinja. So the page with the list is the only one
+that uses Python's string templates, and its text is escaped here."""
 
 from __future__ import annotations
 
@@ -129,5 +129,5 @@ def table_row(entry: Listed, values: Mapping[str, str], columns: Sequence[str], 
 
 
 def allow_breaks(text: str) -> str:
-    """Allow line breaks in an escaped text: after punctuation inside words, and before dots between words."""
+    """Allow line breaks in escaped text: after punctuation inside words, and before dots between words."""
     return re.sub(r"[,=_(]|(?<=[a-z])(?=\.[a-z])", r"\g<0><wbr>", text)

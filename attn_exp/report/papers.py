@@ -159,7 +159,7 @@ def latex_number(text: str) -> str:
 
 
 def html(table: Table) -> str:
-    """Return a table in HTML without styles, with texts escaped as `html.escape` does, not as Jinja does."""
+    """Return a table in HTML without styles, with text escaped like `html.escape` does, not like Jinja does."""
     head, *lines = ([html_text(cell, LONGEST) for cell in line] for line in (table.head, *table.lines))
     heads = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     rows = [
@@ -173,4 +173,4 @@ def html(table: Table) -> str:
 
 
 FORMS = {"md": markdown, "tex": latex, "html": html}
-"""The function that formats a table, by file ending."""
+"""The function that formats a table, by file extension."""

@@ -1,4 +1,4 @@
-"""Small pictures without a plotting library: matrices as PNG, in opacities of one colour or in a colour map."""
+"""Draw matrices as small PNG pictures without a plotting library, in opacities of one colour or in a colour map."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INK, GREY = bytes((43, 124, 192)), bytes((128, 128, 128))
 FULL = 0.85
 """Opacity of the largest weight in tables and pictures, low enough to keep the number on it readable."""
 VEIL = 70
-"""Opacity of the grey of masked places, out of 255."""
+"""Opacity of the grey of masked weights, out of 255."""
 FEW = 256
 """Up to this many pixels, storing the colour of each pixel is shorter than a palette."""
 CLOSED = "#d0d0d0"
@@ -58,7 +58,7 @@ def png(opacity: Bytes, veil: int = 0) -> bytes:
 
 
 def colour_cells(matrix: Array, end: float, gamma: float, colours: str, closed: Array | None = None) -> Bytes:
-    """Return the colours of numbers as pixels `[row column 4]`: NaN is transparent, masked places are grey."""
+    """Return the colours of numbers as pixels `[row column 4]`: NaN is transparent, masked numbers are grey."""
     opacity = 255 * np.isfinite(matrix)[:, :, None].astype(np.uint8)
     pixels = np.concatenate([palette(colours)[shades(matrix, end, gamma)], opacity], axis=2)
     if closed is not None:

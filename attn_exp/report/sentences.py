@@ -1,6 +1,6 @@
-"""Sentences about a comparison, made from its numbers and settings, and its text for a terminal.
+"""Describe a comparison in sentences, from its numbers and settings, and format it for a terminal.
 
-They say which variants compute the same function, which tokens are queries, why rows share a letter, where two
+The sentences say which variants compute the same function, which tokens are queries, why rows share a letter, where two
 computations first differ, how accurate each variant is, and what each step of a ladder changes."""
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def opening(comparison: Comparison) -> str:
 def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:
     """Say which variants compute the same function, how much the others differ from the baseline row, and why.
 
-    `steps` break the differences down, if they are known; `against` names the baseline row, by default the first.
+    `steps`, if known, break the differences down; `against` names the baseline row, by default the first.
     """
     groups = rows_by_letter(rows)
     parts = [agreement(members) for members in groups if len(members) > 1]
@@ -98,7 +98,7 @@ SPOKEN = {
 
 
 def spoken(stage: str) -> str:
-    """Return a stage in words; empty for projections, which are called by their symbols."""
+    """Return a stage in words; empty for projections, which are known by their symbols."""
     return "" if stage[:2] in ("W_", "b_") else SPOKEN.get(stage, stage)
 
 
@@ -167,7 +167,7 @@ def pinned_settings(variant: Variant) -> list[str]:
 
 
 def where_functions_part(comparison: Comparison) -> list[str]:
-    """Say at which stage each other function first differs from that of the baseline row.
+    """Name the stage at which each other function first differs from that of the baseline row.
 
     If two variants split heads differently, their stages cannot be compared; the ladder's steps show the effect.
     """

@@ -67,7 +67,7 @@ STAGES = {
     "memory": Explained("X′", "s n", "The memory as vectors: keys and values come only from these.", "X′"),
     "W_q": Explained("W_q", "m d", "Turns a token's vector into its query: what it looks for.", "W_q"),
     "W_k": Explained("W_k", "m d", "Turns a token's vector into its key: what it offers to queries.", "W_k"),
-    "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it passes on when found.", "W_v"),
+    "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what other tokens get from it.", "W_v"),
     "W_o": Explained("W_o", "e m", "Mixes the concatenated heads into one vector.", "W_o"),
     "b_q": Explained("b_q", "d", "A bias that is added to every query.", "b_q"),
     "b_k": Explained("b_k", "d", "A bias that is added to every key.", "b_k"),
@@ -96,11 +96,11 @@ STAGES = {
 }
 
 AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"}
-"""The axes of stages that change if queries and keys come from different tokens."""
+"""The axes of some stages if queries and keys come from different tokens."""
 
 POOLED = {
-    "first": "It uses the first {heads.shared} of its {heads.given} heads.",
-    "mean": "Its {heads.given} heads are averaged in {heads.shared} groups of adjacent heads.",
+    "first": "Only the first {heads.shared} of {heads.given} heads are used.",
+    "mean": "The {heads.given} heads are averaged in {heads.shared} groups of adjacent heads.",
 }
 
 
@@ -188,7 +188,7 @@ def explain_weights(stage: str, logit: str, comparison: Comparison, settled: Set
 
 
 def explain_mistake(stated: Explained, stage: str, settled: Settled) -> Explained:
-    """Explain a stage that departs from the definition by the mistakes that begin there, or else by all of them.
+    """Explain a stage that departs from the definition, with the mistakes that begin there or else with all of them.
 
     A user's own function has no named mistakes, and a stored run may have mistakes that no longer exist.
     """
@@ -259,8 +259,8 @@ def name_acting_scores(comparison: Comparison, settled: Settled, act: str) -> st
 def has_effect(rule: Score, act: str, trace: Trace) -> bool:
     """Return whether a score rule has the effect `act`.
 
-    The code of a rule from outside the package may be unavailable. Such a rule has the effect if the numbers of two
-    successive stages differ at places that are not masked.
+    The code of a rule from outside the package may be unavailable. Such a rule has the effect if two successive stages
+    differ in a number that is not masked.
     """
     if type(rule).__module__.startswith(Score.__module__.removesuffix("score")):
         return getattr(type(rule), act) is not getattr(Score, act)

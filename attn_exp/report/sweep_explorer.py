@@ -17,7 +17,7 @@ MOST_CELLS = 3000
 def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, Any] | None:
     """Return the cells of a sweep, ready for JSON, with the metrics worth drawing and `metrics`; `first` comes first.
 
-    None if there are too many cells, or no setting varies.
+    Return None if there are too many cells, or if no setting varies.
     """
     places = plotted.varying
     if not places or len(plotted.cells) > MOST_CELLS:
@@ -51,8 +51,8 @@ def axis_data(plotted: Plotted, place: int) -> dict[str, Any]:
 def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> dict[str, int]:
     """Return the axes (by index) that the explorer uses for x, colours and panels at first.
 
-    A numeric setting is along x. Of the other settings, the one that explains most of the first metric is shown by
-    colour, so that its values share one panel, and the next one by panels.
+    A numeric setting is shown along x. Of the other settings, the one that explains most of the first metric is shown
+    by colour, so that its values share one panel, and the next one by panels.
     """
     settings = list(range(len(axes) - 1))
     weights = explained(axes, cells)

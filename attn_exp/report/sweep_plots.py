@@ -123,9 +123,9 @@ class Plotted(NamedTuple):
     """The data of a sweep's plots.
 
     `cells` maps a label on each of the `axes`, and a variant, to the statistics of each metric. `metrics` are those
-    worth drawing, the most important first; `changes` holds the effects on each of the first two. `heads` holds a map
-    `[layer head]` of each head pattern in the `layers`. `further` are plots requested in addition; if `only` is not
-    empty, no other plots are drawn. `size` is the size of each plot.
+    worth drawing, the most important first; `changes` has the effects on each of the first two. `heads` has a map
+    `[layer head]` of each head pattern in the `layers`. `further` names additional plots; if `only` is not empty, no
+    other plots are drawn. `size` is the size of each plot.
     """
 
     axes: Sequence[str]
@@ -164,7 +164,7 @@ def number(label: str) -> float:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """Sort labels by number, with no limit last; if any label is a word, keep their order."""
+    """Sort labels by number, with "no limit" last; if any label is a word, keep their order."""
     numbered = all(is_number(name) or name == ALL for name in names)
     return sorted(names, key=lambda name: math.inf if name == ALL else number(name)) if numbered else list(names)
 
@@ -275,7 +275,7 @@ def axes_by_role(plotted: Plotted) -> list[int]:
 
 
 def against(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw each metric against a numeric setting, a line per variant; or one metric, with panels for other settings."""
+    """Draw each metric against a numeric setting, a line per variant; other settings become panels of one metric."""
     along, *others = axes_by_role(plotted)
     groups = list(itertools.product(*(labels(plotted, place) for place in others)))
     variants, panels = plotted.variants[:LINES], list[Panel]()
@@ -332,7 +332,7 @@ def axis_along(plotted: Plotted, along: int) -> Axis:
 
 
 def point_of(point: tuple[float, Sequence[Numbers]]) -> Point:
-    """Average the cells at one point of a line; only a single cell has an interval."""
+    """Average the cells at one point of a line; an average of several cells has no interval."""
     x, cells = point
     mean = sum(cell.mean * cell.count for cell in cells) / sum(cell.count for cell in cells)
     return (x, mean, *(ends_of(cells[0]) if len(cells) == 1 else (mean, mean)))
@@ -473,7 +473,7 @@ def maps(named: Arrays, names: Named, width: float, height: float | None) -> Cha
 
 
 def parallel(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw an upright axis per setting and a line per combination, coloured by its mean; too many are thinned out."""
+    """Draw an upright axis per setting and a line per combination, coloured by its mean; at most `MOST_LINES` lines."""
     metric, places = plotted.metrics[0], [*plotted.varying, len(plotted.axes)]
     names = [short([*plotted.axes, "variant"][place]) for place in places]
     orders = [in_order(labels(plotted, place)) for place in places]

@@ -34,7 +34,7 @@ def explain_no_maps(runs: Mapping[str, Comparison]) -> str:
         return f"{NO_MAPS} their tokens differ, so their weights do not correspond."
     for which, comparison in zip(("first", "second"), runs.values(), strict=True):
         if all(trace.weights is None for trace in comparison.traces.values()):
-            return f"{NO_MAPS} the {which} run never formed its weights."
+            return f"{NO_MAPS} the {which} run never computed its weights."
     return ""
 
 

@@ -25,7 +25,7 @@ MANY = 8
 class Panel(NamedTuple):
     """Variants with equal weights `[h t s]`, which are shown only once.
 
-    If known and requested, `split` holds the scores and biases of which the weights are the softmax.
+    If known and requested, `split` has the scores and biases; the weights are the softmax of their sum.
     """
 
     variants: tuple[str, ...]
@@ -40,7 +40,7 @@ class Panel(NamedTuple):
 class Views(NamedTuple):
     """A comparison and its views.
 
-    `panels` holds the distinct weights, and `blocks` the distinct block means of variants that never form their full
+    `panels` has the distinct weights, and `blocks` the distinct block means of variants that never compute their full
     weights. Both are in the order of the rows.
     """
 
@@ -127,7 +127,7 @@ def colours(views: Views) -> Colours:
     """Return the colour scale of a run.
 
     With n keys, a uniform weight is 1 / n, which is 1 / (n top) of the largest weight. The power raises this to 1 / 16;
-    if it is larger already, the power is 1.
+    if it is already larger, the power is 1.
     """
     end = top(panel.weights for panel in (*views.panels, *views.blocks))
     apart = max(EVEN, views.comparison.problem.keys * end)

@@ -226,13 +226,13 @@ def axes_of(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
 
 
 TERMS = 8
-"""Maximum number of terms in a written sum, which keeps the largest."""
+"""Maximum number of terms in a written sum; the largest terms are kept."""
 
 
 def sums(comparison: Comparison, settled: Settled) -> list[str]:
     """Write each query's output in each head as a sum: `output(she) = 0.34 v(she) + 0.30 v(likes) + 0.36 v(coffee)`.
 
-    Empty if the variant departs from `context = weights v`.
+    The list is empty if the variant departs from `context = weights v`.
     """
     trace = comparison.traces[settled.name]
     if trace.weights is None or trace.context is None or settled.mistake != "none":
@@ -249,7 +249,7 @@ def sums(comparison: Comparison, settled: Settled) -> list[str]:
 
 def sum_of(row: Array, keys: Sequence[str]) -> str:
     if np.isnan(row).any():
-        return "NaN, as its weights are"
+        return "NaN, like its weights"
     chosen = sorted(key for key in np.argsort(-row, kind="stable")[:TERMS].tolist() if row[key] != 0)
     terms = " + ".join(f"{row[key]:.2f} v({keys[key]})" for key in chosen) or "0"
     rest = row.sum() - row[chosen].sum()

@@ -1,4 +1,4 @@
-"""The pages for a class: sheets to fill in, with the formula of each box; their keys; marked sheets; and the grades."""
+"""The pages for a class: worksheets, answer keys, marked sheets, and the grades."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def render_one(shown: dict[str, Any]) -> str:
 
 
 def to_print(parts: Sequence[str]) -> str:
-    """Join sheets or keys for printing; each starts on a new page."""
+    """Join sheets or answer keys for printing; each starts on a new page."""
     return render_page("worksheets.html", {"parts": list(map(Markup, parts))}, STYLES)
 
 
@@ -118,9 +118,9 @@ def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
 
 
 def angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
-    """Yield the cosines and sines that rotate q and k, if the sheet asks for these, with a column for each pair.
+    """Yield the cosines and sines that rotate q and k, if the sheet asks for q or k, with a column for each pair.
 
-    If the queries are the keys, one table serves both; otherwise q and k have a table each.
+    If queries and keys are the same tokens, one table serves both; otherwise q and k have a table each.
     """
     tokens = {"q": paper.sheet.problem.tokens, "k": paper.sheet.problem.key_tokens}
     turned = {side: one for side, one in paper.turned_sides.items() if side in asked and side in tokens}
@@ -181,7 +181,7 @@ def written(number: float, digits: int) -> str:
 def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
     """Return the results of a mistake in the first box that it changes; no tables if it changes the shape.
 
-    A row that divides by zero has no numbers.
+    Rows in which the mistake divides by zero have no numbers.
     """
     made, tables = told.made.get(told.stage, np.zeros(0)), []
     if made.shape == paper.exact[told.stage].shape:
@@ -209,7 +209,7 @@ def data(paper: Paper) -> dict[str, Any]:
 
 
 def crossed(paper: Paper) -> dict[str, float]:
-    """Return the number that a cross stands for, by stage; empty if no place is masked."""
+    """Return the number that a cross stands for, by stage; empty if nothing is masked."""
     hides = paper.added is not None and bool(np.isneginf(paper.added).any())
     return {"masked": -math.inf, "weights": 0.0} if hides else {}
 
@@ -329,7 +329,7 @@ def is_context_the_output(paper: Paper) -> bool:
 
 
 def format_scale(paper: Paper) -> str:
-    """Format 1/√d with four digits, and a scale that was set with as many as it needs, up to ten."""
+    """Format 1/√d with four digits, or a scale from the settings with as many as it needs, up to ten."""
     settled = paper.sheet.settled
     if settled.scale is True:
         return f"{settled.multiplier:.4g} (1/√{round(settled.multiplier**-2)})"
@@ -353,7 +353,7 @@ ON_PAPER = {
     "causal_flipped": "query i sees keys j <= i",
     "projection_transposed": "q = x W_q, with the matrix as it is given",
 }
-"""What to do instead of a mistake whose usual remedy is code, for sheets with tokens as rows."""
+"""Remedies on paper for mistakes whose usual remedy is code; they apply to sheets with tokens as rows."""
 
 
 def render_marked_page(title: str, parts: Sequence[str]) -> str:

@@ -1,10 +1,10 @@
 """The rules: masks, scores, positions and normalizers, one per file, and the `Grid` that they are evaluated on.
 
-A rule is a frozen dataclass; its fields are its settings. On a `Grid` of places of the logits, a mask returns which
-places it `allows`, and a score rule transforms logits or returns a `bias`; the `span` of a mask lets forms skip blocks.
+A rule is a frozen dataclass; its fields are its settings. For a `Grid` of logits, a mask returns which of them it
+`allows`, and a score rule transforms them or returns a `bias`; the `span` of a mask lets forms skip blocks.
 No rule knows which form runs it. Only masks produce -inf: an additive mask is split where it enters the package, and
-its -inf become booleans, so that NaN at masked places cannot leak. If a stored run names a rule whose code is not
-available, a placeholder stands for it. `example` holds the expected result that each file must write out by hand.
+its -inf become booleans, so that NaN at masked keys cannot leak. If a stored run names a rule whose code is not
+available, a placeholder takes its place. `example` defines the expected result that each file must write out by hand.
 """
 
 from __future__ import annotations
@@ -84,16 +84,16 @@ def normalizer(name: str) -> Normalizer:
 
 
 def masks(given: Mapping[str, Any], join: str, blocks: bool = False, tokens: Sequence[str] = ()) -> tuple[Mask, ...]:
-    """Create masks from a mapping of names to settings, joined by `and` (all must allow a place) or `or` (any one may).
+    """Create masks from a mapping of names to settings; with `join="or"`, a key is visible if any mask allows it.
 
-    With `blocks`, booleans that a user wrote mean True = hidden. `tokens` are the names of the keys.
+    With `blocks`, the user's booleans mean True = hidden. `tokens` are the names of the keys.
     """
     made = tuple((mask.turned() if blocks else mask).told(tokens) for mask in make_all("mask", given))
     return (AnyOf(made),) if join == "or" and len(made) > 1 else made
 
 
 def make_all(group: str, given: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Create the rules of a group from a mapping of names to settings, in that order."""
+    """Create the rules of a group from a mapping of names to settings, in the order of the mapping."""
     return tuple(make(group, name, settings) for name, settings in given.items())
 
 

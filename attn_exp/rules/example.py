@@ -17,12 +17,12 @@ class Example(NamedTuple):
             a score rule, rows of changed logits, each followed by the extra logit if the rule has one. For a position,
             rows of the changed x, or of one changed head. For a normalizer, rows of weights.
         given: the input: rows of logits, of x or of a head; zeros by default.
-        keys: rows of keys, if a score rule pairs them with the given queries, or a position rotates keys.
+        keys: rows of keys, for a score rule that computes scores from q and k, or a position that changes keys.
         keys_after: the same keys, changed by a position; required if it treats keys and queries differently.
         heads: the number of heads.
         head: the head that the outcome shows.
         offset: the position of the first query.
-        decimals: the number of decimals to which the outcome is right.
+        decimals: the number of correct decimals of the outcome.
         source: the source of the outcome, unless it was worked out by hand.
         outside: an example from a paper or another implementation, or the reason why there is none.
     """

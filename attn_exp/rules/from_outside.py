@@ -1,8 +1,8 @@
-"""Rules from outside the package: checked against their example, and guarded when called.
+"""Check rules from outside the package against their example, and guard their methods.
 
 Forms, the reference and the pages call rules in many places, and none of them expects a mask to raise, to return
 numbers instead of booleans, or to return the wrong shape. So each method that an outside class defines is wrapped in a
-guard, which reports a violation as a user's mistake with the name of the rule.
+guard, which reports a violation as a user error that names the rule.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from attn_exp.rules.grid import Grid
 from attn_exp.rules.rules import Rules, whole_grid
 
 SEEN = "█"
-"""Marks a place that may attend in the drawing of a mask."""
+"""Marks a visible key in the drawing of a mask."""
 
 
 def difference(group: str, rule: Any, example: Example) -> str:
-    """Describe how a rule differs from its example; an empty text if it does not.
+    """Describe how a rule differs from its example; return an empty string if it does not.
 
     `rule` is a mask, score rule or position with the settings of the example, or a normalizer.
     """
@@ -40,9 +40,10 @@ def difference(group: str, rule: Any, example: Example) -> str:
 
 
 def outcome(group: str, rule: Any, example: Example) -> Array:
-    """Return the result of a rule on its example: visible places, logits (an extra logit last), rows of x, or weights.
+    """Return the result of a rule for the input of its example.
 
-    A position returns rows of x or of a head.
+    A mask gives booleans, a score rule logits (an extra logit last), a position rows of x or of a head, and a
+    normalizer weights.
     """
     given = np.array(example.given, float)
     if group == "normalizer":
@@ -73,13 +74,13 @@ def numbers_difference(numbers: Array, written: Sequence[Any], decimals: int) ->
 
 
 Misfit = Callable[[tuple[Any, ...], Any], str]
-"""A function of the arguments and the result that describes what is wrong with the result; empty if nothing is."""
+"""Takes the arguments and the result of a method, and describes what is wrong with the result, if anything."""
 
 
 def hold_methods(kind: type, name: str, group: str) -> None:
-    """Wrap every public method that an outside class defines in a guard, but never twice.
+    """Wrap every public method of an outside class in a guard, unless it already has one.
 
-    `name` and `group` are the setting names of the rule and its kind, such as `wide` and `mask`.
+    `name` and `group` are the names of the rule and its kind in settings, such as `wide` and `mask`.
     """
     for place in kind.__mro__:
         if place.__module__.partition(".")[0] in (THIS_PACKAGE, "builtins", "abc", "typing"):

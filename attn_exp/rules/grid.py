@@ -1,7 +1,7 @@
 """The grid on which masks and score rules are evaluated, and the base class of both.
 
-A `Grid` holds the indices of places of the logits, as arrays that broadcast against each other, so the same code serves
-one place in a loop, a whole matrix, and one block of a long sequence.
+A `Grid` consists of index arrays into the logits that broadcast against each other, so the same code works for a single
+logit in a loop, a whole matrix, and one block of a long sequence.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from attn_exp.config.kinds import Kind, own_kinds, read_own
 
 @dataclass(frozen=True)
 class Grid:
-    """The places of a region of the logits `[b h t s]`, as index arrays that broadcast to the region.
+    """A region of the logits `[b h t s]`, as index arrays that broadcast to the shape of the region.
 
-    `batch` `[b 1 1 1]`, `head` `[h 1 1]`, `row` `[t 1]` and `key` `[s]` count from 0; plain integers for one
-    place. Forms may order the axes differently, so rules combine these arrays only by broadcasting.
+    `batch` `[b 1 1 1]`, `head` `[h 1 1]`, `row` `[t 1]` and `key` `[s]` count from 0; for a single logit they are
+    integers. Forms may order the axes differently, so rules combine these arrays only by broadcasting.
     `query` is the position of a row among the keys, `row + offset`: causal masks, windows and ALiBi compare it with
     `key`. The offset is 0 when the first query is aligned with the first key (top-left alignment), the number of past
     keys when decoding with a cache, and `keys - rows` when the last query is aligned with the last key (bottom-right
@@ -41,7 +41,7 @@ class Grid:
 
 
 def at(values: Array, grid: Grid) -> Array:
-    """Return the values of an array `[b h t s]` at the grid's places; missing axes and axes of length 1 broadcast."""
+    """Return the values of an array `[b h t s]` on a grid; missing axes and axes of length 1 broadcast."""
     whole = values.reshape((1,) * (4 - values.ndim) + values.shape)
     indices = (grid.batch, grid.head, grid.row, grid.key)
     taken = tuple(0 if size == 1 else index for size, index in zip(whole.shape, indices, strict=True))
@@ -49,7 +49,7 @@ def at(values: Array, grid: Grid) -> Array:
 
 
 class Held:
-    """The base of all rules: it validates the fields of a rule created in Python like settings on the command line."""
+    """The base of all rules: validates the fields of a rule created in Python like settings on the command line."""
 
     kinds: ClassVar[Mapping[str, Kind]]
 
@@ -65,7 +65,7 @@ class Rule(Held):
 
     `relative`: the result, a mask's `allows` or a score rule's `bias`, depends only on the head and `key - query`;
     blockwise forms then evaluate it once per difference. `one_sequence`: the rule identifies tokens by index, so
-    queries and keys must be tokens of one sequence. `instead` maps a setting to those that override it when given.
+    queries and keys must be tokens of one sequence. `instead` maps a setting to the settings that override it.
     """
 
     relative: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""`Rules`, which determine what attention computes; the grid of a whole problem, and the places its masks allow."""
+"""`Rules`, which determine what attention computes, and functions that evaluate masks on the grid of a problem."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
 from attn_exp.rules.scores.score import Score
 
 MOST_PLACES = 1 << 28
-"""Maximum number of places of a mask that is stored in full, one byte each."""
+"""Maximum number of entries of a mask that is stored in full, at one byte each."""
 AT_ONCE, KEYS_AT_ONCE = 1 << 24, 256
-"""Maximum number of places, and of keys, per block when only the visibility of rows is needed."""
+"""Maximum number of mask entries, and of keys, that `visible` evaluates per block."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Everything that determines WHAT attention computes, whichever form computes it.
+    """Everything that determines what attention computes, whichever form computes it.
 
     `logits = scale * q k^T`, or `scale` times the scores of a pairing rule; `capped` are the logits after each score
-    rule's `bend`, in order; `masked` are these plus every `bias`, with -inf where any mask forbids;
+    rule's `bend`, in order; `masked` is `capped` plus every `bias`, with -inf for hidden keys;
     `weights = normalizer.weigh(masked)`.
     `offset` is an integer, or `[b]` integers.
     `softmax_dtype` is the dtype of the normalizer in forms that round stage by stage; None keeps that of the input.
@@ -50,13 +50,13 @@ class Rules:
 
     @property
     def plain(self) -> bool:
-        """Whether the weights are a softmax of `scale q k^T`, with masks and biases only, all in one dtype."""
+        """Whether the weights are a softmax of `scale q k^T` plus biases, with or without masks, all in one dtype."""
         added = all(not rule.pairs and type(rule).bend is Score.bend for rule in self.scores)
         return added and self.normalizer is SOFTMAX and self.softmax_dtype is None
 
 
 def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | None = None) -> Grid:
-    """Return the grid of every place of the logits `[h t s]`, or `[b h t s]` with `batches`."""
+    """Return the grid of all logits `[h t s]`, or `[b h t s]` with `batches`."""
     batch = 0 if batches is None else np.arange(batches)[:, None, None, None]
     return part_grid(
         rules, batch, np.arange(heads)[:, None, None], np.arange(rows)[:, None], np.arange(keys), (heads, rows, keys)
@@ -70,19 +70,19 @@ def part_grid(rules: Rules, batch: Any, head: Any, row: Any, key: Any, sizes: tu
 
 
 def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: int = 1) -> Array:
-    """Return whether all of the masks allow each place, `[h t s]`.
+    """Return which keys all of the masks let each query see, `[h t s]`.
 
     Raises:
-        UserError: there are too many places to draw.
+        UserError: the mask is too large to draw.
     """
     if heads * rows * keys > MOST_PLACES:
-        raise UserError(f"a mask of {heads} x {rows} x {keys} places is too large to draw; use fewer tokens")
+        raise UserError(f"a mask of {heads} x {rows} x {keys} entries is too large to draw; use fewer tokens")
     allowed = AllOf(tuple(masks)).allows(whole_grid(Rules(offset=offset), heads, rows, keys))
     return np.broadcast_to(np.asarray(allowed, dtype=bool), (heads, rows, keys))
 
 
 def visible(rules: Rules, heads: int, rows: int, keys: int) -> Array:
-    """Return whether the masks let each query see any key, `[h t]`.
+    """Return which queries see at least one key, `[h t]`.
 
     Keys are evaluated in blocks, and only for queries that have seen no key in earlier blocks.
     """

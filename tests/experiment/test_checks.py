@@ -170,7 +170,7 @@ def test_a_form_that_refuses_a_convention_says_so() -> None:
             "experiment=attention_times_value mask=causal",
             "mask=causal changes logits, but this problem starts from given weights",
         ),
-        ("experiment=attention_times_value normalizer=sigmoid", "normalizer=sigmoid makes weights, but this problem"),
+        ("experiment=attention_times_value normalizer=sigmoid", "normalizer=sigmoid has no effect: this problem"),
         ("position=rope position.rope.size=x", "position.rope.size=x: expected a whole number"),
         ("position=rope position.rope.base=x", "position.rope.base=x: expected a number above 0"),
         ("position=rope position.rope.interleaved=3", "position.rope.interleaved=3: expected true or false"),

@@ -76,7 +76,7 @@ def test_runs_of_other_tokens_are_not_subtracted_and_the_page_says_why() -> None
     assert said in " ".join(versus.sentences) and said in versus_page(versus)
     never = beside("variant=[blockwise]", first=("variant=[matrix]",))[2]
     assert never.explorer is None
-    assert "The page shows no maps of the two runs: the second run never formed its weights." in never.sentences
+    assert "The page shows no maps of the two runs: the second run never computed its weights." in never.sentences
     assert not any("no maps" in sentence for sentence in beside("scale=false")[2].sentences)
 
 

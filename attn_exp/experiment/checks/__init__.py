@@ -14,7 +14,7 @@ from attn_exp.problem.problem import Problem
 NAMES = registry.names(__path__, without=("check",))
 
 IMPLIED_BY = {"dtype": "precision", "metrics": "measures"}
-"""Settings that imply a check, by the name of the setting."""
+"""The check that each of these settings implies."""
 
 
 def load(name: str) -> Check:

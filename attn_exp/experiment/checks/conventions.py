@@ -18,7 +18,7 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """One variant under one convention; `same_as`, `sameness` and `differs_at` compare it under all conventions."""
+    """One variant under one convention; `same_as`, `sameness` and `differs_at` compare it with the others."""
 
     convention: str
     variant: str

@@ -44,7 +44,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         if settled.head * len(problem.tokens) * problem.keys > MOST_PLACES:
             yield Record(settled.name, "-", UNKNOWN, "", f"more than {MOST_PLACES:,} weights")
         elif settled.mistakes or not follows_steps(settled, problem):
-            yield Record(settled.name, "-", UNKNOWN, "", "not computed in the steps that mistakes change")
+            yield Record(settled.name, "-", UNKNOWN, "", "not computed in steps that a mistake can change")
         else:
             yield from try_every_mistake(settled, problem)
 

@@ -1,4 +1,4 @@
-"""Test properties that must hold for every variant: token order, no leak from the future, poison, decoding and more."""
+"""Test invariants of every variant, for example that decoding matches prefill and that hidden keys have no effect."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def block_size(case: Case) -> Answer:
 
 
 MOST_POISONED = 16
-"""If more keys are hidden, this many evenly spaced ones are tried, one at a time."""
+"""Maximum number of hidden keys to poison, one at a time; if there are more, evenly spaced ones are chosen."""
 
 
 def future(case: Case) -> Answer:
@@ -137,7 +137,7 @@ def poison(case: Case, held: float) -> Answer:
 def decoding(case: Case) -> Answer:
     """Computing all queries at once gives the same outputs as decoding them one by one.
 
-    Each decoding step sees the keys up to its own; queries before the first key are left out.
+    Each decoding step sees the keys up to its own position; queries before the first key are left out.
     """
     heads, rows, keys = case.shape
     refusal, first = forms.refuses("decode", case.rules) or "", max(-case.offset, 0)
@@ -146,7 +146,7 @@ def decoding(case: Case) -> Answer:
         (bool(refusal), refusal if case.settled.form != "decode" else "this form already decodes one query at a time"),
         (
             any(rule.misfit(heads, 1, keys - 1) for rule in (*case.rules.masks, *case.rules.scores)),
-            "a rule has arrays for the whole problem",
+            "a rule has an array with the shape of the whole problem",
         ),
         (not beside_last, "the last query is not aligned with the last key, as in decoding"),
         (first >= rows, "no query has a key"),
@@ -163,8 +163,8 @@ def decoding(case: Case) -> Answer:
 def logit_shift(case: Case) -> Answer:
     """Adding a constant to every logit changes nothing if the weights of a row sum to 1.
 
-    The constants are so large and so small that their `exp` overflows or underflows, so that code fails if it does not
-    subtract the largest logit.
+    The constants are so large and so small that their `exp` overflows or underflows: code that does not subtract the
+    largest logit fails.
     """
     normalizer = case.rules.normalizer
     moved = not normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores)
@@ -193,7 +193,7 @@ def rope_shift(case: Case) -> Answer:
 
 
 def gradients(case: Case) -> Answer:
-    """The derivative along a random direction, from the formula, matches finite differences."""
+    """The analytic derivative along a random direction matches finite differences."""
     kind, normalizer = case.settled.computed_in, case.rules.normalizer
     refuse_if(
         (case.settled.member.reference != "logits", "the formula assumes normalized logits"),
@@ -214,7 +214,7 @@ def gradients(case: Case) -> Answer:
 
 
 TOLERANCE = 1e-9
-"""Differences up to this, relative to the largest output, count as rounding; for finite differences, up to its root.
+"""Differences up to this share of the largest output count as rounding; for finite differences, up to its square root.
 
 For a form that computes in a coarser dtype than float64, the limit is `SAME_FUNCTION` units of that dtype."""
 

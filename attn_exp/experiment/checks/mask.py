@@ -23,10 +23,10 @@ WIDEST = 48
 
 @dataclass(frozen=True)
 class Record:
-    """A row of blocks of one variant's mask: full, partial or empty, with the share of places that may attend.
+    """One row of blocks of a variant's mask (full, partial or empty), and the share of query-key pairs it allows.
 
     `size` is the number of queries and keys in a block. `sees` names the keys that the queries of the row see; with
-    `size` 1 that is a single query.
+    `size` 1, a row is a single query.
     """
 
     variant: str
@@ -37,7 +37,7 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Describe the mask of every variant, one record per row of blocks, and per head where heads differ."""
+    """Describe the mask of every variant, with one record per row of blocks, and per head if heads differ."""
     tokens = problem.tokens
     for settled in variants:
         heads = places(settled.rules.masks, len(tokens), problem.keys, int(settled.rules.offset), settled.head)

@@ -1,4 +1,4 @@
-"""Compare the error of each stage in a dtype with that of a plain implementation: is it ordinary rounding?"""
+"""Compare the error of each stage in a dtype with that of a plain implementation, to detect unusual rounding."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 
 ORDINARY, SUSPICIOUS = 2.0, 10.0
-"""Errors of up to `ORDINARY` times that of a plain implementation are ordinary rounding, up to `SUSPICIOUS` times
-suspicious."""
+"""Errors of up to `ORDINARY` times that of a plain implementation are ordinary rounding; those of up to `SUSPICIOUS`
+times are suspicious."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Differences of an output from the exact one and from that of the baseline row, and differences between heads."""
+"""How much an output differs from the exact one and from that of the baseline row, and how much heads differ."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from attn_exp.forms.trace import as_they_lie
 
 
 def largest_errors(answers: Array, expected: Array) -> Array:
-    """Return `max |answer - expected|` of each of many arrays, `[n ...] -> [n]`, in the units of the output.
+    """Return `max |answer - expected|` for each of n arrays, `[n ...] -> [n]`, in the units of the output.
 
     NaN in only one of the two counts as an infinite difference, NaN in both as agreement.
     """
@@ -77,7 +77,7 @@ def close(answer: Array, expected: Array, dtype: str = "float64") -> bool:
 
 
 def ulp_distances(answers: Array, expected: Array) -> Array:
-    """Return the largest distance in units in the last place in each of many arrays, `[n ...] -> [n]`.
+    """Return the largest distance in ulp (units in the last place) for each of n arrays, `[n ...] -> [n]`.
 
     The bits of floats, read as integers, have the same order as the floats once negative numbers are mirrored, so the
     distance is a difference of integers. Source: Goldberg 1991, "What Every Computer Scientist Should Know About
@@ -97,7 +97,7 @@ def rank_floats(numbers: Array) -> Array:
 
 
 def errors_in_ulp(answers: Array, expected: Array, kind: Any = None) -> Array:
-    """Return the largest error in each of many arrays, `[n ...] -> [n]`, in ulp of the largest expected magnitude.
+    """Return the largest error for each of n arrays, `[n ...] -> [n]`, in ulp of the largest expected magnitude.
 
     One magnitude is used for the whole array: a small entry that is the difference of large numbers carries their
     rounding errors, and would otherwise count as thousands of ulp. `kind` is the dtype that defines an ulp, if the

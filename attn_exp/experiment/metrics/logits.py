@@ -61,7 +61,7 @@ SAME_WEIGHTS = 1e-12
 
 
 class Split(NamedTuple):
-    """Weights as `softmax(own * scores + rest)`: arrays `[h t s]`, where `rest` is -inf at masked places.
+    """Weights as `softmax(own * scores + rest)`: arrays `[h t s]`, where `rest` is -inf for masked keys.
 
     `own` is the multiplier of the scores in this run, including mistakes; `standard` is `1 / sqrt(d)`.
     """
@@ -108,11 +108,11 @@ def standard_multiplier(trace: Trace) -> float:
 
 
 POINTS, MOST_WEIGHTS = 49, 1_000_000
-"""The number of multipliers per curve, and the maximum of weights; longer problems use evenly spaced queries."""
+"""The number of multipliers per curve, and the maximum number of weights; longer problems use evenly spaced queries."""
 
 
 class Curve(NamedTuple):
-    """The mean entropy of the weights, in nats, for each multiplier of the scores, both `[m]`."""
+    """The mean entropy of the weights, in nats, as a function of the multiplier of the scores, both `[m]`."""
 
     title: str
     multipliers: Array
@@ -147,9 +147,9 @@ TINY = 1e-30
 
 
 def bend_slope(stages: Trace, rules: Rules) -> Array:
-    """Return the derivative of the `bend` of all score rules at their logits, by a complex step.
+    """Return the derivative of all score rules' `bend` at the logits, computed with a complex step.
 
-    With `bend_last` that is at the masked logits, where the derivative at -inf is 0.
+    With `bend_last`, it is the derivative at the masked logits, which is 0 at -inf.
 
     Source: Squire and Trapp 1998, "Using Complex Variables to Estimate Derivatives of Real Functions".
     """

@@ -33,7 +33,7 @@ class Metric(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """The data that metrics measure: the traces of the variant, of the baseline row, and the exact one in `longdouble`.
+    """The data of a metric: the traces of the variant and of the baseline row, and the exact trace in `longdouble`.
 
     `apart`: whether queries and keys are tokens of different inputs; `key_tokens`: the names of the keys.
     """
@@ -46,7 +46,7 @@ class Subject(NamedTuple):
     key_tokens: tuple[str, ...] = ()
 
     def allowed(self) -> Array:
-        """Return whether each place may attend, `[h t s]`."""
+        """Return which keys the masks let each query see, `[h t s]`."""
         q, k = stage(self.trace, "q"), stage(self.trace, "k")
         return places(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
 
@@ -87,7 +87,7 @@ def stage(trace: Trace, name: str) -> Array:
     """Return a stage of a trace, converted to float32 if it is in half precision.
 
     Raises:
-        NotFormedError: the form does not compute it.
+        NotFormedError: the form does not compute that stage.
     """
     array = getattr(trace, name)
     if array is None:
@@ -158,7 +158,7 @@ def seeing_queries(subject: Subject) -> Array:
 
 
 def ends(subject: Subject) -> tuple[Array, Array]:
-    """Return the output `[t m]` and the exact output, or both weights `[h t s]` if the problem has no values."""
+    """Return the output `[t m]` and the exact output; if the problem has no values, both weights `[h t s]` instead."""
     return answer(subject.trace), answer(subject.exact)
 
 

@@ -1,4 +1,4 @@
-"""The spread of weights over keys: entropy, sparsity and density of the mask; and the rank of weights and outputs."""
+"""How weights spread over keys (entropy, sparsity, density of the mask), and the rank of weights and outputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRINTED = 0.02
 
 
 def share_out(trace: Trace, rules: Rules) -> bool:
-    """Return whether each row of weights is a distribution, by the rules and, if the weights are stored, by its sum."""
+    """Return whether each row of weights is a distribution, judged by the rules and, if stored, by the weights."""
     ruled = shares_by_rule(rules)
     if trace.weights is None or not ruled:
         return ruled and not rules.normalizer.signed
@@ -138,7 +138,7 @@ def nonnegative_weights(subject: Subject) -> Array:
 
 
 def block_emptiness(allowed: Array, size: int = 16) -> float:
-    """Return the share of `size x size` blocks of a mask `[t s]` in which no place may attend.
+    """Return the share of `size x size` blocks of a mask `[t s]` that are hidden entirely.
 
     Source: PyTorch FlexAttention, `BlockMask.sparsity`.
     """
@@ -246,7 +246,7 @@ METRICS = (
     scarce(
         "keys_for_90",
         partial(mean_seen, keys_for, nonnegative_weights),
-        meaning="how many keys hold nine tenths of the weight of a row",
+        meaning="how many keys it takes to reach 90% of the weight of a row",
         unit="keys",
     ),
     masked(

@@ -87,7 +87,7 @@ def sink(weights: Array, key: int = 0) -> Array:
 
 
 def sink_rate(weights: Array, threshold: float = 0.3) -> float:
-    """Return the share of heads whose first key is a sink: `sink > threshold`. Source: as for `sink`, threshold too."""
+    """Return the share of heads whose first key is a sink: `sink > threshold`. Source: as for `sink`."""
     taken = sink(weights)
     return mean(taken[~np.isnan(taken)] > threshold)
 
@@ -134,7 +134,7 @@ def measure_patterns(weights: Array, tokens: Sequence[str], offset: int = 0, apa
 
 
 def mean_weight_at(weights: Array, places: Array) -> Array:
-    """Return the mean weight of each head on these places `[t s]`, over the queries that have such a place."""
+    """Return the mean weight of each head on the keys marked in `places` `[t s]`, over queries with a marked key."""
     some = places.any(axis=-1)
     return head_means((weights * places).sum(axis=-1)[:, some], weights[:, some])
 
@@ -151,7 +151,7 @@ def broad(weights: Array) -> Array:
 
 
 def find_strongest(numbers: Arrays, head: int) -> tuple[str, float]:
-    """Return the pattern with the largest weight in a head, and that weight, without `broad`, which is an entropy."""
+    """Return the pattern with the largest weight in a head, and that weight; `broad`, an entropy, does not count."""
     known = {name: float(of[head]) for name, of in numbers.items() if name != "broad" and np.isfinite(of[head])}
     name = max(known, key=known.__getitem__, default="")
     return name, known.get(name, float("nan"))

@@ -1,9 +1,9 @@
 """Charts as plain data, and two renderers that draw the same picture.
 
-A figure of the report places maps, plots and shapes, in the classes of `chart`. `layout` places maps and axes on a
-sheet, and turns a chart into rectangles, paths, texts and pictures. `chart_as_svg` writes these as text, so that a page
-does not wait for a plotting library, and text stays text; `matplotlib_figure` draws them for `pdf` and `png`. The
-widths of texts come from a table, so the layout is the same on every machine.
+A figure of the report consists of maps, plots and shapes, whose classes are in `chart`. `layout` places maps and axes
+on a sheet, and turns a chart into rectangles, paths, text and pictures. `chart_as_svg` writes these as text, so that a
+page does not wait for a plotting library, and text stays text; `matplotlib_figure` draws them for `pdf` and `png`. The
+width of text comes from a table, so the layout is the same on every machine.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def paint_attributes(shape: Rect | Path) -> str:
 
 
 def text_element(text: Text, alone: bool) -> str:
-    """Return a text as an SVG element; if `alone`, it has exactly the planned width, whatever the font."""
+    """Return text as an SVG element; if `alone`, it has exactly the planned width, whatever the font."""
     x, y = short(text.x), short(text.y)
     where = f'transform="translate({x} {y})rotate(-90)"' if text.turned else f'x="{x}" y="{y}"'
     points = 72 * width(text.text, text.size) if alone and not text.symbol and known(text.text) else 0

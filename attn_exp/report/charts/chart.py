@@ -1,6 +1,6 @@
-"""Charts: heat maps and plots, in inches from the upper left corner of a sheet, shapes, and the widths of texts.
+"""The parts of charts: heat maps and plots in inches from the upper left corner of a sheet, and shapes.
 
-`layout` turns maps and plots into the shapes that both renderers draw: rectangles, paths, texts and pictures, in points
+`layout` turns maps and plots into the shapes that both renderers draw: rectangles, paths, text and pictures, in points
 from the same corner. All are named tuples, since each dataclass would add a millisecond to the start of a run. The
 functions below choose round numbers for ticks, as Matplotlib would, and measure text without a font: from a table of
 common letters, and from an upper bound for all others.
@@ -141,9 +141,9 @@ class Path(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A text that starts, ends or is centred at a point, preceded by a `symbol` in bold italics.
+    """Text that starts, ends or is centred at a point, preceded by a `symbol` in bold italics.
 
-    A `turned` text reads upwards.
+    It reads upwards if `turned`.
     """
 
     x: float
@@ -188,11 +188,11 @@ STEPS = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 2.5, 5.0, 10.0, 20.0)
 """Round steps, relative to the power of ten below the smallest step allowed."""
 
 POINTS_EACH = 15
-"""Minimum distance of tick labels on an upward axis, in points."""
+"""Minimum distance between tick labels on an upward axis, in points."""
 
 
 def number_ticks(low: float, high: float, length: float) -> Ticks:
-    """Return ticks at round numbers on an upward axis of `length` inches, with equal decimals; tiny ones as `2e-25`."""
+    """Return ticks at round numbers on an upward axis of `length` inches, all with the same number of decimals."""
     places = round_places(low, high, ticks_in(length))
     step = f"{places[1] - places[0]:.3g}" if len(places) > 1 else "0.01"
     kind = ".4g" if "e" in step else f".{len(step.partition('.')[2])}f"
@@ -263,7 +263,7 @@ BROAD = 1.55
 
 
 def width(text: str, size: float = 8.0) -> float:
-    """Return the width of a text's longest line in inches; `size` is in points."""
+    """Return the width of a string's longest line in inches; `size` is in points."""
     return max(sum(map(letter_width, line)) for line in text.split("\n")) * size / 72
 
 
@@ -272,7 +272,7 @@ def widest(names: Iterable[str], size: float = 8.0) -> float:
 
 
 def known(text: str) -> bool:
-    """Return whether the table has every letter of a text, so that its width is exact, not an upper bound."""
+    """Return whether the table has every letter of a string, so that its width is exact, not an upper bound."""
     return all(letter in WIDTHS for letter in text)
 
 
@@ -290,7 +290,7 @@ def letter_width(letter: str) -> float:
 
 
 def fitted(text: str, room: float, size: float = 8.0) -> str:
-    """Shorten a text to a width of at most `room` inches."""
+    """Shorten a string to a width of at most `room` inches."""
     while width(text, size) > room and len(text) > 4:
         text = f"{text[:-2].rstrip('…')}…"
     return text

@@ -187,7 +187,7 @@ ABOVE, BELOW = 0.76, 0.236
 """Ascent and descent of letters, relative to the font size. Source: DejaVu Sans."""
 
 MIDDLE, AT_TICK = (ABOVE - BELOW) / 2, ABOVE / 2
-"""Distance of the baseline below the middle of a text, and below the tick of a label, relative to the font size."""
+"""Distance of the baseline below the middle of a line, and below the tick of a label, relative to the font size."""
 
 
 def shapes_of(chart: Chart) -> Iterator[Shape]:

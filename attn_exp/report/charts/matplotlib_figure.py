@@ -1,4 +1,4 @@
-"""Matplotlib output: charts as figures, the common style, fonts, and encoding.
+"""Draw charts as Matplotlib figures in a common style, choose fonts, and encode figures.
 
 Matplotlib is needed for formats other than SVG, for a configured font, and for notebooks. Only
 `matplotlib.figure.Figure` is used, without pyplot, so that equal comparisons give equal bytes.
@@ -133,7 +133,7 @@ def installed() -> list[str]:
 
 
 def fonts_for(texts: Iterable[str], first: str = FIRST) -> list[str]:
-    """Return fonts, in order of preference, that cover these texts as far as the installed fonts allow."""
+    """Return fonts, in order of preference, that cover these strings as far as the installed fonts allow."""
     fonts = list(dict.fromkeys((first, FIRST)))
     is_known = all(has(FIRST, letter) for letter in set("".join(texts)))
     return fonts if is_known else [*fonts, *(name for name in installed() if name.startswith(FURTHER))]

@@ -1,4 +1,4 @@
-"""The mean weight of each block of queries and keys, for variants that never form their full weights."""
+"""The mean weight of each block of queries and keys, for variants that never compute their full weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
 FIGURE = Figure(
     caption=(
         "Mean weight of each block of queries (down) and keys (across), computed exactly; a "
-        "block is named by its first token."
+        "block is named after its first token."
     ),
     plan=plan,
     wanted=wanted,

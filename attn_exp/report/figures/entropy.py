@@ -27,12 +27,12 @@ APART = 0.35
 
 
 def wanted(views: Views) -> bool:
-    """Return whether there are several queries and keys: a curve needs several queries, and over one key it is 0."""
+    """Return whether there are several queries and keys: a curve needs several queries, and one key gives entropy 0."""
     return min(len(views.comparison.problem.tokens), views.comparison.problem.keys) > 1 and bool(shown(views))
 
 
 def shown(views: Views) -> list[Panel]:
-    """Return the panels whose rows sum to 1, and so are distributions that have an entropy."""
+    """Return the panels whose rows are distributions, which have an entropy."""
     comparison = views.comparison
     firsts = [(panel, panel.variants[0]) for panel in views.panels]
     return [panel for panel, name in firsts if share_out(comparison.traces[name], settled_as(comparison, name).rules)]

@@ -15,7 +15,7 @@ from attn_exp.report.views import Views
 
 
 def wanted(views: Views) -> bool:
-    """Return whether there are several keys, and weights that are a softmax of scores, whose multiplier can change."""
+    """Return whether there are several keys, and weights that are a softmax of scores times a multiplier."""
     return views.comparison.problem.keys > 1 and any(panel.split is not None for panel in views.panels)
 
 

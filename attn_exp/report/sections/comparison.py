@@ -12,7 +12,7 @@ from attn_exp.report.sections.section import Material, Section
 
 COLUMNS = columns(Row, Timing)
 COLUMNS["median_s"] = COLUMNS["median_s"]._replace(name="median ms", unit="ms")
-"""The columns of the comparison, in reading order."""
+"""The columns of the comparison, from left to right."""
 
 
 class Table(NamedTuple):
@@ -23,7 +23,7 @@ class Table(NamedTuple):
     shared: tuple[tuple[Column, str], ...]
 
     def part(self, aside: bool) -> Table:
-        """Return the names of the variants with the columns that are always shown, or if `aside`, with the others."""
+        """Return the columns that are always shown, or the others if `aside`; both start with the variant names."""
         return self.chosen(
             [0, *(place for place, head in enumerate(self.head) if place and ("page" in head.shown) != aside)]
         )

@@ -1,4 +1,4 @@
-"""What makes rows differ, one setting at a time: a ladder of steps, each with its weights and output."""
+"""What makes rows differ: a ladder that changes one setting per step, with the weights and output after each step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]]:
-    """Yield groups of rows that the same steps lead to, with the steps; changes of form without effect are left out."""
+    """Yield the rows that the same steps lead to, with these steps; changes of form without effect are left out."""
     found: dict[tuple[Any, ...], tuple[list[Row], list[Step]]] = {}
     for row in comparison.rows:
         mine = [step for step in comparison.steps if step.variant == row.variant]

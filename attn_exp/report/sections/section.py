@@ -29,7 +29,7 @@ class Section:
     `html`: the template for the page, in which `part` is one of the parts; everything filled in is escaped. Macros in
         `templates/tables.html` draw tables, those in `matrices.html` coloured matrices. Without a template, the section
         is not on the page.
-    `markdown`: the template for report.md; the filter `md` escapes a text, and `piped` makes a table of lines.
+    `markdown`: the template for report.md; the filter `md` escapes a string, and `piped` makes a table of lines.
     `place_in_markdown`: sorts the sections in report.md, if their order there is different.
     """
 

@@ -52,7 +52,7 @@ def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> lis
 
 
 def walks(views: Views) -> list[dict[str, Any]]:
-    """Return one walk for each function that the variants compute; `new` are its steps that no earlier walk has.
+    """Return one walk for each function that the variants compute; `new` has the steps that no earlier walk has.
 
     A projection counts as new if its columns are split into heads differently; W_o always counts as new.
     """

@@ -104,8 +104,8 @@ HTML = """\
 <h2>Weights</h2>
 {% if part.first or part.blocks %}<p>A row is a query, a column a {{ part.column }}. {#
 #}A stronger colour is a larger weight: no colour is 0, full colour is {{ part.scale.top|short }}, {#
-#}in every table of weights.{% if part.scale.power < 1 %} Small weights are coloured more strongly than in proportion {#
-#}(to the power {{ part.scale.power }}), so that they can be seen.{% endif %}{#
+#}in every table of weights.{% if part.scale.power < 1 %} The strength of a colour is (weight / {#
+#}{{ part.scale.top|short }}) to the power {{ part.scale.power }}, so that small weights are visible.{% endif %}{#
 #}{% if part.masked %} Grey cells are masked.{% endif %}{#
 #}{% if part.random %} These weights come from random numbers. Those of a trained model: {#
 #}<code>python -m attn_exp model=gpt2 model.path=FOLDER {{ part.text }}</code>; {#

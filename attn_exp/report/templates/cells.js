@@ -1,5 +1,5 @@
 (() => {
-  // A cell of a walk says how it came about, in the numbers that the tables show.
+  // Explain how a cell of a walk was computed, with the numbers that the tables show.
   const OWN = ["q", "k", "v", "scores", "logits", "capped", "masked", "weights", "context", "output"];
   const said = document.createElement("p");
   said.className = "why touch";
@@ -13,7 +13,7 @@
   const sizesShown = (walk, stage) => window.attention.data.walks[walk - 1].steps[stage].shape;
   const text = (cell) => (cell.querySelector("ins") || cell).textContent; // the new number of a changed cell
   const value = (cell) => Number(text(cell).replace("−", "-").replace("∞", "Infinity"));
-  /** Whether a cell shows all digits of its number: as the run has them, or as somebody typed them. */
+  /** Whether a cell shows all digits of its number, which comes from the run or was typed. */
   const isWhole = (cell) => (cell.querySelector("ins") ? "whole" in cell.querySelector("ins").dataset : "whole" in cell.closest(".step").dataset);
   const half = (cell) => (isWhole(cell) ? 0 : 0.5 * 10 ** -(text(cell).split(".")[1] || "").length);
   const short = (number) => (Math.abs(number) >= 1e4 ? number.toExponential(2) : number.toFixed(4)).replace("-", "−");
@@ -23,9 +23,9 @@
   const inBrackets = (number, shown) => (number < 0 ? `(${shown})` : shown);
   const joined = (terms) => terms.join(" + ").replaceAll("+ −", "− ");
   const unsigned = (shown) => (/^−?0\.0000$/.test(shown) ? "0" : shown);
-  const ROUNDING = 1e-9; // of a computer's own numbers, where all digits are shown
+  const ROUNDING = 1e-9; // relative tolerance of sums, where all digits are shown
 
-  /** A sum of products of cells, `count` of them in all, and whatever cell is added at the end; `marks` are added to first factors. */
+  /** Write a sum of `count` products of cells, plus the cell `added`; `marks` are added to the first factors. */
   function product(cell, pairs, count, added, marks = []) {
     if (!pairs.length || pairs.some(([one, other]) => !one || !other)) return null;
     let total = added ? value(added) : 0, slack = half(cell) + (added ? half(added) : 0);
@@ -55,13 +55,13 @@
     return product(cell, pairs, many, stepAt(walk, `b_${stage}`) && at(`b_${stage}`, 0), planOf(walk)?.marks[source]?.[line]);
   }
 
-  /** How a row of logits becomes weights: their cells, those that are seen, their numbers, the exact weights, and whether more take part. */
+  /** Return what turns a row of logits into weights: the cells, the visible ones, their numbers, the exact weights, and whether there are more terms. */
   function lineOf(walk, head, row, facts) {
     const before = lastOf(walk, "weights"), table = before && tableAt(walk, before, head), [top, first] = beginOf(table), line = table?.tBodies[0].rows[row - top];
     if (!line) return null;
     const cells = [...line.cells].slice(1), panel = window.attention.panels[facts.panel], left = sizes(walk, before).at(-1) > cells.length;
     const start = panel?.weights && (head * panel.shape[1] + row) * panel.shape[2] + first;
-    /** A logit with more digits than its table has, where those are too few for a power. */
+    /** Show a logit with more digits than its table has if these are too few for an exponential. */
     const fine = (cell, key) => {
       const exact = panel?.scores && panel.own * panel.scores[start + key] + (panel.rest ? panel.rest[start + key] : 0);
       return half(cell) > 5e-4 && Math.abs(exact - value(cell)) <= 1.001 * half(cell) ? exact.toFixed(4).replace("-", "−") : text(cell);
@@ -79,7 +79,7 @@
     const { cells: lit, shown, numbers, seen, left } = line;
     column -= line.first;
     const own = numbers[column];
-    if (own === undefined) return null; // its logit does not travel with the page
+    if (own === undefined) return null; // the page does not contain its logit
     if (!seen.length && !left && value(cell) !== 0) return { why: `convention=${facts.convention} gives this to a query that sees no key`, lit };
     if (own === -Infinity && seen.length && facts.normalizer !== "sum") return { why: "this query may not see this key", lit: [lit[column]] };
     if (facts.normalizer === "sigmoid") return { sum: `1 / (1 + exp(−(${shown[column]})))`, lit: [lit[column]] };
@@ -88,7 +88,7 @@
     return shared(line, column, facts.normalizer === "softmax");
   }
 
-  /** A share of a sum, of powers or of the logits themselves. */
+  /** Write a weight as a share of a sum of exponentials or of logits. */
   function shared({ cells: lit, shown, numbers, seen, weight, left, more, extra }, column, powers) {
     const most = Math.max(...seen.map((key) => numbers[key])), less = powers && most > 30 ? ` − ${shown[numbers.indexOf(most)]}` : "";
     const part = (key) => (powers ? Math.exp(numbers[key] - (less ? most : 0)) : Math.max(numbers[key], -Number.MAX_VALUE));
@@ -102,7 +102,7 @@
     return { sum: `${above} / (${joined([...seen.map(named), ...(further ? [others] : [])])}) = ${short(mine)} / ${inBrackets(total + further, short(total + further))}`, lit };
   }
 
-  /** What is left of a logit above the level that makes a row add up to 1. */
+  /** Write a weight of sparsemax: the logit minus the threshold for which the row sums to 1, or 0. */
   function lowered({ cells: lit, shown, numbers, seen, weight, more }, column) {
     const kept = seen.filter((key) => weight(key) > 0), [first] = kept;
     if (first === undefined) return null;
@@ -112,7 +112,7 @@
     return { sum: `${more ? "" : `${long} = `}${above(inBrackets(level, short(level)))}`, lit };
   }
 
-  /** Scores that weigh sums of queries and keys, where this page knows by what. */
+  /** Write an additive score, if the page has its vector. */
   function summed(cell, pairs, many, vector) {
     if (!vector || pairs.length < many || pairs.some((pair) => pair.some((each) => !each))) return null;
     const term = ([one, other], place) => `${short(vector[place])} × tanh(${joined([text(one), text(other)])})`;
@@ -137,7 +137,7 @@
     if (stage === "output") {
       if (!stepAt(walk, "context")) return null;
       const [heads, , width] = sizes(walk, "context"), from = (place) => cellAt(walk, "context", Math.floor(place / width), row, place % width);
-      if (facts.mixed) { // of many heads the terms of the one that is shown
+      if (facts.mixed) { // only the terms of the shown head
         const byHead = sizesShown(walk, "W_o")[0] > 1, start = byHead ? steps.head() * width : 0;
         const terms = range(byHead ? width : heads * width, (inner) => [from(start + inner), cellAt(walk, "W_o", byHead ? steps.head() : 0, start + inner, column)]);
         return product(cell, terms, heads * width, cellAt(walk, "b_o", 0, 0, column));
@@ -159,7 +159,7 @@
     return { sum: joined([text(own), biasAt(walk, head, row, column) ?? short(value(cell) - value(own))].map(unsigned)), lit: [own] };
   }
 
-  /** What rules add to a logit, where this page knows it. */
+  /** Return the bias that rules add to a logit, if the page has it. */
   function biasAt(walk, head, row, column) {
     const bias = planOf(walk)?.bias, [rows, keys] = sizes(walk, "masked").slice(-2);
     return bias && short(bias[((bias.length > rows * keys ? head * rows : 0) + row) * keys + column]);

@@ -1,5 +1,5 @@
 (() => {
-  // A number that the run starts from can be changed: what follows is computed anew, beside the run's own numbers.
+  // Input numbers can be changed: everything after them is recomputed and shown next to the run's own numbers.
   const { data, panels, variants, live, shade, element, steps: tables } = window.attention;
   if (!live) return;
   const { own, now, plans, before } = live, { placeOf, beginOf } = tables, steps = (selector) => Array.from(document.querySelectorAll(selector));
@@ -10,11 +10,11 @@
   const tablesOf = (step) => Array.from(step.querySelectorAll("[data-head]"), (region) => [Number(region.dataset.head), region.querySelector("table")]);
   const cellsOf = (table) => Array.from(table.tBodies[0].rows, (row) => Array.from(row.cells).slice(1));
   const sections = plans.map((_, place) => document.getElementById(`walk-${place + 1}`));
-  /** At which columns the tables of a step start, where each is of the columns that one head reads. */
+  /** The first column of each table of a step, if there is one table for the columns of each head. */
   const startsOf = (step) => data.walks[placeOf(step)[0]].steps[stageOf(step)].owners.map(([, start]) => start);
   const stageOf = (step) => placeOf(step)[1];
 
-  /** A script that parts from the run would teach something wrong: such a walk stays as it is. */
+  /** Whether the script computes the same numbers as the run; otherwise a walk cannot be changed. */
   const agrees = (walk, stages) => Object.entries(data.walks[walk].steps).every(([stage, { shape }]) => {
     if (!stages[stage] || own[stage]) return true;
     const cells = tables.cellsOf(walk, stage);
@@ -34,10 +34,10 @@
   }
   if (!moving.some(Boolean)) return;
 
-  // Which cells hold which numbers of the start.
+  // Find the cells of the input numbers.
   const places = new Map();
   const late = !own.x;
-  /** Whether a walk shows queries, keys or values as they were given: neither turned, nor shared by heads. */
+  /** Whether a walk shows queries, keys or values as given: not rotated, and not shared by heads. */
   const asGiven = (plan, name) => plan && !(plan.turns.length && "qk".includes(name)) && (!"kv".includes(name) || (plan.heads[1] === plan.heads[2] && !plan.tiled));
   for (const name of Object.keys(own)) {
     if (name.endsWith("_o") && !moving.some((plan) => plan?.mixed)) continue;
@@ -47,7 +47,7 @@
       for (const [head, table] of tablesOf(step)) open(step, name, head, table);
     }
   }
-  /** Lets the cells of a table be changed. */
+  /** Make the cells of a table editable. */
   function open(step, name, head, table) {
     const width = Number(step.dataset.shape.split(" ").at(-1)), [top, left] = beginOf(table), from = startsOf(step)[head] ?? (late && name !== "weights" ? head * width : left);
     for (const [cell, place] of places) if (!cell.isConnected && place.step === step) places.delete(cell);
@@ -60,7 +60,7 @@
   const valueOf = ({ name, row, column }, arrays = now) => arrays[name][row][column];
   const called = (cell) => `${places.get(cell).step.querySelector("h3 var").textContent}[${[cell.parentNode.cells[0].textContent, places.get(cell).table.tHead.rows[0].cells[cell.cellIndex].textContent].filter(Boolean).join(", ")}]`;
 
-  // A cell with the run's own number and the new one.
+  // Show the run's number and the new one in a cell.
   function beside(cell, text) {
     if (!cell.querySelector("ins")) {
       const old = element("del");
@@ -91,7 +91,7 @@
     cell.style.removeProperty("--w");
   }
 
-  /** As many decimals as a stage has in the run, and more where its new numbers need them. */
+  /** Return the number of decimals of a stage in the run, or more if its new numbers need more. */
   function digits(heads, least) {
     const all = heads.flat(2).filter(Number.isFinite), largest = all.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
     if (least > 1) return least; // the table keeps its digits
@@ -101,7 +101,7 @@
     return Math.max(least, exact);
   }
 
-  /** A number as somebody typed it, with no fewer decimals than its table has; of one such as 1/3 the first four. */
+  /** Format a typed number with at least as many decimals as its table; 1/3 and the like get four. */
   const typed = (value, least) => {
     const text = String(value), long = digitsIn(text) > 8 && Math.abs(value) >= 1e-4;
     return /e/.test(text) ? text.replaceAll("-", "−") : written(value, long ? Math.max(least, 4) : Math.max(least, digitsIn(text)));
@@ -123,7 +123,7 @@
     if (heads) for (const [head, table] of tablesOf(step)) paintTable(step, head, table, old, heads, exact);
   }
 
-  // Each token's answer as a sum of values, told anew.
+  // Update each token's output as a sum of values.
   const sums = new Map();
   function tell(item, plan, stages, old) {
     const [row, head] = [Number(item.dataset.q), Number(item.dataset.head)], weights = stages.weights[head][row];
@@ -142,7 +142,7 @@
     section.querySelectorAll(".sums li").forEach((item) => tell(item, plan, stages, old));
   }
 
-  /** The weights that maps, slider and difference show are those of their panel's first variant. */
+  /** Update the weights of a panel, which are those of its first variant. */
   function followPanel(panel, place) {
     const shown = variants.find((variant) => variant.panel === place), plan = live.rows.find(({ variant }) => variant === shown?.name)?.plan;
     const stages = plan && live.stages(plan);
@@ -152,7 +152,7 @@
     if (stages.scores) panel.scores?.set(stages.scores.flat(2));
   }
 
-  // What is written later follows then.
+  // Tables that are written later are updated when they are written.
   tables.made.push((table, element, head) => {
     const was = table && Array.from(places.values()).find(({ step }) => step === element);
     if (was) live.opened?.(open(element, was.name, head, table) ?? table);

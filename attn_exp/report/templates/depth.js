@@ -1,4 +1,4 @@
-// What a reader is shown: all numbers, or those that reading needs. The page remembers it as long as it is open.
+// Switch between all numbers and those of the reading view. The page remembers the choice as long as it is open.
 {
   const button = document.getElementById("depth");
   const page = document.documentElement;

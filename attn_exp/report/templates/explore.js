@@ -1,14 +1,14 @@
 (() => {
-  // One thing at a time: small maps of all heads, and large what is chosen, alone or beside another with their difference.
+  // Small maps of all heads, and a large view of the chosen one, alone or next to another with their difference.
   const { data, panels, variants, weightsAt, meanEntropy, mostEntropy, element, heat, picture, named, follow } = window.attention;
   const steps = window.attention.steps ?? { sections: [], show() {} }; // a page of two runs has none
   const byId = (id) => document.getElementById(id), large = byId("large");
-  // Of a long text one row is shown, and a causal mask leaves the first query itself alone: these open on the last word.
+  // A long text shows one row, and under a causal mask the first query sees only itself: start at the last word.
   const one = panels[0]?.weights?.subarray(0, data.keys.length).filter(Boolean).length < 2;
   const start = one || data.tokens.length > 8 ? Math.max(0, data.tokens.findLastIndex((token) => /^[^[<]*[\p{L}\p{N}]/u.test(token))) : 0;
   if (!large) { if (data.walks.length) steps.show(0, 0, start); window.attention.refresh = follow.remark; return; }
 
-  // What there is to choose: each head of each function, or the function where its weights were never formed.
+  // The choices: each head of each function, or the function if its weights were never computed.
   const heads = (walk) => panels[data.walks[walk].panel]?.shape[0] ?? 1;
   const choices = data.walks.flatMap((about, walk) => Array.from({ length: heads(walk) }, (_, head) => ({ walk, head, panel: panels[about.panel], name: heads(walk) > 1 ? `${about.variant}, head ${head + 1}` : about.variant, key: heads(walk) > 1 ? `${about.variant}.${head + 1}` : about.variant })));
   const state = { show: 0, with: data.beside ? choices.findIndex(({ walk }) => walk === data.beside) : -1, token: start, view: "both" };
@@ -16,7 +16,7 @@
     const size = panel.shape[1] * panel.shape[2];
     return (multiplier === undefined ? panel.weights : weightsAt(panel, multiplier)).subarray(head * size, (head + 1) * size);
   };
-  let multiplier; // as somebody turned it
+  let multiplier; // as set by the reader
 
   const buttons = [];
   const small = ({ panel, head, name }) => {
@@ -35,7 +35,7 @@
         if (choice.walk !== walk) return;
         const button = element("button", { type: "button", "aria-label": choice.name });
         if (choice.panel) button.append(element("span", { class: "small" }));
-        button.append(element("span", {}, choice.panel ? (heads(walk) > 1 ? choice.head + 1 : "") : "its weights were never formed"));
+        button.append(element("span", {}, choice.panel ? (heads(walk) > 1 ? choice.head + 1 : "") : "its weights were never computed"));
         button.addEventListener("click", (event) => choose(event.shiftKey ? { with: place } : { show: place }));
         buttons[place] = button;
         line.append(button);
@@ -61,7 +61,7 @@
     view: labelled("view", "as", [["both", "map and lines"], ["map", "map"], ["lines", "lines"]]),
   };
   const choice = byId("choice");
-  let rows = null; // steps show one query of many, or all
+  let rows = null; // steps show one query or all
   choice.append(...Object.values(controls).map(({ label }) => label));
   if (data.tokens.length > 8 && steps.sections.length) {
     const [label, box] = [element("label", {}, " show the rows of all queries"), element("input", { type: "checkbox", id: "all-rows" })];
@@ -75,7 +75,7 @@
   controls.token.label.hidden = data.tokens.length < 2 || !byId("follow").hidden;
   controls.view.label.hidden = !panels.some(({ weights }) => weights);
 
-  // Tokens with lines: queries at the left, keys at the right, as thick as the weight.
+  // Draw lines from queries on the left to keys on the right, with widths proportional to the weights.
   const SVG = new DOMParser().parseFromString("<svg></svg>", "text/html").body.firstChild.namespaceURI;
   const draw = (name, attributes, text) => { const made = document.createElementNS(SVG, name); for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value); if (text) made.textContent = text; return made; };
   const LEVELS = 10, STRONGEST = 16, FAINTEST = data.keys.length > 32 ? 0.1 : 0.05, SIDE = Math.min(110, 12 + 8 * Math.max(...[...data.tokens, ...data.keys].map(({ length }) => length))), WIDE = 150 + 2 * SIDE;
@@ -92,7 +92,7 @@
     const all = draw("g", { class: "all" }), one = draw("g", { class: "one" }), texts = draw("g", {}), every_pair = [];
     for (let row = 0; row < rows; row++) for (let key = 0; key < keys; key++) if (share(row, key) >= FAINTEST) every_pair.push([row, key]);
     all.append(...paths(every_pair));
-    /** The strongest lines of one query, or to one key, however faint. */
+    /** Return the strongest lines from one query or to one key, however faint. */
     const strongest = (row, key) => (row === null ? Array.from({ length: rows }, (_, each) => [each, key]) : Array.from({ length: keys }, (_, each) => [row, each]))
       .filter((pair) => share(...pair) > 0).sort((one, other) => share(...other) - share(...one)).slice(0, STRONGEST);
     const every = Math.ceil(12 / pitch), label = (text, place, count, left) => {
@@ -110,7 +110,7 @@
     };
     svg.addEventListener("mouseover", (event) => { if (event.target.dataset.key) follows(null, Number(event.target.dataset.key)); });
     svg.addEventListener("mouseout", (event) => { if (event.target.dataset.key) follows(null, null); });
-    svg.addEventListener("mousemove", (event) => { // between names the nearest query
+    svg.addEventListener("mousemove", (event) => { // between two names, highlight the nearest query
       if (event.target.closest("text") || event.offsetX > WIDE / 2) return;
       const place = Math.floor((event.offsetY * high / svg.clientHeight - 4) / pitch - (most - rows) / 2);
       if (place >= 0 && place < rows) follow.mark(place);
@@ -123,11 +123,11 @@
   let followers = [];
   follow.marked.push((query) => followers.forEach((next) => next(query)));
 
-  /** One choice: its map, its lines, or both. */
+  /** Draw one choice: its map, its lines, or both. */
   function figure(each, title, turned) {
     const made = element("figure", { "data-panel": data.walks[each.walk].panel });
     made.append(element("figcaption", {}, title));
-    if (!each.panel) { made.append(element("p", { class: "note" }, "its weights were never formed")); return made; }
+    if (!each.panel) { made.append(element("p", { class: "note" }, "its weights were never computed")); return made; }
     if (each.panel.pictures) {
       made.append(named(element("img", { class: "map", src: each.panel.pictures[each.head], alt: title }), data.tokens, data.keys), element("p", { class: "note" }, "There are too many weights to draw lines or to change the scale."));
       return made;
@@ -160,7 +160,7 @@
     canvas?.addEventListener("mouseleave", () => follow.mark(follow.pinned()));
   }
 
-  /** How far two choices are apart, in weights and in what their variants end in. */
+  /** Show how much the weights of two choices and the outputs of their variants differ. */
   function difference(one, other) {
     const made = [], differences = [];
     const compare = (what, mine, yours, rows, columns, marks) => {
@@ -235,7 +235,7 @@
     if (at) said.set("at", at);
     history[keep ? "pushState" : "replaceState"](null, "", `#${said}`);
   }
-  /** Shows what the address names, as far as it is in this page; returns where to look. */
+  /** Show what the address of the page names, if it exists; return the element to scroll to. */
   function recall() {
     const address = location.hash.slice(1), [, walk] = /^walk-(\d+)/.exec(address) || [], said = new URLSearchParams(address);
     const keyed = (name, otherwise) => { const place = choices.findIndex(({ key }) => key === said.get(name)); return place < 0 ? otherwise : place; };
@@ -249,7 +249,7 @@
     return null;
   }
 
-  /** Shows something else; `told` unless the address said so itself. */
+  /** Change the view; `told` is false if the change comes from the address. */
   function choose(changes, told = true) {
     const before = state.show;
     Object.assign(state, changes, "token" in changes ? { token: changes.token ?? state.token } : {});
@@ -266,7 +266,7 @@
   window.addEventListener("hashchange", () => recall()?.scrollIntoView());
   document.addEventListener("click", (event) => { // a link within the page keeps the choice in the address
     const href = event.target.closest?.("a[href^='#']")?.getAttribute("href").slice(1), chosen = choices[state.show].walk;
-    const target = href && (href === "walk-1" ? steps.sections[chosen] : byId(href)); // the steps of what is chosen
+    const target = href && (href === "walk-1" ? steps.sections[chosen] : byId(href)); // the steps of the chosen function
     if (!target || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     remember(target.id, true);

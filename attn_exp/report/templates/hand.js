@@ -1,18 +1,18 @@
 (() => {
-  // A reader's hand: the bar that says what was changed, typing, arrows, and buttons beside the editor.
+  // Editing by hand: the bar that lists changes, typing, arrow keys, and buttons next to the editor.
   const { live, element, beside, enter } = window.attention;
   if (!live?.show) return;
   const { own, now, late, moving, sections, places, valueOf, called, shownIn, digitsIn, typed, show } = live;
   const button = (text, label) => element("button", { type: "button", ...(label && { "aria-label": label }) }, text);
 
-  // What was changed, and the way back.
+  // The bar with the changed numbers, and the button that restores them.
   const bar = element("aside", { class: "changed", hidden: "", "aria-label": "Changed numbers" }), said = element("p", { role: "status" });
   const back = button("Back to the run's numbers");
   bar.append(said, back);
   document.getElementById("dock").prepend(bar);
   const isChanged = (cell) => !Object.is(valueOf(places.get(cell)), valueOf(places.get(cell), own));
   const nameOf = ([cell, { name, row, column }]) => [`${name} ${row} ${column}`, cell];
-  const changed = () => Array.from(new Map(Array.from(places).reverse().map(nameOf)).values()).reverse().filter(isChanged); // X may stand in several walks
+  const changed = () => Array.from(new Map(Array.from(places).reverse().map(nameOf)).values()).reverse().filter(isChanged); // X may be in several walks
 
   function report() {
     const cells = changed(), numbers = (cell) => `${called(cell)} ${shownIn(cell)} → ${typed(valueOf(places.get(cell)), digitsIn(shownIn(cell)))}`;
@@ -41,7 +41,7 @@
     return more === undefined && plain(above) && plain(below) && Number.isFinite(value) ? value : NaN; // 1/3 too
   }
   const stepOf = ({ name }) => 10 ** (Math.floor(Math.log10(own[name].flat().reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1)) - 1);
-  /** A number some steps away, with the digits of its table and those of a step. */
+  /** Return a number that is `count` steps away, with enough digits for its table and for a step. */
   const nudged = (place, start, count, cell) => {
     const step = stepOf(place), before = (cell.querySelector("ins") || cell.querySelector("del") || cell).textContent;
     const finest = Math.max(digitsIn(before), -Math.floor(Math.log10(step)), 0);
@@ -53,7 +53,7 @@
     box.style.left = `${Math.max(0, Math.min(at.left - from.left, document.documentElement.clientWidth - from.left - box.offsetWidth - 8))}px`;
   }
 
-  /** Buttons below a cell, for fingers and for keyboards without a minus; the editor keeps the focus. */
+  /** Return the buttons below a cell, for touch screens and keyboards without a minus; the editor keeps the focus. */
   function buttonsFor(cell, hands) {
     const box = element("span", { class: "nudge touch" }), { step } = places.get(cell);
     box.append(...hands.map(([text, label, act]) => { const one = button(text, label); one.tabIndex = -1; one.onclick = act; return one; }));
@@ -93,7 +93,7 @@
     if (text === undefined) input.select(); else take();
   }
 
-  // Arrows move; a click or a tap opens the editor.
+  // Arrow keys move; a click or a tap opens the editor.
   const cellAt = (event) => { const cell = event.target.closest?.("td"); return places.has(cell) ? cell : null; };
   function onKey(event) {
     const cell = cellAt(event);

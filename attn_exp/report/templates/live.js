@@ -1,5 +1,5 @@
 (() => {
-  // Attention once more, in this page: every stage of a walk from numbers that its reader may change.
+  // Attention in JavaScript: compute every stage of a walk from numbers that the reader may change.
   const { data, floats } = window.attention;
   if (!data.live || !Object.keys(data.live.arrays).length) return;
   const rowsOf = (numbers, columns) => Array.from({ length: numbers.length / columns }, (_, row) => Array.from(numbers.subarray(row * columns, (row + 1) * columns)));
@@ -11,14 +11,14 @@
   const projected = (rows, arrays, letter) => added(product(rows, arrays[`W_${letter}`]), arrays[`b_${letter}`]);
   const apart = (rows, count) => Array.from({ length: count }, (_, head) => rows.map((row) => row.slice((head * row.length) / count, ((head + 1) * row.length) / count)));
 
-  /** The first heads, or the mean of each group of them. */
+  /** Return the first heads, or the mean of each group of heads. */
   function pooled(heads, shared, pool) {
     const size = heads.length / shared;
     return pool === "first" ? heads.slice(0, shared) : Array.from({ length: shared }, (_, group) => heads[0].map((row, place) => row.map((_, column) =>
       heads.slice(group * size, (group + 1) * size).reduce((sum, head) => sum + head[place][column], 0) / size)));
   }
 
-  /** Pairs of numbers turned by the angle of their place. */
+  /** Rotate pairs of features by the angle of their position. */
   function turned(heads, { pairs, interleaved }, [cosines, sines]) {
     return heads.map((rows) => rows.map((row, place) => {
       const result = row.slice();
@@ -41,7 +41,7 @@
     }));
   }
 
-  /** The numbers of a rule at each place of the weights; those of one head serve all. */
+  /** Return a function that looks up the number of a rule for a weight; numbers of one head apply to all heads. */
   const placed = (numbers, rows, keys) => (head, row, key) => numbers[numbers.length > rows * keys ? (head * rows + row) * keys + key : row * keys + key];
 
   function weighed(plan, stages, share) {
@@ -70,7 +70,7 @@
     return largest === -Infinity ? largest : largest + Math.log(row.reduce((sum, logit) => sum + Math.exp(logit - largest), 0));
   }
 
-  /** Every stage of a walk, as lists of heads, rows and numbers. */
+  /** Compute every stage of a walk, as lists of heads, rows and numbers. */
   function compute(plan, arrays) {
     const stages = {}, [heads, given, shared] = plan.heads;
     const marked = (name) => (plan.marks[name] ? added(arrays[name], plan.marks[name]) : arrays[name]);
@@ -93,7 +93,7 @@
     return stages;
   }
 
-  // What travelled as bytes is unpacked once; variants that compute alike share a plan.
+  // Arrays are decoded once; variants that compute the same share a plan.
   const unpacked = data.live.plans.map((plan) => {
     if (typeof plan !== "object" || !plan) return null;
     const widthOf = (name) => data.live.arrays[name].shape[1], { marks } = plan;
@@ -108,7 +108,7 @@
 
   window.attention.live = {
     own, now, plans, rows, compute, against: data.live.against,
-    after: [], // what follows a change, in this order
+    after: [], // what to update after a change, in this order
     before: (plan) => kept(first, plan, own),
     stages: (plan) => kept(known, plan, now),
     forget: () => known.clear(),

@@ -1,4 +1,4 @@
-// What reports and worksheets compute alike: products, heads that share others, and weights of a row of logits, more of which may belong to no key.
+// Functions for reports and worksheets: products, shared key/value heads, and the weights of a row of logits, with extra logits that have no key.
 const product = (a, b) => a.map((row) => b[0].map((_, column) => row.reduce((sum, value, inner) => sum + value * b[inner][column], 0)));
 const sharing = (heads, groups) => (head) => Math.floor((head * groups) / heads);
 const NORMALIZERS = {

@@ -2,7 +2,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
 
-  // Numbers travel as the bytes of float64, so that the page computes with exactly the run's own; very many as float32.
+  // Arrays are stored as float64, so that the page computes with exactly the run's numbers; large ones as float32.
   const floats = (text, count) => {
     const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
     return new (bytes.byteLength === 4 * count ? Float32Array : Float64Array)(bytes);
@@ -18,7 +18,7 @@
   });
   const variants = data.variants.map((variant) => ({ ...variant, answer: floats(variant.answer) }));
 
-  /** The weights softmax(multiplier * scores + rest) of a panel, heads, queries and keys in one array. */
+  /** Return the weights softmax(multiplier * scores + rest) of a panel, for all heads, queries and keys in one array. */
   function weightsAt({ shape, scores, rest }, multiplier) {
     const [heads, rows, keys] = shape, weights = new Float64Array(heads * rows * keys);
     const logit = (place) => (rest?.[place] === -Infinity ? -Infinity : multiplier * scores[place] + (rest ? rest[place] : 0));
@@ -26,7 +26,7 @@
     return weights;
   }
 
-  /** The mean entropy of the rows of weights that see a key, in nats. */
+  /** Return the mean entropy of the rows of weights that are not all 0, in nats. */
   function meanEntropy(weights, keys) {
     let total = 0, seen = 0;
     for (const weight of weights) if (weight > 0) total -= weight * Math.log(weight);
@@ -34,7 +34,7 @@
     return total / Math.max(seen, 1);
   }
 
-  /** The most that it can be in a head: each query shares evenly among the keys that it may see. */
+  /** Return the maximum of this mean for a head: every query gives equal weights to the keys that it may see. */
   function mostEntropy(panel, head) {
     const [, rows, keys] = panel.shape;
     if (!panel.rest) return Math.log(keys);
@@ -47,7 +47,7 @@
     return total / Math.max(seeing, 1);
   }
 
-  // Tables of numbers, coloured as the static ones are; large ones become pictures.
+  // Tables of numbers, coloured like the static ones; large ones become pictures.
   const element = (name, attributes = {}, text = "") => {
     const made = document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -56,10 +56,10 @@
   };
   const number = (value, digits) => value.toFixed(digits).replace(/^-(?=[0.]+$)/, "").replace("-", "−");
 
-  /** How strong a colour is: of weights by one scale in the whole page, else a share of the largest number. */
+  /** Return the strength of a colour: for weights on one scale for the whole page, else relative to the largest number. */
   const shade = (value, largest, weights) => (weights ? Math.min(1, Math.max(value, 0) / data.top) ** data.power : largest ? Math.abs(value) / largest : 0);
 
-  /** A table of numbers, each `cellAt(row, column)` with its text, kind and share; rows and columns may be tokens, which begin `from` some place. */
+  /** Return a table; `cellAt(row, column)` gives the text, kind and share of a cell; rows and columns may be tokens, starting at `from`. */
   function grid(caption, rowNames, columnNames, cellAt, { label = caption, row = "", byKey = false, from = [0, 0], parts = [] }) {
     const region = element("div", { class: "scroll", ...(columnNames.length > 6 && { tabindex: "0", role: "group", "aria-label": label }) }), table = element("table", { class: columnNames.length > 9 ? "heat wide" : "heat" });
     if (caption) table.append(element("caption", {}, caption));
@@ -92,7 +92,7 @@
     }, { row: marks.rows ? "q" : "", byKey: marks.columns });
   }
 
-  /** A picture with the names of its rows and columns, of as many as there is room for. */
+  /** Return a picture with the names of its rows and columns, or of as many as fit. */
   function named(drawn, rowNames, columnNames) {
     const made = element("div", { class: "named" }), short = (name) => (name.length > 12 ? `${name.slice(0, 11)}…` : name || "(empty)");
     for (const [kind, names, side] of [["down", rowNames, "top"], ["across", columnNames, "left"]]) {
@@ -122,13 +122,13 @@
     return canvas;
   }
 
-  /** The cell beside another one to which an arrow key leads. */
+  /** Return the neighbouring cell to which an arrow key leads. */
   function beside(cell, key) {
     const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[key] || [0, 0];
     const next = cell.closest("tbody").rows[cell.parentNode.sectionRowIndex + down]?.cells[cell.cellIndex + right];
     return (down || right) && next?.tagName === "TD" ? next : null;
   }
-  /** Moves the focus of a table to one of its cells. */
+  /** Move the focus of a table to one of its cells. */
   function enter(cell) {
     if (!cell) return;
     cell.closest("table").querySelectorAll("td[tabindex='0']").forEach((each) => { each.tabIndex = -1; });
@@ -136,7 +136,7 @@
     cell.focus();
   }
 
-  // Following one query: its rows, its keys and its terms light up wherever they are.
+  // Highlight the rows, the keys and the terms of one query everywhere on the page.
   const bar = byId("follow");
   let followed = null, pinned = null;
   const follow = { mark, remark: () => { if (followed !== null) mark(followed); }, pinned: () => pinned, pin: (query) => pin(query), marked: [] };
@@ -175,6 +175,6 @@
   document.addEventListener("click", (event) => { const each = row(event); if (each) pin(Number(each.dataset.q)); });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") pin(null); });
 
-  bar.hidden = data.tokens.length > 256; // what needs this script appears only now
+  bar.hidden = data.tokens.length > 256; // show what needs this script
   window.attention = { data, floats, panels, variants, weightsAt, meanEntropy, mostEntropy, shade, element, number, grid, heat, picture, named, beside, enter, follow };
 })();

@@ -1,5 +1,5 @@
 (() => {
-  // The comparison follows changed numbers; what this page cannot compute is marked as the run's own.
+  // Update the comparison after a change; what this page cannot compute is marked as the run's own.
   const { live, data, element: create } = window.attention;
   if (!live?.show) return;
   const { rows, beside, restore, shownIn } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));
@@ -9,7 +9,7 @@
   const size = (numbers) => numbers.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   const total = (numbers) => numbers.reduce((sum, value) => sum + value, 0);
 
-  /** The largest difference; NaN in one alone counts as infinite. */
+  /** Return the largest difference; NaN in only one of the two counts as infinite. */
   const difference = (one, other) => one.reduce((most, value, place) => {
     const gap = Object.is(value, other[place]) ? 0 : Math.abs(value - other[place]);
     return Math.max(most, Number.isNaN(gap) ? Infinity : gap);
@@ -22,7 +22,7 @@
 
   const entropy = (line) => -total(line.map((weight) => (weight > 0 ? weight * Math.log(weight) : 0)));
 
-  /** How the weights are spread over the keys, as means over heads and queries. */
+  /** Return how weights spread over keys, as means over heads and queries. */
   function spreadOf({ spread, even }, weights) {
     if (!spread || !weights) return {};
     const lines = weights.flat(), sums = lines.map(total), seen = lines.filter((line) => line.some(Boolean));
@@ -35,7 +35,7 @@
     };
   }
 
-  /** The numbers of a row, and the size beside which a difference is rounding. */
+  /** Return the numbers of a row, and the magnitude relative to which a difference is rounding. */
   function numbersOf(row, stagesOf) {
     const stages = stagesOf(row.plan), first = against.plan && ends(stagesOf(against.plan)), mine = ends(stages);
     const fits = first && shape(mine) === shape(first), [one, other] = [mine.flat(2), fits ? first.flat(2) : []];
@@ -43,7 +43,7 @@
     return { ...apart, entropy: NaN, effective_keys: NaN, largest_weight: NaN, row_sum_error: NaN, ...spreadOf(row, stages.weights), size: size([...one, ...other]) };
   }
 
-  /** The distance from a number to the next one up. */
+  /** Return the distance from a number to the next larger float64. */
   function spacing(value) {
     const view = new DataView(new ArrayBuffer(8));
     view.setFloat64(0, value);
@@ -51,7 +51,7 @@
     return view.getFloat64(0) - value;
   }
 
-  /** Whether two answers are one function: at most 256 units in the last place of the largest number apart. */
+  /** Whether two outputs are the same function: they differ by at most 256 ulp of the largest number. */
   function alike(mine, first) {
     if (shape(mine) !== shape(first)) return false;
     const [one, other] = [mine.flat(2), first.flat(2)], real = one.map(Number.isFinite);
@@ -71,7 +71,7 @@
     });
   }
 
-  /** A number in few characters, as the tables of the run have it. */
+  /** Format a number briefly, like the tables of the run. */
   function brief(value) {
     if (Number.isNaN(value)) return "-";
     if (!value || !Number.isFinite(value)) return value ? (value > 0 ? "inf" : "−inf") : "0";
@@ -81,7 +81,7 @@
   const slack = (text) => (/e/.test(text) ? 0.51 * 10 ** (text.split("e")[1] - 1) : 0.51 * 10 ** -(text.split(".")[1] || "").length);
   const tells = (text, value, rounding) => text === brief(value) || Math.abs(Number(text.replace("−", "-")) - value) <= Math.max(slack(text), rounding);
 
-  // Which cells can follow: those that this page computes as the run has them.
+  // Find the cells that can be updated: those for which this page computes the same number as the run.
   const whole = computed.every(({ plan }) => plan), letters = whole ? lettersBy(live.before) : [];
   const known = letters.length && rows.every((row, place) => row.letter === letters[place]);
   const own = rows.map((row) => row.plan && numbersOf(row, live.before));
@@ -97,7 +97,7 @@
   const every = rows.map((_, place) => place).filter((place) => rows[place].letter);
   steps("#comparison .note [data-column]").forEach((value) => add(value, value.dataset.column, every, value.dataset.column.replaceAll("_", " ")));
 
-  // What stays the run's own, and is said to be.
+  // Mark everything that keeps the run's numbers.
   const sections = steps("#published, #steps, [id^='check-'], #figures").map((section) => [section, section.querySelector("h2")]);
   const dead = live.sections.filter((_, place) => !live.moving[place]).map((section) => [section, section.querySelector("h2")]);
   const stays = (variant) => !rows.find((row) => row.variant === variant)?.plan;
@@ -119,7 +119,7 @@
     markChosen();
   }
 
-  /** What is shown large may stay the run's own. */
+  /** Mark the large view if it keeps the run's numbers. */
   function markChosen() {
     const { state, choices } = window.attention, chosen = state ? [choices[state.show], choices[state.with]].filter(Boolean) : [];
     const told = document.getElementById("told");

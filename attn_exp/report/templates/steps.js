@@ -1,23 +1,23 @@
 (() => {
-  // The tables of a walk, written when somebody looks at them: one head of one variant at a time.
+  // Write the tables of a walk when they are first shown: one head of one variant at a time.
   const { data, panels, grid, element, follow } = window.attention;
   const MARKS = new Map([[-32768, "m"], [-32767, "−∞"], [-32766, "nan"], [32767, "inf"]]);
   const sections = data.walks.map((_, place) => document.getElementById(`walk-${place + 1}`));
   const stepOf = (walk, stage) => document.getElementById(`walk-${walk + 1}-${stage}`);
-  /** The place of a step's walk, and its stage. */
+  /** Return the index of a step's walk, and its stage. */
   const placeOf = (step) => { const [, walk, stage] = /^walk-(\d+)-(.*)$/.exec(step.id); return [walk - 1, stage]; };
-  /** At which row and column of its stage a table begins: of long texts it shows those around the query that is followed. */
+  /** Return the first row and column of a table in its stage: for long texts, it shows those around the highlighted query. */
   const beginOf = (table) => (table?.parentNode.dataset.from ?? "0 0").split(" ").map(Number);
-  const made = []; // what follows when a table is written
+  const made = []; // callbacks for each table that is written
 
-  /** A number in so many decimals; one half way between two of them becomes the even one, as in the report. */
+  /** Format a number with this many decimals; ties round to even, as in the report. */
   function rounded(value, decimals) {
     const text = value.toFixed(decimals), half = Math.abs(value * 10 ** decimals % 1) === 0.5 && /^50*$/.test(value.toFixed(decimals + 60).split(".")[1].slice(decimals));
     const even = half && /[13579]$/.test(text) ? (value - Math.sign(value) * 0.25 * 10 ** -decimals).toFixed(decimals) : text;
     return even.replace(/^-(?=[0.]+$)/, "").replace("-", "−");
   }
 
-  /** What travels with a page as maps and lines are drawn from it: as the run has it, whatever somebody changed. */
+  /** The stages that follow from a panel's numbers: those of the run, whatever has been changed. */
   const MADE = {
     scores: ({ scores }, place) => scores[place],
     logits: ({ scores, own }, place) => own * scores[place],
@@ -26,7 +26,7 @@
   };
 
   const unpacked = new Map();
-  /** The cells of all heads of a stage as their texts, `[head][row][column]`, and whether a mask closes them; of some rows and columns if they are given. */
+  /** Return a function that gives the cells of one head of a stage: text, number and whether it is masked; optionally only some rows and columns. */
   function cellsOf(walk, stage) {
     const step = data.walks[walk].steps[stage], [, rows, columns] = step.shape, panel = panels[data.walks[walk].panel];
     if (step.digits && !unpacked.has(step)) {
@@ -46,7 +46,7 @@
 
   const names = (which, from, count) => (Array.isArray(which) ? which : which === "q" ? data.tokens : data.keys).slice(from, from + count);
 
-  // Of long texts 16 rows of tokens and 16 columns of keys are shown: those around the query that is followed.
+  // For long texts, 16 rows of tokens and 16 columns of keys are shown: those around the highlighted query.
   const SIDE = 16, past = data.keys.length - data.tokens.length, among = past >= 0 && data.tokens.every((token, place) => token === data.keys[place + past]);
   const around = { q: 0, k: 0 };
   const begins = (which, count) => ((which === "q" || which === "k") && around[which] < count ? Math.max(0, Math.min(around[which] - SIDE / 2, count - SIDE)) : 0);
@@ -56,7 +56,7 @@
     Object.assign(around, { q: query, k: among ? query + past : Math.max(0, line.indexOf(line.reduce((most, weight) => Math.max(most, weight), 0))) });
   }
 
-  /** Says which of its rows, columns and heads a step shows. */
+  /** Write which rows, columns and heads a step shows. */
   function tell(step, about, many, head) {
     const sizes = step.dataset.shape.split(" ").map(Number), [heads, tall, wide] = step.id.endsWith("-lse") ? [1, ...sizes.reverse()] : [1, 1, 1, ...sizes].slice(-3), [kept, rows, columns] = about.shape;
     const line = (which, all, here, lines) => {
@@ -75,7 +75,7 @@
     if (note) { note.textContent = `Shown: ${shown.join(", ")}; results.npz has all of them.`; note.hidden = !shown.length; }
   }
 
-  /** The table of one head of a stage in its step; written if it is not there yet, or shows other keys. */
+  /** Return the table of one head of a stage; write it first if it is missing or shows other keys. */
   function table(walk, stage, head) {
     const step = stepOf(walk, stage), about = data.walks[walk].steps[stage];
     if (!step || !about || head >= about.shape[0]) return null;
@@ -99,11 +99,11 @@
     return region;
   }
 
-  /** A row of weights as a sum of values: the largest eight terms, and what the others have. */
+  /** Write a row of weights as a sum of values: the eight largest terms, and the total weight of the others. */
   function sumOf(name, line) {
     const said = element("span", { class: "sum" }, `${name} =`), two = (number) => number.toFixed(2).replace("-", "−");
     const seen = line.map((weight, key) => [weight, key]).filter(([weight]) => weight !== 0), terms = seen.slice().sort((a, b) => b[0] - a[0]).slice(0, 8).sort((a, b) => a[1] - b[1]);
-    if (line.some(Number.isNaN)) said.append(" NaN, as its weights are");
+    if (line.some(Number.isNaN)) said.append(" NaN, like its weights");
     else if (!terms.length) said.append(" 0");
     else terms.forEach(([weight, key], place) => {
       const term = element("span", { class: "term", "data-k": key }, `${two(weight)} v(${data.keys[key]})`);
@@ -115,7 +115,7 @@
     return said;
   }
 
-  /** A query's answer in a head as a sum of values, and what it comes to. */
+  /** Write a query's output in a head as a sum of values, with its result. */
   function sum(walk, head, query) {
     const { panel } = data.walks[walk], weights = panels[panel]?.weights, list = sections[walk].querySelector(".sums");
     if (!list) return;
@@ -132,7 +132,7 @@
   let shown = null;
   follow.marked.push((query) => { if (shown && sections[shown[0]].querySelector(".sums")) sum(shown[0], shown[1], query ?? shown[2]); });
 
-  /** Shows one walk, one head and one query of it, and hides all else. */
+  /** Show one walk with one head and one query, and hide everything else. */
   function show(walk, head, query) {
     shown = [walk, head, query];
     const section = sections[walk], share = Number(section.dataset.share) || 1, many = data.tokens.length > 8 && !document.getElementById("all-rows")?.checked;
@@ -143,7 +143,7 @@
       table(walk, stage, wanted);
       for (const region of step.querySelectorAll("[data-head]")) {
         region.classList.toggle("other", Number(region.dataset.head) !== wanted);
-        region.classList.toggle("fixed", about.rows === "q" && query >= about.shape[1]); // of very many numbers the first rows are here
+        region.classList.toggle("fixed", about.rows === "q" && query >= about.shape[1]); // large stages have only their first rows here
       }
       if (about.shape[1] > SIDE && about.columns !== "k" && !Array.isArray(about.rows)) for (const row of step.querySelectorAll("tbody tr")) row.hidden = !(row.rowIndex - 1 >= begins(about.rows, about.shape[1]) && row.rowIndex - 1 < begins(about.rows, about.shape[1]) + SIDE);
       tell(step, about, many, wanted);

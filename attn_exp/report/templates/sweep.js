@@ -19,7 +19,7 @@
     return (size >= 1e5 || size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(3)))).replace("-", "−");
   };
 
-  // As short as they can be and still say where they stand: off by no more than a fiftieth of what they span.
+  // Use as few digits as possible: rounding changes a number by at most a fiftieth of the range.
   const ticked = (values) => {
     const span = Math.max(...values) - Math.min(...values) || Infinity;
     const written = (digits) => values.map((value) => (digits === 3 ? short(value) : String(Number(value.toPrecision(digits))).replace("-", "−")));
@@ -29,7 +29,7 @@
     return written(digits);
   };
 
-  /** Round numbers from at or below the least to at or above the most, three to six of them. */
+  /** Return three to six round numbers that cover the range from the smallest to the largest number. */
   const ROUND = [1, 2, 2.5, 5, 10];
   function roundTicks(low, high) {
     const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
@@ -38,7 +38,7 @@
     return Array.from({ length: last - first + 1 }, (_, place) => Number(((first + place) * step).toPrecision(12)));
   }
 
-  // What is chosen: a metric, and which setting runs along x, has the colours, and has a panel for each value.
+  // The choices: a metric, and the settings for x, for colours, and for panels.
   const chosen = { metric: 0, ...data.start };
   const controls = home.querySelector(".controls"), charts = home.querySelector(".charts"), note = home.querySelector(".note");
   const names = data.axes.map((axis) => axis.name);
@@ -57,7 +57,7 @@
   select("colour", [["-1", "none"], ...places], "colour");
   select("panels", [["-1", "none"], ...places], "panel");
 
-  /** Cells that share their values of some settings, as one: the mean of their means, and the interval of a lone cell. */
+  /** Average the cells that have the same values of the shown settings; a single cell keeps its interval. */
   function grouped(shown) {
     const groups = new Map();
     for (const cell of data.cells) {
@@ -80,7 +80,7 @@
     }));
   }
 
-  /** Where the values of x stand, from 0 to 1: as numbers, by their logarithm where they are spaced so, or evenly. */
+  /** Return the positions of the values of x, from 0 to 1: on a linear or a logarithmic scale, or evenly spaced. */
   function scaleOf(axis) {
     const values = axis.values;
     const even = axis.labels.map((_, place) => (axis.labels.length > 1 ? place / (axis.labels.length - 1) : 0.5));
@@ -160,7 +160,7 @@
     });
   }
 
-  /** In the reading view, what it leaves out cannot be chosen. */
+  /** Disable the choices that the reading view leaves out. */
   function atDepth() {
     const reading = document.documentElement.dataset.depth === "reading";
     data.deep.forEach((deep, place) => {

@@ -21,7 +21,7 @@
   const weighed = NORMALIZERS[data.normalizer];
   const plus = (logit, added) => (added === null ? -Infinity : logit + added);
 
-  /** A stage computed from the ones before it, in which typed numbers stand in place of the right ones. */
+  /** Compute a stage from the ones before it, with typed numbers in place of the right ones. */
   function computed(stage, typed) {
     const value = (name) => overlaid(name, typed);
     const exact = data.exact[stage];
@@ -43,7 +43,7 @@
     return [data.b_o ? output.map((row) => row.map((sum, column) => sum + data.b_o[column])) : output];
   }
 
-  /** A stage with what was typed into it; blanks hold what follows from the stages before. */
+  /** Return a stage with the numbers typed into it; blanks get the numbers that follow from the stages before. */
   function overlaid(stage, typed) {
     const mine = typed[stage];
     const rest = computed(stage, typed);
@@ -61,7 +61,7 @@
     return typed;
   }
 
-  /** How far rounding moves one cell of a stage, to first order: numbers before it are moved one by one, where `which` says. */
+  /** Return how much rounding of the `numbers` that `which` selects can change one cell of a stage, to first order. */
   function moves(numbers, which, stage, typed, at, centre) {
     let total = 0;
     numbers.forEach((rows, h) => rows.forEach((row, r) => row.forEach((value, c) => {
@@ -74,7 +74,7 @@
     return total;
   }
 
-  /** The same of all that was typed before, and of what stands in no box: that is written down elsewhere, and rounded too. */
+  /** Return the same for all numbers typed before, and for those without a box, which students write down elsewhere and round too. */
   function reach(stage, typed, at, centre) {
     const earlier = data.order.slice(0, data.order.indexOf(stage));
     const blank = (name) => (h, r, c) => !typed[name] || Number.isNaN(typed[name][h][r][c]);
@@ -96,7 +96,7 @@
     return clean ? "right" : "follows";
   }
 
-  /** In an exam: how much is filled in, and what nobody can read. */
+  /** In an exam, show how much is filled in, and which numbers cannot be read. */
   function filledIn() {
     const typed = inputs.filter((input) => input.value.trim()), bad = typed.filter((input) => Number.isNaN(number(input)));
     for (const input of inputs) {
@@ -140,7 +140,7 @@
     if (cell) { cell.focus(); event.preventDefault(); }
   });
 
-  /** answers.csv as the command reads it. */
+  /** Return answers.csv in the format that the command reads. */
   function csv() {
     const safe = (text) => (/^['=+\-@\t\r]/.test(text) && !/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?$/i.test(text) ? `'${text}` : text);
     const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);

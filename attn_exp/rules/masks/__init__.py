@@ -1,1 +1,1 @@
-"""The masks, one per file, found by file name; a mask determines which places may attend."""
+"""The masks, one per file, found by file name; a mask determines which keys each query may attend to."""

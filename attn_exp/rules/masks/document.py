@@ -1,4 +1,4 @@
-"""The document mask: the tokens of packed documents do not see other documents."""
+"""The document mask: when documents are packed into one sequence, a token sees only its own document."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ EXAMPLE = Example(
     outside=Example(
         settings={"ids": [0, 0, 0, 1, 1, 2]},
         outcome=("███···", "███···", "███···", "···██·", "···██·", "·····█"),
-        source="torchtune, `create_block_causal_mask`: seq_lens [3, 2, 1], its drawing and the mirror of it",
+        source="torchtune, `create_block_causal_mask`: seq_lens [3, 2, 1], its drawing with its mirror image",
     ),
 )

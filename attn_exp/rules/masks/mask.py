@@ -1,4 +1,4 @@
-"""The contract of a mask: a rule that determines which places may attend."""
+"""The contract of a mask: a rule that determines which keys each query may attend to."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Span(NamedTuple):
 
 
 class Mask(Rule):
-    """A rule that determines which places may attend: True = may attend. `AllOf` and `AnyOf` join several masks."""
+    """A rule that determines which keys each query may attend to. `AllOf` and `AnyOf` join several masks."""
 
     def allows(self, grid: Grid) -> Array | bool:
-        """Return a boolean array that broadcasts to the grid."""
+        """Return booleans that broadcast to the grid; True = may attend."""
         raise NotImplementedError
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
-        """Return bounds on the keys seen by the queries of a batch entry at positions `first` to `last`, inclusive."""
+        """Return bounds on the keys seen by the queries of one example at positions `first` to `last`, inclusive."""
         return Span(0, self.unpadded(keys), 0, 0)
 
     def unpadded(self, keys: int) -> int:
-        """Return the number of keys without the padding at the end."""
+        """Return the number of keys before the padding at the end."""
         return keys
 
     def turned(self) -> Mask:
@@ -60,7 +60,7 @@ class Several(Mask):
 
 
 class AllOf(Several):
-    """Allows a place iff all of its masks do."""
+    """Lets a query see a key iff all of its masks do."""
 
     def unpadded(self, keys: int) -> int:
         return min((mask.unpadded(keys) for mask in self.masks), default=keys)
@@ -73,7 +73,7 @@ class AllOf(Several):
 
 
 class AnyOf(Several):
-    """Allows a place iff at least one of its masks does."""
+    """Lets a query see a key iff at least one of its masks does."""
 
     def allows(self, grid: Grid) -> Array | bool:
         return functools.reduce(operator.or_, (mask.allows(grid) for mask in self.masks), False)
@@ -101,7 +101,7 @@ class Holes(Mask):
 
 
 def intersection(spans: Sequence[Span]) -> Span:
-    """Return bounds on the keys that several masks allow together."""
+    """Return bounds on the keys that all of several masks allow."""
     some_start, some_stop, every_start, every_stop = zip(*spans, strict=True)
     return bounds((max(some_start), min(some_stop)), (max(every_start), min(every_stop)))
 

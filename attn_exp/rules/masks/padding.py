@@ -1,4 +1,4 @@
-"""The padding mask: no query sees padding, which is the keys past a length, or keys that the settings name."""
+"""The padding mask: no query sees padding, that is, keys beyond a length or keys named in the settings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from attn_exp.rules.masks.mask import Holes, Mask, Span
 class Padding(Mask):
     """Every query of sequence `b` sees key `j` iff `j < lengths[b]`; a single number applies to every sequence.
 
-    Instead of `lengths`, `tokens` may name the padding tokens, such as [PAD], or `keys` give one boolean per key
-    (false = padding): then padding may also be before or inside the sequence.
+    Instead of `lengths`, `tokens` may name the padding tokens, such as [PAD], or `keys` may give one boolean per key
+    (false = padding); padding may then also be before or inside the sequence.
 
     Source: ONNX operator `Attention`, input `nonpad_kv_seqlen`; PyTorch's `key_padding_mask` is the same with the
     opposite polarity (True = padding).
@@ -72,6 +72,6 @@ EXAMPLE = Example(
     outside=Example(
         settings={"lengths": [8, 19]},
         outcome=("████████···········",),
-        source="Transformers, glossary, 'attention mask': a sentence of 8 tokens beside one of 19",
+        source="Transformers, glossary, 'attention mask': a sentence of 8 tokens next to one of 19",
     ),
 )

@@ -23,8 +23,8 @@ class Normalizer:
             it nothing can be checked, and the run says so.
         slope: the directional derivative, `(weights, change of the logits) -> change of the weights`, all `[... s]`;
             None if it is not differentiable everywhere or not implemented.
-        takes_extra: an extra logit takes a share of the weights.
-        sums_to_one: the weights of a row that sees any key sum to 1, minus the share of an extra logit.
+        takes_extra: an extra logit takes part of the total weight of a row.
+        sums_to_one: the weights of a row that sees any key sum to 1, minus the part of an extra logit.
         signed: weights can be negative, so they may not be shares of 1 even if they sum to 1.
         ignores_shift: adding a constant to every logit of a row changes nothing.
         exponential: the weights are `exp(l_j) / sum_j exp(l_j)`. They can be computed with running sums over blocks of

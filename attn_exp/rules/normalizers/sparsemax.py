@@ -35,7 +35,7 @@ def sparsemax(masked: Array, extra: Array | None = None) -> Array:
 
 
 def twin(logits: Vector, extras: Vector = ()) -> list[float]:
-    """Return `max(0, l_j - tau)` with the tau for which it sums to 1, found by dropping logits below tau repeatedly."""
+    """Return `max(0, l_j - tau)`; tau makes it sum to 1, and is found by repeatedly dropping logits below it."""
     support = [logit for logit in (*logits, *extras) if logit > -math.inf]
     while support:
         tau = (math.fsum(support) - 1) / len(support)

@@ -12,7 +12,7 @@ from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 
 
 def sum(masked: Array, extra: Array | None = None) -> Array:  # noqa: A001 - a normalizer has the name of its file
-    """Return `l_j / sum_j l_j` along the last axis; a masked key gets 0 and adds 0.
+    """Return `l_j / sum_j l_j` along the last axis; a masked key gets 0 and does not count in the sum.
 
     Negative scores give weights below 0 or above 1. A row whose scores sum to exactly 0 gives zeros, like a row without
     keys. `extra` `[h 1 n]` are n more scores that count in the sum.
@@ -47,6 +47,6 @@ EXAMPLE = Example(
         given=((0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865),),
         outcome=((0.1455, 0.2278, 0.2249, 0.1285, 0.1077, 0.1656),),
         decimals=4,
-        source="Raschka, LLMs-from-scratch, ch03: attn_weights_2_tmp, and attn_scores_2 that it is made of",
+        source="Raschka, LLMs-from-scratch, ch03: attn_weights_2_tmp, computed from attn_scores_2",
     ),
 )

@@ -52,7 +52,7 @@ class Position(Held):
         return self.turn(heads, positions)
 
     def twin(self) -> Twin | None:
-        """Return the independent implementation, or None; the run then says that nothing was checked."""
+        """Return the independent implementation; without one, the run reports that nothing was checked."""
         return None
 
     def misfit(self, size: int) -> str | None:

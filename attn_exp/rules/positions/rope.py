@@ -16,12 +16,13 @@ from attn_exp.rules.positions.position import Position, Twin, Vector
 
 @dataclass(frozen=True)
 class Rope(Position):
-    """Rotates pair i of the numbers of a head by `position / stretch / base^(2i / d)`.
+    """Rotates feature pair i of a head by `position / stretch / base^(2i / d)`.
 
-    The dot product of a rotated query and a rotated key depends only on their distance. `interleaved` pairs number `2i`
-    with `2i+1`, as in the paper and Llama's own code; otherwise number i is paired with `i + d/2`, as in GPT-NeoX and
-    Hugging Face. Weights trained for one are useless with the other. `size` rotates only the first `size` numbers of a
-    head; `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional Interpolation").
+    The dot product of a rotated query and a rotated key depends only on their distance. `interleaved` pairs feature
+    `2i` with `2i+1`, as in the paper and Llama's own code; otherwise feature i is paired with `i + d/2`, as in GPT-NeoX
+    and Hugging Face. Weights trained with one pairing are useless with the other. Only the first `size` features of a
+    head are rotated; `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional
+    Interpolation").
 
     Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.
     """
@@ -68,7 +69,7 @@ class Rope(Position):
 
 
 def rotated(heads: Array, cosines: Array, sines: Array, interleaved: bool = False) -> Array:
-    """Rotate each pair `(a, b)` to `(a cos - b sin, a sin + b cos)`; numbers past `2 * pairs` are unchanged.
+    """Rotate each pair `(a, b)` to `(a cos - b sin, a sin + b cos)`; features past `2 * pairs` are unchanged.
 
     `heads` `[... t d]`; `cosines`, `sines` `[... t pairs]`. Every step is rounded to the type of `heads`.
 
@@ -97,10 +98,10 @@ def rotary_embedding(
     """Rotate the pairs of x by the given cosines and sines, as the ONNX operator `RotaryEmbedding` does.
 
     `x` `[b h t d]`, or `[b t h*d]` with `num_heads`; caches `[b t pairs]`, or `[positions pairs]` with `position_ids`
-    `[b t]`. `rotary_embedding_dim` is the number of rotated numbers of a head; 0 = all.
+    `[b t]`. `rotary_embedding_dim` is the number of features of a head that are rotated; 0 = all.
 
     Raises:
-        ValueError: a cache does not hold one pair per two rotated numbers, or the heads do not divide the last axis.
+        ValueError: a cache does not have one column per rotated pair, or `num_heads` does not divide the last axis.
     """
     if x.ndim == 3:
         if not num_heads or x.shape[-1] % num_heads:
@@ -111,8 +112,8 @@ def rotary_embedding(
     size = rotary_embedding_dim or heads.shape[-1]
     if cos_cache.shape[-1] != size // 2 or sin_cache.shape[-1] != size // 2:
         raise ValueError(
-            f"the caches hold {cos_cache.shape[-1]} and {sin_cache.shape[-1]} pairs; "
-            f"expected {size // 2} for {size} numbers"
+            f"the caches have {cos_cache.shape[-1]} and {sin_cache.shape[-1]} columns; "
+            f"expected {size // 2} for {size} features"
         )
     cosines, sines = (cache if position_ids is None else cache[position_ids] for cache in (cos_cache, sin_cache))
     turned = rotated(heads, cosines[:, None], sines[:, None], interleaved)

@@ -1,4 +1,4 @@
-"""Rotary positions with the scaling of Llama 3: slow pairs are slowed down further, fast pairs are unchanged."""
+"""Rotary positions with the scaling of Llama 3: slowly rotating pairs are slowed down, fast ones are unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attn_exp.rules.positions.rope import Rope
 
 @dataclass(frozen=True)
 class RopeLlama3(Rope):
-    """Rotates pair i by `position * speed (share + (1 - share) / stretch)`, where `speed = 1 / base^(2i / d)`.
+    """Rotates feature pair i by `position * speed (share + (1 - share) / stretch)`, where `speed = 1 / base^(2i / d)`.
 
     A pair makes `context * speed / 2 pi` turns over the original training context. `share` is 1 for `high` turns or
     more, 0 for `low` turns or fewer, and linear in between. Everything else is as in `rope`.

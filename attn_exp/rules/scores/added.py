@@ -1,4 +1,4 @@
-"""Arbitrary numbers that are added to the logits."""
+"""An array of arbitrary numbers that is added to the logits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from attn_exp.rules.scores.score import Score
 
 @dataclass(frozen=True, eq=False)
 class Added(Score):
-    """`logit += values` at each place; `values` broadcasts to `[b h t s]` from the right.
+    """`logits += values`; `values` broadcasts to `[b h t s]` from the right.
 
-    To mask a place, use a mask, not -inf here: 0 times NaN is NaN.
+    To hide keys use a mask, not -inf here: 0 times NaN is NaN.
     """
 
     values: Any
@@ -25,7 +25,7 @@ class Added(Score):
     def __post_init__(self) -> None:
         values = grid_of(self.values, "values to add")
         if not np.isfinite(values.astype(np.float64)).all():
-            raise ValueError("values to add must be finite; to mask places use mask=array")
+            raise ValueError("values to add must be finite; to hide keys use mask=array")
         object.__setattr__(self, "values", values)
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
@@ -39,5 +39,5 @@ EXAMPLE = Example(
     settings={"values": [[0.5, -1.0], [0.0, 2.0]]},
     given=((1.0, 1.0), (3.0, -2.0)),
     outcome=((1.5, 0.0), (3.0, 0.0)),
-    outside="numbers that a user gives have no other source",
+    outside="the numbers come from the user, so there is no other source",
 )

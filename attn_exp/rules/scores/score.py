@@ -38,7 +38,7 @@ class Score(Rule):
         return None
 
     def bias(self, grid: Grid) -> Array | float | None:
-        """Return the bias that is added to the logits at these places, or None if there is none."""
+        """Return the bias that is added to the logits of the grid, or None if there is none."""
         return None
 
     def extra(self, head: Array | int) -> Any:
