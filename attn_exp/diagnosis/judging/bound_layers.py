@@ -39,7 +39,7 @@ BATCH, LENGTHS = 3, ((5, 7), (5, 5), (6, 6))
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """A recorded layer and the attention in it; `tokens` is the only length that the layer accepts, or 0."""
+    """A recorded layer and the attention in it; `tokens` is the only length that it accepts, or 0 if it accepts any."""
 
     layer: Layer
     recording: Recording
@@ -202,7 +202,7 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     """Return the matrices that a layer's parameter names suggest, if they differ from those it computes with.
 
     `nn.Linear` stores weights as `[out in]`; the orientation of other weights is unknown. Returns None if a name is
-    missing or ambiguous or, without `inside`, if the number of heads is.
+    missing or ambiguous or, without `inside`, if the number of heads is unclear.
     """
     told = [(name, np.asarray(array, float), False) for name, array in layer.weights.items()]
     parameters, arrays, sides = told or list(parameters_of_layer(layer.target)), dict[str, Array](), dict[str, str]()

@@ -111,7 +111,7 @@ def names_neighbours(own: OwnFunction) -> bool:
 def judge_neighbours(
     own: OwnFunction, verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]
 ) -> Verdict:  # fmt: skip
-    """Retry with RoPE on neighbouring pairs if the first verdict is unexplained or names more than the pairing."""
+    """Check again with RoPE on neighbouring pairs if this may explain the first verdict better."""
     words = conventions.NEIGHBOURS
     of_positions = {name for name in verdict.mistakes if mistake(name).group == "positions"}
     is_open = (
@@ -209,7 +209,7 @@ HIDES_ALL = "mask_hides_all"
 
 
 def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
-    """Report two masks of opposite polarity; it is common that True means hidden only in the padding mask."""
+    """Report a mask and a padding mask of opposite polarity; often True means hidden only in the padding mask."""
     if caller.masking.opposite == caller.padding.opposite:
         return verdict
     hiding, other = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")

@@ -220,7 +220,7 @@ def ask_with_memory(verdict: Verdict, own: OwnFunction, layer: Layer, request: R
 
 
 def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """List the options of a class that are off by default: the class is checked as it is built without them."""
+    """List the options of a class that are off by default; the check leaves them off."""
     if not inspect.isclass(own.function) or kind_of(own.function) not in ("torch", "plain"):
         return verdict
     off = [f"`{one.name}`" for one in every_parameter(own.function, "")

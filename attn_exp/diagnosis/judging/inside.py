@@ -43,10 +43,10 @@ ADDED = "`logit_bias` (the layer adds its own bias to the logits, or its own sin
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """One interpretation of the attention inside a layer; `request` includes the assumed settings, `words`.
+    """One interpretation of the attention inside a layer.
 
-    `wrong` holds the cases that contradict this interpretation, `others` the rest. `added`: the layer adds its own
-    numbers to the logits.
+    `words` are the settings that it assumes, and `request` includes them. `wrong` lists the cases that contradict this
+    interpretation, `others` the rest. `added` is true if the layer adds its own numbers to the logits.
     """
 
     words: str
@@ -132,7 +132,7 @@ def has_own_mask(seen: Observed) -> bool:
 
 
 def find_added(core: Core, request: Request) -> Score | None:
-    """Return the sink or logit bias that a layer adds in all batch entries alike; None if it adds none."""
+    """Return the sink or logit bias that a layer adds, the same for every batch entry; None if it adds none."""
     case, _ = ask_core(core, request)
     right = expected(case)
     logits, total = right["masked"], core.weights.sum(axis=-1)
@@ -150,7 +150,7 @@ def find_added(core: Core, request: Request) -> Score | None:
 
 
 def find_scale(logits: Array, scores: Array, known: Array) -> float:
-    """Return the scale of the scores in logits to which the same bias is added in all batch entries."""
+    """Fit the scale of the scores to logits that contain the same bias in every batch entry."""
     gaps = [np.where(known.all(axis=0), one - one[:1], 0.0) for one in (logits, scores)]
     return float((gaps[0] * gaps[1]).sum() / max((gaps[1] * gaps[1]).sum(), 1e-300))
 
@@ -158,7 +158,7 @@ def find_scale(logits: Array, scores: Array, known: Array) -> float:
 CLOSE = 1e-6
 """Tolerance within which logits of all batch entries count as equal."""
 LOWEST = -1e4
-"""Logits below this are those of hidden keys."""
+"""Logits below this belong to hidden keys."""
 
 
 def is_wrong(case: Case, answer: Answer, bits: int) -> bool:

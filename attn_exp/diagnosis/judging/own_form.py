@@ -1,4 +1,4 @@
-"""A user's function as a form: call it with a run's input by its own argument names, and read its result."""
+"""Wrap a user's function as a form: pass a run's input under the function's argument names, and read its result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ STAGES = {
     "logits": ("logits",),
     "masked": ("masked",),
 }
-"""For each stage of a trace, the names of function results, in lowercase without underscores."""
+"""For each stage of a trace, the names that a result may have for it, in lowercase without underscores."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ UNPROMISED = "the function is the user's own, and may let masked values through"
 def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     """Import the function that a variant names as its form, and find out how to call it.
 
-    `settings` are those of the variant, or of the run for settings that it does not pin.
+    `settings` are those that the variant pins, and those of the run for everything else.
 
     Raises:
         UserError: the function cannot be imported, or its parameters are not known.
@@ -232,7 +232,7 @@ def join_heads(answers: list[Answer]) -> Answer:
 def read_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
     """Return the stages `[h t s]` in an answer by their names in a trace.
 
-    If a function returns a tuple, its second array holds the weights.
+    If a function returns a tuple, its second array is taken for the weights.
     """
     stages = {}
     known = {word: stage for stage, words in STAGES.items() for word in words} | {"returned1": "weights"}
@@ -310,7 +310,7 @@ def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
 
 
 def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
-    """Write matrices and biases into the parameters from which they were read; return the updated layer.
+    """Write matrices and biases into the parameters from which they were read; return the updated `Inside`.
 
     Raises:
         UserError: no parameter holds one of the matrices, or its shape differs.
