@@ -41,7 +41,7 @@ WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN, COARSE = (
 )  # fmt: skip
 """Kinds of remarks on a box that is not simply right."""
 LEAST = 3
-"""Minimum number of wrong cells that a mistake at one box must explain; one less in a single row or head."""
+"""Minimum number of wrong cells that a mistake in one box must explain; one less within some rows or heads."""
 SPARE = 6.0
 """Information that a box needs, in bits, beyond what it takes to choose among mistakes."""
 NOTHING = 1e-9
@@ -51,7 +51,7 @@ NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark on one box, or on all: the kind, the mistake's name, the sentence, and the remedy."""
+    """A remark on one box, or on the whole sheet: its kind, its sentence, the mistake's name, and the remedy."""
 
     stage: str
     kind: str
@@ -62,7 +62,7 @@ class Remark:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A graded sheet: which cells are wrong or follow from others, the remarks, and what wrong boxes should hold."""
+    """A graded sheet: the wrong cells, those that follow from others, the remarks, and the right numbers of boxes."""
 
     wrong: dict[str, Array]
     follows: dict[str, Array]
@@ -76,7 +76,7 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A possible mistake at one box: its name and sentence, the recipe, and the earlier boxes that it ignores."""
+    """A possible mistake in one box: its name, sentence, fix and recipe, and the earlier boxes that it ignores."""
 
     name: str
     says: str
@@ -220,7 +220,7 @@ class Judge:
         return None if alone is None else alone[0].reshape(exact.shape)
 
     def mistake_at(self, place: int, box: Box, missed: Array) -> Remark | None:
-        """Return the mistake at this box that explains its wrong numbers: all, or those of some heads or rows."""
+        """Return the mistake in this box that explains its wrong numbers: all, or those of some heads or rows."""
         if np.ptp(box.values[missed]) == 0 or self.told_by(box, missed) < SPARE:
             return None
         for where, only in parts_of(box, missed):
@@ -241,7 +241,8 @@ class Judge:
     def told_by(self, box: Box, missed: Array) -> float:
         """Return the information in the given cells of a box, in bits.
 
-        It is how far mistakes spread them, or how many numbers of the expected range the wrong cells could have held.
+        It is the larger of two measures: how far mistakes spread these numbers, and how many other numbers of the
+        expected range could be in the wrong cells.
         """
         spread = bits(box, [made for one in self.known if (made := part(one.stages, box)) is not None])
         right = part(self.exact, box)
@@ -255,7 +256,7 @@ class Judge:
         return sum(int(box.misses(part(made, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
 
     def ways_at(self, place: int) -> Iterator[Known]:
-        """Yield the mistakes possible at a box: from the boxes before it, or skipping the last of these."""
+        """Yield the mistakes possible in a box: from all boxes before it, or from all but the last of these."""
         yield from self.ways
         past = self.written[place - 1].stage if place else ""
         if past in PASSED:
@@ -296,7 +297,7 @@ class Judge:
 
 
 def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
-    """Yield the cells that one mistake may explain, and their location if that is some heads or rows."""
+    """Yield the cells that one mistake may explain, with a phrase if these are only some heads or rows."""
     everywhere = np.ones_like(missed)
     heads = missed.any(axis=(-2, -1), keepdims=True) if box.values.ndim == 3 else everywhere
     if heads.all():
@@ -314,7 +315,7 @@ SKIPPED = {
     "masked": ("The softmax is taken of the logits before the mask.", "weights = softmax(masked)"),
     "weights": ("The logits themselves are multiplied by v: the weights are left out.", "context = weights @ v"),
 }
-"""Sentence and remedy if a box is right but the next one is computed from the box before it."""
+"""Sentence and remedy if a box is right, but the next box is computed without it."""
 PAST = {
     ("logits", "no_scale"): "softmax_of_scores", ("masked", "causal_ignored"): "softmax_before_mask",
     ("masked", "mask_ignored"): "softmax_before_mask", ("weights", "no_softmax"): "weights_left_out",
@@ -485,7 +486,7 @@ def decimals_written(boxes: Sequence[Box]) -> int:
 
 
 def own_halves(values: Array) -> Array:
-    """Return half a unit of each number's last decimal, up to six, for numbers whose notation is not known."""
+    """Return half a unit of the last decimal (at most the sixth) of numbers of which only the values are known."""
     halves = np.full(values.shape, 0.5)
     with np.errstate(invalid="ignore"):
         short = np.where(np.abs(values) < WHOLE, values, 0.0)
@@ -496,7 +497,7 @@ def own_halves(values: Array) -> Array:
 
 
 WHOLE = 2.0**53
-"""From this number on, a float64 has no decimals."""
+"""A float64 this large has no decimals."""
 
 
 def with_halves(box: Box, decimals: int) -> Box:

@@ -77,7 +77,7 @@ def candidates_of(sheet: Sheet) -> list[Candidate]:
 
 
 def catalogue(sheet: Sheet) -> list[Made]:
-    """Compute what every mistake would produce for a sheet, whatever its boxes hold.
+    """Compute what every mistake would produce for a sheet, whatever numbers are in its boxes.
 
     Raises:
         UserError: the results would not fit in memory.
@@ -112,7 +112,7 @@ class Numbers:
         return True
 
     def views(self, first: bool) -> Iterator[Numbers]:
-        """Yield ways to read the numbers: as they stand, transposed, or each rounded to its own digits.
+        """Yield ways to read the numbers: as written, transposed, or each with the precision of its own digits.
 
         Only explanations of the `first` priority are tried on all of them.
         """
@@ -147,7 +147,7 @@ class Numbers:
         return best([made.candidate for made in self.known() if gives(self.sheet, made.recipe, made.stages)])
 
     def setting_that_fits(self) -> Explained | None:
-        """Return another variant of the run, or else the first other setting, that reproduces the numbers."""
+        """Return another variant of the run that reproduces the numbers, or else the first setting that does."""
         sheet, problem = self.sheet, self.sheet.problem
         for name, settled in self.variants.items():
             if name == sheet.settled.name or settled.mistakes or settled.refused:
@@ -201,10 +201,10 @@ class Numbers:
         )
 
     def tell_too_little(self, tried: int) -> bool:
-        """Return whether the numbers hold too little information to choose among `tried` explanations.
+        """Return whether the numbers contain too little information to choose among `tried` explanations.
 
-        A cell holds `log2(spread / rounding)` bits; its spread is the middle 80% of what the candidates predict there.
-        Boxes follow from one another, so only the most informative one counts.
+        A cell contains `log2(spread / rounding)` bits; its spread is the middle 80% of what the candidates predict
+        there. Boxes follow from one another, so only the most informative one counts.
         """
         amounts = (
             bits(box, [array for made in self.known() if (array := part(made.stages, box)) is not None])
@@ -261,12 +261,13 @@ def equal_but_for_rounding(one: Array | None, other: Array | None) -> bool:
 
 
 def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verdict:
-    """Return which computation gives the numbers of some stages, passed as texts, arrays or file names.
+    """Find the computation that gives the numbers of some stages, passed as strings, arrays or file names.
 
     The first variant of the configuration is the right computation.
 
     Raises:
-        UserError: a stage does not exist, its numbers cannot be read or do not fit it, or the settings do not fit.
+        UserError: a stage does not exist, its numbers cannot be read or do not fit it, or the settings do not fit the
+            problem.
     """
     start = perf_counter()
     _, problem, variants = prepared_with_code(config)

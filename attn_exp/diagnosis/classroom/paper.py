@@ -184,7 +184,7 @@ def blank(stage: str, right: Array, sheet: Sheet) -> Blank:
 
 
 TRIED = 16
-"""Number of positions used to find which columns are rotated together; at position 0 none are."""
+"""Number of positions used to find which columns are rotated together; at position 0, none are rotated."""
 SAME = 1e-9
 """Numbers closer than this are the same."""
 
@@ -238,7 +238,7 @@ def read_rotation(turning: Sequence[Position], side: str, size: int, places: Arr
 
 
 def apply_positions(turning: Sequence[Position], side: str, row: Array, places: Array) -> Array:
-    """Return one vector of a head after each position is applied, `[places d]`."""
+    """Return one vector of a head, encoded at each of these places, `[places d]`."""
     heads = np.repeat(row[None], len(places), axis=0)
     for position in turning:
         heads = position.turn(heads, places) if side == "q" else position.turn_key(heads, places)
@@ -256,12 +256,12 @@ COMMON = tuple(
 )
 """The most common mistakes; a sheet whose numbers hide one of them is redrawn."""
 LARGEST_WEIGHT = 0.97
-"""A softmax with a larger weight on one key is saturated: mistakes before it no longer show."""
+"""A softmax with a larger weight on one key is saturated, and hides mistakes made before it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Foretold:
-    """What one mistake leads to: the first box that it changes, and the numbers of all stages."""
+    """The result of one mistake: the first box that it changes, and the numbers of all stages."""
 
     name: str
     says: str
@@ -347,9 +347,9 @@ def drawn(
 ) -> tuple[Numbers, Paper]:
     """Draw a student's numbers, and return them with their sheet.
 
-    x holds 0, 1 and 2, the matrices -1, 0 and 1; `compose` makes a sheet of numbers. They are redrawn, at most `TRIES`
-    times, while two tokens are the same, one of the mistakes `telling` does not show, a head is flat, a softmax is
-    saturated, or two rows of weights are equal. If all tries have equal rows, the first of them is kept.
+    x consists of 0, 1 and 2, the matrices of -1, 0 and 1; `compose` turns such numbers into a sheet. They are redrawn,
+    at most `TRIES` times, while two tokens are the same, a mistake in `telling` does not show, all scores of a head are
+    equal, a softmax is saturated, or two rows of weights are equal. If all tries have equal rows, the first is kept.
 
     Raises:
         UserError: no numbers were found that show all of these mistakes.

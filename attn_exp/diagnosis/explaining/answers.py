@@ -82,9 +82,9 @@ class Answers:
     """Cases with a function's answers, wrong ones first.
 
     Answers are compared to `digits` bits: those of the function's dtype, or fewer. Inputs have `kept` bits. `broken`
-    lists mistakes that show only across calls. `ask` runs fresh cases, which an explanation must reproduce too;
-    `ask_right` runs fresh cases of the kinds answered correctly, for mistakes made under a condition; `ask_equal` runs
-    a case whose scores are all equal.
+    lists mistakes that show only across calls. `ask` runs fresh cases, whose answers an explanation must reproduce too;
+    `ask_right` runs fresh cases of the kinds answered correctly, to test conditions; `ask_equal` runs a case whose
+    scores are all equal.
     """
 
     seen: Seen
@@ -116,7 +116,7 @@ class Answers:
         return EXPLANATIONS
 
     def can_try(self, explanation: Explanation) -> bool:
-        """Return whether to try an explanation; skip costly ones if no mistake gives this shape, or if time is up."""
+        """Return whether to try an explanation: not a slow one if no mistake gives this output shape or time is up."""
         if explanation.rare and self.bits == "float32":
             return False
         return not explanation.dear or (self.has_known_shape and has_time())
@@ -183,7 +183,7 @@ class Answers:
         return int(tells and not is_blind(stages))
 
     def as_given(self, case: Case) -> Given:
-        """Return a case's inputs; large ones in float32 if the function got float32, where exp overflows sooner."""
+        """Return a case's inputs; large ones in float32, where exp overflows sooner, if the function got float32."""
         if case.rung != LARGE or self.kept != SINGLE or case.given.q is None:
             return case.given
         return case.in_float32
@@ -311,7 +311,7 @@ class Answers:
         return self.ask_right()
 
     def tail_dropped(self) -> Explained | None:
-        """Return "tail_dropped" if keys or queries after the last whole block, or just the last one, are ignored."""
+        """Return "tail_dropped" if the function ignores the last key or query, or all after the last whole block."""
         asked = [(case, one.output) for case, one in self.seen if case.rung != LARGE and one.output is not None]
         for count in (count_keys, count_queries):
             counts = [count(case, output, self.digits) for case, output in asked]
@@ -350,7 +350,7 @@ BLOCKS = range(2, 132)
 
 
 def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:
-    """Return whether all whole blocks of one size are kept in each case, or all but the last key or query.
+    """Return whether each case keeps exactly the whole blocks of some size, or all but the last key or query.
 
     Short cases may have another block size; an input shorter than a block may be kept or dropped.
     """
@@ -381,7 +381,7 @@ def count_keys(case: Case, output: Array, digits: int) -> tuple[int, int]:
 
 
 def count_queries(case: Case, output: Array, digits: int) -> tuple[int, int]:
-    """Return the number of queries, and how many leading ones are right if all others are one constant, such as 0."""
+    """Return the number of queries, and how many leading ones are right while the rest are one constant, such as 0."""
     right = expected(case)
     whole = right["output"].shape[-2]
     for count in range(whole, 0, -1) if output.shape == right["output"].shape else ():
@@ -415,7 +415,7 @@ NOTHING = "no known mistake explains it"
 EQUAL = "equal inputs"
 CLOSE, NEAR = 1e-5, 1e-4
 SIZED = (LARGE, EQUAL, "tiny inputs", "whole numbers")
-"""Cases whose weights are all equal, or 0 and 1."""
+"""Cases whose weights are either all equal, or 0 and 1."""
 
 
 class Located(NamedTuple):
@@ -430,7 +430,7 @@ class Located(NamedTuple):
 
 
 def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
-    """Return which cases are wrong, and the stage in which the mistake must be."""
+    """Describe which cases are wrong, and find the stage with the mistake."""
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     for said, is_so in (("zeros", lambda output: not output.any()), ("NaN", lambda output: np.isnan(output).all())):
         if outputs and all(map(is_so, outputs)):
