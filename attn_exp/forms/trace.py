@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ApartError(Exception):
-    """These problems cannot be stacked; each is computed alone."""
+    """Raised if problems cannot be stacked, so that each is computed alone."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def summarize_weights(weights: Array, most: int) -> Summary:
 
 
 def make_summary(entropies: Array, largest: Array, sink: Array, sums: Array, rows: Array, keys: Array) -> Summary:
-    """Make a summary from statistics of each row and `sums`, the total weight in each cell of the grid."""
+    """Make a summary from statistics of each row, and from `sums`, the total weight in each cell of the grid."""
     heat = sums / (np.diff(rows)[:, None] * np.diff(keys))
     return Summary(entropies, np.exp(entropies), largest, sink, heat, rows, keys)
 

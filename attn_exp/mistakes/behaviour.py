@@ -1,4 +1,4 @@
-"""The behaviour of a function: across calls, across the examples of a batch, at block boundaries, and with NaN."""
+"""Mistakes in behaviour: between calls, between the examples of a batch, at block boundaries, and with NaN."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def view_rows_as_columns(answer: Array) -> Array:
 
 
 def permute_sides(order: str) -> Change:
-    """Permute the projections, or given q, k and v, into the order of these letters."""
+    """Permute the projections, or the given q, k and v, into the order of these letters."""
     taken, places = dict(zip("qkv", order, strict=True)), ["qkv".index(side) for side in order]
 
     def exchanged(step: Step, *heads: Array) -> Any:
@@ -267,7 +267,7 @@ def project_fused(x: Array, arrays: Arrays) -> Array:
 
 
 def split_fused_per_head(recipe: Recipe) -> Recipe:
-    """Read the fused matrix as [q | k | v] of each head in turn, as in GPT-NeoX."""
+    """Read the fused matrix as [q | k | v] for each head in turn, as in GPT-NeoX."""
 
     def project(side: str, x: Array, arrays: Arrays) -> Array:
         every = project_fused(x, arrays)

@@ -121,7 +121,7 @@ def use_first_mask(first: str) -> Change:
 
 
 def tile_masks(head_major: bool) -> Change:
-    """Repeat per-example masks over `[b*h]` with batch and heads in the wrong order."""
+    """Repeat per-example masks along an axis `[b*h]`, with batch and heads in the wrong order."""
 
     def wrong(step: Step, at: At) -> Any:
         allowed = np.broadcast_to(step(at), (at.batch, at.heads, at.rows, at.keys))

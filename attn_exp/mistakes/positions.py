@@ -1,4 +1,4 @@
-"""Mistakes in positions of q and k, or of x: missing, off by one, in the wrong pairs, or in the values too."""
+"""Mistakes in positions, encoded in q and k or in x: missing, off by one, in the wrong pairs, or in the values too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The softmax: over the wrong axes, twice, missing, or computed differently."""
+"""Mistakes in the softmax: it runs over the wrong axes, is applied twice, is missing, or is computed differently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
 def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
-    """Normalize over other axes of `[b h t s]`; where every place is hidden, the weights are `empty`.
+    """Normalize over other axes of `[b h t s]`; where all places are hidden, the weights are `empty`.
 
     `empty=None` gives equal weights, as a softmax does if hidden places are filled with a large finite number.
     """
@@ -50,7 +50,7 @@ def subtract_maximum(*axes: int, above: bool = True, below: bool = True) -> Chan
 
 
 def use_other_rows(largest: bool | None, sums: bool) -> Change:
-    """Broadcast the maxima (`largest`) or sums of rows along the keys; `largest=None` subtracts no maximum."""
+    """Broadcast the maxima (`largest`) or sums (`sums`) of rows along the keys; None subtracts no maximum."""
 
     def broadcast(rows: Array, along_keys: bool) -> Array:
         return rows[..., None, :] if along_keys else rows[..., None]
@@ -63,7 +63,7 @@ def use_other_rows(largest: bool | None, sums: bool) -> Change:
 
 
 def with_epsilon(epsilon: float, largest: bool = True) -> Change:
-    """Add a number to the sum of exponentials; `largest` says whether the maximum was subtracted first."""
+    """Add a number to the sum of exponentials; `largest` tells whether the maximum is subtracted first."""
 
     def normalize(at: At, masked: Array) -> Array:
         powers = np.exp(masked - row_maximum(masked, -1)) if largest else np.exp(masked)

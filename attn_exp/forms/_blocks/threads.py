@@ -48,7 +48,8 @@ class Holder:
     def one_thread(self, wanted: int, insist: bool = False) -> Iterator[int]:
         """Limit every BLAS to one thread per call and yield how many threads may call it in parallel.
 
-        That is `wanted`, or, unless the caller insists, the cores that other calls leave free, but at least one.
+        The number is `wanted`, but, unless the caller insists, at most the cores that other calls leave free, and at
+        least one.
         """
         with self.lock:
             if self.calls == 0:
