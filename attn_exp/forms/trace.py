@@ -23,9 +23,9 @@ class ApartError(Exception):
 class Summary:
     """A summary of the weights, from a form that never holds all of them.
 
-    Per row `[h t]`: the `entropy` in nats, `effective_keys` = exp(entropy), the `largest_weight`, and the `sink_mass`,
-    which is the weight of key 0. `heat` `[h a c]` holds the mean weight of every cell of a coarse grid whose runs of
-    queries and keys are bounded by `row_edges` `[a+1]` and `key_edges` `[c+1]`.
+    Each row `[h t]` has its `entropy` in nats, `effective_keys` = exp(entropy), `largest_weight`, and `sink_mass`, the
+    weight of key 0. `heat` `[h a c]` contains the mean weight of each cell of a coarse grid; `row_edges` `[a+1]` and
+    `key_edges` `[c+1]` bound the runs of queries and keys that form its cells.
     """
 
     entropy: Array

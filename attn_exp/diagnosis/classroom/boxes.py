@@ -279,7 +279,7 @@ def from_array(array: Array, key: str) -> Cells:
 
 
 PASTED = re.compile(r"\[[\[\s]*(?:[-+.\d\u2212]|nan\b|inf\b)")
-"""The beginning of a printed array; a table may begin with a name in brackets, such as [CLS]."""
+"""Matches the beginning of a printed array, but not a table that begins with a name such as [CLS]."""
 
 
 def from_file(path: Path, key: str) -> Cells:

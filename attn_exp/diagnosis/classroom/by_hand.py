@@ -62,7 +62,7 @@ class Remark:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A graded sheet: the wrong cells, those that follow from others, the remarks, and the right numbers of boxes."""
+    """A graded sheet: which cells are wrong or follow from wrong ones, the remarks, and the right numbers."""
 
     wrong: dict[str, Array]
     follows: dict[str, Array]
@@ -89,7 +89,7 @@ class Known:
 class Judge:
     """Grades the boxes of a sheet in order; `exact` holds the right numbers, and `known` the result of every mistake.
 
-    `plainly`: grade the cells without remarks.
+    If `plainly` is true, the cells are graded without remarks.
     """
 
     sheet: Sheet
@@ -191,10 +191,7 @@ class Judge:
         return [Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}")], box
 
     def in_its_box(self, box: Box) -> str:
-        """Return which of q, k and v is in this box instead, or an empty string.
-
-        The two boxes must be swapped, and the scores right.
-        """
+        """Return which of q, k and v was swapped with this one, or an empty string; the scores must be right."""
         boxes = {one.stage: one for one in self.sheet.boxes}
         scores = boxes.get("scores")
         if box.stage not in "qkv" or scores is None or scores.misses(part(self.exact, scores)).any():
@@ -251,12 +248,12 @@ class Judge:
         return max(spread, float((missed & box.given).sum()) * math.log2(max(np.ptp(finite) / unit, 1.0)))
 
     def missed_sides(self, way: Known) -> int:
-        """Count the numbers of q, k and v that a mistake does not reproduce; the fewest mark the likeliest mistake."""
+        """Count the numbers of q, k and v that a mistake does not reproduce; the likeliest one misses the fewest."""
         made = stages(self.sheet, way.recipe)
         return sum(int(box.misses(part(made, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
 
     def ways_at(self, place: int) -> Iterator[Known]:
-        """Yield the mistakes possible in a box: from all boxes before it, or from all but the last of these."""
+        """Yield the mistakes possible in a box that is computed from the boxes before it, with or without the last."""
         yield from self.ways
         past = self.written[place - 1].stage if place else ""
         if past in PASSED:
@@ -411,7 +408,7 @@ def mix_others(others: Any, mix: Step, at: Any, weights: Array, v: Array, k: Arr
 
 
 def one_hot(masked: Array) -> Array:
-    """Return weight 1 on the (first) largest logit of each row `[... t s]`; 0 everywhere if all are masked."""
+    """Return weight 1 for the (first) largest logit of each row `[... t s]`; 0 everywhere if all are masked."""
     first = masked.argmax(axis=-1)[..., None] == np.arange(masked.shape[-1])
     return np.where(first & np.isfinite(masked), 1.0, 0.0)
 
@@ -472,7 +469,7 @@ def convert_percent(box: Box) -> Box:
 def moved_to_one(box: Box) -> Box | None:
     """Widen the tolerance of rows of weights that sum to exactly 1: one number may have been adjusted for that.
 
-    None if no row sums to 1 as written.
+    Return None if no row sums to 1 as written.
     """
     given = box.given.all(axis=-1, keepdims=True)
     sums = np.isclose(box.values.sum(axis=-1, keepdims=True), 1, rtol=0, atol=NOTHING)
@@ -516,7 +513,7 @@ def uncut(box: Box) -> Box:
 def coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
     """Return a remark and a sheet of lower precision if its numbers have fewer decimals than required.
 
-    None if they have enough, or are integers.
+    Return None if they have enough decimals, or none at all.
     """
     decimals = decimals_written(sheet.boxes)
     if not 1 <= decimals < digits:

@@ -41,7 +41,7 @@ TURNED_TEXT = "right, with tokens in columns"
 
 @dataclass(frozen=True)
 class Boxed:
-    """One box: how many of its cells are right, follow from earlier wrong ones, are wrong, empty, or unreadable."""
+    """A box, and how many of its cells are right, follow from earlier wrong cells, are wrong, empty or unreadable."""
 
     stage: str
     right: int
@@ -122,7 +122,7 @@ class Score:
 
 
 def scores(grade: Grade, worth: Mapping[str, float]) -> tuple[Score, ...]:
-    """Return the points of each box: one per cell, or a share of the box's points in `worth`."""
+    """Return the points of each box: one per correct cell, or a share of the box's points in `worth`."""
     found = []
     for box in grade.boxes:
         good = box.right + box.follows
@@ -177,8 +177,8 @@ def judge(paper: Paper, sheet: Sheet) -> Judged:
     """Grade the cells of a sheet and explain them.
 
     Either the whole sheet is right, perhaps in another notation; or one mistake explains all of it; or each box is
-    graded by itself. Only if that leaves a box unexplained are settings, and a mistake with a slip, tried on the whole
-    sheet.
+    graded by itself. If that leaves a box unexplained, other settings, and a mistake with a slip, are tried on the
+    whole sheet.
     """
     if not sheet.boxes or agrees(sheet, sheet.right):
         return grade_all_right(sheet)

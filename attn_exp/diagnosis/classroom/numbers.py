@@ -228,7 +228,7 @@ OF_SHEETS = (
     Explanation(Numbers.setting_that_fits, turn=3),
     Explanation(Numbers.mistake_and_slip, turn=4),
 )
-"""Explanations for worksheets; slips come before other settings, because nobody grades a sheet by settings."""
+"""Explanations for worksheets; slips come before other settings, which are unlikely on a worksheet."""
 
 
 def bits(box: Box, arrays: Sequence[Array]) -> float:

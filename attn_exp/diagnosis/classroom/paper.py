@@ -147,7 +147,7 @@ def check_length(count: int) -> None:
     """Refuse more blanks than anyone would fill in; callers may pass a lower bound, such as the number of tokens.
 
     Raises:
-        UserError: there would be too many; the message gives the count.
+        UserError: there would be too many blanks; the message gives the count.
     """
     if count > MOST_NUMBERS:
         raise UserError(

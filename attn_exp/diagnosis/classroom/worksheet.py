@@ -253,7 +253,7 @@ def rounded(recipe: Recipe, digits: int) -> Recipe:
 SHOWN = 4
 """Maximum number of wrong cells that are listed."""
 FEW = 1 / 3
-"""A slip affects at most this share of a box; more is another computation."""
+"""A slip affects at most this share of a box; more wrong cells mean another computation."""
 
 
 @dataclass(frozen=True, eq=False)

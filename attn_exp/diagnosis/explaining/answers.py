@@ -67,11 +67,11 @@ FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole num
 TELLS = 0.2
 """An output is inconclusive if rounding may exceed this fraction of its largest number."""
 FEW_BASES = 3
-"""How many explanations of the unmasked cases are combined with mask mistakes."""
+"""Number of explanations of the unmasked cases that are combined with mask mistakes."""
 HALF = 0.5
 """An output is inconclusive if a smaller fraction of it is finite."""
 NEARER = 32.0
-"""A candidate this many times farther away than the nearest one is ruled out."""
+"""A candidate is ruled out if it is this many times farther from the answers than the nearest candidate."""
 OVERFLOWS = ("no_max_subtraction",)
 SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
 """Mistakes that can be inferred from NaN alone; too many of the others produce the same NaN."""
@@ -116,7 +116,7 @@ class Answers:
         return EXPLANATIONS
 
     def can_try(self, explanation: Explanation) -> bool:
-        """Return whether to try an explanation: not a slow one if no mistake gives this output shape or time is up."""
+        """Return whether to try an explanation; slow ones are skipped if no mistake gives this shape or time is up."""
         if explanation.rare and self.bits == "float32":
             return False
         return not explanation.dear or (self.has_known_shape and has_time())
@@ -207,7 +207,7 @@ class Answers:
         return self.ask()
 
     def closest(self, fits: list[Candidate]) -> list[Candidate]:
-        """Keep the candidates nearest to wrong float64 answers: a fill of 1e-12 is not quite 0."""
+        """Keep the candidates nearest to wrong float64 answers, which tell a fill of 1e-12 from 0."""
         if len(fits) < 2 or self.digits < DIGITS["float64"]:
             return fits
         seen = [*self.wrong, *self.fresh]
@@ -238,7 +238,7 @@ class Answers:
         return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
     def several_mistakes(self) -> Explained | None:
-        """Find at most one mistake per part of attention in cases without additional masks, then one in masks."""
+        """Find mistakes, at most one per part of attention, in cases without additional masks; then one in masks."""
         plain, masked = self.by_masks(self.seen)
         wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW)
         if not wrong or self.says_little:

@@ -75,7 +75,7 @@ def look(own: OwnFunction, request: Request) -> Bound | None:
 
 
 def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
-    """Check a layer and, if it is right, every other way to call it that its arguments allow.
+    """Check a layer and, if it is right, all other calls that its arguments allow.
 
     Raises:
         UncalledError: the layer cannot be built or called, or no attention is found among its operations.
@@ -93,7 +93,7 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
 
 
 def passes_with_swapped_axes(own: OwnFunction, layer: Layer, request: Request, check: Check) -> bool:
-    """Return whether a layer is right with batch and token axes swapped, if its factory gives no layout."""
+    """Return whether a layer whose factory gives no layout is right with batch and token axes swapped."""
     if layer.axes_told or set(layer.inputs.values()) != {"btm"}:
         return False
     lengths = {**layer.lengths, "b": layer.lengths["t"], "t": layer.lengths["b"]}
@@ -234,7 +234,7 @@ DROPPED = "dropout_on"
 WAYS = (
     ask_rotated, ask_causal, ask_with_memory, list_options,
 )  # fmt: skip
-"""Further checks of a layer whose plainest call is right; what they cannot check is reported as not verified."""
+"""Further checks of a layer whose plainest call is right; they report what they cannot check as not verified."""
 
 
 def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check) -> Verdict:

@@ -54,7 +54,7 @@ def error(output: np.ndarray | None, case: Case) -> float:
 
 FLOAT64 = DIGITS["float64"]
 ALIKE, ROUNDING = 1e-14, 2.0**-24
-"""Relative bounds: on how far proportional rows may differ, and on the rounding error of float32."""
+"""Relative bounds on the difference between proportional rows, and on the rounding error of float32."""
 FAR = 2.0**-18
 """A relative error too large for a softmax in float32."""
 BESIDE = "a small number is added to the softmax sums: weights sum to slightly less than 1"

@@ -93,7 +93,7 @@ def find_constants(seen: Observed) -> Iterator[Array]:
 
 
 def report_unused_parameters(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    """Report parameters that no operation of the call reads, so that their values have no effect."""
+    """Report parameters that no operation of the call reads: their values have no effect."""
     if not verdict.passed:
         return verdict
     unused = find_unused_parameters(seen)
@@ -201,11 +201,11 @@ Step = Callable[[int, Any], dict[str, Any]]
 """A function that returns the keywords to pass with token i, given the result of the previous call."""
 RUNG = "decoding with a cache"
 TOP_LEFT = "causal_top_left"
-"""A new token sees only the first key: its mask is made for one query and all keys."""
+"""The mistake of a mask for one query and all keys, which lets a new token see only the first key."""
 TOKENS = 5
 PROMPT = 3
 CLOSE = 1e-5
-"""Relative tolerance; a cache may be float32."""
+"""Relative tolerance, which allows for a cache in float32."""
 
 
 def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Request) -> Verdict:

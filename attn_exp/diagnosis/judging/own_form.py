@@ -69,7 +69,7 @@ class OwnForm:
 
     @property
     def form(self) -> Form:
-        """The form that calls this function; from q, k and v it computes only the context."""
+        """The form that calls this function; given q, k and v, it computes only the context."""
         known = [name for name in (self.caller.dtype, self.answers) if name in DTYPES]
         coarsest = max(known, key=DTYPES.index)
         dtype = None if coarsest == "float64" else find_type(coarsest).name
@@ -122,7 +122,7 @@ class OwnForm:
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
         """Call a function of x on a problem; return its output `[t m]` and the stages that it returns.
 
-        `question` holds the rules and heads of the run; `usual` means that scores are divided by `sqrt(d)`.
+        `question` gives the rules and heads of the run; `usual` means that scores are divided by `sqrt(d)`.
 
         Raises:
             OwnCodeError: the problem has no x, or the function raised an error or returned an array of another shape.
@@ -337,7 +337,7 @@ def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
 
 
 def find_lines(lines: Array, wanted: Array) -> dict[int, int]:
-    """Map the index of each wanted row (or number) to its index in `lines`, if `lines` contains it."""
+    """Map the index of each wanted row (or number) that `lines` contains to its index there."""
     found = dict[int, int]()
     for place, one in enumerate(wanted):
         same = np.isclose(lines, one, rtol=1e-9, atol=0).reshape(len(lines), -1).all(axis=1)

@@ -160,7 +160,7 @@ def broken_of(verdict: Verdict) -> list[Finding]:
 
 
 def with_state(verdict: Verdict, state: str, *left: str) -> Verdict:
-    """Give broken findings another state, and add open points."""
+    """Change the state of broken findings, and add open points to the verdict."""
     findings = tuple(replace(one, state=state) if one.state == BROKEN else one for one in verdict.findings)
     return replace(verdict, findings=findings, not_verified=(*verdict.not_verified, *left))
 

@@ -155,7 +155,7 @@ FILLS = (-np.inf, *LOWEST, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1
 def use_raw_logits(number: float) -> Change:
     """Use logits as weights, with a number filled in at hidden keys.
 
-    The fill is applied after the missing softmax, because nothing is exponentiated.
+    Nothing is exponentiated, so the fill value itself becomes the weight.
     """
     return together(late(number), instead(normalize=lambda at, masked: masked))
 

@@ -247,7 +247,7 @@ def allowed(block: Block, run: Run) -> Array:
 
 
 def pattern(block: Block, start: int, stop: int) -> Array:
-    """Return 1 where all masks allow and 0 elsewhere; relative masks reuse the array of equal differences."""
+    """Return 1 where all masks allow and 0 elsewhere; with relative masks, equal patterns are computed once."""
     rules, queries = block.whole.rules, block.q.shape[-1]
     if np.ndim(rules.offset) or not all(mask.relative for mask in rules.masks):
         return allowed(block, Run(start, stop)).astype(block.q.dtype)
