@@ -279,7 +279,7 @@ def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = Non
     )
     hidden = next(filter(None, found), None)
     reason = f"{hidden}, which query {row} may not see; {leaks}" if hidden else f"logits overflow {context.dtype}"
-    warnings.warn(f"{reason}: the output holds NaN", RuntimeWarning, stacklevel=4)
+    warnings.warn(f"{reason}: the output contains NaN", RuntimeWarning, stacklevel=4)
 
 
 def find_nonfinite(name: str, array: Array, place: tuple[int, int], tokens: Iterable[int]) -> str | None:

@@ -362,7 +362,7 @@ MISTAKES = {
     ),
     "norm_inside": Mistake(
         says="The function applies a norm: to queries and keys, to x, or to the output.",
-        fix="return only the attention; apply norms outside, or ask for them",
+        fix="return only the attention; apply norms outside",
         seen="cosine attention; a LayerNorm moved inside the attention function",
         stage="scores",
         changes=tuple(place(norm) for place in PLACES_OF_A_NORM for norm in NORMS),
@@ -370,7 +370,7 @@ MISTAKES = {
     ),
     "heads_reversed": Mistake(
         says="The heads are concatenated in reverse order.",
-        fix="head 0 first, head h - 1 last",
+        fix="put head 0 first and head h - 1 last",
         seen="a list of heads built from the end",
         stage="output",
         changes=(around("gather", lambda gather, at, context: gather(at, context)[:, ::-1]),),

@@ -341,7 +341,7 @@ MISTAKES = {
     ),
     "padding_one_long": Mistake(
         says="The padding mask ends one key late: the first padding key is visible.",
-        fix="key j is seen where j < length",
+        fix="key j is visible if j < length",
         seen="<= instead of <",
         stage="masked",
         changes=(lengthen_padding(1),),
@@ -349,7 +349,7 @@ MISTAKES = {
     ),
     "padding_one_short": Mistake(
         says="The padding mask ends one key early: the last real key is hidden.",
-        fix="key j is seen where j < length",
+        fix="key j is visible if j < length",
         seen="length - 1 instead of length",
         stage="masked",
         changes=(lengthen_padding(-1),),

@@ -308,8 +308,8 @@ def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
 
 
 SKIPPED = {
-    "logits": ("The softmax is taken of the scores, not of the logits.", "weights = softmax(logits)"),
-    "masked": ("The softmax is taken of the logits before the mask.", "weights = softmax(masked)"),
+    "logits": ("The softmax is applied to the scores, not to the logits.", "weights = softmax(logits)"),
+    "masked": ("The softmax is applied to the logits before they are masked.", "weights = softmax(masked)"),
     "weights": ("The logits themselves are multiplied by v: the weights are left out.", "context = weights @ v"),
 }
 """Sentence and remedy if a box is right, but the next box is computed without it."""
@@ -352,7 +352,7 @@ OF_WEIGHTS = (
         lambda normalize, at, masked: normalize(at, masked * math.log(10)),
     ),
     (
-        "logits_negated", "The softmax is taken of the negated logits.", "weights = softmax(logits)",
+        "logits_negated", "The softmax is applied to the negated logits.", "weights = softmax(logits)",
         lambda normalize, at, masked: normalize(at, np.where(np.isinf(masked), masked, -masked)),
     ),
 )  # fmt: skip

@@ -280,14 +280,14 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
 
 def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) -> Sheet:
     if settled.mistakes:
-        raise UserError(f"leave out mistake={settled.mistake}: the run must be right, and explain finds the mistake")
+        raise UserError(f"leave out mistake={settled.mistake}: the run must be right for explain to find the mistake")
     empty = Sheet(settled, problem, ())
     exact = stages(empty, empty.right)
     if settled.refused or exact is None or not follows_steps(settled, problem):
         raise UserError(f"variant={settled.name} is not computed in the steps that explain knows; try variant=[matrix]")
     formed = [stage for stage in STAGES if stage in exact]
     if not answers:
-        raise UserError(f"nothing to explain; give answer.STAGE=NUMBERS or FILE, STAGE one of {', '.join(formed)}")
+        raise UserError(f"nothing to explain; give answer.STAGE=NUMBERS or answer.STAGE=FILE ({', '.join(formed)})")
     for stage in answers:
         if stage not in formed:
             raise UserError(unknown(stage, formed, "stage of an answer"))
@@ -326,7 +326,7 @@ def verdict_of_mistake(found: Explained) -> Verdict:
     return Verdict("", False, found.names, computes, findings, alike=found.alike)
 
 
-TOO_FEW = "something else: no known mistake explains it for certain: these numbers are too few, or have too few digits"
+TOO_FEW = "something else: no known mistake explains it for certain; these numbers are too few, or have too few digits"
 
 
 def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:

@@ -128,7 +128,7 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, transposed
         formed = [stage for stage in formed if stage not in "qk"]
         if wanted := [stage for stage in asked if stage in "qk"]:
             raise UserError(
-                f"{wanted[0]} cannot be asked: a sheet has no formula for position={settled.words['position']}"
+                f"{wanted[0]} cannot be a box: a sheet has no formula for position={settled.words['position']}"
             )
     for stage in asked:
         if stage not in formed:
@@ -324,9 +324,9 @@ def flaws(paper: Paper, possible: frozenset[str]) -> Iterator[str]:
         yield "two tokens are the same"
     yield from (f"{name} never shows" for name in hidden(paper, possible))
     if (weights.max(axis=-1)[(weights > 0).sum(axis=-1) > 1] > LARGEST_WEIGHT).any():
-        yield "one key takes all"
+        yield "one key gets almost all the weight"
     if scores[0].size > 1 and (np.ptp(scores, axis=(-2, -1)) == 0).any():
-        yield "a head is flat"
+        yield "all scores of a head are equal"
 
 
 def has_equal_rows(paper: Paper) -> bool:

@@ -348,7 +348,7 @@ def other_readings(sheet: Sheet) -> Iterator[Reading]:
     yield from shift_logits(sheet)
     digits = fewest_digits(sheet)
     if digits is not None:
-        remark = f"every step is rounded to {digits} decimals, and the next one continues from there"
+        remark = f"every step is rounded to {digits} decimals, and the next step uses the rounded numbers"
         yield Reading(sheet, rounded(sheet.right, digits), remark)
 
 

@@ -289,7 +289,7 @@ def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
     units = max((pair.gap for pair in answered if not pair.part(digits)), default=0.0) * 2.0 ** (digits - 1)
     if digits == own:
         return own, f"within {units:.2g} units in the last place" if answered else ""
-    return digits, f"differing by up to {units:.2g} ulp of float32, in which one of them computes"
+    return digits, f"differing by up to {units:.2g} ulp of float32, the dtype in which one of them computes"
 
 
 def differing_rules(both: Both) -> list[str]:
@@ -304,7 +304,7 @@ def differing_rules(both: Both) -> list[str]:
     turned = [side for side in both if not side.verdict.passed and "convention=" in side.verdict.right_under]
     if len(turned) == 1:
         name, words = turned[0].name, turned[0].verdict.right_under
-        made.append(f"The masks of {name} have the opposite polarity ({words}); it got inverted masks")
+        made.append(f"The masks of {name} have the opposite polarity ({words}); they were inverted before each call")
     return made
 
 

@@ -77,7 +77,7 @@ def read_inside(seen: Observed) -> tuple[Inside, frozenset[str]]:
         UnreadMatricesError: the weights cannot be read; the message says why.
     """
     if not seen.pairs:
-        raise UnreadMatricesError("no scores and weights are found among the operations")
+        raise UnreadMatricesError("neither scores nor weights were found among its operations")
     found = read_matrices(seen.recording, seen.pairs)
     heads, groups = seen.layer.sizes.get("h", found.heads), found.groups
     if found.heads != 1 or found.arrays["W_q"].shape[1] % heads:

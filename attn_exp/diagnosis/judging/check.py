@@ -126,7 +126,7 @@ def judge_neighbours(
 
 
 CONVENTIONS = {
-    "rope_pairing": (conventions.NEIGHBOURS, "neighbours form a pair"),
+    "rope_pairing": (conventions.NEIGHBOURS, "neighbouring dimensions rotate together"),
     "causal_bottom_right": (conventions.BOTTOM_RIGHT, "the last query is aligned with the last key"),
 }
 """Mistakes that may be conventions of a checkpoint or library, with the setting for each and what it means."""
@@ -178,7 +178,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
         return Verdict(own.name, False, (), computes, (finding,), request.words)
     if request.device != "cpu" and caller.library.name != "torch":
         raise UserError(
-            f"device={request.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
+            f"device={request.device} needs a function of tensors; {own.name} takes {caller.library.name} arrays"
         )
     instead = under_other_words(own, tried, quick)
     if instead is not None:

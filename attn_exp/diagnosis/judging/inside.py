@@ -79,7 +79,7 @@ def check_inside(own: OwnFunction, seen: Observed, request: Request, reason: str
     is_right, names = not chosen.wrong, found.names
     chosen = chosen if is_right or names else readings[0]
     lost = ", ".join(dict.fromkeys(case.rung for case, _ in chosen.wrong))
-    finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context differs: {lost}")
+    finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context differs in: {lost}")
     computes = "attention with its own queries, keys and values" if is_right else "something else"
     stage = "" if is_right or names else first_difference(core, chosen.wrong[0][0])
     left = (f"`projections` to queries, keys and values ({reason})",) if reason else ()

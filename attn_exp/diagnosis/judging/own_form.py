@@ -319,7 +319,7 @@ def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
     for name, array in arrays.items():
         if name not in known or known[name].shape != array.shape:
             there = list(known[name].shape) if name in known else "nothing"
-            raise UserError(f"{name}: the module has {there}, the run {list(array.shape)}")
+            raise UserError(f"{name}: the module has {there}, but the run has {list(array.shape)}")
         missing = set(range(array.shape[-1]))
         for _, parameter in module.named_parameters():
             numbers = parameter.detach().double().cpu().numpy()
@@ -331,7 +331,7 @@ def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
                         lines[row] = array.T[column]
             parameter.data.copy_(parameter.new_tensor(numbers))
         if missing:
-            raise UserError(f"{name}: no parameter of the module holds it")
+            raise UserError(f"{name} was not found in the parameters of the module")
         known[name] = array
     return replace(inside, arrays=known)
 

@@ -48,7 +48,7 @@ WHERE = {
     "shared heads": "where heads share keys and values", "one key/value head": "where heads share keys and values",
     "masks": "with a mask", "large inputs": "where logits are large", "equal inputs": "where all logits are equal",
     "tiny inputs": "where logits are tiny", EMPTY_ROWS: "for queries that see no key", "causal": "under a causal mask",
-    "window": "under a window", "padding": "with filler", "large hidden logits": "where hidden logits are large",
+    "window": "under a window", "padding": "with padding", "large hidden logits": "where hidden logits are large",
 }  # fmt: skip
 """Where two functions differ, as phrases for the report; other cases appear under the name of their kind."""
 
@@ -158,7 +158,7 @@ def describe_blind_row(pair: Asked) -> str:
     for said, other in (
         ("zeros", stages),
         ("the mean of all values", predicted(recipe.with_rules(scale=0.0, scores=()), case.given)),
-        ("what it would without a mask", predicted(recipe, case.given)),
+        ("the same as without a mask", predicted(recipe, case.given)),
     ):
         right = None if other is None else other["output"][..., place, :]
         if right is not None and right.shape == row.shape and np.allclose(row, right, rtol=0, atol=1e-3):
