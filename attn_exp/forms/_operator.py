@@ -103,7 +103,7 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     """Return every stage of `attention` with the same arguments.
 
     Raises:
-        ValueError: as `attention` does.
+        ValueError: as for `attention`.
     """
     given = arrange(query, key, value, past_key, past_value, q_num_heads, kv_num_heads)
     if nonpad_kv_seqlen is not None and given.past:

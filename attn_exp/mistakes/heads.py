@@ -307,7 +307,7 @@ MISTAKES = {
         of_code=True,
     ),
     "heads_by_stride": Mistake(
-        says="Head i owns every h-th column instead of its own block of columns.",
+        says="Head i gets every h-th column instead of its own block of columns.",
         fix="reshape the last axis to [h, d], not [d, h]",
         seen="reshape(t, d, h) in several ports",
         stage="q",
@@ -390,7 +390,7 @@ MISTAKES = {
         changes=(use_one_head, use_one_head_keep_scale),
     ),
     "kv_heads_tiled": Mistake(
-        says="Shared key/value heads are tiled: query head i reads i mod g instead of i // (h / g).",
+        says="Shared key/value heads are tiled: query head i reads key/value head i mod g instead of i // (h / g).",
         fix="repeat each key/value head h / g times; do not tile them",
         seen="onnx PR 7274; axlearn PR 842; ONNXim PR 34",
         stage="k",

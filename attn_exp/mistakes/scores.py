@@ -139,7 +139,7 @@ MISTAKES = {
     ),
     "softcap_before_scale": Mistake(
         says="The soft-cap is applied before the scale.",
-        fix="scale, then cap",
+        fix="scale the scores first, then cap the logits",
         seen="scale applied in the kernel after a capped product",
         stage="logits",
         changes=(cap_before_scale,),
@@ -147,7 +147,7 @@ MISTAKES = {
     ),
     "softcap_after_mask": Mistake(
         says="The soft-cap comes after the mask: -inf becomes -cap, and hidden keys get weight.",
-        fix="cap first, then mask",
+        fix="cap the logits first, then mask them",
         seen="flash-attention PR 1025; ONNX's reference code up to 1.21",
         stage="masked",
         changes=(cap_after_mask,),

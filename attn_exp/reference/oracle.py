@@ -38,7 +38,7 @@ TAKEN = {"less_1e9": 1e9, "less_65504": 65504.0}
 
 @dataclass(frozen=True)
 class Question:
-    """Everything besides the problem that determines an answer: heads, positions, rules, and how weights are computed.
+    """What determines an answer besides the problem: heads, positions, rules, and how weights are computed.
 
     `weights` is a name in `REFERENCES`; `empty` determines the weights of a row without keys; `tiled` means that query
     head i reads key/value head `i mod g`.

@@ -87,7 +87,7 @@ class Known:
 
 @dataclass(eq=False)
 class Judge:
-    """Grades the boxes of a sheet in order; `exact` holds the right numbers, and `known` the result of every mistake.
+    """Grades the boxes of a sheet in order, given the `exact` numbers and the `known` results of every mistake.
 
     If `plainly` is true, the cells are graded without remarks.
     """

@@ -95,7 +95,7 @@ def read_inside(seen: Observed) -> tuple[Inside, frozenset[str]]:
 
 
 def find_context(seen: Observed) -> Array | None:
-    """Return the context `[b h t e]` of the first run, or None if rows of a product mix several tokens."""
+    """Return the context `[b h t e]` of the first run, or None if a matrix product has rows that mix tokens."""
     try:
         return arrange_core(seen.recording, seen.pairs).context
     except MixedTokensError:

@@ -162,7 +162,7 @@ def fails_only_with_masks(verdict: Verdict) -> bool:
 
 
 def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
-    """Check a function whose calling convention is known; the caller has silenced warnings."""
+    """Check a function whose calling convention is known; warnings must already be silenced."""
     request = tried.caller.request
     offer = tried.function.offer
     if request.masks and tried.answer.output is None and offer.takes("mask") and find_built_layer(tried):

@@ -36,7 +36,7 @@ from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 
 FINE, COARSE = 44, 22
-"""Bits to which the attention inside a layer must agree: in float64, and if any step is in float32."""
+"""Number of bits to which the attention inside a layer must agree: in float64, or with any step in float32."""
 INSIDE = "attention inside"
 ADDED = "`logit_bias` (the layer adds its own bias to the logits, or its own sink to the softmax)"
 
@@ -203,7 +203,7 @@ def ask_with_mask(
 ) -> Asked | None:  # fmt: skip
     """Return a case with a mask for the attention inside a layer, and its answer; None if the layer rejects the mask.
 
-    `role` holds the role of the argument and the kind of mask: per query ("mask") or per batch entry ("padding").
+    `role` is the role of the argument and the kind of mask: per query ("mask") or per batch entry ("padding").
     """
     first = seen.recording.given[0]
     rows, keys = next(iter(first.values())).shape[1], list(first.values())[-1].shape[1]

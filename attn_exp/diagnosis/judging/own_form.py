@@ -313,7 +313,7 @@ def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
     """Write matrices and biases into the parameters from which they were read; return the updated `Inside`.
 
     Raises:
-        UserError: no parameter holds one of the matrices, or its shape differs.
+        UserError: a matrix was not found in the parameters, or its shape differs.
     """
     known = dict(inside.arrays)
     for name, array in arrays.items():

@@ -31,14 +31,14 @@ LINE = 64
 
 
 class Memory:
-    """The working memory of one call, allocated from front to back, which its thread keeps for the next call.
+    """The working memory of one call, allocated from front to back; its thread keeps it for the next call.
 
-    The C library may return freed memory to the system, and the next call then waits while the system hands out the
-    same pages again, cleared: with 64 tokens that took two thirds of the time. Arrays that live no longer than a call
-    are therefore cut from a buffer that stays with the thread; results are always freshly allocated. A nested call,
-    from a rule or from `tell`, gets another buffer.
+    The C library may return freed memory to the system, and the next call then waits while the system clears the same
+    pages and returns them: with 64 tokens, that took two thirds of the time. Arrays that live no longer than a call are
+    therefore cut from a buffer that stays with the thread; results are always newly allocated. A nested call, from a
+    rule or from `tell`, gets another buffer.
 
-    `most`: how many bytes a thread may keep; `keep_memory` changes it. `idle`: the buffers that the threads keep.
+    `most` is the number of bytes that a thread may keep; `keep_memory` changes it. `idle` contains the kept buffers.
     """
 
     most: ClassVar[int] = 8 << 20

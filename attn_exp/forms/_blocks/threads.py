@@ -98,8 +98,8 @@ class Pool:
     def keep_away(self) -> None:
         """Keep the pool's threads off the processor that the caller runs on.
 
-        Linux wakes a thread on the processor of the thread that wakes it while other processors look busy, as those of
-        a virtual machine do when they sleep: both threads then share one processor for as long as they work.
+        While other processors look busy, as those of a virtual machine do when they sleep, Linux wakes a thread on the
+        processor of the thread that wakes it. Both threads then share one processor for as long as they work.
         """
         here = CPU() if CPU else None
         if here is not None and here != self.shunned and all(processes.keep_off(here, one) for one in self.threads):
