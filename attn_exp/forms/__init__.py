@@ -54,7 +54,7 @@ def unnamed(name: str, *inputs: object) -> Trace:
 
 
 def refuses(name: str, rules: Rules) -> str | None:
-    """Return the reason, in one line, why the named form cannot compute these rules, or None if it can."""
+    """Return in one line why the named form cannot compute these rules, or None if it can."""
     member = form(name)
     if rules.bend_last and rules.scores and not member.bends_last:
         return f"form={name} can only apply score rules before masking"

@@ -61,7 +61,7 @@ class Arranged:
         return context if context.ndim == self.given_axes else context.reshape(context.shape[-2:])
 
     def restore_axes(self, array: Any) -> Any:
-        """Drop the batch and head axes of an array `[b h ...]` if the inputs had none; None stays None."""
+        """Remove the batch and head axes of an array `[b h ...]` if the inputs had none; return None for None."""
         one_head = self.given_axes == 2 and not self.side_by_side
         return array.reshape(array.shape[-2:]) if one_head and array is not None else array
 
@@ -103,7 +103,7 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     """Return every stage of `attention` with the same arguments.
 
     Raises:
-        ValueError: as `attention` does.
+        ValueError: as for `attention`.
     """
     given = arrange(query, key, value, past_key, past_value, q_num_heads, kv_num_heads)
     if nonpad_kv_seqlen is not None and given.past:
@@ -158,19 +158,20 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     side, and give `[b t h*e]`. `[t d]`, `[s d]`, `[s e]` are one head of one sequence, as in notebooks.
 
     - `attn_mask`: booleans, True = may attend, or numbers added to the logits. It broadcasts to `[b h t s]` from the
-      right; a shorter last axis forbids the keys past its end (one of length 1 serves every key).
+      right; a shorter last axis forbids the keys past its end (a last axis of length 1 applies to every key).
     - `is_causal`: query i sees key j iff `j <= i + offset`. Every mask that is given must allow a place.
     - `scale`: the factor of the scores, `1 / sqrt(d)` if None.
     - `softcap`: c replaces each logit by `c tanh(logit / c)`, before any mask; 0 is off.
-    - `window`: `(left, right)`, `i + offset - left <= j <= i + offset + right`; -1 leaves a side open.
+    - `window`: `(left, right)` allows `i + offset - left <= j <= i + offset + right`; -1 leaves a side open.
     - `past_key`, `past_value` `[b g p d]`, `[b g p e]`: earlier keys and values (the KV cache); offset is p.
-    - `nonpad_kv_seqlen` `[b]`: keys that are not padding; offset is that minus t. Without past or lengths it is 0.
+    - `nonpad_kv_seqlen` `[b]`: the number of keys that are not padding; offset is that number minus t. Without past
+      keys or lengths, offset is 0.
     - `softmax_precision`: the dtype of the softmax, as a NumPy dtype or ONNX's number; the input's if None.
-    - `form`: the implementation, a name in `attn_exp/forms/`; `auto` takes the fastest, and uses all cores for large
+    - `form`: the implementation, a name in `attn_exp/forms/`; `auto` selects the fastest, and uses all cores for large
       problems. The function is safe to call from several threads and in process pools.
 
-    float16 and bfloat16 are rounded after every stage, and the square root of the scale goes to queries and keys before
-    their product, as the operator defines it. Their sums are formed in float32.
+    float16 and bfloat16 are rounded after every stage, and queries and keys are each multiplied by the square root of
+    the scale before their product, as the operator defines it. Their sums are formed in float32.
 
     Compared with `torch.nn.functional.scaled_dot_product_attention`:
 
@@ -188,7 +189,8 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     text.
 
     Raises:
-        ValueError: shapes that do not match (which axis, expected, got), a window below -1, NaN that a query can see.
+        ValueError: shapes do not match (the message gives the axis and both lengths), a side of the window is below -1,
+            or a query can see NaN.
     """
     mask_off = attn_mask is past_key is past_value is nonpad_kv_seqlen is None
     if mask_off and softmax_precision is q_num_heads is kv_num_heads is None and type(form) is str and form == AUTO:
@@ -252,7 +254,7 @@ PLACE = ("batch", "head", "token", "entry")
 def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = None) -> None:
     """Raise an error for the NaN or infinity in the input that made the output NaN; do nothing if no output is NaN.
 
-    Two cases are warnings. With `leaks`, a form declares that values at masked keys can reach its output, and why. If
+    Two cases give only a warning. With `leaks`, a form declares why values at masked keys can reach its output. If
     finite inputs gave NaN, an intermediate result overflowed, as the operator's definition implies.
 
     Raises:
@@ -277,7 +279,7 @@ def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = Non
     )
     hidden = next(filter(None, found), None)
     reason = f"{hidden}, which query {row} may not see; {leaks}" if hidden else f"logits overflow {context.dtype}"
-    warnings.warn(f"{reason}: the output holds NaN", RuntimeWarning, stacklevel=4)
+    warnings.warn(f"{reason}: the output contains NaN", RuntimeWarning, stacklevel=4)
 
 
 def find_nonfinite(name: str, array: Array, place: tuple[int, int], tokens: Iterable[int]) -> str | None:
@@ -304,7 +306,7 @@ def arrange(
     """Check the inputs of attention against each other and bring them to one layout.
 
     Raises:
-        ValueError: an axis that does not match, named with the expected and the actual length.
+        ValueError: an axis does not match; the message gives its name and the expected and actual lengths.
     """
     q, k, v = read_numbers(query, "query"), read_numbers(key, "key"), read_numbers(value, "value")
     axes, past = q.ndim, 0
@@ -342,7 +344,7 @@ def read_array(value: Any, name: str) -> Array:
     """Return an argument as an array.
 
     Raises:
-        ValueError: rows of different lengths.
+        ValueError: its rows have different lengths.
     """
     try:
         return np.asarray(value)
@@ -417,7 +419,7 @@ def read_number(value: Any, name: str) -> float:
     """Return an argument as a finite number.
 
     Raises:
-        ValueError: not a finite number.
+        ValueError: it is not a finite number.
     """
     alone = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
     if not alone and (isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating)):

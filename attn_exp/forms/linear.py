@@ -59,7 +59,7 @@ def above_zero(x: Array) -> Array:
 
 
 def divide(sums: Array, totals: Array) -> Array:
-    """Divide, with 0 where a query sees nothing."""
+    """Divide sums by totals; the result is 0 for a query that sees no key."""
     return sums / np.where(totals == 0, totals.dtype.type(1), totals)
 
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime's operator `Attention` on the CPU, if installed: another row for comparison, in float32."""
+"""ONNX Runtime's operator `Attention` on the CPU, if installed, as an additional row for comparison, in float32."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DTYPE = "float32"
 """The widest type that the operator computes in; wider inputs are rounded to it."""
 
 OLDEST = (1, 28)
-"""Older versions return the mean of all values for a query without keys; up to 1.26 they cap after masking."""
+"""Older versions give a query without keys the mean of all values; versions up to 1.26 cap logits after masking."""
 
 OPSET, IR_VERSION = 24, 10
 

@@ -70,11 +70,12 @@ def normed(kind: str, z: Array, eps: float, groups: int = 1) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """The layers that surround attention: `y = after(f (r x + inner(attention(before(x)))))`.
+    """The layers that surround attention: `y = last(f (r x + inner(attention(before(x)))))`.
 
-    `before` is the norm of x, `of_memory` that of the cross-attention memory, `heads` those of q, k or v. `inner` and
-    `last` follow W_o, before and after the residual `r`: 0, or 1 for x, or, with `of_normed`, 1 for the output of the
-    first norm. f is the `factor`; `then` is one more norm, after an omitted layer.
+    `before` is the norm of x, `of_memory` that of the cross-attention memory, and `heads` are those of q, k or v.
+    `inner` is the norm after W_o, and `last` the norm after the residual. r is 1 if there is a `residual`, else 0; with
+    `of_normed`, it is the output of the first norm that is added, not x. f is the `factor`. `then` is one more norm,
+    after an omitted layer.
     """
 
     before: Norm | None = None
@@ -128,8 +129,9 @@ class Given:
     """The input of attention: heads `[b h t d]`, or x `[b t m]` and the weight matrices and biases of a layer.
 
     Keys and values of a layer are computed from the `memory` `[b s n]` if there is one. The first `past` tokens of x
-    have no queries, so given heads exclude them. `apart`: the batch entries are copies of one problem, and a mistake
-    that mixes a batch treats each entry separately. `around`: norms and residuals around attention in the user's layer.
+    have no queries, so given heads exclude them. `apart` means that the batch entries are copies of one problem, which
+    a mistake that mixes a batch must treat separately. `around` contains the norms and residual around attention in a
+    user's layer.
     """
 
     q: Array | None = None
@@ -193,7 +195,7 @@ class At:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The problem, `rules`, `positions` and head counts, and the steps that compute it, in the order of the fields.
+    """The rules, positions and head counts of a computation, and its steps, which run in the order of the fields.
 
     `wide`: given heads are side by side, `[b t h*d]`, and are split and merged like those of a layer.
     """
@@ -227,7 +229,7 @@ class Recipe:
         return self.changed(rules=replace(self.rules, **changes))
 
     def changed(self, **fields: Any) -> Recipe:
-        """Return a copy with other fields, ten times faster than `replace` does: thousands are made."""
+        """Return a copy with other fields, ten times faster than `replace` does, because thousands are made."""
         made = object.__new__(Recipe)
         vars(made).update(vars(self) | fields)
         return made

@@ -116,7 +116,7 @@ def forbid(at: Any, logits: Array, allowed: Array) -> Array:
 
 
 def normalize(at: Any, masked: Array) -> Array:
-    """Return the weights of each row, computed in the rules' softmax dtype; zeros for a row without keys."""
+    """Return the weights of each row, computed in the rules' softmax dtype; a row without keys has only zeros."""
     wide = masked if at.rules.softmax_dtype is None else masked.astype(at.rules.softmax_dtype)
     return np.asarray(at.rules.normalizer.weigh(wide, extra_logits(at, wide))).astype(masked.dtype, copy=False)
 
@@ -127,7 +127,7 @@ def softmax(logits: Array, axis: int) -> Array:
 
 
 def extra_logits(at: Any, masked: Array) -> Array | None:
-    """Return the logits per head that belong to no key, `[h 1 n]`, in the dtype of the others, or None."""
+    """Return the logits of each head that belong to no key, `[h 1 n]`, in the dtype of `masked`; None if none exist."""
     extras = [logit for rule in at.rules.scores if (logit := rule.extra(at.grid.head)) is not None]
     return np.concatenate(extras, axis=-1).astype(masked.dtype) if extras else None
 

@@ -16,7 +16,7 @@ from attn_exp.rules.rules import Rules, whole_grid
 from attn_exp.rules.scores.score import Score
 
 DTYPE = "float64"
-"""PyTorch has no wider type."""
+"""The widest type that PyTorch supports; wider inputs are rounded to it."""
 
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:

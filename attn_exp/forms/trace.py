@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class ApartError(Exception):
-    """These problems cannot be stacked; each is computed alone."""
+    """Raised if problems cannot be stacked, so that each is computed alone."""
 
 
 @dataclass(frozen=True)
 class Summary:
     """A summary of the weights, from a form that never holds all of them.
 
-    Per row `[h t]`: the `entropy` in nats, `effective_keys` = exp(entropy), the `largest_weight`, and the `sink_mass`,
-    which is the weight of key 0. `heat` `[h a c]` holds the mean weight of every cell of a coarse grid whose runs of
-    queries and keys are bounded by `row_edges` `[a+1]` and `key_edges` `[c+1]`.
+    Each row `[h t]` has its `entropy` in nats, `effective_keys` = exp(entropy), `largest_weight`, and `sink_mass`, the
+    weight of key 0. `heat` `[h a c]` contains the mean weight of each cell of a coarse grid; `row_edges` `[a+1]` and
+    `key_edges` `[c+1]` bound the runs of queries and keys that form its cells.
     """
 
     entropy: Array
@@ -60,7 +60,7 @@ def summarize_weights(weights: Array, most: int) -> Summary:
 
 
 def make_summary(entropies: Array, largest: Array, sink: Array, sums: Array, rows: Array, keys: Array) -> Summary:
-    """Make a summary from statistics of each row and `sums`, the total weight in each cell of the grid."""
+    """Make a summary from statistics of each row, and from `sums`, the total weight in each cell of the grid."""
     heat = sums / (np.diff(rows)[:, None] * np.diff(keys))
     return Summary(entropies, np.exp(entropies), largest, sink, heat, rows, keys)
 

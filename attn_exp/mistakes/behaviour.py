@@ -1,4 +1,4 @@
-"""The behaviour of a function: across calls, across the examples of a batch, at block boundaries, and with NaN."""
+"""Mistakes in behaviour: between calls, between the examples of a batch, at block boundaries, and with NaN."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ MISTAKES = {
     ),
     "empty_row_nan": Mistake(
         says="A query that may see no key gets NaN instead of zeros.",
-        fix="give a row of -inf zero weights",
+        fix="return zero weights for a row of -inf",
         seen="PyTorch issues 41508 and 103749, before its safe softmax",
         stage="weights",
         changes=(around("normalize", fill_empty_rows_with_nan),),

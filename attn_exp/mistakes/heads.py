@@ -251,7 +251,7 @@ def view_rows_as_columns(answer: Array) -> Array:
 
 
 def permute_sides(order: str) -> Change:
-    """Permute the projections, or given q, k and v, into the order of these letters."""
+    """Permute the projections, or the given q, k and v, into the order of these letters."""
     taken, places = dict(zip("qkv", order, strict=True)), ["qkv".index(side) for side in order]
 
     def exchanged(step: Step, *heads: Array) -> Any:
@@ -267,7 +267,7 @@ def project_fused(x: Array, arrays: Arrays) -> Array:
 
 
 def split_fused_per_head(recipe: Recipe) -> Recipe:
-    """Read the fused matrix as [q | k | v] of each head in turn, as in GPT-NeoX."""
+    """Read the fused matrix as [q | k | v] for each head in turn, as in GPT-NeoX."""
 
     def project(side: str, x: Array, arrays: Arrays) -> Array:
         every = project_fused(x, arrays)
@@ -307,7 +307,7 @@ MISTAKES = {
         of_code=True,
     ),
     "heads_by_stride": Mistake(
-        says="Head i owns every h-th column instead of its own block of columns.",
+        says="Head i gets every h-th column instead of its own block of columns.",
         fix="reshape the last axis to [h, d], not [d, h]",
         seen="reshape(t, d, h) in several ports",
         stage="q",
@@ -362,7 +362,7 @@ MISTAKES = {
     ),
     "norm_inside": Mistake(
         says="The function applies a norm: to queries and keys, to x, or to the output.",
-        fix="return only the attention; apply norms outside, or ask for them",
+        fix="return only the attention; apply norms outside",
         seen="cosine attention; a LayerNorm moved inside the attention function",
         stage="scores",
         changes=tuple(place(norm) for place in PLACES_OF_A_NORM for norm in NORMS),
@@ -370,7 +370,7 @@ MISTAKES = {
     ),
     "heads_reversed": Mistake(
         says="The heads are concatenated in reverse order.",
-        fix="head 0 first, head h - 1 last",
+        fix="put head 0 first and head h - 1 last",
         seen="a list of heads built from the end",
         stage="output",
         changes=(around("gather", lambda gather, at, context: gather(at, context)[:, ::-1]),),
@@ -390,7 +390,7 @@ MISTAKES = {
         changes=(use_one_head, use_one_head_keep_scale),
     ),
     "kv_heads_tiled": Mistake(
-        says="Shared key/value heads are tiled: query head i reads i mod g instead of i // (h / g).",
+        says="Shared key/value heads are tiled: query head i reads key/value head i mod g instead of i // (h / g).",
         fix="repeat each key/value head h / g times; do not tile them",
         seen="onnx PR 7274; axlearn PR 842; ONNXim PR 34",
         stage="k",

@@ -121,7 +121,7 @@ def use_first_mask(first: str) -> Change:
 
 
 def tile_masks(head_major: bool) -> Change:
-    """Repeat per-example masks over `[b*h]` with batch and heads in the wrong order."""
+    """Repeat per-example masks along an axis `[b*h]`, with batch and heads in the wrong order."""
 
     def wrong(step: Step, at: At) -> Any:
         allowed = np.broadcast_to(step(at), (at.batch, at.heads, at.rows, at.keys))
@@ -161,7 +161,7 @@ def show_only_hidden(at: At, logits: Array, allowed: Array) -> Array:
 MISTAKES = {
     "mask_ignored": Mistake(
         says="The mask has no effect.",
-        fix="put -inf where the mask forbids, before the softmax",
+        fix="set logits to -inf where the mask hides a key, before the softmax",
         seen="a mask dropped on one code path; jax issue 32300",
         stage="masked",
         changes=(
@@ -186,7 +186,7 @@ MISTAKES = {
     ),
     "mask_transposed": Mistake(
         says="The mask is transposed: its query and key axes are swapped.",
-        fix="a mask is [queries, keys]",
+        fix="give the mask the axes [queries, keys]",
         seen="hyunwoongko/transformer PR 40: padding on the query axis",
         stage="masked",
         changes=(
@@ -197,7 +197,7 @@ MISTAKES = {
     ),
     "mask_after_softmax": Mistake(
         says="The mask is applied after the softmax, so the weights of a row no longer sum to 1.",
-        fix="put -inf where the mask forbids, before the softmax",
+        fix="set logits to -inf where the mask hides a key, before the softmax",
         seen="timm PR 2236; memory-compressed-attention issue 2",
         stage="weights",
         changes=(late(0.0), late(-math.inf), late(-1e9, added=True)),
@@ -205,7 +205,7 @@ MISTAKES = {
     ),
     "mask_multiplied": Mistake(
         says="The logits are multiplied by the mask: a hidden key has logit 0 and still gets weight.",
-        fix="put -inf where the mask forbids",
+        fix="set logits to -inf where the mask hides a key",
         seen="XLA PR 11444; good-features PR 1",
         stage="masked",
         changes=(filled(0.0),),
@@ -235,7 +235,7 @@ MISTAKES = {
     ),
     "mask_of_first_entry": Mistake(
         says="The mask of the first example is used for the whole batch, or that of the first head for all.",
-        fix="a mask is [b, 1, t, s] or [b, h, t, s]; use all of it",
+        fix="use the whole mask, which is [b, 1, t, s] or [b, h, t, s]",
         seen="mask[0], or mask[:, 0] of a per-head mask",
         stage="masked",
         changes=(
@@ -257,7 +257,7 @@ MISTAKES = {
     ),
     "padding_on_queries": Mistake(
         says="The padding mask hides queries instead of keys: padding keys are visible.",
-        fix="a padding mask is [b, 1, 1, s]",
+        fix="give the padding mask the axes [b, 1, 1, s]",
         seen="mask.unsqueeze(-1) instead of unsqueeze(-2)",
         stage="masked",
         changes=(hide_padded_queries,),
@@ -341,7 +341,7 @@ MISTAKES = {
     ),
     "padding_one_long": Mistake(
         says="The padding mask ends one key late: the first padding key is visible.",
-        fix="key j is seen where j < length",
+        fix="key j is visible if j < length",
         seen="<= instead of <",
         stage="masked",
         changes=(lengthen_padding(1),),
@@ -349,7 +349,7 @@ MISTAKES = {
     ),
     "padding_one_short": Mistake(
         says="The padding mask ends one key early: the last real key is hidden.",
-        fix="key j is seen where j < length",
+        fix="key j is visible if j < length",
         seen="length - 1 instead of length",
         stage="masked",
         changes=(lengthen_padding(-1),),

@@ -20,8 +20,8 @@ class Mistake:
     wrong one. A mistake without changes shows only across several calls, so the check calls the function twice. `needs`
     lists the settings that must all be in use for it to show. A `remark` is not a failure: plain and otherwise correct
     code does it too. `also` names, for each of the first changes, another mistake that the change makes at the same
-    time, if any. `of_code`: only functions are checked for it, not numbers on paper. `group` is the file that defines
-    it.
+    time, if any. `of_code` means that only functions are checked for it, not numbers on paper. `group` is the file that
+    defines it.
     """
 
     says: str

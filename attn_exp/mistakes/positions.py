@@ -1,4 +1,4 @@
-"""Mistakes in positions of q and k, or of x: missing, off by one, in the wrong pairs, or in the values too."""
+"""Mistakes in positions, encoded in q and k or in x: missing, off by one, in the wrong pairs, or in the values too."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ MISTAKES = {
         needs=("position",),
     ),
     "rope_pairing": Mistake(
-        says="Rotary positions rotate the wrong pairs: neighbours (2i, 2i+1), not halves (i, i + d/2), the reverse, or "
-        "both mixed.",
+        says="Rotary positions rotate the wrong pairs: neighbours (2i, 2i+1) instead of halves (i, i + d/2), the "
+        "reverse, or a mixture of both.",
         fix="use the pairing that the weights were trained with, in the tables and in the rotation",
         seen="transformers issue 25199; LLMs-from-scratch issues 746 to 838",
         stage="q",
@@ -92,7 +92,7 @@ MISTAKES = {
         needs=("rope",),
     ),
     "rope_on_values": Mistake(
-        says="Rotary positions rotate the values too.",
+        says="Rotary positions are applied to the values too.",
         fix="rotate only q and k",
         seen="one loop over q, k and v",
         stage="v",

@@ -1,4 +1,4 @@
-"""Half precision: products summed, or a softmax computed, in float16 or bfloat16."""
+"""Mistakes in precision: products are summed, or a softmax is computed, in float16 or bfloat16."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two products: `q k^T` and `weights v` with the wrong or transposed operands."""
+"""Mistakes in the two products: `q k^T` or `weights v` is computed with wrong or transposed operands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def mix_queries(recipe: Recipe) -> Recipe:
 
 
 def multiply_sums(score: Step, at: At, q: Array, k: Array) -> Array:
-    """Sum the features of queries and of keys separately, as an einsum does that gives them different letters."""
+    """Sum the features of queries and of keys separately, like an einsum with different letters for the two."""
     return np.asarray(q.sum(axis=-1)[..., :, None] * k.sum(axis=-1)[..., None, :])
 
 
@@ -53,7 +53,7 @@ def swap_projections(**sides: str) -> Change:
 
 
 def choose_sources(*sides: str) -> Change:
-    """Project these of q, k and v from x; if "q" is not among them, project the queries from the memory."""
+    """Project these sides (of q, k and v) from x; if "q" is not among them, project the queries from the memory."""
 
     def source(step: Step, side: str, x: Array, memory: Array) -> Any:
         if side in sides:

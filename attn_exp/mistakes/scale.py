@@ -154,7 +154,7 @@ MISTAKES = {
     ),
     "scale_twice": Mistake(
         says="The scale is applied twice, for example to q and again to the scores.",
-        fix="scale once",
+        fix="apply the scale once",
         seen="a library's attention called with q already scaled",
         stage="logits",
         changes=(instead(scaled=lambda at, scores: scores * at.rules.scale**2),),

@@ -48,17 +48,17 @@ def sloped(rates: Callable[[int], Array]) -> Change:
 
 
 def change_sign(direction: Callable[[Grid], Any]) -> Change:
-    """Add slope * distance with the sign of `direction`, whatever the sign in the rule."""
+    """Add slope * distance with the sign of `direction`, whatever sign the rule uses."""
     return change_alibi(lambda rule: Adds(lambda grid: np.abs(rule.bias(grid)) * direction(grid)))
 
 
 def powers_of_half(heads: int, first: int = 1) -> Array:
-    """Return `2^-i` for each head, i from `first` on."""
+    """Return `2^-i` for each head, with i counted from `first`."""
     return 2.0 ** -np.arange(float(first), heads + first)
 
 
 def up_to_8(heads: int, first: int = 1) -> Array:
-    """Return `2^(-8 i / h)`, i from `first` on; correct from 1 on if h is a power of two."""
+    """Return `2^(-8 i / h)` for each head, with i counted from `first`; correct from 1 if h is a power of two."""
     return 2.0 ** (-8.0 * np.arange(first, heads + first) / heads)
 
 
@@ -139,7 +139,7 @@ MISTAKES = {
     ),
     "softcap_before_scale": Mistake(
         says="The soft-cap is applied before the scale.",
-        fix="scale, then cap",
+        fix="scale the scores first, then cap the logits",
         seen="scale applied in the kernel after a capped product",
         stage="logits",
         changes=(cap_before_scale,),
@@ -147,7 +147,7 @@ MISTAKES = {
     ),
     "softcap_after_mask": Mistake(
         says="The soft-cap comes after the mask: -inf becomes -cap, and hidden keys get weight.",
-        fix="cap first, then mask",
+        fix="cap the logits first, then mask them",
         seen="flash-attention PR 1025; ONNX's reference code up to 1.21",
         stage="masked",
         changes=(cap_after_mask,),

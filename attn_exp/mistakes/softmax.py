@@ -1,4 +1,4 @@
-"""The softmax: over the wrong axes, twice, missing, or computed differently."""
+"""Mistakes in the softmax: it runs over the wrong axes, is applied twice, is missing, or is computed differently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
 def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
-    """Normalize over other axes of `[b h t s]`; where every place is hidden, the weights are `empty`.
+    """Normalize over other axes of `[b h t s]`; where all places are hidden, the weights are `empty`.
 
     `empty=None` gives equal weights, as a softmax does if hidden places are filled with a large finite number.
     """
@@ -50,7 +50,7 @@ def subtract_maximum(*axes: int, above: bool = True, below: bool = True) -> Chan
 
 
 def use_other_rows(largest: bool | None, sums: bool) -> Change:
-    """Broadcast the maxima (`largest`) or sums of rows along the keys; `largest=None` subtracts no maximum."""
+    """Broadcast the maxima (`largest`) or sums (`sums`) of rows along the keys; None subtracts no maximum."""
 
     def broadcast(rows: Array, along_keys: bool) -> Array:
         return rows[..., None, :] if along_keys else rows[..., None]
@@ -63,7 +63,7 @@ def use_other_rows(largest: bool | None, sums: bool) -> Change:
 
 
 def with_epsilon(epsilon: float, largest: bool = True) -> Change:
-    """Add a number to the sum of exponentials; `largest` says whether the maximum was subtracted first."""
+    """Add a number to the sum of exponentials; `largest` tells whether the maximum is subtracted first."""
 
     def normalize(at: At, masked: Array) -> Array:
         powers = np.exp(masked - row_maximum(masked, -1)) if largest else np.exp(masked)
@@ -124,14 +124,14 @@ def multiply_powers_by_mask(recipe: Recipe) -> Recipe:
 MISTAKES = {
     "softmax_over_queries": Mistake(
         says="The softmax runs down the queries instead of along the keys.",
-        fix="softmax over the last axis, the keys",
+        fix="apply the softmax over the last axis, the keys",
         seen="PyTorch-NLP issue 2; labml issue 146; axis=-2 or dim=0",
         stage="weights",
         changes=(softmax_over(-2), softmax_over(-2, empty=math.nan), softmax_over(-2, empty=None)),
     ),
     "softmax_over_heads": Mistake(
         says="The softmax runs over the heads instead of the keys.",
-        fix="softmax over the last axis, the keys",
+        fix="apply the softmax over the last axis, the keys",
         seen="softmax without a dim; catalyst PR 285",
         stage="weights",
         changes=(softmax_over(1), softmax_over(1, empty=math.nan), softmax_over(1, empty=None)),
@@ -151,14 +151,14 @@ MISTAKES = {
     ),
     "softmax_over_all": Mistake(
         says="One softmax runs over the whole matrix instead of one per query.",
-        fix="softmax over the last axis, the keys",
+        fix="apply the softmax over the last axis, the keys",
         seen="exp(s) / exp(s).sum() without an axis",
         stage="weights",
         changes=(softmax_over(-2, -1), softmax_over(0, 1, 2, 3)),
     ),
     "softmax_over_heads_and_keys": Mistake(
         says="One softmax runs over the keys of all heads together.",
-        fix="softmax over the last axis, the keys",
+        fix="apply the softmax over the last axis, the keys",
         seen="einsum layouts with heads and keys side by side; softmax over a flattened [h*s]",
         stage="weights",
         changes=(softmax_over(1, -1),),
@@ -204,7 +204,7 @@ MISTAKES = {
     ),
     "softmax_over_two_axes": Mistake(
         says="The weights are normalized once more, over the queries or the heads.",
-        fix="one softmax, over the keys",
+        fix="apply one softmax, over the keys",
         seen="softmax(dim=-1) in the function and softmax(dim=1) in its caller",
         stage="weights",
         changes=(softmax_again_over(-2), softmax_again_over(1), softmax_again_over(0)),

@@ -33,8 +33,8 @@ def weights(  # noqa: PLR0913 - a query and what determines its weights
 ) -> list[float]:
     """Return the weights of one query over all keys; `q` `[t d]` and `k` `[s d]` are those of one head.
 
-    `dots` are its dot products with the keys, if already known. `taken` is subtracted from every logit and rounded in
-    the softmax dtype.
+    `dots` are its dot products with the keys, if already known. `taken` is subtracted from every logit, with rounding
+    in the softmax dtype.
     """
     if rules.pairing is not None:
         dots = [rules.pairing.pair_twin(q[row], key, head) for key in k]
@@ -101,7 +101,7 @@ def bend(logit: float, rules: Rules) -> float:
 
 
 def shared(numbers: Vector, heads: Heads) -> list[float]:
-    """Return one token's key/value heads that attention uses, side by side, pooled as `Heads.pool` says."""
+    """Pool one token's key/value heads, side by side, into those that attention uses, by the rule `Heads.pool`."""
     groups, size = heads.shared, len(numbers) // heads.given
     if heads.pool == "first":
         return list(numbers[: groups * size])

@@ -24,24 +24,24 @@ Sides = tuple[Array | None, Array | None, Array | None]
 """q, k and v of stacked problems, `[n t d]`."""
 
 BUDGET = 2_000_000
-"""The most multiplications of Python floats spent on projecting x, about 0.1 s; NumPy computes larger projections."""
+"""Maximum number of multiplications of Python floats to project x, about 0.1 s; NumPy computes larger projections."""
 
 QUERIES = 2_000_000
-"""The most multiplications spent on the checked queries, about 0.1 s; if all queries cost no more, all are checked."""
+"""Maximum number of multiplications for the checked queries, about 0.1 s; all are checked if that is enough."""
 
 REFERENCES = {"logits": reference.weights, "kernel": reference.linear_weights}
 """The function that computes the expected weights of a form, by `Form.reference`."""
 
 TAKEN = {"less_1e9": 1e9, "less_65504": 65504.0}
-"""The number subtracted from the scores of a row without keys, by `Question.empty`."""
+"""The number subtracted from the scores of a row without keys, for these values of `Question.empty`."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """Everything besides the problem that determines an answer: heads, positions, rules, and how weights are computed.
+    """What determines an answer besides the problem: heads, positions, rules, and how weights are computed.
 
-    `weights` is a name in `REFERENCES`; `empty` says what a row without keys gets; `tiled` means that query head i
-    reads key/value head `i mod g`.
+    `weights` is a name in `REFERENCES`; `empty` determines the weights of a row without keys; `tiled` means that query
+    head i reads key/value head `i mod g`.
     """
 
     weights: str
@@ -112,7 +112,7 @@ def compute_weights(question: Question, q: Array | None, k: Array | None, rows: 
 
 
 def split_heads(question: Question, side: Any, count: int) -> Array:
-    """Return the rows `[n h s d]` of the head that each query head reads, from `count` heads side by side."""
+    """Return `[n h s d]`, the head that each query head reads, from `count` heads side by side."""
     heads = question.heads.query
     apart = side.reshape(*side.shape[:2], count, -1).swapaxes(1, 2)
     return np.asarray(apart[:, [head % count if question.tiled else head * count // heads for head in range(heads)]])
@@ -132,7 +132,7 @@ def choose_rows(problem: Problem, mixing: int) -> Shape:
 def place(question: Question, sides: Sides, past: int) -> Sides:
     """Return q, k, v with positions encoded and heads pooled by the reference's own code, problem by problem.
 
-    Tokens after `past` tokens get the positions after these, whatever offset the masks use.
+    If there are `past` tokens, the positions of queries start after them, whatever offset the masks use.
     """
     (q, k, v), shares = sides, question.heads
     if shares.shared < shares.given:
@@ -211,7 +211,7 @@ def compute_row_weights(question: Question, q: Any, k: Any, dots: Any, head: int
 
 
 def answers(questions: Mapping[str, Question], problem: Problem) -> dict[str, Answer]:
-    """Return the answer to each question by its name, except those that the reference cannot answer.
+    """Return the answer to each question by name, except for questions that the reference cannot answer.
 
     The arrays of the problem and of the answers have a leading axis for stacked problems. Equal questions are answered
     once, and x is projected once for all questions that encode the same positions in it.

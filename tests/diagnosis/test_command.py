@@ -130,7 +130,7 @@ def test_a_wrong_function_ends_with_1_and_its_smallest_input_can_be_pasted(mine:
         (("mine.py:right", "--fast"), "unknown option '--fast'"),
         (("mine.py:right", "layout=hdt2"), "unknown layout 'hdt2'"),
         (("mine.py:right", "takes=cupy"), "unknown takes 'cupy'"),
-        (("mine.py:right", "device=cuda"), "device=cuda is for functions of tensors; right takes numpy arrays"),
+        (("mine.py:right", "device=cuda"), "device=cuda needs a function of tensors; right takes numpy arrays"),
         (("mine.py:right", "timeout=0"), "timeout is '0'; expected seconds"),
         (("mine.py:right", "timeout=long"), "timeout is 'long'; expected seconds"),
         (("own/numbers.csv:f",), "own/numbers.csv cannot be imported: ModuleNotFoundError"),

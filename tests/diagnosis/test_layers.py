@@ -492,7 +492,7 @@ def test_the_number_of_heads_is_found_whatever_it_is_called(word: str) -> None:
     [
         ("ListOfHeads", 12, (), ""), ("layer", 12, (), ""), ("Layer", 20, ("bias=true",), ""),
         ("OfConfig", 12, ("mask=causal", "bias=true"), ""), ("torch.nn:MultiheadAttention", 20, (), ""),
-        ("layer", 24, (), "layer: W_q: the module has [12, 12], the run [24, 24]"),
+        ("layer", 24, (), "layer: W_q: the module has [12, 12], but the run has [24, 24]"),
     ],
 )  # fmt: skip
 def test_a_module_is_a_row_of_a_run_with_the_matrices_of_the_run(

@@ -106,7 +106,7 @@ def test_additive_attention_is_left_open_by_name(tmp_path: Path) -> None:
         "`projections` before and after attention",
     ]
     assert checked(code, tmp_path, "ignore=[scores,projections]").passed
-    with pytest.raises(attn_exp.UserError, match="no scores and weights"):
+    with pytest.raises(attn_exp.UserError, match="neither scores nor weights"):
         checked(ADDITIVE.replace("SOFTMAX", "sigmoid()"), tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""A box of a worksheet: one stage of a person's own computation, with the given cells and their precision."""
+"""A worksheet box: one stage of a person's computation, with the cells that were filled in and their precision."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Box:
     """The given numbers of one stage, in the shape of the full array, NaN where none is given.
 
     `halves` is the rounding tolerance of each number, and `own` the tolerance that its own digits imply. `names` are
-    the row and column names, `note` says how an ambiguous input was read. `moves` is the rounding of each number that
-    later boxes may have used: 0 where the number is exactly right.
+    the row and column names, and `note` describes how an ambiguous input was read. `moves` is how far each number may
+    have been rounded before later boxes used it: 0 where it is exactly right.
     """
 
     stage: str
@@ -120,7 +120,7 @@ def floor(cells: Cells) -> float:
 
 
 def has_room(given: Shape, shape: Shape) -> bool:
-    """Return whether numbers of one shape can be all, or the first, numbers of an array `[h r c]`."""
+    """Return whether numbers of one shape fill an array `[h r c]`, or fit into its first rows and columns."""
     heads, rows, columns = shape
     if len(given) == 3:
         return given[0] == heads and given[1] <= rows and given[2] <= columns
@@ -165,7 +165,7 @@ def placed(given: tuple[str, ...], names: tuple[str, ...], count: int, what: str
 # Numbers from a person, typed or from a file: their values, their precision, and which were left out
 
 NOT_GIVEN = ("", "null", "none", "nan", "na", "n/a", "_", "?", "-", "...")
-"""Texts that mark a cell as left out."""
+"""Strings that mark a cell as left out."""
 INFINITE = re.compile(r"[-+]?inf(inity)?", re.IGNORECASE)
 
 
@@ -173,8 +173,8 @@ INFINITE = re.compile(r"[-+]?inf(inity)?", re.IGNORECASE)
 class Cells:
     """Numbers as the user gave them, NaN where a cell was left out, with row and column names if there are any.
 
-    `halves` is half a unit of the last digit of each number if all have as many decimals as the longest; `own` is that
-    of each number's own digits. `floor` is the rounding error of their dtype.
+    `halves` is half a unit of the last decimal of each number, if all have as many decimals as the longest; `own` is
+    half a unit of the last decimal that the number has. `floor` is the rounding error of the dtype.
     """
 
     values: Array
@@ -186,7 +186,7 @@ class Cells:
 
 
 def read_cells(given: Any, key: str) -> Cells:
-    """Read numbers from a text such as `[[0.4,0.6],[1,0]]`, a CSV or NPY file, an array, or lists.
+    """Read numbers from a string such as `[[0.4,0.6],[1,0]]`, a CSV or NPY file, an array, or lists.
 
     Raises:
         UserError: the file does not exist, a cell is not a number, or rows have different lengths.
@@ -239,7 +239,7 @@ def cells(given: Any, key: str) -> Cells:
 
 
 def plain(word: str) -> str:
-    """Return the text of a number with an ASCII minus sign, without spaces and quotes."""
+    """Return a number as written, but with an ASCII minus sign and without spaces and quotes."""
     return word.strip().strip("'\"").replace("\u2212", "-")
 
 
@@ -272,14 +272,14 @@ def flat(given: Any) -> Iterator[str]:
 
 
 def from_array(array: Array, key: str) -> Cells:
-    """Return an array as numbers with as many digits as their dtype needs to tell them apart."""
+    """Convert an array to cells, as if each number were written with all the digits that its dtype needs."""
     kind = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
     numbers = cells(listed(array.reshape(array.shape or (1,))), key)
     return replace(numbers, floor=float(np.finfo(kind).eps ** 0.75))
 
 
 PASTED = re.compile(r"\[[\[\s]*(?:[-+.\d\u2212]|nan\b|inf\b)")
-"""The beginning of a printed array; a table may begin with a name in brackets, such as [CLS]."""
+"""Matches the beginning of a printed array, but not a table that begins with a name such as [CLS]."""
 
 
 def from_file(path: Path, key: str) -> Cells:

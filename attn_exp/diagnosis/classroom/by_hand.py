@@ -41,7 +41,7 @@ WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN, COARSE = (
 )  # fmt: skip
 """Kinds of remarks on a box that is not simply right."""
 LEAST = 3
-"""Minimum number of wrong cells that a mistake at one box must explain; one less in a single row or head."""
+"""Minimum number of wrong cells that a mistake in one box must explain; one less within some rows or heads."""
 SPARE = 6.0
 """Information that a box needs, in bits, beyond what it takes to choose among mistakes."""
 NOTHING = 1e-9
@@ -51,7 +51,7 @@ NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark on one box, or on all: the kind, the mistake's name, the sentence, and the remedy."""
+    """A remark on one box, or on the whole sheet: its kind, its sentence, the mistake's name, and the remedy."""
 
     stage: str
     kind: str
@@ -62,7 +62,7 @@ class Remark:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A graded sheet: which cells are wrong or follow from others, the remarks, and what wrong boxes should hold."""
+    """A graded sheet: which cells are wrong or follow from wrong ones, the remarks, and the right numbers."""
 
     wrong: dict[str, Array]
     follows: dict[str, Array]
@@ -76,7 +76,7 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A possible mistake at one box: its name and sentence, the recipe, and the earlier boxes that it ignores."""
+    """A possible mistake in one box: its name, sentence, fix and recipe, and the earlier boxes that it ignores."""
 
     name: str
     says: str
@@ -87,9 +87,9 @@ class Known:
 
 @dataclass(eq=False)
 class Judge:
-    """Grades the boxes of a sheet in order; `exact` holds the right numbers, and `known` the result of every mistake.
+    """Grades the boxes of a sheet in order, given the `exact` numbers and the `known` results of every mistake.
 
-    `plainly`: grade the cells without remarks.
+    If `plainly` is true, the cells are graded without remarks.
     """
 
     sheet: Sheet
@@ -191,10 +191,7 @@ class Judge:
         return [Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}")], box
 
     def in_its_box(self, box: Box) -> str:
-        """Return which of q, k and v is in this box instead, or an empty string.
-
-        The two boxes must be swapped, and the scores right.
-        """
+        """Return which of q, k and v was swapped with this one, or an empty string; the scores must be right."""
         boxes = {one.stage: one for one in self.sheet.boxes}
         scores = boxes.get("scores")
         if box.stage not in "qkv" or scores is None or scores.misses(part(self.exact, scores)).any():
@@ -220,7 +217,7 @@ class Judge:
         return None if alone is None else alone[0].reshape(exact.shape)
 
     def mistake_at(self, place: int, box: Box, missed: Array) -> Remark | None:
-        """Return the mistake at this box that explains its wrong numbers: all, or those of some heads or rows."""
+        """Return the mistake in this box that explains its wrong numbers: all, or those of some heads or rows."""
         if np.ptp(box.values[missed]) == 0 or self.told_by(box, missed) < SPARE:
             return None
         for where, only in parts_of(box, missed):
@@ -241,7 +238,8 @@ class Judge:
     def told_by(self, box: Box, missed: Array) -> float:
         """Return the information in the given cells of a box, in bits.
 
-        It is how far mistakes spread them, or how many numbers of the expected range the wrong cells could have held.
+        It is the larger of two measures: how far mistakes spread these numbers, and how many other numbers of the
+        expected range could be in the wrong cells.
         """
         spread = bits(box, [made for one in self.known if (made := part(one.stages, box)) is not None])
         right = part(self.exact, box)
@@ -250,12 +248,12 @@ class Judge:
         return max(spread, float((missed & box.given).sum()) * math.log2(max(np.ptp(finite) / unit, 1.0)))
 
     def missed_sides(self, way: Known) -> int:
-        """Count the numbers of q, k and v that a mistake does not reproduce; the fewest mark the likeliest mistake."""
+        """Count the numbers of q, k and v that a mistake does not reproduce; the likeliest one misses the fewest."""
         made = stages(self.sheet, way.recipe)
         return sum(int(box.misses(part(made, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
 
     def ways_at(self, place: int) -> Iterator[Known]:
-        """Yield the mistakes possible at a box: from the boxes before it, or skipping the last of these."""
+        """Yield the mistakes possible in a box that is computed from the boxes before it, with or without the last."""
         yield from self.ways
         past = self.written[place - 1].stage if place else ""
         if past in PASSED:
@@ -296,7 +294,7 @@ class Judge:
 
 
 def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
-    """Yield the cells that one mistake may explain, and their location if that is some heads or rows."""
+    """Yield the cells that one mistake may explain, with a phrase if these are only some heads or rows."""
     everywhere = np.ones_like(missed)
     heads = missed.any(axis=(-2, -1), keepdims=True) if box.values.ndim == 3 else everywhere
     if heads.all():
@@ -310,11 +308,11 @@ def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
 
 
 SKIPPED = {
-    "logits": ("The softmax is taken of the scores, not of the logits.", "weights = softmax(logits)"),
-    "masked": ("The softmax is taken of the logits before the mask.", "weights = softmax(masked)"),
+    "logits": ("The softmax is applied to the scores, not to the logits.", "weights = softmax(logits)"),
+    "masked": ("The softmax is applied to the logits before they are masked.", "weights = softmax(masked)"),
     "weights": ("The logits themselves are multiplied by v: the weights are left out.", "context = weights @ v"),
 }
-"""Sentence and remedy if a box is right but the next one is computed from the box before it."""
+"""Sentence and remedy if a box is right, but the next box is computed without it."""
 PAST = {
     ("logits", "no_scale"): "softmax_of_scores", ("masked", "causal_ignored"): "softmax_before_mask",
     ("masked", "mask_ignored"): "softmax_before_mask", ("weights", "no_softmax"): "weights_left_out",
@@ -354,7 +352,7 @@ OF_WEIGHTS = (
         lambda normalize, at, masked: normalize(at, masked * math.log(10)),
     ),
     (
-        "logits_negated", "The softmax is taken of the negated logits.", "weights = softmax(logits)",
+        "logits_negated", "The softmax is applied to the negated logits.", "weights = softmax(logits)",
         lambda normalize, at, masked: normalize(at, np.where(np.isinf(masked), masked, -masked)),
     ),
 )  # fmt: skip
@@ -410,7 +408,7 @@ def mix_others(others: Any, mix: Step, at: Any, weights: Array, v: Array, k: Arr
 
 
 def one_hot(masked: Array) -> Array:
-    """Return weight 1 on the (first) largest logit of each row `[... t s]`; 0 everywhere if all are masked."""
+    """Return weight 1 for the (first) largest logit of each row `[... t s]`; 0 everywhere if all are masked."""
     first = masked.argmax(axis=-1)[..., None] == np.arange(masked.shape[-1])
     return np.where(first & np.isfinite(masked), 1.0, 0.0)
 
@@ -471,7 +469,7 @@ def convert_percent(box: Box) -> Box:
 def moved_to_one(box: Box) -> Box | None:
     """Widen the tolerance of rows of weights that sum to exactly 1: one number may have been adjusted for that.
 
-    None if no row sums to 1 as written.
+    Return None if no row sums to 1 as written.
     """
     given = box.given.all(axis=-1, keepdims=True)
     sums = np.isclose(box.values.sum(axis=-1, keepdims=True), 1, rtol=0, atol=NOTHING)
@@ -485,7 +483,7 @@ def decimals_written(boxes: Sequence[Box]) -> int:
 
 
 def own_halves(values: Array) -> Array:
-    """Return half a unit of each number's last decimal, up to six, for numbers whose notation is not known."""
+    """Return half a unit of the last decimal (at most the sixth) of numbers of which only the values are known."""
     halves = np.full(values.shape, 0.5)
     with np.errstate(invalid="ignore"):
         short = np.where(np.abs(values) < WHOLE, values, 0.0)
@@ -496,7 +494,7 @@ def own_halves(values: Array) -> Array:
 
 
 WHOLE = 2.0**53
-"""From this number on, a float64 has no decimals."""
+"""A float64 this large has no decimals."""
 
 
 def with_halves(box: Box, decimals: int) -> Box:
@@ -515,7 +513,7 @@ def uncut(box: Box) -> Box:
 def coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
     """Return a remark and a sheet of lower precision if its numbers have fewer decimals than required.
 
-    None if they have enough, or are integers.
+    Return None if they have enough decimals, or none at all.
     """
     decimals = decimals_written(sheet.boxes)
     if not 1 <= decimals < digits:

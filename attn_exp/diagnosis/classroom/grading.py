@@ -41,7 +41,7 @@ TURNED_TEXT = "right, with tokens in columns"
 
 @dataclass(frozen=True)
 class Boxed:
-    """One box: how many of its cells are right, follow from earlier wrong ones, are wrong, empty, or unreadable."""
+    """A box, and how many of its cells are right, follow from earlier wrong cells, are wrong, empty or unreadable."""
 
     stage: str
     right: int
@@ -56,9 +56,9 @@ class Grade:
     """The grade of one student's answers.
 
     `points` counts the cells that are right or follow, `most` all cells. `first_wrong` is the first stage with a wrong
-    cell; `mistakes` names the mistake, or the setting, that give these numbers; `said` is the summary sentence.
-    `remarks` are its parts, `cells` the state of each cell `[h r c]`, by stage, and `expected` the right numbers of
-    boxes with wrong cells.
+    cell; `mistakes` names the mistakes, or the setting, that give these numbers; `said` is the summary, and `remarks`
+    are its parts. `cells` contains the state of each cell `[h r c]` by stage, and `expected` the right numbers of boxes
+    with wrong cells.
     """
 
     boxes: tuple[Boxed, ...]
@@ -82,8 +82,8 @@ def grade(
     """Grade the numbers of some stages `[h r c]`, NaN where a cell is empty or `unreadable`.
 
     A number may differ by half a unit of the last required decimal from the right number, or from what follows from the
-    rounded numbers in the boxes before it. `notes` are remarks on the file itself. `decimals` holds the number of
-    decimals with which each number is written, where known.
+    rounded numbers in the boxes before it. `notes` are remarks on the file itself. `decimals` is the number of decimals
+    with which each number is written, where known.
     """
     boxes = boxes_of(paper, answers, decimals or {})
     sheet = sheet_with(paper, tuple(box for box in boxes if box.given.any()))
@@ -122,7 +122,7 @@ class Score:
 
 
 def scores(grade: Grade, worth: Mapping[str, float]) -> tuple[Score, ...]:
-    """Return the points of each box: one per cell, or a share of the box's points in `worth`."""
+    """Return the points of each box: one per correct cell, or a share of the box's points in `worth`."""
     found = []
     for box in grade.boxes:
         good = box.right + box.follows
@@ -145,7 +145,7 @@ def cells_of(paper: Paper, sheet: Sheet, judged: Judged, stage: str, unreadable:
 
 
 def sheet_with(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
-    """Return the sheet with a student's boxes; numbers of empty boxes are assumed to be written down elsewhere."""
+    """Return the sheet with a student's boxes; the numbers of empty boxes are assumed to be written elsewhere."""
     empty = {blank.stage for blank in paper.blanks} - {box.stage for box in boxes if box.given.any()}
     return replace(paper.sheet, boxes=boxes, scratch=(*(paper.sheet.scratch or ()), *sorted(empty)))
 
@@ -177,8 +177,8 @@ def judge(paper: Paper, sheet: Sheet) -> Judged:
     """Grade the cells of a sheet and explain them.
 
     Either the whole sheet is right, perhaps in another notation; or one mistake explains all of it; or each box is
-    graded by itself. Only if that leaves a box unexplained are settings, and a mistake with a slip, tried on the whole
-    sheet.
+    graded by itself. If that leaves a box unexplained, other settings, and a mistake with a slip, are tried on the
+    whole sheet.
     """
     if not sheet.boxes or agrees(sheet, sheet.right):
         return grade_all_right(sheet)

@@ -77,7 +77,7 @@ def candidates_of(sheet: Sheet) -> list[Candidate]:
 
 
 def catalogue(sheet: Sheet) -> list[Made]:
-    """Compute what every mistake would produce for a sheet, whatever its boxes hold.
+    """Compute what every mistake would produce for a sheet, whatever numbers are in its boxes.
 
     Raises:
         UserError: the results would not fit in memory.
@@ -112,7 +112,7 @@ class Numbers:
         return True
 
     def views(self, first: bool) -> Iterator[Numbers]:
-        """Yield ways to read the numbers: as they stand, transposed, or each rounded to its own digits.
+        """Yield ways to read the numbers: as written, transposed, or each with the precision of its own digits.
 
         Only explanations of the `first` priority are tried on all of them.
         """
@@ -147,7 +147,7 @@ class Numbers:
         return best([made.candidate for made in self.known() if gives(self.sheet, made.recipe, made.stages)])
 
     def setting_that_fits(self) -> Explained | None:
-        """Return another variant of the run, or else the first other setting, that reproduces the numbers."""
+        """Return another variant of the run that reproduces the numbers, or else the first setting that does."""
         sheet, problem = self.sheet, self.sheet.problem
         for name, settled in self.variants.items():
             if name == sheet.settled.name or settled.mistakes or settled.refused:
@@ -201,10 +201,10 @@ class Numbers:
         )
 
     def tell_too_little(self, tried: int) -> bool:
-        """Return whether the numbers hold too little information to choose among `tried` explanations.
+        """Return whether the numbers contain too little information to choose among `tried` explanations.
 
-        A cell holds `log2(spread / rounding)` bits; its spread is the middle 80% of what the candidates predict there.
-        Boxes follow from one another, so only the most informative one counts.
+        A cell contains `log2(spread / rounding)` bits; its spread is the middle 80% of what the candidates predict
+        there. Boxes follow from one another, so only the most informative one counts.
         """
         amounts = (
             bits(box, [array for made in self.known() if (array := part(made.stages, box)) is not None])
@@ -228,7 +228,7 @@ OF_SHEETS = (
     Explanation(Numbers.setting_that_fits, turn=3),
     Explanation(Numbers.mistake_and_slip, turn=4),
 )
-"""Explanations for worksheets; slips come before other settings, because nobody grades a sheet by settings."""
+"""Explanations for worksheets; slips come before other settings, which are unlikely on a worksheet."""
 
 
 def bits(box: Box, arrays: Sequence[Array]) -> float:
@@ -261,12 +261,13 @@ def equal_but_for_rounding(one: Array | None, other: Array | None) -> bool:
 
 
 def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verdict:
-    """Return which computation gives the numbers of some stages, passed as texts, arrays or file names.
+    """Find the computation that gives the numbers of some stages, passed as strings, arrays or file names.
 
     The first variant of the configuration is the right computation.
 
     Raises:
-        UserError: a stage does not exist, its numbers cannot be read or do not fit it, or the settings do not fit.
+        UserError: a stage does not exist, its numbers cannot be read or do not fit it, or the settings do not fit the
+            problem.
     """
     start = perf_counter()
     _, problem, variants = prepared_with_code(config)
@@ -279,14 +280,14 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
 
 def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) -> Sheet:
     if settled.mistakes:
-        raise UserError(f"leave out mistake={settled.mistake}: the run must be right, and explain finds the mistake")
+        raise UserError(f"leave out mistake={settled.mistake}: the run must be right for explain to find the mistake")
     empty = Sheet(settled, problem, ())
     exact = stages(empty, empty.right)
     if settled.refused or exact is None or not follows_steps(settled, problem):
         raise UserError(f"variant={settled.name} is not computed in the steps that explain knows; try variant=[matrix]")
     formed = [stage for stage in STAGES if stage in exact]
     if not answers:
-        raise UserError(f"nothing to explain; give answer.STAGE=NUMBERS or FILE, STAGE one of {', '.join(formed)}")
+        raise UserError(f"nothing to explain; give answer.STAGE=NUMBERS or answer.STAGE=FILE ({', '.join(formed)})")
     for stage in answers:
         if stage not in formed:
             raise UserError(unknown(stage, formed, "stage of an answer"))
@@ -325,7 +326,7 @@ def verdict_of_mistake(found: Explained) -> Verdict:
     return Verdict("", False, found.names, computes, findings, alike=found.alike)
 
 
-TOO_FEW = "something else: no known mistake explains it for certain: these numbers are too few, or have too few digits"
+TOO_FEW = "something else: no known mistake explains it for certain; these numbers are too few, or have too few digits"
 
 
 def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:

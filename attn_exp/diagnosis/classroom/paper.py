@@ -128,7 +128,7 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, transposed
         formed = [stage for stage in formed if stage not in "qk"]
         if wanted := [stage for stage in asked if stage in "qk"]:
             raise UserError(
-                f"{wanted[0]} cannot be asked: a sheet has no formula for position={settled.words['position']}"
+                f"{wanted[0]} cannot be a box: a sheet has no formula for position={settled.words['position']}"
             )
     for stage in asked:
         if stage not in formed:
@@ -147,7 +147,7 @@ def check_length(count: int) -> None:
     """Refuse more blanks than anyone would fill in; callers may pass a lower bound, such as the number of tokens.
 
     Raises:
-        UserError: there would be too many; the message gives the count.
+        UserError: there would be too many blanks; the message gives the count.
     """
     if count > MOST_NUMBERS:
         raise UserError(
@@ -184,7 +184,7 @@ def blank(stage: str, right: Array, sheet: Sheet) -> Blank:
 
 
 TRIED = 16
-"""Number of positions used to find which columns are rotated together; at position 0 none are."""
+"""Number of positions used to find which columns are rotated together; at position 0, none are rotated."""
 SAME = 1e-9
 """Numbers closer than this are the same."""
 
@@ -238,7 +238,7 @@ def read_rotation(turning: Sequence[Position], side: str, size: int, places: Arr
 
 
 def apply_positions(turning: Sequence[Position], side: str, row: Array, places: Array) -> Array:
-    """Return one vector of a head after each position is applied, `[places d]`."""
+    """Return one vector of a head, encoded at each of these places, `[places d]`."""
     heads = np.repeat(row[None], len(places), axis=0)
     for position in turning:
         heads = position.turn(heads, places) if side == "q" else position.turn_key(heads, places)
@@ -256,12 +256,12 @@ COMMON = tuple(
 )
 """The most common mistakes; a sheet whose numbers hide one of them is redrawn."""
 LARGEST_WEIGHT = 0.97
-"""A softmax with a larger weight on one key is saturated: mistakes before it no longer show."""
+"""A softmax with a larger weight on one key is saturated, and hides mistakes made before it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Foretold:
-    """What one mistake leads to: the first box that it changes, and the numbers of all stages."""
+    """The result of one mistake: the first box that it changes, and the numbers of all stages."""
 
     name: str
     says: str
@@ -324,9 +324,9 @@ def flaws(paper: Paper, possible: frozenset[str]) -> Iterator[str]:
         yield "two tokens are the same"
     yield from (f"{name} never shows" for name in hidden(paper, possible))
     if (weights.max(axis=-1)[(weights > 0).sum(axis=-1) > 1] > LARGEST_WEIGHT).any():
-        yield "one key takes all"
+        yield "one key gets almost all the weight"
     if scores[0].size > 1 and (np.ptp(scores, axis=(-2, -1)) == 0).any():
-        yield "a head is flat"
+        yield "all scores of a head are equal"
 
 
 def is_ambiguous(paper: Paper) -> bool:
@@ -350,9 +350,9 @@ def drawn(
 ) -> tuple[Numbers, Paper]:
     """Draw a student's numbers, and return them with their sheet.
 
-    x holds 0, 1 and 2, the matrices -1, 0 and 1; `compose` makes a sheet of numbers. They are redrawn, at most `TRIES`
-    times, while two tokens are the same, one of the mistakes `telling` does not show, a head is flat, a softmax is
-    saturated, or the sheet is ambiguous. If every sheet without these flaws is ambiguous, the first one is kept.
+    x consists of 0, 1 and 2, the matrices of -1, 0 and 1; `compose` turns such numbers into a sheet. They are redrawn,
+    at most `TRIES` times, while two tokens are the same, a mistake in `telling` does not show, all scores of a head are
+    equal, a softmax is saturated, or the sheet is ambiguous. If every other sheet is ambiguous, the first is kept.
 
     Raises:
         UserError: no numbers were found that show all of these mistakes.

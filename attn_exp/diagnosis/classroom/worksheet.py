@@ -1,7 +1,7 @@
 """A worksheet: a run's problem, the boxes that a person filled in, and whether a recipe reproduces their numbers.
 
-A box agrees if its numbers are those of the exact computation, rounded; or follow from the rounded numbers in the boxes
-before it; or lie in between, as far as the rounding of those boxes can change the result.
+A box agrees if its numbers are those of the exact computation, rounded; or if they follow from the rounded numbers in
+the boxes before it; or if they lie in between, as far as the rounding of those boxes can change the result.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ STEPS = {
 }  # fmt: skip
 """The last step that computes each stage."""
 LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
-"""The last step that affects each stage, sharing of key/value heads included."""
+"""The last step that affects each stage, including the sharing of key/value heads."""
 MOST_CELLS = 400
 """With more numbers than this, rounding is not propagated cell by cell."""
 FAR = 40
-"""Limit, in units of a box's tolerance, of how far rounding in stages without a box can move a number."""
+"""How far rounding in stages without a box may move a number, in units of the number's tolerance."""
 
 
 @dataclass(frozen=True, eq=False)
 class Followed:
     """Caches of one sheet.
 
-    `missed` holds the cells of a box that do not follow by some steps, with a recipe that keeps these steps alive;
-    `moving` holds copies of the first boxes, each with one cell shifted by its rounding.
+    `missed` contains the cells of a box that do not follow from earlier boxes, by the `id` of the steps used, with a
+    recipe that keeps these steps alive. `moving` contains copies of the first boxes, each with one cell shifted by its
+    rounding.
     """
 
     missed: dict[tuple[int, Shape], tuple[Recipe, Array]] = field(default_factory=dict)
@@ -51,8 +52,8 @@ class Followed:
 class Sheet:
     """A variant on its problem, and the boxes that are filled in, in the order of the stages.
 
-    `scratch` lists stages without a box that a person writes elsewhere, rounded as in the boxes, as are empty cells.
-    None means that all of these are exact.
+    `scratch` lists stages without a box that a person writes elsewhere; like empty cells, these are rounded as in the
+    boxes. None means that all of them are exact.
     """
 
     settled: Settled
@@ -64,7 +65,7 @@ class Sheet:
 
     @cached_property
     def open(self) -> bool:
-        """Whether some numbers are written down elsewhere: stages without a box, or empty cells."""
+        """Whether some numbers are written elsewhere: stages without a box, or empty cells."""
         return self.scratch is not None and (bool(self.scratch) or not all(box.given.all() for box in self.boxes))
 
     @property
@@ -141,7 +142,7 @@ def reach_of_scratch(sheet: Sheet, recipe: Recipe, box: Box, centre: Array) -> A
 
 
 def reach(sheet: Sheet, recipe: Recipe, moving: Sequence[Box], stage: str, centre: Array) -> Array:
-    """Return how far a stage changes while the numbers before it vary within their rounding, to first order."""
+    """Return how far a stage can change, to first order, if the numbers before it vary within their rounding."""
     total = np.zeros_like(centre)
     if not moving or len(moving[0].values) < 2:
         return total
@@ -252,7 +253,7 @@ def rounded(recipe: Recipe, digits: int) -> Recipe:
 SHOWN = 4
 """Maximum number of wrong cells that are listed."""
 FEW = 1 / 3
-"""A slip affects at most this share of a box; more is another computation."""
+"""A slip affects at most this share of a box; more wrong cells mean another computation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,7 +348,7 @@ def other_readings(sheet: Sheet) -> Iterator[Reading]:
     yield from shift_logits(sheet)
     digits = fewest_digits(sheet)
     if digits is not None:
-        remark = f"every step is rounded to {digits} decimals, and the next one continues from there"
+        remark = f"every step is rounded to {digits} decimals, and the next step uses the rounded numbers"
         yield Reading(sheet, rounded(sheet.right, digits), remark)
 
 
@@ -371,7 +372,7 @@ def unchanged(at: Any, scores: Array) -> Array:
 
 
 def shift_logits(sheet: Sheet) -> Iterator[Reading]:
-    """Yield the alternative with a constant added to the logits of each query, which a softmax ignores."""
+    """Yield the alternative that adds a constant to all logits of a query, which a softmax ignores."""
     exact = stages(sheet, sheet.right)
     if exact is None or not sheet.settled.rules.normalizer.exponential:
         return

@@ -1,4 +1,4 @@
-"""Explain wrong answers or worksheet numbers; if nothing does, locate the first stage that differs.
+"""Explain wrong answers or worksheet numbers; if no explanation fits, locate the first stage that differs.
 
 May import from `calling` and from the packages before it.
 """

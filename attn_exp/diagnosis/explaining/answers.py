@@ -67,11 +67,11 @@ FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole num
 TELLS = 0.2
 """An output is inconclusive if rounding may exceed this fraction of its largest number."""
 FEW_BASES = 3
-"""How many explanations of the unmasked cases are combined with mask mistakes."""
+"""Number of explanations of the unmasked cases that are combined with mask mistakes."""
 HALF = 0.5
 """An output is inconclusive if a smaller fraction of it is finite."""
 NEARER = 32.0
-"""A candidate this many times farther away than the nearest one is ruled out."""
+"""A candidate is ruled out if it is this many times farther from the answers than the nearest candidate."""
 OVERFLOWS = ("no_max_subtraction",)
 SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
 """Mistakes that can be inferred from NaN alone; too many of the others produce the same NaN."""
@@ -82,9 +82,9 @@ class Answers:
     """Cases with a function's answers, wrong ones first.
 
     Answers are compared to `digits` bits: those of the function's dtype, or fewer. Inputs have `kept` bits. `broken`
-    lists mistakes that show only across calls. `ask` runs fresh cases, which an explanation must reproduce too;
-    `ask_right` runs fresh cases of the kinds answered correctly, for mistakes made under a condition; `ask_equal` runs
-    a case whose scores are all equal.
+    lists mistakes that show only across calls. `ask` runs fresh cases, whose answers an explanation must reproduce too;
+    `ask_right` runs fresh cases of the kinds answered correctly, to test conditions; `ask_equal` runs a case whose
+    scores are all equal.
     """
 
     seen: Seen
@@ -116,7 +116,7 @@ class Answers:
         return EXPLANATIONS
 
     def can_try(self, explanation: Explanation) -> bool:
-        """Return whether to try an explanation; skip costly ones if no mistake gives this shape, or if time is up."""
+        """Return whether to try an explanation; slow ones are skipped if no mistake gives this shape or time is up."""
         if explanation.rare and self.bits == "float32":
             return False
         return not explanation.dear or (self.has_known_shape and has_time())
@@ -183,7 +183,7 @@ class Answers:
         return int(tells and not is_blind(stages))
 
     def as_given(self, case: Case) -> Given:
-        """Return a case's inputs; large ones in float32 if the function got float32, where exp overflows sooner."""
+        """Return a case's inputs; large ones in float32, where exp overflows sooner, if the function got float32."""
         if case.rung != LARGE or self.kept != SINGLE or case.given.q is None:
             return case.given
         return case.in_float32
@@ -207,7 +207,7 @@ class Answers:
         return self.ask()
 
     def closest(self, fits: list[Candidate]) -> list[Candidate]:
-        """Keep the candidates nearest to wrong float64 answers: a fill of 1e-12 is not quite 0."""
+        """Keep the candidates nearest to wrong float64 answers, which tell a fill of 1e-12 from 0."""
         if len(fits) < 2 or self.digits < DIGITS["float64"]:
             return fits
         seen = [*self.wrong, *self.fresh]
@@ -238,7 +238,7 @@ class Answers:
         return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
     def several_mistakes(self) -> Explained | None:
-        """Find at most one mistake per part of attention in cases without additional masks, then one in masks."""
+        """Find mistakes, at most one per part of attention, in cases without additional masks; then one in masks."""
         plain, masked = self.by_masks(self.seen)
         wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW)
         if not wrong or self.says_little:
@@ -311,7 +311,7 @@ class Answers:
         return self.ask_right()
 
     def tail_dropped(self) -> Explained | None:
-        """Return "tail_dropped" if keys or queries after the last whole block, or just the last one, are ignored."""
+        """Return "tail_dropped" if the function ignores the last key or query, or all after the last whole block."""
         asked = [(case, one.output) for case, one in self.seen if case.rung != LARGE and one.output is not None]
         for count in (count_keys, count_queries):
             counts = [count(case, output, self.digits) for case, output in asked]
@@ -350,7 +350,7 @@ BLOCKS = range(2, 132)
 
 
 def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:
-    """Return whether all whole blocks of one size are kept in each case, or all but the last key or query.
+    """Return whether each case keeps exactly the whole blocks of some size, or all but the last key or query.
 
     Short cases may have another block size; an input shorter than a block may be kept or dropped.
     """
@@ -381,7 +381,7 @@ def count_keys(case: Case, output: Array, digits: int) -> tuple[int, int]:
 
 
 def count_queries(case: Case, output: Array, digits: int) -> tuple[int, int]:
-    """Return the number of queries, and how many leading ones are right if all others are one constant, such as 0."""
+    """Return the number of queries, and how many leading ones are right while the rest are one constant, such as 0."""
     right = expected(case)
     whole = right["output"].shape[-2]
     for count in range(whole, 0, -1) if output.shape == right["output"].shape else ():
@@ -415,7 +415,7 @@ NOTHING = "no known mistake explains it"
 EQUAL = "equal inputs"
 CLOSE, NEAR = 1e-5, 1e-4
 SIZED = (LARGE, EQUAL, "tiny inputs", "whole numbers")
-"""Cases whose weights are all equal, or 0 and 1."""
+"""Cases whose weights are either all equal, or 0 and 1."""
 
 
 class Located(NamedTuple):
@@ -430,7 +430,7 @@ class Located(NamedTuple):
 
 
 def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
-    """Return which cases are wrong, and the stage in which the mistake must be."""
+    """Describe which cases are wrong, and find the stage with the mistake."""
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     for said, is_so in (("zeros", lambda output: not output.any()), ("NaN", lambda output: np.isnan(output).all())):
         if outputs and all(map(is_so, outputs)):

@@ -62,7 +62,7 @@ RUNGS = 5
 
 
 def fresh(caller: Caller, function: Bound, wrong: Seen) -> list[Asked]:
-    """Run the wrong cases again with other sizes and numbers; an explanation must reproduce these answers too."""
+    """Run the wrong cases again with other sizes and numbers; an explanation must reproduce the new answers too."""
     asked: list[Case] = []
     few = caller.library.name == "jax"  # JAX compiles again for each size
     for case in list({case.rung: case for case, _ in wrong}.values())[: 2 if few else RUNGS]:
@@ -263,7 +263,7 @@ SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "out
 def stages_beside(case: Case, answer: Answer, change: Change | None, digits: int) -> tuple[Stage, ...]:
     """Return the stages of a case up to the output, actual next to expected.
 
-    Actual stages are those that the function returns; if a mistake explains its output, the mistake yields the others.
+    The actual output is that of the function; if a mistake explains it, the other stages are computed with the mistake.
     """
     right = expected(case)
     mine = find_actual_stages(case, answer, change, digits)
@@ -331,7 +331,7 @@ def evidence_of(
 
 
 def promised(wrong: Seen) -> Seen:
-    """Return the wrong answers to supported inputs, or all if there are no such answers."""
+    """Return the wrong answers to inputs that the function must support, or all wrong answers if there are none."""
     return [(case, answer) for case, answer in of_one_input(wrong) if not case.unpromised] or wrong
 
 

@@ -52,9 +52,9 @@ OFFERS = {"mask": "a mask", "added": "an additive bias", "padding": "a padding m
           "lengths": "lengths", "causal": "a causal flag", "window": "a window", "scale": "a scale",
           "softcap": "a logit cap", "alibi": "ALiBi slopes", "sinks": "sinks", "W_o": "W_o",
           "b_q": "biases"}  # fmt: skip
-"""How the report names an argument that only one of the two takes."""
+"""How the report names an argument that only one of the two functions takes."""
 OWN = ("convention", "layout", "dtype", "takes", "device")
-"""Settings for the format of a function's input, not for what it computes; the two may differ in these."""
+"""Settings that describe a function's input format, not what it computes; the two functions may differ in these."""
 BY_MASK = ("causal", "window", "padding", "lengths")
 """Roles that a mask can replace if a function has no argument for them."""
 
@@ -148,9 +148,9 @@ def find_calls(
 
 
 def common_request(both: Both, request: Request) -> Request:
-    """Return the request for both: the user's settings, plus the rules under which one of them is right.
+    """Return the request for both functions: the user's settings, plus the rules under which one function is right.
 
-    The rules are added only if both follow them or take them as arguments.
+    The rules are added only if both functions follow them or take them as arguments.
     """
     words = list(dict.fromkeys([*both[0].rules, *both[1].rules]))
     if not words or any(word.partition("=")[0].split(".")[0] in request.said for word in words):
@@ -160,9 +160,9 @@ def common_request(both: Both, request: Request) -> Request:
 
 
 def share_weights(both: Both) -> str | None:
-    """Copy the first module's weights to the second, and return a phrase that says so.
+    """Copy the first module's weights to the second, and return a phrase for the report.
 
-    The phrase is empty if they have no weights; None means that they cannot run the same cases.
+    The phrase is empty if the functions have no weights; None means that they cannot run the same cases.
     """
     first, second = (side.function for side in both)
     alike = both[0].caller.offer.core == both[1].caller.offer.core
@@ -279,7 +279,8 @@ def is_unlike_definition(verdict: Verdict) -> bool:
 def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
     """Return how many bits of the answers to compare, and a note on rounding.
 
-    If the first case shows that one of the two computes in float32, all answers are compared to float32 precision.
+    If the first case shows that one of the two functions computes in float32, all answers are compared at that
+    precision.
     """
     answered = [pair for pair in pairs if pair.both]
     own = min((pair.digits for pair in answered), default=53)
@@ -288,11 +289,11 @@ def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
     units = max((pair.gap for pair in answered if not pair.part(digits)), default=0.0) * 2.0 ** (digits - 1)
     if digits == own:
         return own, f"within {units:.2g} units in the last place" if answered else ""
-    return digits, f"differing by up to {units:.2g} ulp of float32, in which one of them computes"
+    return digits, f"differing by up to {units:.2g} ulp of float32, the dtype in which one of them computes"
 
 
 def differing_rules(both: Both) -> list[str]:
-    """Return the differences that show without running a case: a rule that only one follows, or mask polarity."""
+    """Describe known differences: rules that only one function follows, and opposite mask polarity."""
     made, rules = list[str](), [" ".join(side.rules) for side in both]
     if rules[0] != rules[1]:
         said = [
@@ -303,7 +304,7 @@ def differing_rules(both: Both) -> list[str]:
     turned = [side for side in both if not side.verdict.passed and "convention=" in side.verdict.right_under]
     if len(turned) == 1:
         name, words = turned[0].name, turned[0].verdict.right_under
-        made.append(f"The masks of {name} have the opposite polarity ({words}); it got inverted masks")
+        made.append(f"The masks of {name} have the opposite polarity ({words}); they were inverted before each call")
     return made
 
 

@@ -39,7 +39,7 @@ BATCH, LENGTHS = 3, ((5, 7), (5, 5), (6, 6))
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """A recorded layer and the attention in it; `tokens` is the only length that the layer accepts, or 0."""
+    """A recorded layer and the attention in it; `tokens` is the only length that it accepts, or 0 if it accepts any."""
 
     layer: Layer
     recording: Recording
@@ -77,7 +77,7 @@ def read_inside(seen: Observed) -> tuple[Inside, frozenset[str]]:
         UnreadMatricesError: the weights cannot be read; the message says why.
     """
     if not seen.pairs:
-        raise UnreadMatricesError("no scores and weights are found among the operations")
+        raise UnreadMatricesError("neither scores nor weights were found among its operations")
     found = read_matrices(seen.recording, seen.pairs)
     heads, groups = seen.layer.sizes.get("h", found.heads), found.groups
     if found.heads != 1 or found.arrays["W_q"].shape[1] % heads:
@@ -95,7 +95,7 @@ def read_inside(seen: Observed) -> tuple[Inside, frozenset[str]]:
 
 
 def find_context(seen: Observed) -> Array | None:
-    """Return the context `[b h t e]` of the first run, or None if rows of a product mix several tokens."""
+    """Return the context `[b h t e]` of the first run, or None if a matrix product has rows that mix tokens."""
     try:
         return arrange_core(seen.recording, seen.pairs).context
     except MixedTokensError:
@@ -202,7 +202,7 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     """Return the matrices that a layer's parameter names suggest, if they differ from those it computes with.
 
     `nn.Linear` stores weights as `[out in]`; the orientation of other weights is unknown. Returns None if a name is
-    missing or ambiguous or, without `inside`, if the number of heads is.
+    missing or ambiguous or, without `inside`, if the number of heads is unclear.
     """
     told = [(name, np.asarray(array, float), False) for name, array in layer.weights.items()]
     parameters, arrays, sides = told or list(parameters_of_layer(layer.target)), dict[str, Array](), dict[str, str]()

@@ -111,7 +111,7 @@ def names_neighbours(own: OwnFunction) -> bool:
 def judge_neighbours(
     own: OwnFunction, verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]
 ) -> Verdict:  # fmt: skip
-    """Retry with RoPE on neighbouring pairs if the first verdict is unexplained or names more than the pairing."""
+    """Check again with RoPE on neighbouring pairs if this may explain the first verdict better."""
     words = conventions.NEIGHBOURS
     of_positions = {name for name in verdict.mistakes if mistake(name).group == "positions"}
     is_open = (
@@ -126,7 +126,7 @@ def judge_neighbours(
 
 
 CONVENTIONS = {
-    "rope_pairing": (conventions.NEIGHBOURS, "neighbours form a pair"),
+    "rope_pairing": (conventions.NEIGHBOURS, "neighbouring dimensions rotate together"),
     "causal_bottom_right": (conventions.BOTTOM_RIGHT, "the last query is aligned with the last key"),
 }
 """Mistakes that may be conventions of a checkpoint or library, with the setting for each and what it means."""
@@ -162,7 +162,7 @@ def fails_only_with_masks(verdict: Verdict) -> bool:
 
 
 def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
-    """Check a function whose calling convention is known; the caller has silenced warnings."""
+    """Check a function whose calling convention is known; warnings must already be silenced."""
     request = tried.caller.request
     offer = tried.function.offer
     if request.masks and tried.answer.output is None and offer.takes("mask") and find_built_layer(tried):
@@ -178,7 +178,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
         return Verdict(own.name, False, (), computes, (finding,), request.words)
     if request.device != "cpu" and caller.library.name != "torch":
         raise UserError(
-            f"device={request.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
+            f"device={request.device} needs a function of tensors; {own.name} takes {caller.library.name} arrays"
         )
     instead = under_other_words(own, tried, quick)
     if instead is not None:
@@ -209,7 +209,7 @@ HIDES_ALL = "mask_hides_all"
 
 
 def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
-    """Report two masks of opposite polarity; it is common that True means hidden only in the padding mask."""
+    """Report a mask and a padding mask of opposite polarity; often True means hidden only in the padding mask."""
     if caller.masking.opposite == caller.padding.opposite:
         return verdict
     hiding, other = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")

@@ -75,7 +75,7 @@ def look(own: OwnFunction, request: Request) -> Bound | None:
 
 
 def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
-    """Check a layer and, if it is right, every other way to call it that its arguments allow.
+    """Check a layer and, if it is right, all other calls that its arguments allow.
 
     Raises:
         UncalledError: the layer cannot be built or called, or no attention is found among its operations.
@@ -93,7 +93,7 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
 
 
 def passes_with_swapped_axes(own: OwnFunction, layer: Layer, request: Request, check: Check) -> bool:
-    """Return whether a layer is right with batch and token axes swapped, if its factory gives no layout."""
+    """Return whether a layer whose factory gives no layout is right with batch and token axes swapped."""
     if layer.axes_told or set(layer.inputs.values()) != {"btm"}:
         return False
     lengths = {**layer.lengths, "b": layer.lengths["t"], "t": layer.lengths["b"]}
@@ -101,7 +101,7 @@ def passes_with_swapped_axes(own: OwnFunction, layer: Layer, request: Request, c
     return check_bound(own, swapped, request, check).passed
 
 
-HEADS = "which columns form `heads` (every h-th: right if the weights were trained so, wrong for neighbouring columns)"
+HEADS = "which columns form `heads` (every h-th: right if the weights were trained that way, otherwise wrong)"
 STRIDED = "heads_by_stride"
 
 
@@ -121,7 +121,7 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
         if drops and not verdict.passed and not (by_default and DROPPED in verdict.mistakes):
             without = check_bound(own, bind_layer(own, request, drops=False), request, check)
             if without.passed and not by_default:
-                said = "`dropout` (right with its default, 0; above 0 it drops in evaluation too)"
+                said = "`dropout` (right with its default, 0; above 0, it drops weights in evaluation too)"
                 verdict = replace(without, not_verified=(*without.not_verified, said))
             elif without.passed:
                 computes = what_mistakes_compute((DROPPED,))
@@ -147,7 +147,7 @@ def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) 
     request = add_what_is_told(request, own, layer)
     if "q" in layer.inputs and "m" not in layer.inputs["q"]:
         if "c" in layer.inputs["q"] or len(set(map(len, layer.inputs.values()))) > 1:
-            reason = "q, k and v must have the same axes, [b h t d] in any order; return a callable that adds them"
+            reason = "q, k and v must have the same axes, [b h t d] in any order; let the callable add missing axes"
             return unfinished(own.name, reason, request.words)
         verdict = check(bound_function(layer), request)
         heads = layer.sizes.get("h")
@@ -220,7 +220,7 @@ def ask_with_memory(verdict: Verdict, own: OwnFunction, layer: Layer, request: R
 
 
 def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """List the options of a class that are off by default: the class is checked as it is built without them."""
+    """List the options of a class that are off by default; the check leaves them off."""
     if not inspect.isclass(own.function) or kind_of(own.function) not in ("torch", "plain"):
         return verdict
     off = [f"`{one.name}`" for one in every_parameter(own.function, "")
@@ -234,15 +234,15 @@ DROPPED = "dropout_on"
 WAYS = (
     ask_rotated, ask_causal, ask_with_memory, list_options,
 )  # fmt: skip
-"""Further checks of a layer whose plainest call is right; what they cannot check is reported as not verified."""
+"""Further checks of a layer whose plainest call is right; they report what they cannot check as not verified."""
 
 
 def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check) -> Verdict:
     if not seen.pairs:
-        verdict = leave_open(own, seen, request.words, "no product of queries and keys is among its operations")
+        verdict = leave_open(own, seen, request.words, "its operations include no product of queries and keys")
         if verdict.passed:
             return verdict
-        raise UncalledError(f"{own.name}: no scores and weights are found among its operations")
+        raise UncalledError(f"{own.name}: neither scores nor weights were found among its operations")
     try:
         inside, turns = read_inside(seen)
     except UnreadMatricesError as error:

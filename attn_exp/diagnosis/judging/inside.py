@@ -36,17 +36,17 @@ from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 
 FINE, COARSE = 44, 22
-"""Bits to which the attention inside a layer must agree: in float64, and if any step is in float32."""
+"""Number of bits to which the attention inside a layer must agree: in float64, or with any step in float32."""
 INSIDE = "attention inside"
 ADDED = "`logit_bias` (the layer adds its own bias to the logits, or its own sink to the softmax)"
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """One interpretation of the attention inside a layer; `request` includes the assumed settings, `words`.
+    """One interpretation of the attention inside a layer.
 
-    `wrong` holds the cases that contradict this interpretation, `others` the rest. `added`: the layer adds its own
-    numbers to the logits.
+    `words` are the settings that it assumes, and `request` includes them. `wrong` lists the cases that contradict this
+    interpretation, `others` the rest. `added` is true if the layer adds its own numbers to the logits.
     """
 
     words: str
@@ -79,7 +79,7 @@ def check_inside(own: OwnFunction, seen: Observed, request: Request, reason: str
     is_right, names = not chosen.wrong, found.names
     chosen = chosen if is_right or names else readings[0]
     lost = ", ".join(dict.fromkeys(case.rung for case, _ in chosen.wrong))
-    finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context differs: {lost}")
+    finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context differs in: {lost}")
     computes = "attention with its own queries, keys and values" if is_right else "something else"
     stage = "" if is_right or names else first_difference(core, chosen.wrong[0][0])
     left = (f"`projections` to queries, keys and values ({reason})",) if reason else ()
@@ -132,7 +132,7 @@ def has_own_mask(seen: Observed) -> bool:
 
 
 def find_added(core: Core, request: Request) -> Score | None:
-    """Return the sink or logit bias that a layer adds in all batch entries alike; None if it adds none."""
+    """Return the sink or logit bias that a layer adds, the same for every batch entry; None if it adds none."""
     case, _ = ask_core(core, request)
     right = expected(case)
     logits, total = right["masked"], core.weights.sum(axis=-1)
@@ -150,7 +150,7 @@ def find_added(core: Core, request: Request) -> Score | None:
 
 
 def find_scale(logits: Array, scores: Array, known: Array) -> float:
-    """Return the scale of the scores in logits to which the same bias is added in all batch entries."""
+    """Fit the scale of the scores to logits that contain the same bias in every batch entry."""
     gaps = [np.where(known.all(axis=0), one - one[:1], 0.0) for one in (logits, scores)]
     return float((gaps[0] * gaps[1]).sum() / max((gaps[1] * gaps[1]).sum(), 1e-300))
 
@@ -158,7 +158,7 @@ def find_scale(logits: Array, scores: Array, known: Array) -> float:
 CLOSE = 1e-6
 """Tolerance within which logits of all batch entries count as equal."""
 LOWEST = -1e4
-"""Logits below this are those of hidden keys."""
+"""Logits below this belong to hidden keys."""
 
 
 def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
@@ -203,7 +203,7 @@ def ask_with_mask(
 ) -> Asked | None:  # fmt: skip
     """Return a case with a mask for the attention inside a layer, and its answer; None if the layer rejects the mask.
 
-    `role` holds the role of the argument and the kind of mask: per query ("mask") or per batch entry ("padding").
+    `role` is the role of the argument and the kind of mask: per query ("mask") or per batch entry ("padding").
     """
     first = seen.recording.given[0]
     rows, keys = next(iter(first.values())).shape[1], list(first.values())[-1].shape[1]

@@ -54,9 +54,9 @@ def error(output: np.ndarray | None, case: Case) -> float:
 
 FLOAT64 = DIGITS["float64"]
 ALIKE, ROUNDING = 1e-14, 2.0**-24
-"""Relative bounds: on how far proportional rows may differ, and on the rounding error of float32."""
+"""Relative bounds on the difference between proportional rows, and on the rounding error of float32."""
 FAR = 2.0**-18
-"""A relative error that exceeds that of a float32 softmax."""
+"""A relative error too large for a softmax in float32."""
 BESIDE = "a small number is added to the softmax sums: weights sum to slightly less than 1"
 SHARES = "its softmax runs in float32: weights are rounded, values are not"
 HABIT = "it computes in float32; set dtype=float32 if that is intended"
@@ -90,10 +90,7 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
 
 
 def without_what_masks_break(seen: Seen) -> Seen:
-    """Leave out cases with additional masks if only they are wrong by more than FAR.
-
-    FAR exceeds float32 rounding, as the tolerance for layers does.
-    """
+    """Leave out cases with additional masks if only these are wrong by more than float32 rounding (`FAR`)."""
     asked = seen[0][0].recipe.rules.masks
     lost = [(case, answer) for case, answer in failing(seen, FLOAT64) if error(answer.output, case) > FAR]
     if not lost or any(case.recipe.rules.masks == asked for case, _ in lost):
@@ -114,7 +111,7 @@ def is_shared_evenly(case: Case) -> bool:
 
 
 def is_exact_in_scores(caller: Caller, case: Case) -> bool:
-    """Return whether scores are computed in float64, using queries and keys whose products float32 loses.
+    """Return whether a function computes scores in float64, by passing queries and keys whose product float32 loses.
 
     With `q = (1 + e, 1, 0, ...)` and `k = (a / e, -a / e, 0, ...)` the score is a, but 0 if e is rounded away.
     """
@@ -129,9 +126,9 @@ def is_exact_in_scores(caller: Caller, case: Case) -> bool:
 
 
 def shortfall(wrong: Seen) -> float:
-    """Return the largest fraction by which rows of the answers are too short; 0 if they differ otherwise.
+    """Return the largest fraction by which rows of the answers are too short; 0 if they differ in any other way.
 
-    If a row is divided by slightly too much, it is too short; rounding would also change its direction.
+    A row that is divided by slightly too much is too short; rounding would also change its direction.
     """
     most = 0.0
     for case, answer in wrong:
@@ -155,7 +152,7 @@ ONE_MAXIMUM = "one_maximum"
 def verdict_on_answers(
     own: OwnFunction, caller: Caller, tried: Tried, quick: bool, known: Explained | None = None
 ) -> Verdict:
-    """Run all cases and return the verdict; `tried` holds the first answer, `known` an earlier explanation."""
+    """Run all cases and return the verdict; `tried` contains the first answer, `known` is an earlier explanation."""
     function = tried.function
     seen = ways_to_call.ask_every_question(caller, function, quick)
     if all(answer.output is None for _, answer in seen):  # only the first case was answered, or none now
@@ -249,7 +246,7 @@ OF_NO_OTHER = ("changes_inputs", "reuses_output")
 def soften_thread_failure(finding: Finding, name: str) -> Found:
     """Turn a failure in two threads into a remark.
 
-    Layers may keep state for their own backward pass, or a KV cache for decoding.
+    A layer may keep state for its backward pass, or a KV cache for decoding.
     """
     if finding.rung != IN_THREADS or finding.state != BROKEN:
         return finding, name
@@ -262,7 +259,7 @@ FITS = "right as long as exp(logit) fits in {}"
 def explain_as_harmless(wrong: Seen, found: Explained, digits: int, besides: Iterable[Finding]) -> str:
     """Return why the mistakes are harmless, or an empty string.
 
-    Overflow is harmless in a dtype that holds all realistic logits.
+    Overflow is harmless if the dtype is wide enough for all realistic logits.
     """
     if not wrong or any(finding.state == BROKEN for finding in besides):
         return ""
@@ -271,9 +268,9 @@ def explain_as_harmless(wrong: Seen, found: Explained, digits: int, besides: Ite
 
 
 def explain_as_meant(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> str:
-    """Return why wrong answers may be intended, or an empty string: clipped scores, or another head size.
+    """Return why wrong answers may be intended (clipped scores or another head size), or an empty string.
 
-    A function of x and matrices may use the width of x divided by the number of heads as head size.
+    A function of x and matrices may use the width of x divided by the number of heads as its head size.
     """
     rungs = {case.rung for case, _ in wrong}
     if rungs == {LARGE}:
@@ -292,9 +289,9 @@ SHARES_OF_X = "right if all heads together are as wide as x: it uses x's width /
 
 
 def is_of_own_axes(wrong: Seen, found: Explained, masked: Seen) -> bool:
-    """Return whether the only wrong answers are to masks with axes that the function need not support.
+    """Return whether all wrong answers are for masks with axes that the function need not support.
 
-    This excuses no mask mistake, except that a function which applies plain masks (`masked`) may ignore these.
+    Mistakes in these masks are not excused, unless the function ignores them but applies plain masks (`masked`).
     """
     own = all(case.unpromised and case.rung in MASKS_OF_MORE for case, _ in wrong)
     left_out = any(answer.output is not None for _, answer in masked) and found.names == (IGNORED,)
@@ -400,9 +397,9 @@ def repeat_first_cases(caller: Caller, seen: Seen) -> Finding:
 
 
 def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, quick: bool) -> Verdict:
-    """Run all cases; if nothing explains the answers, detect the mask convention again.
+    """Run all cases; if the mask format may have been misdetected, detect it again and run them once more.
 
-    If a mistake shows without a mask, it also changes the output to expect with a mask.
+    A mistake that shows without a mask also changes the output to expect with a mask.
     """
     verdict = verdict_on_answers(own, caller, tried, quick)
     masks = [role for role in ("mask", "padding") if caller.offer.takes(role)]
@@ -423,8 +420,8 @@ def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, 
 def may_be_written_otherwise(verdict: Verdict) -> bool:
     """Return whether the mask format may have been misdetected.
 
-    It may have been if no mistake was found, or if a mask mistake was found beside others: adding booleans looks like
-    filling with a small number.
+    This is possible if no mistake was found, or if a mask mistake was found along with others: adding booleans looks
+    like filling with a small number.
     """
     if not verdict.mistakes:
         return True

@@ -1,4 +1,4 @@
-"""Passes that refine the verdict on a layer: unused parameters, ignored masks, decoding, the smallest input."""
+"""Passes that refine the verdict on a layer: learned scales, unused parameters, ignored masks, and decoding."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def leave_mistakes_open(verdict: Verdict, computes: str, left: str) -> Verdict:
 
 MASKS = "what True means in its mask"
 SCALE = ("scale_by", "scale_other", "scale_fixed", "scale_multiplied", "scale_twice")
-"""Mistakes in the factor of the scores, rather than of the weights."""
+"""Prefixes of the names of mistakes that change the factor of the scores, not that of the weights."""
 
 
 def find_constants(seen: Observed) -> Iterator[Array]:
@@ -93,7 +93,7 @@ def find_constants(seen: Observed) -> Iterator[Array]:
 
 
 def report_unused_parameters(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    """Report parameters that no operation of the call reads, so that their values have no effect."""
+    """Report parameters that no operation of the call reads: their values have no effect."""
     if not verdict.passed:
         return verdict
     unused = find_unused_parameters(seen)
@@ -172,7 +172,7 @@ def find_buffers(seen: Observed) -> Iterator[tuple[str, Array]]:
 
 
 def is_triangle(array: Array) -> bool:
-    """Return whether matrices hold one value on one side of the diagonal and another value everywhere else."""
+    """Return whether each matrix has one value on one side of its diagonal and another value everywhere else."""
     if array.ndim < len("ts") or array.shape[-1] != array.shape[-2] or array.shape[-1] < len("qkv"):
         return False
     first = array.reshape(-1, *array.shape[-2:])
@@ -198,14 +198,14 @@ PASSES: tuple[Pass, ...] = (
 # Decoding with a KV cache: tokens one at a time must give the rows of one causal pass over all of them
 
 Step = Callable[[int, Any], dict[str, Any]]
-"""Returns the keywords to pass with token i, given what the previous call returned."""
+"""A function that returns the keywords to pass with token i, given the result of the previous call."""
 RUNG = "decoding with a cache"
 TOP_LEFT = "causal_top_left"
-"""A new token sees only the first key: its mask is made for one query and all keys."""
+"""The mistake of a mask for one query and all keys, which lets a new token see only the first key."""
 TOKENS = 5
 PROMPT = 3
 CLOSE = 1e-5
-"""Relative tolerance; a cache may be float32."""
+"""Relative tolerance, which allows for a cache in float32."""
 
 
 def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Request) -> Verdict:
@@ -248,7 +248,7 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
 
 
 def check_prompt(verdict: Verdict, case: Case, made: Array | None) -> Verdict:
-    """Judge the output for a prompt of several tokens that filled an empty cache, followed by one token at a time."""
+    """Judge the output for a prompt of several tokens, which fills an empty cache, and for single tokens after it."""
     right, x = expected(case)["output"], case.given.x
     if made is None or x is None or are_close(made, right, CLOSE):
         return verdict
@@ -320,7 +320,7 @@ def find_cache(returned: Any) -> Any:
 
 
 def decode(layer: Layer, x: Array, step: Step, first: int = 1) -> Array | None:
-    """Return the outputs `[b t m]`: of the `first` tokens at once, then of one at a time; None if a call fails."""
+    """Return the outputs `[b t m]` of the `first` tokens at once, and of the rest one by one; None if a call fails."""
     axes, last, rows = layer.inputs["x"], None, list[Array]()
     try:
         with held():

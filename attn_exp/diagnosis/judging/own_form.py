@@ -1,4 +1,4 @@
-"""A user's function as a form: call it with a run's input by its own argument names, and read its result."""
+"""Wrap a user's function as a form: pass a run's input under the function's argument names, and read its result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ STAGES = {
     "logits": ("logits",),
     "masked": ("masked",),
 }
-"""For each stage of a trace, the names of function results, in lowercase without underscores."""
+"""For each stage of a trace, the names that a result may have for it, in lowercase without underscores."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class OwnForm:
 
     @property
     def form(self) -> Form:
-        """The form that calls this function; from q, k and v it computes only the context."""
+        """The form that calls this function; given q, k and v, it computes only the context."""
         known = [name for name in (self.caller.dtype, self.answers) if name in DTYPES]
         coarsest = max(known, key=DTYPES.index)
         dtype = None if coarsest == "float64" else find_type(coarsest).name
@@ -122,7 +122,7 @@ class OwnForm:
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
         """Call a function of x on a problem; return its output `[t m]` and the stages that it returns.
 
-        `question` holds the rules and heads of the run; `usual` means that scores are divided by `sqrt(d)`.
+        `question` gives the rules and heads of the run; `usual` means that scores are divided by `sqrt(d)`.
 
         Raises:
             OwnCodeError: the problem has no x, or the function raised an error or returned an array of another shape.
@@ -165,7 +165,7 @@ UNPROMISED = "the function is the user's own, and may let masked values through"
 def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     """Import the function that a variant names as its form, and find out how to call it.
 
-    `settings` are those of the variant, or of the run for settings that it does not pin.
+    `settings` are those that the variant pins, and those of the run for everything else.
 
     Raises:
         UserError: the function cannot be imported, or its parameters are not known.
@@ -232,7 +232,7 @@ def join_heads(answers: list[Answer]) -> Answer:
 def read_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
     """Return the stages `[h t s]` in an answer by their names in a trace.
 
-    If a function returns a tuple, its second array holds the weights.
+    If a function returns a tuple, its second array is taken for the weights.
     """
     stages = {}
     known = {word: stage for stage, words in STAGES.items() for word in words} | {"returned1": "weights"}
@@ -310,16 +310,16 @@ def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
 
 
 def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
-    """Write matrices and biases into the parameters from which they were read; return the updated layer.
+    """Write matrices and biases into the parameters from which they were read; return the updated `Inside`.
 
     Raises:
-        UserError: no parameter holds one of the matrices, or its shape differs.
+        UserError: a matrix was not found in the parameters, or its shape differs.
     """
     known = dict(inside.arrays)
     for name, array in arrays.items():
         if name not in known or known[name].shape != array.shape:
             there = list(known[name].shape) if name in known else "nothing"
-            raise UserError(f"{name}: the module has {there}, the run {list(array.shape)}")
+            raise UserError(f"{name}: the module has {there}, but the run has {list(array.shape)}")
         missing = set(range(array.shape[-1]))
         for _, parameter in module.named_parameters():
             numbers = parameter.detach().double().cpu().numpy()
@@ -331,13 +331,13 @@ def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
                         lines[row] = array.T[column]
             parameter.data.copy_(parameter.new_tensor(numbers))
         if missing:
-            raise UserError(f"{name}: no parameter of the module holds it")
+            raise UserError(f"{name} was not found in the parameters of the module")
         known[name] = array
     return replace(inside, arrays=known)
 
 
 def find_lines(lines: Array, wanted: Array) -> dict[int, int]:
-    """Map the index of each wanted row (or number) to its index in `lines`, if `lines` contains it."""
+    """Map the index of each wanted row (or number) that `lines` contains to its index there."""
     found = dict[int, int]()
     for place, one in enumerate(wanted):
         same = np.isclose(lines, one, rtol=1e-9, atol=0).reshape(len(lines), -1).all(axis=1)

@@ -1,8 +1,8 @@
-"""Explain how two implementations differ: how each answers the cases in question, and up to which stage both agree.
+"""Explain how two implementations differ: how each answers the cases in question, and up to which stage they agree.
 
 Some questions have no single right answer: how a causal mask is aligned if t and s differ, which key/value head a
-query head uses, what a query that sees no key outputs. For these, the module finds out which common convention each of
-the two follows. Everything else is compared with the definition.
+query head uses, or what the output is for a query that sees no key. For these, the module finds out which common
+convention each function follows. Everything else is compared with the definition.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ WHERE = {
     "shared heads": "where heads share keys and values", "one key/value head": "where heads share keys and values",
     "masks": "with a mask", "large inputs": "where logits are large", "equal inputs": "where all logits are equal",
     "tiny inputs": "where logits are tiny", EMPTY_ROWS: "for queries that see no key", "causal": "under a causal mask",
-    "window": "under a window", "padding": "with filler", "large hidden logits": "where hidden logits are large",
+    "window": "under a window", "padding": "with padding", "large hidden logits": "where hidden logits are large",
 }  # fmt: skip
 """Where two functions differ, as phrases for the report; other cases appear under the name of their kind."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A case with the answers of both functions, and the number of bits to which these are comparable."""
+    """A case with the answers of both functions, and the number of bits to compare."""
 
     case: Case
     answers: tuple[Answer, Answer]
@@ -158,7 +158,7 @@ def describe_blind_row(pair: Asked) -> str:
     for said, other in (
         ("zeros", stages),
         ("the mean of all values", predicted(recipe.with_rules(scale=0.0, scores=()), case.given)),
-        ("what it would without a mask", predicted(recipe, case.given)),
+        ("the same as without a mask", predicted(recipe, case.given)),
     ):
         right = None if other is None else other["output"][..., place, :]
         if right is not None and right.shape == row.shape and np.allclose(row, right, rtol=0, atol=1e-3):
@@ -203,7 +203,7 @@ STAGES = {
 OF_INPUTS = ("q", "k", "v")
 INPUTS = (*OF_INPUTS, "x", "memory")
 LOWEST = -1e4
-"""Logits below this are those of hidden keys, whatever their fill."""
+"""Logits below this belong to hidden keys, whatever their fill value."""
 
 
 def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) -> str:
@@ -231,7 +231,7 @@ def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) 
 
 
 def first_missing_stage(caller: Caller, case: Case) -> str:
-    """Return the first stage of the definition that no operation computes; empty if nothing is recorded."""
+    """Return the first stage of the definition that no operation computes; an empty string if nothing is recorded."""
     right = distinct_stages(expected(case), caller.offer.core)
     computed, stages = find_stages(caller, case, right), list(right)
     if not computed:
@@ -242,7 +242,7 @@ def first_missing_stage(caller: Caller, case: Case) -> str:
 
 
 def distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
-    """Return the sorted numbers of each stage, in the order of the stages, skipping stages equal to the one before.
+    """Return the sorted numbers of each stage, in stage order, except for stages equal to the one before.
 
     Queries, keys and values are left out if they are inputs.
     """
@@ -255,7 +255,7 @@ def distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
 
 
 def find_stages(caller: Caller, case: Case, stages: Arrays) -> set[str]:
-    """Return the stages whose numbers some operation outputs; empty if the function cannot be recorded."""
+    """Return the stages whose numbers some operation outputs; an empty set if the function cannot be recorded."""
     arguments = caller.arguments(case)
     arrays = {role: arguments[role] for role in INPUTS if role in arguments}
 

@@ -41,13 +41,13 @@ ASKED = {
     "fewer key/value heads": "fewer key/value heads",
     "shared heads": "fewer key/value heads",
     CROSS: "cross attention",
-    "a mask for each entry": "a mask for each entry",
+    "a mask for each entry": "a mask for each example",
     "a mask for each head": "a mask for each head",
     "masks": "masks",
     "padding": "padding",
     "causal": "causal masks",
 }
-"""Kinds of cases that are reported if they were not run, and their names in the report."""
+"""Kinds of cases that the report lists if they could not be run, and their names in the report."""
 
 
 def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
@@ -135,11 +135,11 @@ HARMLESS = frozenset(
     stages inplace debug
     """.split()
 )
-"""Words in names of arguments that affect extra outputs, numerics, placement or speed, but not the result."""
+"""Words in the names of arguments that affect extra outputs, numerics, placement or speed, but not the result."""
 
 
 def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdict:
-    """Add the outcome to a verdict, without the open points that the user chose to ignore."""
+    """Decide the outcome of a verdict, and leave out the open points that the user chose to ignore."""
     if verdict.outcome == NOT_VERIFIED:
         return verdict
     if verdict.uncalled:
@@ -160,7 +160,7 @@ def broken_of(verdict: Verdict) -> list[Finding]:
 
 
 def with_state(verdict: Verdict, state: str, *left: str) -> Verdict:
-    """Give broken findings another state, and add open points."""
+    """Change the state of broken findings, and add open points to the verdict."""
     findings = tuple(replace(one, state=state) if one.state == BROKEN else one for one in verdict.findings)
     return replace(verdict, findings=findings, not_verified=(*verdict.not_verified, *left))
 
@@ -174,7 +174,7 @@ def leave_sizes_open(verdict: Verdict, own: OwnFunction) -> Verdict:
 
 
 def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave open a token of zeros (it may mean padding) and an additive bias, if only cases with these are wrong."""
+    """Leave tokens of zeros (they may mean padding) and additive biases open if only cases with these are wrong."""
     broken = broken_of(verdict)
     if verdict.mistakes or not broken or not {one.rung for one in broken} <= {ZEROS, ADDED}:
         return verdict
@@ -207,7 +207,7 @@ def leave_polarity_open(verdict: Verdict, own: OwnFunction) -> Verdict:
 
 
 def leave_convention_open(verdict: Verdict, own: OwnFunction) -> tuple[Verdict, str]:
-    """Leave open the convention under which a function is right; also return what each answer means."""
+    """Leave open the convention under which a function is right; also return what each convention would mean."""
     if verdict.passed or verdict.mistakes or not (verdict.right_under and verdict.alike):
         return verdict, ""
     what, meanings = next((said for words, said in MEANINGS.items() if words in verdict.right_under), ("", ""))
@@ -239,7 +239,7 @@ MEANINGS = {
         f"right if the last query sees the last key, wrong if it does not: pass {conventions.BOTTOM_RIGHT} or top_left",
     ),
 }
-"""Conventions under which functions are right: what is open, and what each answer means."""
+"""For each convention under which a function may be right: the open question, and what each answer would mean."""
 
 
 def find_unsupported(caller: Caller, function: Bound) -> Iterator[str]:

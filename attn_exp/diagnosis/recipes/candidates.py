@@ -46,14 +46,14 @@ Change = Callable[[Case], Recipe]
 GROUPS = (
     "scale", "products", "masks", "heads", "positions", "scores", "softmax", "precision", "behaviour",
 )  # fmt: skip
-"""Groups of mistakes by priority: if mistakes of several groups give the same numbers, the earliest is named."""
+"""Groups of mistakes by priority: if several mistakes give the same numbers, one of the earliest group is named."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """Mistakes by name, or a setting, and how they change a case's recipe.
+    """Named mistakes or a setting, and the change that they make to a case's recipe.
 
-    `fitted`: one of its numbers was fitted to the answers; `said` describes that number.
+    `fitted` is true if a number of the change was fitted to the answers; `said` describes that number.
     """
 
     names: tuple[str, ...]
@@ -66,9 +66,9 @@ class Candidate:
 class Explained:
     """An explanation of the evidence: named mistakes or a setting; if all fields are empty, none was found.
 
-    `alike` lists other names that give the same numbers. For numbers in boxes, `reading` (a `Reading`) says under
-    which convention they are right, `slips` has a `Slip` or None for each box, and `slip` is a slip beside a mistake.
-    `view` is the view of the evidence to which the explanation applies.
+    `alike` lists other names that give the same numbers. For numbers in boxes, `reading` (a `Reading`) is the
+    convention under which they are right, `slips` has a `Slip` or None for each box, and `slip` is one in addition to a
+    mistake. `view` is the view of the evidence to which the explanation applies.
     """
 
     names: tuple[str, ...] = ()
@@ -85,11 +85,11 @@ class Explained:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One way to explain evidence: `find` returns what it finds, or None.
+    """One kind of explanation: `find` takes a view of the evidence and returns an explanation that fits, or None.
 
     All explanations of one `turn` are tried on one view of the evidence before the next view. The plainest have turn
-    `FIRST` and are tried on every view. `rare` ones are skipped if answers are compared to float32 precision although
-    their dtype has more. `dear` ones are slow: they take thousands of tries.
+    `FIRST` and are tried on every view. `rare` ones are skipped if answers are compared at float32 precision although
+    their dtype is more precise. `dear` ones are slow: they take thousands of tries.
     """
 
     find: Callable[[Any], Explained | None]
@@ -102,7 +102,7 @@ FIRST = 1
 
 
 class Evidence(Protocol):
-    """A function's answers, or numbers in boxes, with the explanations to try in order: likelier and cheaper first."""
+    """A function's answers, or numbers in boxes, with the explanations to try, likelier and cheaper ones first."""
 
     @property
     def explanations(self) -> Sequence[Explanation]: ...
@@ -113,7 +113,7 @@ class Evidence(Protocol):
 
 
 def explained(evidence: Evidence) -> Explained:
-    """Return the first explanation that holds, or an empty one."""
+    """Return the first explanation that fits, or an empty one."""
     for turn in sorted({one.turn for one in evidence.explanations}):
         for view in evidence.views(first=turn == FIRST):
             for explanation in evidence.explanations:
@@ -133,10 +133,10 @@ def best(fits: Sequence[Candidate]) -> Explained | None:
 
 
 def rank(candidate: Candidate) -> tuple[int, ...]:
-    """Return the sort key of a candidate: fewer mistakes, not fitted, more preconditions, earlier group, common pairs.
+    """Return the sort key of a candidate: few mistakes, no fitted number and many preconditions come first.
 
-    "Keys and values from queries" is likelier than "keys from queries, values from those keys". Without a softmax,
-    nothing can follow it.
+    Then come early groups and common pairs: "keys and values from queries" is likelier than "keys from queries, values
+    from those keys", and a scale after a missing softmax is unlikely.
     """
     made = [mistakes.mistake(name) for name in candidate.names]
     specific = sum(len(one.needs) for one in made)
@@ -148,7 +148,7 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
 
 
 RARE_SCALES = frozenset(("scale_by_d", "scale_by_heads", "scale_twice", "scale_other"))
-"""Scales that are less likely than `scale_by_sqrt_d_model` where they coincide, as with 8 heads of 8 numbers."""
+"""Scales that are less likely than `scale_by_sqrt_d_model` where they coincide, as with 8 heads of size 8."""
 
 
 def what_mistakes_compute(names: Sequence[str], where: str = "", said: str = "") -> str:
@@ -165,7 +165,7 @@ def what_a_setting_computes(words: str) -> str:
 
 
 def every_mistake(cases: Sequence[Case]) -> Iterator[Candidate]:
-    """Yield every variant of every mistake that these cases can show, except those that only round."""
+    """Yield every variant of every mistake that these cases can show, except remarks and losses of precision."""
     present = features((case.recipe, case.given) for case in cases)
     has_one_size = len({at_of(case).size for case in cases}) == 1  # then no other tells a constant from another factor
     for name in mistakes.names():
@@ -192,9 +192,9 @@ def where_not_said(change: RecipeChange) -> Change:
 
 
 def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
-    """Yield pairs of mistakes, one applied after the other, skipping those that change nothing here.
+    """Yield pairs of mistakes, one applied after the other, except for mistakes that have no effect on these cases.
 
-    If the two change different steps, one order stands for both.
+    Both orders are tried only if they can give different results.
     """
     likely = (one for one in single if one.names[0] in (*PAIRED, OF_ZEROS)
               or not mistakes.mistake(one.names[0]).of_code)  # fmt: skip
@@ -223,7 +223,7 @@ PAIRED = (
 
 
 OF_ZEROS = "zero_scores_hidden"
-"""Code that makes this mistake masks by a triangle of the scores, so it is combined only with a causal mask."""
+"""Code makes this mistake if it masks with a triangle of the scores; combine it only with causal masks."""
 
 
 def can_combine(one: str, other: str) -> bool:
@@ -231,7 +231,7 @@ def can_combine(one: str, other: str) -> bool:
 
 
 def once(candidate: Candidate) -> Candidate:
-    """Cache the change of a candidate, because many other changes follow it."""
+    """Cache the change of a candidate, because many other changes are applied after it."""
     return replace(candidate, change=cache(candidate.change))
 
 
@@ -276,7 +276,7 @@ def fields_changed(candidate: Candidate, some: Seen) -> set[str]:
 
 
 SETTINGS, CHOSEN = {"rules", "heads", "groups", "positions"}, {"allowed", "project"}
-"""Fields that hold settings, and steps that some mistakes choose by those settings."""
+"""Recipe fields that are settings, and steps that some mistakes choose depending on those settings."""
 
 
 def order_matters(first: set[str], second: set[str]) -> bool:
@@ -343,7 +343,7 @@ def is_right(seen: Seen, digits: int) -> bool:
 
 
 def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
-    """Return whether a recipe reproduces an answer, and logits are not so large that any recipe would."""
+    """Return whether a recipe reproduces an answer; False if logits are so large that any recipe would."""
     stages = predicted(recipe, case.given)
     if answer.output is None or stages is None or is_blind(stages):
         return False
@@ -356,7 +356,7 @@ def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
 
 
 NEAR = 0.01
-"""An answer tells nothing if its tolerance exceeds this fraction of its largest number."""
+"""An answer is inconclusive if its tolerance exceeds this fraction of its largest number."""
 
 
 # Conditions under which a function may go wrong, such as t = s or one mask per batch entry
@@ -404,7 +404,7 @@ CONDITIONS = (
     Condition(f"the head size is not {SIZE}", lambda case: at_of(case).size != SIZE),
     Condition(f"the head size is {SIZE}", lambda case: at_of(case).size == SIZE),
 )
-"""Narrower conditions come first."""
+"""The conditions to test, narrower ones first."""
 
 
 def find_conditions(wrong: Seen, seen: Seen) -> Iterator[Condition]:
@@ -415,7 +415,7 @@ def find_conditions(wrong: Seen, seen: Seen) -> Iterator[Condition]:
 
 
 def only_there(wrong: Seen, seen: Seen) -> str:
-    """Return the condition under which all answers (at least two) are wrong; empty if there is none."""
+    """Return the condition that only wrong answers (at least two) meet, or an empty string."""
     lost = {case for case, _ in wrong}
     for condition in find_conditions(wrong, seen):
         inside = [case for case, answer in seen if answer.output is not None and condition.holds(case)]

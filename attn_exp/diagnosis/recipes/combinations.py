@@ -93,7 +93,7 @@ def is_implausible(made: object, number: float) -> bool:
 
 
 def is_no_factor(factor: float) -> bool:
-    """Return whether a factor of the scores is 1 up to a float32 square root, or 0."""
+    """Return whether a factor of the scores is 0, or 1 up to the rounding of a float32 square root."""
     return abs(factor - 1.0) < 1e-5 or abs(factor) < 1e-6
 
 
@@ -123,7 +123,7 @@ STEPS, RESIDUAL = 12, 1e-7
 
 
 def fitted(case: Case, output: Array, made: Callable[[float], Candidate], starts: Sequence[float]) -> float | None:
-    """Return the number with which a candidate reproduces an output, by Gauss-Newton from the best start."""
+    """Fit a candidate's number to an output by Gauss-Newton from the best start; None if the result does not fit."""
 
     def missed(number: float) -> Array | None:
         stages = predicted(made(number).change(case), case.given)
@@ -149,13 +149,13 @@ def fitted(case: Case, output: Array, made: Callable[[float], Candidate], starts
 
 LOWEST = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
 FILLS = (-np.inf, *LOWEST, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
-"""Common fill values, which a softmax would turn into 0."""
+"""Common fill values for hidden logits; a softmax would turn all but the last into weight 0."""
 
 
 def use_raw_logits(number: float) -> Change:
     """Use logits as weights, with a number filled in at hidden keys.
 
-    The fill is applied after the missing softmax, because nothing is exponentiated.
+    Nothing is exponentiated, so the fill value itself becomes the weight.
     """
     return together(late(number), instead(normalize=lambda at, masked: masked))
 
@@ -173,7 +173,7 @@ ROUGH = DIGITS["float16"]
 
 
 def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
-    """Yield raw logits as weights, and logits over their sum, with fills that reproduce the first masked answer."""
+    """Yield the mistakes without a softmax, with each fill value that reproduces the first masked answer."""
     masked = next((pair for pair in seen if pair[0].recipe.rules.masks and pair[1].output is not None), None)
     for (name, change), number in itertools.product(RAW.items(), FILLS if masked else ()):
         if masked is not None and reproduces(change(number), [masked], ROUGH):
@@ -183,7 +183,7 @@ def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
 # Logits clipped far above usual values
 
 CLIPS = (32, 40, 50, 60, 64, 70, 75, 80, 85, 88, 90, 100, 128, 200, 250, 256, 500, 512, 600, 700, 709, 750, 800, 1000)
-"""Limits at which people clip logits, so that only large ones are wrong."""
+"""Limits at which people clip logits; only logits beyond them are wrong."""
 
 
 def is_clipped(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> bool:
@@ -222,9 +222,9 @@ LIKELY = frozenset(
 """Mistakes that the search combines with each other."""
 INVERTED = "mask_inverted"
 LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
-"""A common replacement for -inf: harmless alone, but not next to other mistakes."""
+"""A common replacement for -inf: harmless alone, but not in combination with other mistakes."""
 CLOSE = 1e-5
-"""Relative tolerance of about float32."""
+"""Relative tolerance that allows for float32 rounding."""
 
 
 def group_by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
@@ -245,9 +245,9 @@ def combine(parts: Sequence[Candidate]) -> Candidate:
 
 
 def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
-    """Yield combinations of mistakes in several parts that reproduce a case and one with equal scores, `equal`.
+    """Yield combinations of mistakes in several parts that reproduce the answer to a case.
 
-    Without `equal`, at most two parts are combined.
+    They must also reproduce `equal`, the answer to a case with equal scores; without it, at most two are combined.
     """
     parts = group_by_part(single)
     late = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
@@ -282,7 +282,7 @@ def of_masks(single: Sequence[Candidate]) -> list[Candidate]:
 # Processor time, so that a check on a busy machine tries as much as on an idle one
 
 EXPLAINING = 8.0
-"""Seconds after which a check tries no more combinations of mistakes."""
+"""Seconds of processor time after which a check tries no more combinations of mistakes."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""One block of the output: the logits of some queries against runs of keys, exponentiated, summed, and mixed.
+"""One block of the output: logits of some queries and runs of keys, their exponentials, and weighted sums of values.
 
 Tiles of logits are stored keys first, `[b g r s t]`: the BLAS computes `k q^T` faster than `q k^T` if the
 head size is small, and sums and maxima over keys run along contiguous rows of memory.
@@ -75,7 +75,7 @@ def scale_queries(some: Array, scale: float, joined: bool, scratch: Scratch) -> 
 def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
     """Return the scaled logits of a run of keys `[b g r s t]`, after score rules, in the scratch tile.
 
-    `after` is a last elementwise step; with bending rules it is applied while a piece is still in the cache.
+    `after` is a last elementwise step; if rules bend logits, it is applied while a piece is still in the cache.
     """
     shape = (*block.q.shape[:-2], run.stop - run.start, block.q.shape[-1])
     flat, keys = block.scratch.tile[: prod(shape)], block.k[..., run.start : run.stop, :]
@@ -248,10 +248,10 @@ class Portrait(NamedTuple):
 
 
 def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
-    """Return the sums of a block, as `block.sum_safely` does, and the portrait of its weights.
+    """Return the sums of a block, as `sum_safely` does, and the portrait of its weights.
 
-    With `x_j = logit_j - anchor` the entropy is `log(total) - sum_j p_j x_j / total`, so that besides the sums only
-    `sum_j p_j x_j` is accumulated, and rescaled with them as the anchor grows.
+    With `x_j = logit_j - anchor` the entropy is `log(total) - sum_j p_j x_j / total`. Besides the sums, only
+    `sum_j p_j x_j` is accumulated, and rescaled like them when the anchor grows.
     """
     if block.whole.entire:
         weights, sums = whole_rows(block)

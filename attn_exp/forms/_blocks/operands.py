@@ -31,14 +31,14 @@ LINE = 64
 
 
 class Memory:
-    """The working memory of one call, allocated from front to back, which its thread keeps for the next call.
+    """The working memory of one call, allocated from front to back; its thread keeps it for the next call.
 
-    The C library may return freed memory to the system, and the next call then waits while the system hands out the
-    same pages again, cleared: with 64 tokens that took two thirds of the time. Arrays that live no longer than a call
-    are therefore cut from a buffer that stays with the thread; results are always freshly allocated. A nested call,
-    from a rule or from `tell`, gets another buffer.
+    The C library may return freed memory to the system, and the next call then waits while the system clears the same
+    pages and returns them: with 64 tokens, that took two thirds of the time. Arrays that live no longer than a call are
+    therefore cut from a buffer that stays with the thread; results are always newly allocated. A nested call, from a
+    rule or from `tell`, gets another buffer.
 
-    `most`: how many bytes a thread may keep; `keep_memory` changes it. `idle`: the buffers that the threads keep.
+    `most` is the number of bytes that a thread may keep; `keep_memory` changes it. `idle` contains the kept buffers.
     """
 
     most: ClassVar[int] = 8 << 20
@@ -66,7 +66,7 @@ class Memory:
 
 @contextmanager
 def lend_memory() -> Iterator[Memory]:
-    """Lend memory to one call; at its end, even by an exception, the thread keeps it for the next."""
+    """Lend memory to one call; when the call ends, even with an exception, its thread keeps the memory for the next."""
     idle = Memory.idle[threading.get_ident()]
     memory = idle.pop() if idle else Memory()
     memory.begin()
@@ -135,7 +135,7 @@ class Block:
     """One task's part of the operands, with `q` scaled and transposed, `[b g r d t]`.
 
     If queries are few, those of all heads that share a key/value head are `joined`: stacked side by side and multiplied
-    with that head in a single product.
+    by that head in a single product.
     """
 
     whole: Operands
@@ -168,7 +168,7 @@ def allocate_scratch(whole: Operands, memory: Memory, entire: bool = False) -> S
 
 
 WORTH = 1 << 16
-"""Number of logits from which a relative rule is evaluated once per difference."""
+"""With at least this many logits, a relative rule is evaluated once per difference `key - query`."""
 
 KEPT = 4
 """Number of mask patterns that a thread caches, each no larger than a tile."""
@@ -228,7 +228,7 @@ def added(rule: Score, block: Block, run: Run) -> Array | None:
 
 
 def extras(block: Block) -> Array | None:
-    """Return the extra logits of all score rules, concatenated, `[g r 1 n]`."""
+    """Return the concatenated extra logits of all score rules, `[g r 1 n]`, or None if there are none."""
     heads = grid(block, np.zeros(1, int), np.zeros(1, int)).head
     given = [extra for rule in block.whole.rules.scores if (extra := rule.extra(heads)) is not None]
     return np.concatenate(given, axis=-1) if given else None
@@ -247,7 +247,7 @@ def allowed(block: Block, run: Run) -> Array:
 
 
 def pattern(block: Block, start: int, stop: int) -> Array:
-    """Return 1 where all masks allow and 0 elsewhere; relative masks reuse the array of equal differences."""
+    """Return 1 where all masks allow and 0 elsewhere; with relative masks, equal patterns are computed once."""
     rules, queries = block.whole.rules, block.q.shape[-1]
     if np.ndim(rules.offset) or not all(mask.relative for mask in rules.masks):
         return allowed(block, Run(start, stop)).astype(block.q.dtype)

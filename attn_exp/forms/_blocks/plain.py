@@ -29,10 +29,10 @@ UNHELD = 1 << 18
 """Up to this many multiplications, a product does not wake the BLAS's own threads."""
 
 TILE = 1 << 22
-"""Bytes of logits per thread at a time; a head with more is better cut into blocks."""
+"""Bytes of logits that a thread computes at a time; a head with more is better cut into blocks."""
 
 SKIPPED = 1 << 21
-"""Bytes of logits from which blocks that skip masked keys are faster under a causal mask."""
+"""Above this many bytes of logits, blocks that skip masked keys are faster under a causal mask."""
 
 
 def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bool = False) -> Array | None:
@@ -71,7 +71,7 @@ def is_ordinary(query: Any, key: Any, value: Any) -> bool:
 
 
 def join_groups(query: Any, key: Any, value: Any, scale: float | None) -> Array | None:
-    """Return plain attention for shared key/value heads; the rows of all query heads of a group become one head."""
+    """Return plain attention for shared key/value heads; the rows of all query heads in a group form one head."""
     if not (type(query) is type(key) is np.ndarray and query.ndim == key.ndim == 4 and key.size):
         return None
     batches, heads, rows, size = query.shape

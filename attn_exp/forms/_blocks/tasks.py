@@ -27,10 +27,10 @@ ROWS = 256
 """Queries per task: enough for the matrix product to run at full speed, few enough for causal masks to skip much."""
 
 LEAST = 64
-"""Queries per task if more would only compute masked logits."""
+"""Queries per task where larger tasks would only compute more masked logits."""
 
 LARGE = 2048
-"""The most keys per tile in float32: with `ROWS` queries a tile of logits takes 2 MiB."""
+"""Maximum number of keys per tile in float32: with `ROWS` queries, a tile of logits takes 2 MiB."""
 
 
 def keys_per_tile(cache: int | None) -> int:
@@ -53,10 +53,10 @@ UNPACKED = 10**6
 """Up to this many multiplications, OpenBLAS makes no copies: decoding takes a fifth less time."""
 
 LEAST_KEYS = 512
-"""Smallest number of keys per product for which avoiding the copy pays."""
+"""Smallest number of keys per product for which avoiding copies is worthwhile."""
 
 SLIVER = 64
-"""A run of keys that needs no mask and is shorter than this is masked along with its neighbour."""
+"""A run of keys that needs no mask, but is shorter than this, is masked along with its neighbour."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Shape:
         return max(1, PLACES * 4 // self.itemsize)
 
     def keys_at_once(self, columns: int, size: int) -> int:
-        """Return the most keys per product for which the BLAS does not copy them, given `columns` queries."""
+        """Return the largest number of keys that the BLAS multiplies with `columns` queries without copying them."""
         few = UNPACKED // max(1, columns * size)
         return few if columns > 1 and LEAST_KEYS <= few < self.tile_keys else self.tile_keys
 

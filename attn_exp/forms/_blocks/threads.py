@@ -48,7 +48,8 @@ class Holder:
     def one_thread(self, wanted: int, insist: bool = False) -> Iterator[int]:
         """Limit every BLAS to one thread per call and yield how many threads may call it in parallel.
 
-        That is `wanted`, or, unless the caller insists, the cores that other calls leave free, but at least one.
+        The number is `wanted`, but, unless the caller insists, at most the cores that other calls leave free, and at
+        least one.
         """
         with self.lock:
             if self.calls == 0:
@@ -97,8 +98,8 @@ class Pool:
     def keep_away(self) -> None:
         """Keep the pool's threads off the processor that the caller runs on.
 
-        Linux wakes a thread on the processor of the thread that wakes it while other processors look busy, as those of
-        a virtual machine do when they sleep: both threads then share one processor for as long as they work.
+        While other processors look busy, as those of a virtual machine do when they sleep, Linux wakes a thread on the
+        processor of the thread that wakes it. Both threads then share one processor for as long as they work.
         """
         here = CPU() if CPU else None
         if here is not None and here != self.shunned and all(processes.keep_off(here, one) for one in self.threads):
