@@ -1,4 +1,4 @@
-"""Test cases: their inputs, the expected results, and the comparison of answers with these."""
+"""Test cases: their inputs, the expected results, and the comparison of answers with expected results."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from attn_exp.rules.masks.mask import Mask
 class Case:
     """A test case: `rung` is its row in the report, `recipe` the reference computation, `given` the inputs.
 
-    `explicit_scale`: pass the scale instead of relying on the function's default. `optional`: it may refuse.
-    `unpromised`: no keyword announces the feature, so an error or another shape means that it is not offered.
+    `explicit_scale`: pass the scale instead of relying on the function's default. `optional`: the function may refuse
+    the case. `unpromised`: no keyword announces the feature, so after an error or another shape it counts as missing.
     """
 
     rung: str
@@ -77,7 +77,7 @@ def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
 
 
 FEW_BLIND = 0.5
-"""Up to this fraction of queries may see no key while an answer can still identify a mistake."""
+"""Largest fraction of queries without visible keys at which an answer can still identify a mistake."""
 
 
 def is_blind(stages: Arrays) -> bool:

@@ -37,9 +37,9 @@ HOW = ("layout", "takes", "device", "dtype")
 class Request:
     """The settings of a check: rules and heads as in a run, and how the function wants its arrays.
 
-    `head` and `kv_head` are None if the user did not set them. `typed` holds the settings that the user wrote;
-    `as_typed`: assume no others. `align`: whether the first query is at the first key, or the last query at the last
-    key. `size`: the head size of a module that was built from its class, if its arguments fit no other, or 0.
+    `head` and `kv_head` are None if the user did not set them. `typed` are the settings that the user wrote; with
+    `as_typed`, no others are assumed. `align`: whether the first query is at the first key, or the last query at the
+    last key. `size`: the head size of a module that was built from its class, if its arguments fit no other, or 0.
     `ignore`: arguments that need not be verified. `tell` is called with a description of each call before it is made.
     """
 
@@ -160,7 +160,7 @@ IGNORE = "ignore="
 
 
 def settings_of(words: Sequence[str]) -> Config:
-    """Compose the configuration of some arguments; cache it unless plugins, the environment or files can change it.
+    """Compose the configuration from arguments; cache it unless plugins, the environment or files can change it.
 
     Composing takes half as long as a whole check.
     """
@@ -192,7 +192,7 @@ class Filler(Mask):
 
 @dataclass(frozen=True)
 class Gap(Padding):
-    """Every query sees all keys except the one at `lengths[b]`: a causal mask hides padding at the end anyway."""
+    """Every query sees all keys except the one at `lengths[b]`; padding at the end would be hidden by causal masks."""
 
     def unpadded(self, keys: int) -> int:
         return keys

@@ -1,6 +1,6 @@
-"""Behaviour that one call cannot show: determinism, unchanged inputs, independent batch entries, thread safety.
+"""Check behaviour that one call cannot show: determinism, unchanged inputs, independent examples, thread safety.
 
-Other checks look for state kept between calls, wrong gradients, and NaN or other numbers in fully masked rows.
+Other checks look for state kept between calls, for wrong gradients, and at what fully masked rows contain.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def check_determinism(caller: Caller, case: Case, digits: int) -> Found:
 
 TWICE = "the same answer twice"
 DROPOUT = {"bernoulli", "native_dropout"}
-"""Operations of PyTorch that drop numbers at random."""
+"""PyTorch operations that drop numbers at random."""
 
 
 def find_failure(answers: Iterable[Answer]) -> str:
@@ -71,7 +71,7 @@ WITHOUT_GRADIENTS = "no_grad"
 
 
 def operations_of(caller: Caller, case: Case) -> set[str]:
-    """Return the names of the PyTorch operations of a call, plus `WITHOUT_GRADIENTS` if gradients are off in any."""
+    """Return the names of the PyTorch operations in a call, plus `WITHOUT_GRADIENTS` if any ran without gradients."""
     if caller.library.name != "torch":
         return set()
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the function brought it
@@ -135,7 +135,7 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
 
 
 def is_apart(one: Array, other: Array) -> bool:
-    """Return whether answers differ by more than quantization with one step for the whole batch can explain."""
+    """Return whether two answers differ by more than quantization with one step size per batch can explain."""
     if one.shape != other.shape:  # the shapes differ, not the numbers
         return False
     with np.errstate(all="ignore"):
@@ -200,13 +200,13 @@ def check_threads(caller: Caller, case: Case, digits: int) -> Found:
 
 IN_THREADS = "two threads at once"
 BOTH = 20.0
-"""Seconds within which a second thread starts, if it can start at all."""
+"""Seconds to wait until the second thread has started."""
 
 
 # State kept between calls: outputs, addresses of inputs, and their values
 
 LATER = 4
-"""Calls that must not overwrite an earlier answer; some functions use a few buffers in turn."""
+"""Number of later calls that must not overwrite an earlier answer; some functions use several buffers in turn."""
 
 
 def check_answer_kept(caller: Caller, case: Case, _digits: int) -> Found:
@@ -254,7 +254,7 @@ OF_OLD = "it caches by the address of its inputs, and returns an old answer"
 def check_one_input_changed(caller: Caller, case: Case, digits: int) -> Found:
     """Change the end of one input only: a function that caches by the rest returns its old answer.
 
-    Only functions that were right before are tested.
+    Functions that were already wrong before the change are not tested.
     """
     rung = "only one input changed"
     before = caller(case).output

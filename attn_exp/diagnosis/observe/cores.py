@@ -74,7 +74,7 @@ def sides_of(recording: Recording, place: int) -> tuple[int | str | None, int | 
 def read_rows(recording: Recording, operation: int, side: int, *, is_summed: bool = False) -> Rows | None:
     """Return one input of a product (0: left) as rows `[n r k]` in every run; None if shapes differ between runs.
 
-    `is_summed`: the rows lie along the summed axis, as those of the values do.
+    `is_summed` means that rows run along the summed axis, like those of the values.
     """
     axes, every = find_axes(recording.first.operations[operation]), recording.sides(operation, side)
     if axes is None or every is None:
@@ -188,7 +188,7 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
     """Return the attention that pairs of products compute, in standard axes.
 
     Raises:
-        MixedTokensError: a row mixes tokens, keys belong to other batch entries, or the numbers of heads differ.
+        MixedTokensError: a row mixes tokens, keys belong to another example, or the numbers of heads differ.
     """
     rows = dict[tuple[int, int], list[tuple[int, int, int]]]()
     for at, pair in enumerate(pairs):

@@ -1,4 +1,4 @@
-"""Record NumPy functions through an array subclass: NumPy passes each call to it."""
+"""Record NumPy functions through an array subclass, to which NumPy passes each call."""
 
 from __future__ import annotations
 
@@ -198,4 +198,4 @@ PRODUCTS: dict[str, Callable[[Sequence[int], Any], Subscripts]] = {
     "tensordot": find_tensordot_subscripts,
     "einsum": lambda ndims, subscripts: resolve_subscripts(subscripts, ndims),
 }
-"""The subscripts of each product of two arrays, from their numbers of axes and the other arguments."""
+"""Functions that return the subscripts of a product of two arrays, given its numbers of axes and other arguments."""

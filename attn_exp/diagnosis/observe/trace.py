@@ -1,6 +1,7 @@
-"""One call as a flat list of operations on NumPy arrays, for any library; products in standard axes.
+"""Represent a call in any library as a flat list of operations on NumPy arrays, with products in standard axes.
 
-The standard axes are `[n r k]` (left), `[n c k]` (right) and `[n r c]` (output), whatever subscripts a product uses."""
+The standard axes are `[n r k]` (left), `[n c k]` (right) and `[n r c]` (output), whatever subscripts a product uses.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ Producer = int | str | None
 class Product:
     """A product of two inputs of an operation, as subscripts of `np.einsum`.
 
-    `left` and `right` are places in `Operation.inputs`; `subscripts` has the letters of both and of the output. A
-    letter of both inputs that the output lacks is summed over.
+    `left` and `right` are indices into `Operation.inputs`; `subscripts` gives the letters of both and of the output.
+    Letters that are in both inputs but not in the output are summed over.
     """
 
     left: int
@@ -108,7 +109,7 @@ def record_with(
         library: torch, numpy or jax.
         call: the function to record, which takes arrays of the library by name.
         inputs: the arrays by name. The call gets copies, so it may overwrite them.
-        cache: where JAX keeps the jaxpr of the call for each set of shapes and types. Use one for each call.
+        cache: where JAX keeps the jaxpr for each set of shapes and types. Use a separate one for each function.
     """
     trace: Trace = import_module(f"attn_exp.diagnosis.observe.record_{library}").record(call, inputs, cache)
     return trace
@@ -137,8 +138,8 @@ class Place(NamedTuple):
 class Recorder:
     """The operations recorded so far.
 
-    `copy` converts an array of the library to NumPy, `restore` back. `known` keeps each array seen, so that no address
-    is reused, and its producer.
+    `copy` converts an array of the library to NumPy, and `restore` converts it back. `known` keeps each array that was
+    seen, so that no address is reused, together with its producer.
     """
 
     is_array: Callable[[Any], bool]
@@ -425,7 +426,7 @@ def move_places(operation: Operation, labels: Sequence[Array | None]) -> Array |
 def spread_labels(axes_output: Array, size: int) -> Array:
     """Label an array's elements by their index in standard axes, in the array's own layout.
 
-    `axes_output` holds the flat indices of the array, in standard axes.
+    `axes_output` contains the flat indices of the array, in standard axes.
     """
     labels = np.empty(size, int)
     labels[axes_output.ravel()] = np.arange(size)
