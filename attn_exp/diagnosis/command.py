@@ -45,8 +45,8 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
     """Check the function named by the first argument in this child process, and return the reply.
 
     Its `text` is the output, and `uncalled` is the reason why the function could not be called. For a whole file, the
-    reply maps each name to check to whether its code may be attention. `tell` is called before each step, so that the
-    parent knows which step was running if this process dies.
+    reply lists the names to check, and tells which of these may be attention. `tell` is called before each step, so
+    that the parent knows which step was running if this process dies.
 
     Raises:
         UserError: a function or setting does not exist, or a check cannot use a setting.

@@ -34,7 +34,7 @@ NUMPY = {name: value for name, value in vars(np).items() if callable(value)}
 
 
 def replaced_in_numpy() -> list[str]:
-    """Return the NumPy functions that user code replaced, which would falsify the expected results."""
+    """Return the NumPy functions that user code replaced, which would invalidate the expected results."""
     return [f"numpy.{name}" for name, value in NUMPY.items() if vars(np).get(name) is not value]
 
 
@@ -83,13 +83,13 @@ def wide(array: Any) -> Array:
 
 
 def read_array(array: Any, most: int) -> tuple[Array | int, str]:
-    """Return any array as a NumPy array with its dtype's name; beyond `most` elements, return their number instead."""
+    """Convert an array to NumPy, or return its size if that exceeds `most`; also return the name of its dtype."""
     plain = np.asarray(array)
     return (plain if plain.size <= most else int(plain.size)), str(plain.dtype)
 
 
 def of_torch(device: str) -> Library:
-    """Return PyTorch on a device.
+    """Return the `Library` for PyTorch on a device.
 
     Raises:
         UserError: there is no such device.

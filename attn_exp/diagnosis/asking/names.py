@@ -61,7 +61,7 @@ def role_of(name: str) -> str:
     """Return the role that a parameter name suggests, or an empty string.
 
     A part of the name may mark a mask, as in `src_mask` or `key_pad_mask`. The adjacency matrix of a graph is a mask
-    too. Lengths of batch entries (`memory_seq_lengths`) have a role, but a single number (`max_len`) has none.
+    too. Lengths of examples (`memory_seq_lengths`) have a role, but a single number (`max_len`) has none.
     """
     if plain(name) in BY_NAME:
         return BY_NAME[plain(name)]

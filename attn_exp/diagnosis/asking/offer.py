@@ -1,4 +1,4 @@
-"""The inputs of a function: axes of arrays, formats of masks, and keywords; and how to pass a case to it."""
+"""Describe the inputs of a function (array layouts, mask formats and keywords), and pass a case to it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def from_layout(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
 
 
 def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:
-    """Yield the layouts in which an array converts to `shape`, `[b h t e]`; `first` is the likeliest.
+    """Yield the layouts from which an array converts to `shape`, `[b h t e]`; `first` is the likeliest.
 
     The last axis must be d or m: a transposed output is wrong.
     """
@@ -138,7 +138,7 @@ class Masking:
     opposite: bool = False
 
     def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
-        """Write a mask `[t s]` or `[b h t s]` in this format; `blocks`: True means hidden."""
+        """Write a mask `[t s]` or `[b h t s]` in this format; with `blocks`, True means hidden."""
         if self.opposite:
             mask, blocks = ~mask, not blocks
         seen = ~mask if blocks else mask
@@ -252,7 +252,7 @@ OWN_WORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengt
 
 
 def for_case(case: Case, offer: Offer, request: Request, wide: bool = False) -> dict[str, Any]:
-    """Return the keyword arguments of a case, by role; `wide`: the function splits heads itself, as a layer does."""
+    """Return the keyword arguments of a case by role; a `wide` function splits heads itself, as a layer does."""
     at = at_of(case)
     return {
         **neutral_arguments(at, offer, request),

@@ -343,7 +343,7 @@ class HeadsMaker(Maker):
 class Inside:
     """What a module contains: its matrices as in `x W`, its heads, and what surrounds its attention.
 
-    `tokens`: the only number of tokens that it accepts, or 0.
+    `tokens` is the only number of tokens that it accepts, or 0 if it accepts any.
     """
 
     arrays: Arrays
@@ -428,7 +428,7 @@ def can_choose_logits(request: Request) -> bool:
 
 
 def put_hidden_ahead(case: Case) -> Case:
-    """Return the case with chosen logits: each is `scale q k`, or `scale x W_q (x W_k)` in a layer."""
+    """Return the case with inputs that give chosen logits: `scale q k`, or `scale x W_q (x W_k)` in a layer."""
     given = case.given
     if given.x is not None:
         return replace(case, given=replace(given, x=mark_x(case, given.x), arrays=pick_marks(given.arrays)))

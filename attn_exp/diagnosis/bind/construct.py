@@ -32,7 +32,7 @@ RANDOM_KEYS = ("key", "rng", "rngs", "prngkey")
 
 
 class Bag(dict[str, Any]):
-    """A generic configuration: looks up attributes and keys in the table of sizes, and records which were read."""
+    """A generic configuration that looks up attributes and keys in the table of sizes and records which were read."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
 
 
 def guess_value(given: inspect.Parameter, kind: Any, sizes: Sizes, library_name: str) -> Any:
-    """Guess an argument: a weight matrix, an instance of an attention class of the file, or None if allowed.
+    """Guess an argument: a weight matrix, an instance of an attention class from the same file, or None if allowed.
 
     Returns `...` if nothing fits.
     """

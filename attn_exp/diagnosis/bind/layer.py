@@ -108,7 +108,7 @@ def library_of_kind(kind: str, one: Any) -> str:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """How to make a layer: call a class with arguments, or copy an object; `method` may be empty."""
+    """How to make a layer: by calling a class with arguments, or by copying an object; `method` may be empty."""
 
     kind: str
     library: str

@@ -122,7 +122,7 @@ def value_of(name: str, sizes: Sizes, siblings: Collection[str] = ()) -> Any:
 def instead_of_default(given: inspect.Parameter, sizes: Sizes, siblings: Collection[str]) -> Any:
     """Return the value that replaces a default, or `...` to keep the default.
 
-    Sizes that must fit, dropout and causal flags are replaced, and None if the user set that size. A number of
+    Sizes that must fit, dropout and causal flags are replaced, and so is None if the user set that size. A number of
     key/value heads stays if it divides the number of heads.
     """
     letter, default, word = letter_of(given.name, siblings), given.default, plain(given.name)

@@ -252,7 +252,7 @@ OF_OLD = "it caches by the address of its inputs, and returns an old answer"
 
 
 def check_one_input_changed(caller: Caller, case: Case, digits: int) -> Found:
-    """Change the end of one input only: a function that caches by the rest returns its old answer.
+    """Change only the last numbers of one input: a function that caches by the others returns its old answer.
 
     Functions that were already wrong before the change are not tested.
     """
@@ -275,7 +275,7 @@ def change_one_input(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def two_masks(case: Case) -> tuple[Array, Array]:
-    """Return two masks; a caller that needs one takes the first, because some functions cache it for all calls."""
+    """Return two masks; code that needs only one uses the first, because some functions cache their first mask."""
     places = np.arange(at_of(case).rows)[:, None] + np.arange(at_of(case).keys)
     return places % 3 > 0, places % 2 > 0
 

@@ -107,7 +107,7 @@ def may_be_made(names: Collection[str], caller: Caller) -> bool:
 def meant(caller: Caller, case: Case) -> list[tuple[str, RecipeChange]]:
     """Return the settings that may be assumed, and how each of them changes the recipe.
 
-    Most ALiBi code has the paper's slopes only if the number of heads is a power of two, so the check uses one.
+    Most ALiBi code has the paper's slopes only for 2, 4, 8, ... heads, so the check uses such a number.
     """
     single = [(words, change) for words, change in other_settings(case.recipe) if is_meant(words, caller)]
     closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
@@ -252,7 +252,10 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
 
 
 def search_formats(ways: Ways) -> tuple[Caller | None, Caller | None]:
-    """Return the first caller right in either polarity, and the first that answers, preferably in the right shape."""
+    """Return the first caller that is right in either polarity, and the first that answers at all.
+
+    For the latter, answers of the right shape come first.
+    """
     answered: list[Caller] = []
     odd: list[Caller] = []
     for caller, case in ways:

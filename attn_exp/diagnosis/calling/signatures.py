@@ -176,7 +176,7 @@ def bind(
 
 
 def is_number(given: inspect.Parameter) -> bool:
-    """Return whether an argument is an integer rather than a pair; one without default and annotation counts as one."""
+    """Return whether an argument is an integer, not a pair; assume so if it has no default and no annotation."""
     said = str(given.annotation)
     is_open = is_required(given) and given.annotation is given.empty
     return is_open or type(given.default) is int or (bool(re.search(r"\bint\b", said)) and "tuple" not in said.lower())

@@ -389,8 +389,8 @@ OTHERWISE = "it does not support fewer key/value heads than query heads"
 def answer_if_offered(caller: Caller, case: Case) -> Answer:
     """Return the answer to an unpromised case, or an error if the function does not offer that feature.
 
-    A mask per batch entry is tried with several axis orders. Code that does not support grouped key/value heads may
-    reshape them arbitrarily: only a right answer, or a known wrong way to share heads, counts.
+    A mask per example is tried with several axis orders. Code that does not support grouped key/value heads may
+    reshape them arbitrarily, so only a right answer, or a known wrong way to share heads, counts.
     """
     right, first = expected(case), None
     shared = case.recipe.groups != case.recipe.heads

@@ -85,7 +85,7 @@ def read_rows(recording: Recording, operation: int, side: int, *, is_summed: boo
 
 
 def find_factor(recording: Recording, rows: Rows) -> float:
-    """Return the factor that scaled queries or keys since the last product."""
+    """Return the factor by which queries or keys were scaled since the last product."""
     factor, producer = 1.0, recording.first.operations[rows.operation].producers[rows.place]
     while isinstance(producer, int) and recording.first.operations[producer].product is None:
         operation = recording.first.operations[producer]

@@ -83,7 +83,7 @@ def read_projection(recording: Recording, place: int) -> Projection | None:
 def find_bias(trace: Trace, place: int, are_rows: bool, exact: float) -> Array | None:
     """Return the bias `[n]` of a product, added by the operation itself or by one soon after it.
 
-    `are_rows`: the tokens are the rows of the product rather than its columns.
+    `are_rows` means that tokens are the rows of the product rather than its columns.
     """
     operation = trace.operations[place]
     axes = find_axes(operation)

@@ -37,13 +37,13 @@ WRITING_METHODS = ("__setitem__", "fill", "partition", "put", "sort")
 WRITING_FUNCTIONS = ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")
 """Functions that write into their first argument."""
 CREATORS = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "empty", "full", "ones", "zeros")
-"""Functions that take no tracked array, or bypass its dispatch; their results are tracked too."""
+"""Functions that take no tracked arrays, or bypass their dispatch; the results are tracked too."""
 
 current: ContextVar[Recorder | None] = ContextVar("current", default=None)
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
-    """Record the call of a NumPy function; see `record_with`. Meanwhile, array constructors return tracked arrays."""
+    """Record the call of a NumPy function, during which array constructors return tracked arrays; see `record_with`."""
     recorder = Recorder(is_array, locate_array, copy_array, np.array)
     tracked = {name: np.array(array).view(Tracked) for name, array in inputs.items()}
     recorder.add_inputs(tracked)

@@ -64,7 +64,7 @@ Subscripts = tuple[str, str, str]
 
 
 def resolve_subscripts(subscripts: str, ndims: Sequence[int]) -> Subscripts:
-    """Replace `...` by letters in the subscripts of two arrays with these numbers of axes; add an implicit output."""
+    """Replace `...` with letters in the subscripts of two arrays of `ndims` axes, and add an implicit output."""
     operands, arrow, output = subscripts.replace(" ", "").partition("->")
     if not arrow:
         output = "..." + "".join(one for one in sorted(set(operands) - set(",.")) if operands.count(one) == 1)
@@ -82,7 +82,7 @@ def resolve_subscripts(subscripts: str, ndims: Sequence[int]) -> Subscripts:
 def contract_axes(
     ndims: Sequence[int], summed: Sequence[Sequence[int]], batch: Sequence[Sequence[int]] = ((), ())
 ) -> Subscripts:
-    """Return subscripts of the sum over pairs of axes: the output has the batch axes, then the others of each array."""
+    """Return subscripts of a sum over pairs of axes; the output has the batch axes, then each array's other axes."""
     letters = iter(string.ascii_letters)
     left, right = ([next(letters) for _ in range(ndim)] for ndim in ndims)
     for axis, other in zip((*summed[0], *batch[0]), (*summed[1], *batch[1]), strict=True):
@@ -124,7 +124,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class Place(NamedTuple):
     """The location of an array in memory: allocation, first address, shape, strides in bytes, and dtype.
 
-    Two arrays in one place hold the same numbers, so they have the same producer.
+    Two arrays in the same place contain the same numbers, so they have the same producer.
     """
 
     owner: int
@@ -262,7 +262,7 @@ def find_addresses(place: Place) -> Array:
 
 
 def make_scatter(place: Place, source: Place) -> Redo:
-    """Return a function that writes the last array into the first (or zeros), where addresses coincide."""
+    """Return a function that writes the last array into the first one, or into zeros, where addresses coincide."""
     wanted, available = find_addresses(place), find_addresses(source).ravel()
     order = np.argsort(available)
     nearest = order[np.minimum(np.searchsorted(available, wanted, sorter=order), available.size - 1)]
@@ -327,7 +327,7 @@ class Axes:
 
 
 def find_axes(operation: Operation) -> Axes | None:
-    """Return the axes of a product; None for other operations, and if a letter repeats or is summed in one input."""
+    """Return the axes of a product; None if it is another operation, or a letter repeats or is summed in one input."""
     if operation.product is None:
         return None
     left, right, output = operation.product.subscripts
