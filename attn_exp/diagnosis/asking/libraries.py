@@ -213,8 +213,8 @@ def module_of(name: str) -> Any:
 
 # What a call returned, as plain arrays or as an error that says what it is instead
 
-KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "texts", "O": "Python objects", "M": "dates",
-         "m": "time spans", "V": "records"}  # fmt: skip
+KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "strings", "O": "Python objects", "M": "dates",
+         "m": "time differences", "V": "records"}  # fmt: skip
 """What arrays without real numbers contain, by NumPy's dtype kind."""
 REAL = ("f", "i", "u")
 SMALL_FLOATS = ("bfloat", "float")

@@ -116,8 +116,8 @@ LOWEST, ADDED = -np.inf, -1e9
 """Values of hidden keys in additive masks: -inf always hides, -1e9 is the most common."""
 WANTED = re.compile(r"has no attribute '(\w*mask\w*)'")
 """The error message of code that expects an object with the mask as an attribute."""
-WORDS = {"booleans": "", "added": "masks added", "ones and zeros": "masks of ones and zeros",
-         "integers": "masks of whole numbers"}  # fmt: skip
+WORDS = {"booleans": "", "added": "additive masks", "ones and zeros": "masks of ones and zeros",
+         "integers": "integer masks"}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def bind_factory(own: OwnFunction) -> Layer:
     """Call a factory and return the layer that it describes.
 
     The factory returns `(callable, inputs)` or `(callable, inputs, options)`. Inputs are arrays by role, or the
-    callable's positional or keyword arguments. In that case, names tell which of them are arrays; the rest stay fixed.
+    callable's positional or keyword arguments, whose names then tell which are arrays; the rest stay fixed.
 
     Raises:
         UncalledError: the factory raised an error or returned something else, or its callable rejects the inputs.
@@ -72,8 +72,7 @@ def bind_factory(own: OwnFunction) -> Layer:
     made = run_foreign(own.function, f"{own.name}() raised an error")
     is_pair = isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0])
     if not is_pair or not isinstance(made[1], Mapping | tuple | list) or not made[1]:
-        raise UncalledError(f"{own.name}() did not return a pair; a factory returns (callable, inputs) or (callable, "
-                            "inputs, options)")  # fmt: skip
+        raise UncalledError(f"{own.name}() must return (callable, inputs) or (callable, inputs, options)")
     target, given, options = (*made, {})[:3]
     parameters = signature_of(target)
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)

@@ -168,7 +168,8 @@ def method_of(target: Any) -> Callable[..., Any]:
     names = [*(name for name in METHODS if name in known), *(name for name in known if re.match("[^_].*att|att", name))]
     found = next(filter(callable, (getattr(target, name, None) for name in names)), None)
     if found is None:
-        raise UncalledError(f"{type(target).__name__} has no method that computes attention; name it: Class.method")
+        raise UncalledError(f"no method of {type(target).__name__} has a name that suggests attention; "
+                            "name one as Class.method")  # fmt: skip
     return found
 
 

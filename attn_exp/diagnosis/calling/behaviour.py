@@ -125,7 +125,7 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
         if alone.output is None:
             return Finding(rung, ABSENT, alone.error), ""
         if bool(alone.axes) != bool(answer.axes):
-            return Finding(rung, BROKEN, f"entry {entry + 1} alone has different axes: {alone.axes or answer.axes}"), ""
+            return Finding(rung, BROKEN, f"example {entry + 1} alone has other axes: {alone.axes or answer.axes}"), ""
         if not same_answer(alone, Answer(whole[entry : entry + 1]), alone_case, digits):
             said = f"example {entry + 1} gives a different answer alone than in its batch"
             return Finding(rung, BROKEN, said), "batch_mixed" if is_apart(

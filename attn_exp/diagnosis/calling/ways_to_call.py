@@ -188,7 +188,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     if known is not None or (best.function.call is best.function.origin and not offer.only_if_right):
         return best
     said = f"with {offer.said}: " if offer.said else ""
-    error = best.answer.error or "its argument names do not identify q, k and v; their order gives a wrong answer"
+    error = best.answer.error or "its argument names do not identify q, k and v; in order, they give a wrong answer"
     raise UncalledError(f"{own.name} could not be called ({said}{error})")
 
 

@@ -227,7 +227,7 @@ def query_token(pair: Pair, m: int, row: int) -> int:
     known = pair.places[m, row]
     known = known[known >= 0]
     if not known.size:
-        raise MixedTokensError("a row of weights comes from no scores")
+        raise MixedTokensError("a row of weights is not computed from scores")
     n, t, _ = np.unravel_index(known, pair.scores.shape)
     if len(set(zip(n.tolist(), t.tolist(), strict=True))) > 1:
         raise MixedTokensError("a row of weights comes from several rows of scores")
@@ -249,7 +249,7 @@ def read_row(recording: Recording, pair: Pair, m: int, row: int, entry: int) -> 
     keys = [token_of(recording, int(pair.k.tokens[of_n, column])) for column in columns]
     values = [token_of(recording, int(number)) for number in pair.v.tokens[m]]
     if any(one[0] != entry for one in (*keys, *values)):
-        raise MixedTokensError("keys or values belong to another batch entry")
+        raise MixedTokensError("keys or values belong to another example of the batch")
     order = np.argsort([at for _, at in keys], kind="stable")
     late = np.argsort([at for _, at in values], kind="stable")
     made = {"q": query, "k": pair.k.values[0][of_n, columns][order], "v": pair.v.values[0][m][late],

@@ -160,7 +160,7 @@ def read_side(recording: Recording, rows: Rows) -> Side:
             found = tuple(keys[column] for column in matched[0].tolist())
             factors += matched[1].tolist()
             if columns.setdefault(rank, found) != found:
-                raise UnreadMatricesError("computed from other columns at other positions")
+                raise UnreadMatricesError("computed from different columns at different positions")
     if len(columns) <= ranks.max():
         raise UnreadMatricesError("not the columns of a parameter")
     if max(factors) - min(factors) > max(1e-6, 100 * recording.exact) * abs(factors[0]):
