@@ -43,7 +43,7 @@ def product(left: Any, right: Any, *, dimension_numbers: Any, **_: Any) -> Any:
 
 
 def as_matrices(left: Any, right: Any, numbers: Any, multiply: Callable[[Any, Any], Any]) -> Any:
-    """Contract any axes, using `multiply` on `[n t d]` and `[n d s]`."""
+    """Contract any axes of two arrays by calling `multiply` on `[n t d]` and `[n d s]`."""
     (of_left, of_right), (batch, other_batch) = numbers
     free = [axis for axis in range(left.ndim) if axis not in (*of_left, *batch)]
     other_free = [axis for axis in range(right.ndim) if axis not in (*of_right, *other_batch)]

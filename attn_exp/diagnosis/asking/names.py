@@ -212,7 +212,7 @@ qkv: qkv qvk kqv attn in
 kv: kv keysvalues context keyvalue keyvalues memory
 x: x hidden input inputs embedding embeddings emb tokens xs sequence seq inp features residual source src
 """)
-"""Parts of names, by their meaning."""
+"""Parts of argument names, by meaning."""
 WEIGHT = frozenset(
     """
     w weight weights kernel proj projection matrix mat linear params param c lin fc to dense net

@@ -34,7 +34,7 @@ WIDE = "btm"
 """The layout of functions that split heads themselves and take the number of heads."""
 KNOWN = (*LAYOUTS, *RARE)
 LISTED = ("hbtd",)
-"""Layouts that only outputs have: a list of heads."""
+"""Layouts that occur only in outputs: a list of heads."""
 JOINED = {"m": "hd", "n": "bh"}
 """Letters for two axes that are merged into one."""
 

@@ -53,9 +53,9 @@ SPREAD = 1.4
 def core_cases(
     request: Request, offer: Offer, layout: str, quick: bool, *, returns: str = "", one_size: int = 0
 ) -> Iterator[Case]:  # fmt: skip
-    """Yield the cases for a function of q, k and v; `returns` is the layout of its output, if not `layout`.
+    """Yield the cases for a function of q, k and v; `returns` is the layout of its output, if it is not `layout`.
 
-    `one_size`: the head size of an object that may accept no other; else 0.
+    `one_size` is the head size of an object that may accept no other, or 0.
     """
     maker = HeadsMaker(request, offer, layout, returns or layout, one_size)
     refuse_large_cases(maker, quick)
@@ -137,7 +137,7 @@ def cases_of_lengths(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
 def keyword_cases(maker: Maker) -> Iterator[Case]:
     """Yield a case for each keyword of the function that the request does not use yet.
 
-    A layer gets fewer cases: it has only one length, and few layers have a keyword for a window or a score.
+    A layer gets fewer cases: it has as many keys as queries, and few layers have a keyword for a window or a score.
     """
     request, offer = maker.request, maker.offer
     kinds = {type(mask) for mask in request.masks}

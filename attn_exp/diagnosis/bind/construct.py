@@ -62,8 +62,8 @@ class Bag(dict[str, Any]):
 def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: bool = False) -> dict[str, Any]:
     """Choose constructor arguments by the names, annotations and defaults of the parameters.
 
-    In a configuration, a required field of unknown meaning gets some value of its type, because other parts of the
-    model use it.
+    In a configuration, a required field of unknown meaning gets some value of its type: it probably belongs to another
+    part of the model.
 
     Raises:
         UncalledError: the meaning of a required argument is not known.

@@ -281,7 +281,7 @@ def two_masks(case: Case) -> tuple[Array, Array]:
 
 
 def check_second_mask(caller: Caller, case: Case, digits: int) -> Found:
-    """Call with two masks in turn: a function that caches the first one returns its first answer again."""
+    """Call a function with two masks in turn: if it caches the first mask, it returns its first answer again."""
     rung, at, masks = "another mask, another answer", at_of(case), two_masks(case)
     first, second = (caller(masked(case, seen)) for seen in masks)
     if first.output is None or second.output is None or at.keys < 4:

@@ -249,7 +249,7 @@ MOST_NUMBERS = 2**16
 
 
 def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
-    """Add or remove axes of length 1 so that an answer has the expected axes; also return a message if it had others.
+    """Add or remove axes of length 1 to give an answer the expected axes; also return a message if this was needed.
 
     An answer with the right number of axes, or with other lengths, is returned unchanged, without a message.
     """

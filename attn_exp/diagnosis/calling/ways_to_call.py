@@ -289,7 +289,7 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
 
 
 def reached_place(answer: Answer) -> tuple[bool, Shape]:
-    """Return a sort key for how far a failed call got; one that returned something got to the end."""
+    """Return a sort key for how far a call got before it failed; a call that returned something comes last."""
     return answer.reached is None, answer.reached or ()
 
 

@@ -27,7 +27,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A product of queries and keys, and one of weights and values.
+    """A product of queries and keys, and the later product of weights and values.
 
     `scores`, `weights` and `context` are those of the first run, with axes `[n t s]`, `[m t s]` and `[m t e]`.
     `places` gives for each weight the flat index of its score, `[m t s]`, or -1. `between` are the arrays from scores

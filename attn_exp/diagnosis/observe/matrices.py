@@ -118,7 +118,7 @@ def added_later(trace: Trace, place: int) -> Array | None:
 
 
 NEAR = 5
-"""How many operations after a product to search for its bias."""
+"""Number of operations after a product that are searched for its bias."""
 
 
 def find_ranks(tokens: Array) -> Array:

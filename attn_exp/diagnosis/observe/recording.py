@@ -19,7 +19,7 @@ from attn_exp.diagnosis.observe.trace import Trace, find_axes, record_with
 from attn_exp.own_code import held
 
 FINE, COARSE = 1e-9, 1e-5
-"""Relative rounding error of float64, and of float32 or less."""
+"""Relative rounding error of float64, and of narrower dtypes."""
 NONE, SEVERAL = -1, -2
 """Used in place of a token's number if a row depends on no token, or on several."""
 GRID = 2
