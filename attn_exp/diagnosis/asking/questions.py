@@ -36,12 +36,12 @@ SIZE = 8
 LONGEST, MIDDLE = 131, 11
 """Tokens of the longest case, and of the longest case in a quick check."""
 CROSS, SHARED = "keys of another input", "fewer key/value heads"
-PADDED = ("padding", "padding of each entry")
+PADDED = ("padding", "padding of each example")
 ABOUT_MASKS = ("masks", *PADDED, "causal", "window", "large hidden logits")
 WIDTH = "another width"
 ANOTHER_BATCH = "another batch"
 """The case that replaces `another head size` if an object accepts only one."""
-MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
+MASKS_OF_MORE = ("a mask for each example", "a mask for each head")
 """The cases whose mask has a batch axis, or batch and head axes."""
 ZEROS, ADDED = "a token of zeros", "an additive bias"
 OF_ENTRIES = (5, 8)

@@ -114,7 +114,7 @@ def copy_arrays(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array
 
 
 def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
-    rung = "batch entries independent"
+    rung = "examples independent"
     answer = caller(case)
     whole = answer.output
     if whole is None or len(whole) < 2 or whole.shape != expected(case)["output"].shape:
