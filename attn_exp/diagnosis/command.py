@@ -1,6 +1,6 @@
 """`attn-exp check` and `attn-exp explain`: read the command line, and format the verdict as text or JSON.
 
-If a target cannot be called, a factory to complete is printed: known parts are filled in, the rest is `...`.
+If a target cannot be called, the output is a draft of a factory, in which the user replaces each `...`.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from attn_exp.own_code import (
 
 FLAGS = ("--json", "--quick", "--verbose")
 FILES: dict[str, ModuleType] = {}
-"""Modules whose names this child process checks one by one: each is imported once, not once per name."""
+"""Modules by path: a child process that checks every function in a file imports the file only once."""
 ANSWER = "answer."
-"""Prefix of the arguments that give the numbers of a stage."""
+"""Prefix of arguments with the numbers of a stage, such as `answer.weights=mine.csv`."""
 
 
 def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]:
-    """Check the function that the first argument names, in this child process, and return the reply.
+    """Check the function named by the first argument in this child process, and return the reply.
 
-    `text` is what to print, and `uncalled` says why the function could not be called. For a whole file, the reply
-    lists the names to check, and whether the code of each may be attention. `tell` is called before each step, so that
-    the parent knows what was running if this process ends.
+    Its `text` is the output, and `uncalled` is the reason why the function could not be called. For a whole file, the
+    reply lists the names to check, and tells which of these may be attention. `tell` is called before each step, so
+    that the parent knows which step was running if this process dies.
 
     Raises:
         UserError: a function or setting does not exist, or a check cannot use a setting.
@@ -86,7 +86,7 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
 
 
 FIRST_CALLS = 2
-"""The clock starts at the first call, after imports and building, and restarts at the second: the first may compile."""
+"""Number of calls that restart the timeout: imports and building precede the first call, which may also compile."""
 
 
 def reply_to(verdict: Verdict, words: Sequence[str], target: str, found: Sequence[OwnFunction] = ()) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def reply_to(verdict: Verdict, words: Sequence[str], target: str, found: Sequenc
 
 
 def reply_without_verdict(words: Sequence[str], target: str, reason: str, asked: str) -> dict[str, Any]:
-    """Return the reply to a check whose process ended without one."""
+    """Return the reply for a check whose process ended without a verdict."""
     return reply_to(unfinished(target.rpartition(":")[2], reason, asked), words, target)
 
 
@@ -111,7 +111,7 @@ def reply_uncalled(own: OwnFunction, why: str, words: Sequence[str]) -> dict[str
 
 
 def check_objects(function: Any, other: Any, words: Sequence[str], quick: bool) -> Verdict:
-    """Check a function, passed as an object or by its name, or compare it with another one."""
+    """Check a function, given as an object or by name, or compare it with another function."""
     question = understood(words)
     found = [
         replace(find_function(one), target=one) if isinstance(one, str) else function_at_hand(one)
@@ -124,7 +124,7 @@ def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: boo
     """Check one function, or compare two.
 
     Raises:
-        UserError: `ignore` names an argument that no function has. Not raised for a name in a whole file.
+        UserError: `ignore` names an argument that neither function has, and this is not a check of a whole file.
     """
     known = [name for own in found for name in arguments_of(own.function)]
     for name in question.ignore:
@@ -143,10 +143,10 @@ def shown(verdict: Verdict, words: Sequence[str], name: str = "") -> str:
 
 
 def explained(words: Sequence[str]) -> tuple[str, int]:
-    """Explain the numbers given as `answer.weights=mine.csv`; return what to print, and the exit code.
+    """Explain numbers given as `answer.weights=mine.csv`; return the output and the exit code.
 
     Raises:
-        UserError: numbers cannot be read or do not fit the run, or a run does not accept an argument.
+        UserError: the numbers cannot be read or do not fit the run, or an argument is not a setting of a run.
     """
     flags = {word for word in words if word.startswith("--")}
     for flag in flags - {"--json"}:
@@ -174,7 +174,7 @@ def split_answers(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 WEIGHTS = re.compile(r"\b(log_?)?softmax\b|\blogsumexp\b|\bexp2?\b")
 PRODUCTS = re.compile(r"\b(matmul|einsum|b?mm|baddbmm|dot|dot_general|tensordot|vecdot)\b|\s@\s")
 FUSED = re.compile(r"\b(\w*(?:attention|sdpa|attn)\w*)\(", re.IGNORECASE)
-"""Patterns of code that turns scores into weights, that multiplies arrays, and that calls fused attention."""
+"""Patterns for code that turns scores into weights, multiplies arrays, or calls fused attention."""
 MOST_WRAPPERS = 8
 
 
@@ -191,7 +191,7 @@ def values_in_file(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def origin_of(value: Any, module: ModuleType) -> Any:
-    """Return the function or class of a file that a callable wraps, however deeply."""
+    """Unwrap a callable until it is a function or class of the file; return None if it never is."""
     home = module.__name__
     for _ in range(MOST_WRAPPERS if callable(value) else 0):
         if inspect.isclass(value) and not any("__call__" in vars(base) for base in value.__mro__[:-1]):
@@ -203,9 +203,9 @@ def origin_of(value: Any, module: ModuleType) -> Any:
 
 
 def may_be_attention(value: Any, module: ModuleType) -> bool:
-    """Return whether code may be attention: it computes weights and products, or calls a fused kernel.
+    """Return whether the code of a callable may be attention: it computes weights and products, or calls a kernel.
 
-    The functions and base classes from the same file that it uses count too.
+    Functions and base classes that it uses from the same file count too.
     """
     code = source_with_helpers(origin_of(value, module))
     is_fused = any(word not in vars(module) and f"def {word}(" not in code for word in FUSED.findall(code))

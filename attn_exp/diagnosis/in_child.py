@@ -1,7 +1,7 @@
-"""`attn-exp check` as its user runs it: import and check the function in a child process.
+"""Run `attn-exp check`: import and check the user's function in a child process.
 
-User code may call `sys.exit`, crash, hang or print. None of it is imported here: a child process gets the same
-arguments, reports what it is about to do, and answers with a verdict or ends without one. The names in a whole file
+User code may call `sys.exit`, crash, hang or print, so it is never imported here. A child process gets the same
+arguments, reports each step before it begins, and returns a verdict or ends without one. The functions in a whole file
 are checked one by one, and a table lists the results.
 """
 
@@ -21,23 +21,26 @@ from attn_exp.processes import Child, NoAnswerError
 TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
 """Default timeout for checking one function, and the longest that a user can set, in seconds."""
 PREPARING = 300.0
-"""Seconds for steps outside the timeout: importing the file and its libraries, building and compiling."""
+"""Limit in seconds for steps that the user's timeout does not cover: imports, building and compiling."""
 WORD = "timeout="
 JSON = "--json"
 CHECK_IN_CHILD = "attn_exp.cli:check_in_child"
 ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Environment of a child: its arrays are small, and threads that wait for each other take 20 times as long."""
+"""Environment of a child process: with its small arrays, several threads would take 20 times as long as one."""
 WIDEST_SAID = 90
 
 Reply = Mapping[str, Any]
-"""The result for one name: its `verdict` as JSON and as `text`, the exit `code`, or why it was `uncalled`."""
+"""The result for one name: the `verdict` as JSON and as `text`, and the exit `code`.
+
+`uncalled` is the reason why the function could not be called, or empty.
+"""
 
 
 def checked(words: Sequence[str]) -> tuple[str, int]:
-    """Check the function that the first argument names in a child process; return the output and the exit code.
+    """Check the function named by the first argument in a child process; return the output and the exit code.
 
-    If the function cannot be called, a factory to complete goes to stdout, or JSON that holds it, and the error to
-    stderr.
+    If the function cannot be called, print the draft of a factory, or JSON that contains it, to stdout, and the error
+    to stderr.
 
     Raises:
         UserError: a function or setting does not exist, or a check cannot use a setting.
@@ -83,11 +86,11 @@ def time_of(words: Sequence[str]) -> float:
 
 
 def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
-    """Return a child's reply on a function, or a reply that it ended or timed out without an answer.
+    """Ask a child process for its reply; if it ends or times out without one, return a reply that says so.
 
     Raises:
         FaultError: the child ended before it imported any user code.
-        UserError: the child ended without an answer while it listed the names in a file.
+        UserError: the child ended or timed out while it listed the names in a file.
     """
     heard: dict[str, Any] = {}
 
@@ -129,8 +132,8 @@ def reply_without_answer(words: Sequence[str], reason: str, heard: Mapping[str, 
 def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
     """Check every attention function in a file; return a table, or a list for JSON, and the exit code.
 
-    All share one child process, and each has the same time limit. If one ends the child or times out, the rest get
-    another child. A name gets a row if it is right, or if its code may be attention.
+    All functions share one child process, and each has the same time limit. If one of them ends the child or times
+    out, a new child checks the rest. A function gets a row if it is right, or if its code may be attention.
 
     Raises:
         UserError: the file does not exist, cannot be imported, or contains no attention.

@@ -164,7 +164,7 @@ def test_what_cannot_be_called_gets_a_factory_to_be_completed(
     assert attn_exp.check(space["make"], quick=True).passed
     mine.with_name("pairs.py").write_text("def make():\n    return 3\n", encoding="utf-8")
     code, out, err = run(("pairs.py:make",), monkeypatch, capsys)
-    assert code == 3 and "make() did not return a pair" in err and not out.strip(), "no draft for a factory"
+    assert code == 3 and "make() must return (callable, inputs)" in err and not out.strip(), "no draft for a factory"
 
 
 # A whole file

@@ -94,7 +94,7 @@ def causal_and_added(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
 
 def test_a_mask_that_is_added_beside_a_causal_one_inside_gets_numbers() -> None:
     verdict = attn_exp.check(causal_and_added, "mask=causal", quick=True)
-    assert verdict.passed and "masks added" in str(verdict), verdict
+    assert verdict.passed and "additive masks" in str(verdict), verdict
 
 
 def of_lost_lengths(query: Any, key: Any, value: Any, valid_len: Any = None) -> Any:

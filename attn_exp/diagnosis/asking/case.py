@@ -1,4 +1,4 @@
-"""Test cases: their inputs, the expected results, and the comparison of answers with these."""
+"""Test cases: their inputs, the expected results, and the comparison of answers with expected results."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from attn_exp.rules.masks.mask import Mask
 class Case:
     """A test case: `rung` is its row in the report, `recipe` the reference computation, `given` the inputs.
 
-    `explicit_scale`: pass the scale instead of relying on the function's default. `optional`: it may refuse.
-    `unpromised`: no keyword announces the feature, so an error or another shape means that it is not offered.
+    `explicit_scale`: pass the scale instead of relying on the function's default. `optional`: the function may refuse
+    the case. `unpromised`: no keyword announces the feature, so after an error or another shape it counts as missing.
     """
 
     rung: str
@@ -48,7 +48,7 @@ class Answer:
     """The result of one call: output `[b h t e]` or `[b t m]`, other returned stages, or why it failed.
 
     `refused`: the error says that the request is not supported. `reached`: how far the call got before its error.
-    `axes`: the shape of an output with too many or too few axes of length 1, in words.
+    `axes` describes the shape of an output that has too many or too few axes of length 1.
     """
 
     output: Array | None
@@ -77,7 +77,7 @@ def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
 
 
 FEW_BLIND = 0.5
-"""Up to this fraction of queries may see no key while an answer can still identify a mistake."""
+"""Largest fraction of queries without visible keys at which an answer can still identify a mistake."""
 
 
 def is_blind(stages: Arrays) -> bool:
@@ -94,7 +94,7 @@ def is_for_no_key(output: Array, stages: Arrays) -> bool:
 
 
 def without_blind(output: Array, stages: Arrays) -> Array:
-    """Return an output with zeros where a query sees no key: functions return NaN, zeros or a mean there.
+    """Replace the outputs of queries that see no key with zeros: functions return NaN, zeros or a mean for these.
 
     If no query sees any of several keys, return the output unchanged: there is nothing else to compare.
     """
@@ -134,7 +134,7 @@ def tolerance(stages: Arrays, digits: int) -> float:
 
 
 def can_mix(weights: Array, values: Array) -> bool:
-    """Return whether weights and values can be multiplied: a mistake may use other values, or other heads."""
+    """Return whether weights and values can be multiplied; after some mistakes, their shapes do not match."""
     if weights.shape[-1] != values.shape[-2]:
         return False
     heads = zip(weights.shape[-3::-1], values.shape[-3::-1], strict=False)
@@ -169,7 +169,7 @@ def differs(output: Array, stages: Arrays, digits: int) -> bool:
 def overflows(output: Array, right: Array) -> bool:
     """Return whether two answers agree except where sums overflow, which depends on the order of summation.
 
-    A sum with the lowest float64 may be -inf, NaN or, with one more positive term, neither.
+    A sum that contains the lowest float64 may be -inf, NaN or, with one more positive term, finite.
     """
     one, other = (~(np.abs(array) < HUGE) for array in (output, right))
     are_huge = any((np.abs(array) > HUGE).any() for array in (output, right))  # NaN alone is no overflow

@@ -43,7 +43,7 @@ def product(left: Any, right: Any, *, dimension_numbers: Any, **_: Any) -> Any:
 
 
 def as_matrices(left: Any, right: Any, numbers: Any, multiply: Callable[[Any, Any], Any]) -> Any:
-    """Contract any axes, using `multiply` on `[n t d]` and `[n d s]`."""
+    """Contract any axes of two arrays by calling `multiply` on `[n t d]` and `[n d s]`."""
     (of_left, of_right), (batch, other_batch) = numbers
     free = [axis for axis in range(left.ndim) if axis not in (*of_left, *batch)]
     other_free = [axis for axis in range(right.ndim) if axis not in (*of_right, *other_batch)]
@@ -129,9 +129,9 @@ def is_half(kind: Any) -> bool:
 
 
 def trace_for_numpy(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable[..., Any]:
-    """Trace a function of arrays of these shapes; return a function that runs its operations in NumPy.
+    """Trace a function for arrays of these shapes; return a function that runs its operations in NumPy.
 
-    Constants are evaluated while tracing, so that state which the function keeps between calls holds no tracers.
+    Constants are evaluated while tracing, so no tracer ends up in state that the function keeps between calls.
 
     Raises:
         Exception: whatever the function raises while it is traced.
@@ -226,7 +226,7 @@ def wide(array: Any) -> Any:
 
 
 def as_array(one: Any) -> Any:
-    """Convert a JAX array to NumPy, unless it holds random keys.
+    """Convert a JAX array to NumPy, unless it contains random keys.
 
     Raises:
         Exception: JAX did not have enough memory to compute the array.
@@ -263,7 +263,7 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_in_numpy(run: Callable[..., Any], function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-    """Run a traced function, or JAX itself if that gives NaN: XLA turns `(mask == 0) * -inf` into a selection."""
+    """Run a traced function in NumPy, or in JAX if that gives NaN: XLA turns `(mask == 0) * -inf` into a selection."""
     made = run(*arrays)
     parts = map(np.asarray, sys.modules["jax"].tree_util.tree_leaves(made))
     return function(*arrays) if any(one.dtype.kind == "f" and np.isnan(one).any() for one in parts) else made
@@ -275,7 +275,7 @@ def is_about_values(error: Exception) -> bool:
 
 
 def of_arrays(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Callable[..., Any], list[Any], Any]:
-    """Return the function of only the arrays, these arrays, and a cache key for the other arguments."""
+    """Return a function of the array arguments alone, these arrays, and a cache key for the other arguments."""
     jax = sys.modules["jax"]
     values, tree = jax.tree_util.tree_flatten(given)
     arrays = {place: value for place, value in enumerate(values) if hasattr(value, "dtype")}

@@ -1,7 +1,8 @@
-"""Arrays of NumPy, PyTorch and JAX: which library a function wants, conversion both ways, and what a call returned.
+"""Arrays of NumPy, PyTorch and JAX: find a function's library, convert to and from it, and read what a call returned.
 
-Any attribute of a user's object may run user code: its shape, its class, its conversion to an array. All of that
-happens here, while `own_code.held` protects the process; the results are plain arrays that nothing else refers to."""
+Reading anything from a user's object may run user code: its shape, its class, its conversion to an array. All of that
+happens here, while `own_code.held` protects the process; the results are plain arrays that nothing else refers to.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ NUMPY = {name: value for name, value in vars(np).items() if callable(value)}
 
 
 def replaced_in_numpy() -> list[str]:
-    """Return the NumPy functions that user code replaced, which would falsify the expected results."""
+    """Return the NumPy functions that user code replaced, which would invalidate the expected results."""
     return [f"numpy.{name}" for name, value in NUMPY.items() if vars(np).get(name) is not value]
 
 
@@ -41,8 +42,8 @@ def replaced_in_numpy() -> list[str]:
 class Library:
     """Converts arrays to and from a library; `widest` is its widest default floating-point dtype.
 
-    `back` converts an array that `into` made. `read` converts one that user code returned, to its own dtype or a wider
-    one, and returns it with the name of its dtype; beyond a maximum size it returns only the number of elements.
+    `back` converts an array that `into` made. `read` converts an array that user code returned to NumPy, with the same
+    or a wider dtype, and also returns the name of its dtype; instead of too large an array it returns its size.
     """
 
     name: str
@@ -82,17 +83,17 @@ def wide(array: Any) -> Array:
 
 
 def read_array(array: Any, most: int) -> tuple[Array | int, str]:
-    """Return any array as a NumPy array with its dtype's name; beyond `most` elements, return their number instead."""
+    """Convert an array to NumPy, or return its size if that exceeds `most`; also return the name of its dtype."""
     plain = np.asarray(array)
     return (plain if plain.size <= most else int(plain.size)), str(plain.dtype)
 
 
 def of_torch(device: str) -> Library:
-    """Return PyTorch on a device.
+    """Return the `Library` for PyTorch on a device.
 
     Raises:
         UserError: there is no such device.
-        UncalledError: PyTorch cannot use it here.
+        UncalledError: PyTorch cannot use the device on this machine.
     """
     torch = module_of("torch")
     try:
@@ -206,18 +207,18 @@ def library_of(array: Any) -> str:
 
 
 def module_of(name: str) -> Any:
-    """Import a library on first use, for JAX its `jax.numpy`."""
+    """Import a library on first use; for JAX, import `jax.numpy`."""
     return import_module("jax.numpy" if name == "jax" else name)
 
 
 # What a call returned, as plain arrays or as an error that says what it is instead
 
-KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "texts", "O": "Python objects", "M": "dates",
-         "m": "time spans", "V": "records"}  # fmt: skip
+KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "strings", "O": "Python objects", "M": "dates",
+         "m": "time differences", "V": "records"}  # fmt: skip
 """What arrays without real numbers contain, by NumPy's dtype kind."""
 REAL = ("f", "i", "u")
 SMALL_FLOATS = ("bfloat", "float")
-"""Prefixes of dtypes that other packages add to NumPy, which has no kind for them."""
+"""Prefixes of floating-point dtypes that other packages add to NumPy, which has no kind for them."""
 
 
 class NoNumbersError(Exception):
@@ -227,7 +228,7 @@ class NoNumbersError(Exception):
 def numbers_of(said: Any, library: Library, most: int, part: str = "") -> tuple[dict[str, Array], str]:
     """Return the arrays of an answer in float64, the output first, and the dtype of the output.
 
-    Additional results that are not arrays of real numbers are left out. `most` is the maximum number of elements of an
+    Additional results that are not arrays of real numbers are left out. `most` is the maximum number of elements per
     array; `part` names the output if it is not the first.
 
     Raises:
@@ -305,7 +306,7 @@ def read_real(part: Any, library: Library, most: int) -> tuple[Array, str]:
     """Return a float64 copy of an array, and its original dtype.
 
     Raises:
-        NoNumbersError: it is a scalar, too large, masked, or does not hold real numbers.
+        NoNumbersError: the array is a scalar, too large, masked, or does not contain real numbers.
     """
     if np.ma.is_masked(part):
         raise NoNumbersError("returned a masked array, which hides numbers; expected a plain array")

@@ -61,7 +61,7 @@ def role_of(name: str) -> str:
     """Return the role that a parameter name suggests, or an empty string.
 
     A part of the name may mark a mask, as in `src_mask` or `key_pad_mask`. The adjacency matrix of a graph is a mask
-    too. Lengths of batch entries (`memory_seq_lengths`) have a role, but a single number (`max_len`) has none.
+    too. Lengths of examples (`memory_seq_lengths`) have a role, but a single number (`max_len`) has none.
     """
     if plain(name) in BY_NAME:
         return BY_NAME[plain(name)]
@@ -76,7 +76,7 @@ def role_of(name: str) -> str:
 
 
 NO_LENGTH = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
-"""Words next to `lengths` in names of other lengths than those of the keys, such as cumulative ones."""
+"""Words next to `lengths` in names of lengths that are not those of the keys, such as cumulative lengths."""
 MASKED = {"token", "tokens"}
 """Words after `mask` in names of arguments that are not masks, such as `mask_token`."""
 NO_MASK = frozenset(
@@ -104,8 +104,8 @@ def role_taken(given: inspect.Parameter) -> str:
 def roles_taken(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
     """Return the role of each parameter.
 
-    A flag such as `do_mask=False` or `mask: bool` means causal if the function takes no mask array. Next to an array
-    that is named a causal mask, any other mask is a padding mask.
+    A flag such as `do_mask=False` or `mask: bool` means causal if the function takes no mask array. If one array is
+    named as a causal mask, any other mask is a padding mask.
     """
     roles = {given.name: role_taken(given) for given in parameters}
     roles |= {given.name: "" for given in parameters if turns_masks_on(given)}
@@ -212,7 +212,7 @@ qkv: qkv qvk kqv attn in
 kv: kv keysvalues context keyvalue keyvalues memory
 x: x hidden input inputs embedding embeddings emb tokens xs sequence seq inp features residual source src
 """)
-"""Parts of names, by their meaning."""
+"""Parts of argument names, by meaning."""
 WEIGHT = frozenset(
     """
     w weight weights kernel proj projection matrix mat linear params param c lin fc to dense net
@@ -265,7 +265,7 @@ def biases_of(names: Sequence[str]) -> dict[str, str]:
 
 
 def stem_without(name: str, words: Sequence[str]) -> str | None:
-    """Return a name without one of the words, or without its letter (`c_attn_w`, `Wq`); None if it has neither."""
+    """Remove one of the words, or its initial, from a name (`c_attn_w`, `Wq`); return None if the name has neither."""
     parts = parts_of_name(name)
     rest = [part for part in parts if part not in words]
     if len(rest) < len(parts):
@@ -283,7 +283,7 @@ SHORT = 4
 
 OF_MASKS = ("mask", "padding", "causal")
 PROTOCOL = "mask"
-"""The keyword by which Keras passes the mask of an embedding; many layers accept it only for that reason."""
+"""The keyword under which Keras passes the mask of an embedding; many layers accept it only for that reason."""
 
 HINT = "is_causal"
 """An optimization hint of `torch.nn.MultiheadAttention`, which still requires the mask itself."""
@@ -292,8 +292,8 @@ HINT = "is_causal"
 def set_aside(function: Any, parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
     """Return the mask parameters that the code of a function never reads and that a call can omit.
 
-    The function must read another mask parameter, or take this one only by Keras or PyTorch convention. A parameter
-    that is passed on counts as read; otherwise a function's only mask parameter is always tested.
+    The function must read another mask parameter, or take this one only by Keras or PyTorch convention: a function's
+    only mask parameter is otherwise always tested. A parameter that is passed on counts as read.
     """
     words = {one.name: role for one in parameters if (role := role_of(one.name)) in OF_MASKS}
     lost = never_read(function, words) if words else set()
@@ -343,7 +343,10 @@ def source_of(thing: Any) -> str:
 
 
 def source_with_helpers(thing: Any, *, classes: bool = False) -> str:
-    """Return the source of code and of what it uses from its file: functions, base classes, and other `classes`."""
+    """Return the source of code and of the functions and base classes that it uses from its file.
+
+    `classes` includes the other classes that it uses.
+    """
     kind: Any = thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)
     return read_sources(kind, classes)
 

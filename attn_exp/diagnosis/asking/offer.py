@@ -1,4 +1,4 @@
-"""The inputs of a function: axes of arrays, formats of masks, and keywords; and how to pass a case to it."""
+"""Describe the inputs of a function (array layouts, mask formats and keywords), and pass a case to it."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ WIDE = "btm"
 """The layout of functions that split heads themselves and take the number of heads."""
 KNOWN = (*LAYOUTS, *RARE)
 LISTED = ("hbtd",)
-"""Layouts that only outputs have: a list of heads."""
+"""Layouts that occur only in outputs: a list of heads."""
 JOINED = {"m": "hd", "n": "bh"}
-"""Letters that stand for two axes in one."""
+"""Letters for two axes that are merged into one."""
 
 
 def spread(layout: str) -> str:
@@ -61,7 +61,7 @@ def cuts_heads(layout: str) -> bool:
 
 
 def to_layout(array: Array, layout: str) -> Array:
-    """Convert heads `[b h t d]` to a layout; if it has no batch or head axis, keep the first entry or head."""
+    """Convert heads `[b h t d]` to a layout; if it has no batch or head axis, keep the first example or head."""
     letters = spread(layout)
     chosen = array[tuple(slice(None) if letter in letters else 0 for letter in "bhtd")]
     kept = [letter for letter in "bhtd" if letter in letters]
@@ -92,7 +92,7 @@ def from_layout(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
 
 
 def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:
-    """Yield the layouts in which an array converts to `shape`, `[b h t e]`; `first` is the likeliest.
+    """Yield the layouts from which an array converts to `shape`, `[b h t e]`; `first` is the likeliest.
 
     The last axis must be d or m: a transposed output is wrong.
     """
@@ -116,8 +116,8 @@ LOWEST, ADDED = -np.inf, -1e9
 """Values of hidden keys in additive masks: -inf always hides, -1e9 is the most common."""
 WANTED = re.compile(r"has no attribute '(\w*mask\w*)'")
 """The error message of code that expects an object with the mask as an attribute."""
-WORDS = {"booleans": "", "added": "masks added", "ones and zeros": "masks of ones and zeros",
-         "integers": "masks of whole numbers"}  # fmt: skip
+WORDS = {"booleans": "", "added": "additive masks", "ones and zeros": "masks of ones and zeros",
+         "integers": "integer masks"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Masking:
     opposite: bool = False
 
     def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
-        """Write a mask `[t s]` or `[b h t s]` in this format; `blocks`: True means hidden."""
+        """Write a mask `[t s]` or `[b h t s]` in this format; with `blocks`, True means hidden."""
         if self.opposite:
             mask, blocks = ~mask, not blocks
         seen = ~mask if blocks else mask
@@ -195,7 +195,7 @@ PADDINGS = tuple(Masking(kind, axes) for axes, kind in product((*OF_KEYS, "b 1 t
 # The keywords of a function
 
 KEYS = (1, 1, False)
-"""A window that is passed as the number of its keys, the query included, on one side."""
+"""A one-sided window that is passed as its number of keys, including the query's own."""
 BEFORE = (1, 0, True)
 WINDOWS = (None, KEYS, (1, 1, True), BEFORE, (2, 0, True), (2, 1, True))
 """Values of `Offer.counted` to try: a pair, or a number of keys, with the query or without, on one side or on both."""
@@ -206,11 +206,11 @@ class Offer:
     """What a function takes: q, k and v if `core`, else x and a layer's weight matrices.
 
     `parameters` maps each role to the function's own name for it; `positional` lists the positional-only ones;
-    `defaults` holds the function's defaults. `said`: what else is passed, in words. `only_if_right`: names did not
-    tell which arguments hold the arrays, or how, so a wrong answer does not imply wrong attention. `divides`: scores
-    are divided by the scale argument. `counted` is None if a window is passed as a pair of sides; else the window is
-    passed as one number, `counted[0]` times the keys on one side plus `counted[1]`, and `counted[2]` says whether it
-    has as many keys on the other side.
+    `defaults` are the function's defaults. `said` describes what else is passed. `only_if_right`: the names do not tell
+    which arguments are the arrays, or how they are stored, so a wrong answer does not imply wrong attention. `divides`:
+    scores are divided by the scale argument. `counted` is None if a window is passed as a pair of sides. Otherwise the
+    window is passed as one number, `counted[0]` times the keys on one side plus `counted[1]`, and `counted[2]` tells
+    whether it has as many keys on the other side.
     """
 
     core: bool
@@ -246,13 +246,13 @@ SCORES: dict[type, tuple[str, Callable[[Any, At], Any]]] = {
     Sink: ("sinks", lambda rule, at: np.broadcast_to(np.ravel(np.asarray(rule.logit, np.float64)), (at.heads,)).copy()),
     Added: ("added", lambda rule, at: np.asarray(rule.values, np.float64)),
 }
-"""The role of the keyword of a score, and the value that is passed."""
+"""The role of the keyword for each score rule, and the value to pass."""
 OWN_WORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
-"""The role of the keyword that requests this mask on its own."""
+"""The role of the keyword that requests exactly this mask."""
 
 
 def for_case(case: Case, offer: Offer, request: Request, wide: bool = False) -> dict[str, Any]:
-    """Return the keyword arguments of a case, by role; `wide`: the function splits heads itself, as a layer does."""
+    """Return the keyword arguments of a case by role; a `wide` function splits heads itself, as a layer does."""
     at = at_of(case)
     return {
         **neutral_arguments(at, offer, request),

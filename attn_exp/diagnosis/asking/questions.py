@@ -36,16 +36,16 @@ SIZE = 8
 LONGEST, MIDDLE = 131, 11
 """Tokens of the longest case, and of the longest case in a quick check."""
 CROSS, SHARED = "keys of another input", "fewer key/value heads"
-PADDED = ("padding", "padding of each entry")
+PADDED = ("padding", "padding of each example")
 ABOUT_MASKS = ("masks", *PADDED, "causal", "window", "large hidden logits")
 WIDTH = "another width"
 ANOTHER_BATCH = "another batch"
-"""Replaces the case of another head size for an object built for one head size."""
-MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
-"""The cases whose mask has a batch axis, or also a head axis."""
+"""The case that replaces `another head size` if an object accepts only one."""
+MASKS_OF_MORE = ("a mask for each example", "a mask for each head")
+"""The cases whose mask has a batch axis, or batch and head axes."""
 ZEROS, ADDED = "a token of zeros", "an additive bias"
 OF_ENTRIES = (5, 8)
-"""How many tokens of each batch entry are not padding."""
+"""Number of tokens in each example that are not padding."""
 SPREAD = 1.4
 """Standard deviation of queries and keys: logits reach about 6, so weights differ and none is near 1."""
 
@@ -53,9 +53,9 @@ SPREAD = 1.4
 def core_cases(
     request: Request, offer: Offer, layout: str, quick: bool, *, returns: str = "", one_size: int = 0
 ) -> Iterator[Case]:  # fmt: skip
-    """Yield the cases for a function of q, k and v; `returns` is the layout of its output, if not `layout`.
+    """Yield the cases for a function of q, k and v; `returns` is the layout of its output, if it is not `layout`.
 
-    `one_size`: the head size of an object that may accept no other; else 0.
+    `one_size` is the head size of an object that may accept no other, or 0.
     """
     maker = HeadsMaker(request, offer, layout, returns or layout, one_size)
     refuse_large_cases(maker, quick)
@@ -82,7 +82,7 @@ def core_cases(
 def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
     """Yield cases with another head size, another batch size, and very different lengths.
 
-    Cases that would leave a query without keys are skipped: those are tested separately.
+    Cases that would leave a query without keys are skipped, because such queries are tested separately.
     """
     cases = [
         maker.case(ANOTHER_BATCH if maker.one_size else "another head size", 6, 6, size=4, batch=3, optional=True),
@@ -137,7 +137,7 @@ def cases_of_lengths(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
 def keyword_cases(maker: Maker) -> Iterator[Case]:
     """Yield a case for each keyword of the function that the request does not use yet.
 
-    A layer gets fewer cases: it has only one length, and few layers have a keyword for a window or a score.
+    A layer gets fewer cases: it has as many keys as queries, and few layers have a keyword for a window or a score.
     """
     request, offer = maker.request, maker.offer
     kinds = {type(mask) for mask in request.masks}
@@ -175,14 +175,14 @@ def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
 
 
 STAGES, MATRICES = 12, 4
-"""Maximum numbers of arrays `[b h t s]` and `[m m]` in memory at once: of a case, its answer, and mistakes tried."""
+"""Maximum numbers of `[b h t s]` and `[m m]` arrays in memory at once, for a case, its answer and mistakes tried."""
 
 
 def refuse_large_cases(maker: Maker, quick: bool) -> None:
     """Refuse numbers of heads for which the longest case would not fit in memory.
 
     Raises:
-        UserError: it would not fit; the message gives its size, the free memory, and a remedy.
+        UserError: the case would not fit; the message gives its size, the free memory, and a remedy.
     """
     longest = MIDDLE if quick else LONGEST
     rows, keys = maker.room_for(maker.request.masks, longest, longest)
@@ -240,7 +240,7 @@ def score_cases(maker: HeadsMaker) -> Iterator[Case]:
 class Maker:
     """Makes the cases of a request, with random inputs from one seed.
 
-    `lengths`: the unpadded lengths of the batch entries in a padding case.
+    `lengths` are the unpadded lengths of the examples in a padding case.
     """
 
     stream: int
@@ -274,10 +274,10 @@ class Maker:
         return rows, keys
 
     def some_mask(self, rows: int, keys: int, first: bool = False) -> Allowed:
-        """Return a random mask in which every query sees one key and not another; `first`: all see the first key.
+        """Return a random mask that shows each query one key and hides another; with `first`, all see the first key.
 
-        If the requested masks have a fixed size, this mask has the same. For a function of q, k and v, each key is also
-        visible to some query and hidden from another.
+        If the requested masks have a fixed size, this mask has the same size. For a function of q, k and v, each key is
+        also visible to some query and hidden from another.
         """
         rows, keys = self.room_for(self.request.masks, rows, keys)
         seen = self.rng.random((rows, keys)) < 0.6
@@ -343,7 +343,7 @@ class HeadsMaker(Maker):
 class Inside:
     """What a module contains: its matrices as in `x W`, its heads, and what surrounds its attention.
 
-    `tokens`: the only number of tokens that it accepts, or 0.
+    `tokens` is the only number of tokens that it accepts, or 0 if it accepts any.
     """
 
     arrays: Arrays
@@ -373,7 +373,7 @@ class LayerMaker(Maker):
         self, rung: str, rows: int, keys: int, *, optional: bool = False, wider: int = 0, factor: float = 1.0,
         **other: Any,
     ) -> Case:  # fmt: skip
-        """Return a case of these sizes; x is wider than all heads by `wider`, and multiplied by `factor`."""
+        """Return a case of these sizes; x exceeds the width of all heads by `wider` and is multiplied by `factor`."""
         masks = other.get("masks", self.request.masks)
         rows, keys = self.room_for(masks, rows, keys)
         rows = rows if other.get("memory") else keys
@@ -398,7 +398,7 @@ class LayerMaker(Maker):
         return Case(rung, recipe, given, explicit, optional or unpromised, unpromised)
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
-        """Return a case whose x is multiplied by a factor; 0 makes all tokens equal instead, as 0 may mean padding."""
+        """Return a case whose x is multiplied by a factor; 0 makes all tokens equal, because zeros may mean padding."""
         case = self.case(rung, length, length, factor=factor or 1.0)
         assert case.given.x is not None
         return case if factor else replace(case, given=replace(case.given, x=case.given.x * 0.0 + case.given.x[:1, :1]))
@@ -417,7 +417,7 @@ class LayerMaker(Maker):
 # Hidden keys with far larger logits and values: they expose a small fill value in a low-precision dtype
 
 SEEN, HIDDEN = -9.0, -1.0
-"""Logits of the first half of the keys and of the second; equal within a half, so a half type weights them evenly."""
+"""Logits of the first and the second half of the keys; each half is constant, so half precision weights it evenly."""
 LARGER = 16.0
 """Factor by which values of the second half are larger."""
 
@@ -428,7 +428,7 @@ def can_choose_logits(request: Request) -> bool:
 
 
 def put_hidden_ahead(case: Case) -> Case:
-    """Return the case with chosen logits: each is `scale q k`, or `scale x W_q (x W_k)` in a layer."""
+    """Return the case with inputs that give chosen logits: `scale q k`, or `scale x W_q (x W_k)` in a layer."""
     given = case.given
     if given.x is not None:
         return replace(case, given=replace(given, x=mark_x(case, given.x), arrays=pick_marks(given.arrays)))
@@ -462,7 +462,7 @@ def pick_marks(arrays: Arrays) -> dict[str, Array]:
 def half_hidden(rng: np.random.Generator, rows: int, keys: int, first: bool = False) -> Allowed:
     """Return a mask that hides the second half of the keys from every query, and part of the first half.
 
-    `first`: every query also sees the first key, so that combined with other masks it still sees one.
+    With `first`, every query also sees the first key, and so still sees one if other masks are added.
     """
     seen = rng.random((rows, keys)) < 0.6
     seen[:, keys // 2 :] = False

@@ -30,16 +30,16 @@ from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
 
 HOW = ("layout", "takes", "device", "dtype")
-"""Settings for how the function wants its arrays; all others say what to compute."""
+"""Settings that describe how the function expects its arrays; all others describe what it computes."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of a check: rules and heads as in a run, and how the function wants its arrays.
+    """The settings of a check: rules and heads as in a run, and how the function expects its arrays.
 
-    `head` and `kv_head` are None if the user did not set them. `typed` holds the settings that the user wrote;
-    `as_typed`: assume no others. `align`: whether the first query is at the first key, or the last query at the last
-    key. `size`: the head size of a module that was built from its class, if its arguments fit no other, or 0.
+    `head` and `kv_head` are None if the user did not set them. `typed` are the settings that the user wrote; with
+    `as_typed`, no others are assumed. `align`: whether the first query is at the first key, or the last query at the
+    last key. `size`: the head size of a module that was built from its class, if its arguments fit no other, or 0.
     `ignore`: arguments that need not be verified. `tell` is called with a description of each call before it is made.
     """
 
@@ -80,7 +80,7 @@ class Request:
 
     @property
     def pads(self) -> bool:
-        """Whether some mask may leave a query only the first keys, so that other masks must not hide the first one."""
+        """Whether some mask may leave a query only the first keys, so other masks must not hide the first key."""
         return any(isinstance(mask, Padding | Filler | Prefix) for mask in self.masks)
 
     @property
@@ -141,7 +141,7 @@ def asked_by(config: Config, words: Sequence[str]) -> dict[str, Any]:
 
 
 def understood(words: Sequence[str]) -> Request:
-    """Parse arguments into a request: the settings of a run, and how the function wants its arrays.
+    """Parse arguments into a request: the settings of a run, and how the function expects its arrays.
 
     Raises:
         UserError: an argument is not a setting of a run.
@@ -160,7 +160,7 @@ IGNORE = "ignore="
 
 
 def settings_of(words: Sequence[str]) -> Config:
-    """Compose the configuration of some arguments; cache it unless plugins, the environment or files can change it.
+    """Compose the configuration from arguments; cache it unless plugins, the environment or files can change it.
 
     Composing takes half as long as a whole check.
     """
@@ -192,7 +192,7 @@ class Filler(Mask):
 
 @dataclass(frozen=True)
 class Gap(Padding):
-    """Every query sees all keys except the one at `lengths[b]`: a causal mask hides padding at the end anyway."""
+    """Every query sees all keys except the one at `lengths[b]`; padding at the end would be hidden by causal masks."""
 
     def unpadded(self, keys: int) -> int:
         return keys

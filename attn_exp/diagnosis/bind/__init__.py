@@ -1,1 +1,1 @@
-"""Bind a class, object or factory to a `Layer` that takes arrays by role, inferred from tables of names."""
+"""Bind a class, object or factory to a `Layer`, which takes arrays by role; tables of names tell the roles."""

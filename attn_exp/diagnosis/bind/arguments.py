@@ -1,4 +1,4 @@
-"""Arguments of a layer's call: their roles, inferred from names, and neutral values for required ones."""
+"""Infer the roles of a layer's arguments from their names, and provide neutral values for required ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ deterministic: deterministic inference evaluate
 decode: decode
 random: rng dropoutrng prngkey rngs dropoutkey
 """) | {"room": NAMES["room"]}
-"""Roles of arguments in addition to those of `asking.names`, with the names that people use for them."""
+"""Roles of arguments beyond those in `asking.names`, with common names for each."""
 ROLE_OF = {name: role for role, names in ROLE_NAMES.items() for name in names}
 ARRAYS = ("q", "k", "v", "x", "memory")
 MASKS = ("mask", "padding", "query_padding", "memory_mask", "lengths")
@@ -60,10 +60,10 @@ def role_of_argument(name: str) -> str:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of a call: `arrays` by role are passed in each call, `keywords` name the others by role.
+    """The names of a call's arguments by role: `arrays` are passed in every call, `keywords` are the others.
 
-    `required` are the roles without a default; `unknown` are the optional and `missing` the required arguments whose
-    meaning is not known.
+    `required` lists the roles of keywords without a default. `unknown` lists the optional arguments of unknown
+    meaning, and `missing` the required ones.
     """
 
     parameters: Mapping[str, inspect.Parameter]
@@ -80,9 +80,10 @@ class Arguments:
 
 
 def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
-    """Assign roles to a call's arguments; those that repeat a role, or have none, are unknown.
+    """Assign roles to a call's arguments; an argument is unknown if it has no role, or if its role is taken.
 
-    Optional memory is a keyword, as are keys and values next to `x`. Without q and x, a required argument becomes x.
+    An optional memory counts as a keyword, and so do keys and values next to `x`. If no argument is q or x, a required
+    one becomes x.
     """
     named = {one.name: one for one in parameters if not is_starred(one)}
     needed = [name for name, one in named.items() if one.default is one.empty]
@@ -108,7 +109,7 @@ def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
 
 
 def find_memory(arguments: Arguments, source: str) -> Arguments:
-    """Treat the only argument of unknown meaning as a memory if the layer projects it too: `self.to_kv(media)`."""
+    """Treat the only required argument of unknown meaning as memory if the layer projects it: `self.to_kv(media)`."""
     names = arguments.missing
     is_projected = len(names) == 1 and re.search(rf"\bself\.\w+\(\s*{re.escape(names[0])}\s*[,)]", source)
     if not is_projected or set(arguments.arrays) != {"x"}:
@@ -131,7 +132,7 @@ def choose_arrays(by_role: dict[str, str], needed: Sequence[str]) -> dict[str, s
 
 @dataclass(frozen=True)
 class Neutral:
-    """The sizes and names that neutral values depend on; `level` selects the mask shape or rotary layout to try."""
+    """Computes neutral values for arguments; `level` selects the mask shape or rotary layout to try."""
 
     lengths: Mapping[str, int]
     sizes: Mapping[str, int]
@@ -153,9 +154,9 @@ class Neutral:
         return self.rotary(role) if role in ROTARY else values.get(role, ...)
 
     def mask(self, role: str, name: str) -> Array:
-        """Return a mask that hides nothing, in one of four shapes; its fill follows from the name and the source code.
+        """Return a mask that hides nothing, in one of four shapes.
 
-        From level 5 on, boolean masks have the opposite polarity.
+        Its fill is inferred from the name and the source code; from level 5 on, boolean masks have opposite polarity.
         """
         b, t, s = (self.lengths[letter] for letter in "bts")
         shapes = {"padding": (b, s), "query_padding": (b, t), "lengths": (b,)}
@@ -165,10 +166,10 @@ class Neutral:
         return np.full(shape, s if role == "lengths" else fill ^ turned if isinstance(fill, bool) else fill)
 
     def rotary(self, role: str) -> Any:
-        """Return rotary tables in one common layout per level: angles of the requested positions, or 0.
+        """Return rotary tables in one common layout per level, with the requested angles, or 0 if none are requested.
 
         Cosines and sines have one angle per dimension or per pair. A single argument for both takes two arrays, the
-        angles, or complex numbers (also as two real ones).
+        angles, or complex numbers (also as pairs of real numbers).
         """
         size, rows = self.sizes.get("r") or self.sizes.get("d", 2), self.lengths["t"]
         base = float(getattr(next(iter(self.request.positions), None), "base", 1e4))
@@ -197,7 +198,7 @@ def random_key() -> Any:
 
 
 def fill_of_mask(name: str, source: str) -> float | bool:
-    """Return the value that hides nothing, judging by how the code uses this mask, or else a mask of another name."""
+    """Return the mask value that hides nothing, inferred from how the code uses this mask or, failing that, another."""
     for word in (re.escape(name), r"(?!\w*(?:causal|tri))\w*mask"):
         use = rf"\b{word}\b(\.\w+\([^()]*\))*"
         fills = (

@@ -1,4 +1,4 @@
-"""Bind a class, object, method or factory to a `Layer` in a few attempts, guided by names and annotations."""
+"""Bind a class, object, method or factory to a `Layer` by trying a few calls that names and annotations suggest."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def bind_layer(own: OwnFunction, request: Request, *, with_memory: bool = False,
     Args:
         own: a class, an object, a method, or a factory (a function without required parameters).
         request: the requested heads, key/value heads, head size, positions and causal mask, used to build a class.
-        with_memory: pass a cross-attention memory too, if that is optional.
-        drops: build a class with dropout, which must be off in evaluation.
+        with_memory: also pass a cross-attention memory if it is optional.
+        drops: also try to build a class with dropout, which must be off in evaluation.
 
     Raises:
         UncalledError: the layer cannot be built or called; the message says what is missing.
@@ -84,10 +84,10 @@ def owner_and_method(function: Any) -> tuple[Any, str]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way to call a layer: its layout, whether it needs as many keys as queries (`square`), and the extras to pass.
+    """One way to call a layer: a layout, whether to pass as many keys as queries (`square`), and optional arguments.
 
-    Level 0 passes no optional extras; higher levels pass other mask shapes, and optional rotary tables.
-    `wide` converts to the widest float type. `more` are optional keywords to pass too.
+    Level 0 passes no optional arguments; higher levels pass other mask shapes, and optional rotary tables.
+    `wide` converts to the widest float type. `more` lists the roles of further optional arguments to pass.
     """
 
     layout: str
@@ -216,7 +216,7 @@ LAYOUTS = tuple((re.compile(pattern), layout) for pattern, layout in (
     (r"\w+,\w+,(\w*head\w*|h|nh),\w+", "bthd"),
     (r"\w+,\w+,\w+,\w+", "bhtd"),
 ))  # fmt: skip
-"""Layouts by the names of an unpacked shape; the first matching pattern wins."""
+"""Patterns for the names of an unpacked shape, and the layout that each implies; the first match wins."""
 
 
 def try_call(
@@ -266,7 +266,7 @@ def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
 
 
 def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, int]:
-    """Return the batch size and the numbers of queries and keys; for images, also of rows and columns of tokens."""
+    """Return the batch size and the numbers of queries and keys; for images, also the numbers of rows and columns."""
     lengths = {"b": 1}
     for role, array in inputs.items():
         found = dict(zip(axes.get(role, ""), map(int, array.shape), strict=False))

@@ -1,4 +1,4 @@
-"""Build a user's class: constructor arguments by name, configuration objects and required projections."""
+"""Build a user's class: choose constructor arguments by name, and make configuration objects and weight matrices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RANDOM_KEYS = ("key", "rng", "rngs", "prngkey")
 
 
 class Bag(dict[str, Any]):
-    """A generic configuration: looks up attributes and keys in the table of sizes, and records which were read."""
+    """A generic configuration that looks up attributes and keys in the table of sizes and records which were read."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -62,7 +62,8 @@ class Bag(dict[str, Any]):
 def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: bool = False) -> dict[str, Any]:
     """Choose constructor arguments by the names, annotations and defaults of the parameters.
 
-    In a configuration, a required field of unknown meaning gets a value of its type: other parts of the model use it.
+    In a configuration, a required field of unknown meaning gets some value of its type: it probably belongs to another
+    part of the model.
 
     Raises:
         UncalledError: the meaning of a required argument is not known.
@@ -111,7 +112,7 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
 
 
 def guess_value(given: inspect.Parameter, kind: Any, sizes: Sizes, library_name: str) -> Any:
-    """Guess an argument: a weight matrix, an instance of an attention class of the file, or None if allowed.
+    """Guess an argument: a weight matrix, an instance of an attention class from the same file, or None if allowed.
 
     Returns `...` if nothing fits.
     """
@@ -128,7 +129,7 @@ def guess_value(given: inspect.Parameter, kind: Any, sizes: Sizes, library_name:
 
 
 def attentions_of_file(kind: Any) -> list[Any]:
-    """Return the attention classes of a file that an argument may be an instance of, the most likely first."""
+    """Return the attention classes in a class's file whose instances it may take as an argument, likeliest first."""
     space = vars(sys.modules.get(kind.__module__, typing))
     named = [one for name, one in space.items() if "att" in plain(name) and inspect.isclass(one)
              and one.__module__ == kind.__module__ and not takes_attention(one)]  # fmt: skip
@@ -166,7 +167,7 @@ def build_configuration(note: Any, name: str, kind: Any, sizes: Sizes) -> Any:
 
 
 def build(kind: Any, arguments: Mapping[str, Any], seed: int) -> Any:
-    """Call a class with its arguments and with seeded global random generators.
+    """Create an instance of a class after seeding the global random generators.
 
     Raises:
         UncalledError: the constructor raised an error.
@@ -180,7 +181,7 @@ def build(kind: Any, arguments: Mapping[str, Any], seed: int) -> Any:
 
 
 def run_foreign(make: Callable[[], Any], failure: str) -> Any:
-    """Run user code; any exception becomes one line that begins with `failure`.
+    """Run user code; turn any exception into a one-line error that begins with `failure`.
 
     Raises:
         UncalledError: the code raised an error.

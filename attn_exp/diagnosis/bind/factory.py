@@ -1,4 +1,4 @@
-"""Factories (functions that return a callable and example inputs), and drafts of them for targets that need one."""
+"""Bind factories (functions that return a callable and example inputs), and draft one for targets that need it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ AXES: dict[str, dict[int, tuple[str, ...]]] = {
     "q": {4: ("bhtd",), 3: ("btd",), 2: ("td",)},
     "x": {4: ("bchw", "bhwc"), 3: ("btm", "bct"), 2: ("tm",)},
 }
-"""The usual layouts by number of axes: of arrays of heads ("q"), and of arrays of tokens or images ("x")."""
+"""The usual layouts by number of axes, for arrays of heads ("q") and for arrays of tokens or images ("x")."""
 OPTIONS = ("layout", "mask", "weights", "heads")
 POLARITIES = ("attends", "hides", "added")
 
@@ -63,8 +63,8 @@ def is_factory(function: Any) -> bool:
 def bind_factory(own: OwnFunction) -> Layer:
     """Call a factory and return the layer that it describes.
 
-    The factory returns `(callable, inputs)` or `(callable, inputs, options)`. Inputs are arrays by role, or positional
-    or keyword arguments of the callable; names then tell which of these are arrays, and the rest stay fixed.
+    The factory returns `(callable, inputs)` or `(callable, inputs, options)`. Inputs are arrays by role, or the
+    callable's positional or keyword arguments, whose names then tell which are arrays; the rest stay fixed.
 
     Raises:
         UncalledError: the factory raised an error or returned something else, or its callable rejects the inputs.
@@ -72,8 +72,7 @@ def bind_factory(own: OwnFunction) -> Layer:
     made = run_foreign(own.function, f"{own.name}() raised an error")
     is_pair = isinstance(made, tuple) and len(made) in (2, 3) and callable(made[0])
     if not is_pair or not isinstance(made[1], Mapping | tuple | list) or not made[1]:
-        raise UncalledError(f"{own.name}() did not return a pair; a factory returns (callable, inputs) or (callable, "
-                            "inputs, options)")  # fmt: skip
+        raise UncalledError(f"{own.name}() must return (callable, inputs) or (callable, inputs, options)")
     target, given, options = (*made, {})[:3]
     parameters = signature_of(target)
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
@@ -118,7 +117,7 @@ def split_inputs(
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:  # fmt: skip
     """Split arguments into arrays by role, other values by name, and optional masks by name.
 
-    The masks are replaced with ones that hide nothing, because cases pass their own.
+    The masks are replaced with masks that hide nothing, because each test case passes its own.
 
     Raises:
         UncalledError: the signature does not tell which arguments are the arrays.
@@ -154,8 +153,8 @@ def axes_of_inputs(
 ) -> dict[str, str]:  # fmt: skip
     """Return the layout of each input: `options["layout"]` (one string, or one per role), or the usual one.
 
-    `projects`: the callable has weight matrices, so q, k and v with three axes are tokens; `widths` are the widths of
-    the matrices, which tell the channel axis.
+    `projects` means that the callable has weight matrices, so q, k and v with three axes are arrays of tokens.
+    `widths` are the widths of the matrices, which identify the channel axis.
 
     Raises:
         UncalledError: a layout and its array have different numbers of axes.
@@ -188,10 +187,10 @@ def layer_of_factory(
     own: OwnFunction, made: tuple[Any, Any, Arguments, Mapping[str, Any]], inputs: Mapping[str, Any],
     axes: dict[str, str], options: Mapping[str, Any],
 ) -> Layer:  # fmt: skip
-    """Return the layer of a factory after calling it once; `made` is (callable, its owner, arguments, fixed values).
+    """Call a factory's callable once and return its layer; `made` is (callable, owner, arguments, fixed values).
 
     Raises:
-        UncalledError: that call raised an error.
+        UncalledError: the call raised an error.
     """
     target, owner, arguments, kept = made
     first = next(iter(inputs.values()))
@@ -258,12 +257,12 @@ def find_weights(kept: Mapping[str, Any], forms: Library) -> dict[str, Array]:
 
 
 def mask_option(own: OwnFunction, told: Any) -> tuple[str, str]:
-    """Return the keyword and the polarity that the option `mask` gives.
+    """Return the mask keyword and the mask polarity from the option `mask`.
 
     The option is `"attn_mask"`, `("attn_mask", "hides")`, or `{"keyword": "attn_mask", "true": "hides"}`.
 
     Raises:
-        UncalledError: the polarity is neither `attends` or `hides` (what True means) nor `added`.
+        UncalledError: the polarity is not `attends`, `hides` (the meaning of True) or `added`.
     """
     told = (told.get("keyword") or "", told.get("true", "")) if isinstance(told, Mapping) else told
     keyword, polarity = (told or "", "") if told is None or isinstance(told, str) else told
@@ -283,7 +282,7 @@ EXAMPLES = {
 
 
 def describe_factory(own: OwnFunction, layer_error: str) -> str:
-    """Return the draft of a factory: imports, constructor and call as far as known, and `...` for the rest.
+    """Return the draft of a factory: imports, constructor and call as far as known, with `...` for the rest.
 
     Args:
         own: the target that could not be bound.

@@ -26,19 +26,27 @@ from attn_exp.errors import UncalledError
 class Layer:
     """A user's layer, bound to example inputs.
 
-    `inputs` gives the axes of each array by role, such as `{"x": "btm"}` or `{"q": "btm", "k": "bsm", "v": "bsm"}`: b
-    batch, t queries, s keys, m width, h heads, d head size, c channels (instead of m in `bct` and `bchw`). Roles are
-    `x` (self-attention), `memory` (cross-attention), `q`, `k`, `v`. `sizes` are the known fixed sizes: m, h,
-    g (key/value heads), d, r (rotated dimensions per head). `keywords` gives the argument of each other role: mask,
-    padding, causal, positions, cache and the like; `defaults` holds default values. `call` takes arrays of the library
-    and keyword values, both by role, and returns the layer's result. `lengths` are those of the trial call: b,
-    t, s; for images h and w (rows and columns) and t = h w. A factory sets `weights` and `mask_true` (mask polarity:
-    True `attends` or `hides`, or the mask is `added`); `is_fixed` means that the number of tokens cannot change.
-    `widths` gives the width of each role, if it differs from m.
-    `fixed` names the arrays of unknown role that a factory passes; `axes_told` is False if it names no layout.
-    `dropout_error` is the error of a class built with dropout. `convert` turns a NumPy array into one of the library,
-    float64 if possible. `made` is the constructor call, `settings` its arguments and the fields of its configuration;
-    `said` lists the extra arguments for the user. `unknown` are optional arguments of unknown meaning.
+    Attributes:
+        inputs: the axes of each array by role, such as `{"x": "btm"}` or `{"q": "btm", "k": "bsm", "v": "bsm"}`:
+            b batch, t queries, s keys, m width, h heads, d head size, c channels (instead of m in `bct` and `bchw`).
+            Roles are `x` (self-attention), `memory` (cross-attention), `q`, `k` and `v`.
+        sizes: the known fixed sizes: m, h, g (key/value heads), d, r (rotated dimensions per head).
+        call: takes arrays of the library and keyword values, both by role, and returns the layer's result.
+        convert: converts a NumPy array to an array of the library, in float64 if possible.
+        keywords: the argument for each other role: mask, padding, causal, positions, cache and the like.
+        defaults: the default values of these arguments, by role.
+        said: the extra arguments of the call, as shown to the user.
+        made: the constructor call.
+        settings: the constructor's arguments and the fields of its configuration.
+        unknown: optional arguments of unknown meaning.
+        lengths: sizes in the trial call: b, t, s; for images also h and w (rows and columns), where t = h w.
+        weights: weight matrices by role, from a factory.
+        mask_true: the mask polarity, from a factory: True `attends` or `hides`, or the mask is `added`.
+        dropout_error: the error when the class was built with dropout.
+        is_fixed: whether the number of tokens cannot change.
+        widths: the width of each role, if it differs from m.
+        fixed: the arrays of unknown role that a factory passes.
+        axes_told: False if the layer comes from a factory that names no layout.
     """
 
     name: str
@@ -70,15 +78,15 @@ METHODS = ("forward", "call", "__call__", "attention", "self_attention", "attend
 """Common names of the method that computes attention, in search order."""
 HOMES = {"linen": "flax.linen.", "nnx": "flax.nnx.", "haiku": "haiku.", "equinox": "equinox.", "keras": "keras.",
          "torch": "torch.nn."}  # fmt: skip
-"""Kinds of layers by how they are built and called, and the modules of their base classes."""
+"""Kinds of layers, and the module that defines the base class of each."""
 
 
 @dataclass
 class Runner:
     """A callable layer: `forward` has its signature, `run` calls it, `finish` fills its parameters once.
 
-    `finish` runs after the first call, which creates lazy parameters. `target` holds the parameters; a `bare` layer has
-    none: it takes heads and projects nothing.
+    `finish` runs after the first call, which creates lazy parameters. `target` owns the parameters; a `bare` layer has
+    none: it takes q, k and v as heads, and has no projections.
     """
 
     target: Any
@@ -100,7 +108,7 @@ def library_of_kind(kind: str, one: Any) -> str:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """How to make a layer: call a class with arguments, or copy an object; `method` may be empty."""
+    """How to make a layer: by calling a class with arguments, or by copying an object; `method` may be empty."""
 
     kind: str
     library: str
@@ -113,7 +121,7 @@ class BuildPlan:
 
 
 def plan_build(owner: Any, method: str, sizes: Sizes | None, seed: int) -> BuildPlan:
-    """Return how to build a class with these sizes, or to copy an object.
+    """Plan how to build a class with these sizes, or how to copy an object.
 
     Raises:
         UncalledError: the class requires an argument whose meaning is not known.
@@ -128,7 +136,7 @@ def plan_build(owner: Any, method: str, sizes: Sizes | None, seed: int) -> Build
 
 
 def make_runner(plan: BuildPlan) -> Runner:
-    """Build the layer again, or copy it, and prepare it to be called.
+    """Build a new instance of the layer, or copy it, and prepare it for calls.
 
     Raises:
         UncalledError: the layer could not be built or copied, or has no method that computes attention.
@@ -154,13 +162,14 @@ def method_of(target: Any) -> Callable[..., Any]:
     """Return the method that computes attention.
 
     Raises:
-        UncalledError: no method has a name that says so.
+        UncalledError: no method has a name that suggests attention.
     """
     known = dir(target)  # `__getattr__` may raise anything
     names = [*(name for name in METHODS if name in known), *(name for name in known if re.match("[^_].*att|att", name))]
     found = next(filter(callable, (getattr(target, name, None) for name in names)), None)
     if found is None:
-        raise UncalledError(f"{type(target).__name__} has no method that computes attention; name it: Class.method")
+        raise UncalledError(f"no method of {type(target).__name__} has a name that suggests attention; "
+                            "name one as Class.method")  # fmt: skip
     return found
 
 
@@ -168,7 +177,7 @@ def method_of(target: Any) -> Callable[..., Any]:
 
 
 def fill_if_flat(array: Array, place: int) -> Array:
-    """Replace an array that is all 0, all 1, nearly 0 or uninitialised memory with random numbers."""
+    """Replace an array that is all zeros, all ones, nearly zero or uninitialized memory with random numbers."""
     rng = np.random.default_rng([place, array.size])
     noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)
     uses_memory = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()
@@ -286,7 +295,7 @@ def run_linen(plan: BuildPlan, module: Any) -> Runner:
 
 
 def run_haiku(plan: BuildPlan) -> Runner:
-    """Return a runner of a Haiku module; `target` is the call, because modules exist only inside `hk.transform`."""
+    """Return a runner for a Haiku module; `target` is the call, because modules exist only inside `hk.transform`."""
     name, key = plan.method or "__call__", sys.modules["jax"].random.PRNGKey(plan.seed)
     made = partial(build, plan.owner, plan.arguments, plan.seed)
     pure = sys.modules["haiku"].transform_with_state(lambda *places, **named: getattr(made(), name)(*places, **named))  # noqa: PLW0108
@@ -321,7 +330,7 @@ def owner_in(target: Any) -> Any:
 
 
 def widths_of_weights(target: Any) -> list[int]:
-    """Return the input widths of PyTorch linear layers, or else all sizes of matrices.
+    """Return the input widths of a PyTorch module's linear layers, or the sizes of all its matrices if it has none.
 
     For other objects, return only the number of rows of the first matrix.
     """
@@ -336,7 +345,7 @@ def widths_of_weights(target: Any) -> list[int]:
 
 
 def source_inside(runner: Runner) -> str:
-    """Return the source of a layer's call, and of all that it uses from its file."""
+    """Return the source code of a layer's call and of everything that it uses from the same file."""
     inside = [getattr(type(one), "forward", None) for one in modules_of(runner.target) if kind_of(one) == "torch"]
     own = [inspect.unwrap(one) for one in (runner.forward, *inside) if one and not is_of_a_library(one)]
     return "\n".join(source_with_helpers(one, classes=True) for one in own)

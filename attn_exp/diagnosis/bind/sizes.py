@@ -1,4 +1,4 @@
-"""Sizes of a layer: values for settings such as `d_model` by their names."""
+"""Choose the sizes of a layer: values for settings such as `d_model`, by name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ dropout: p rate keeprate
 NAMES |= {
     letter: ROLES[role] + NAMES[letter] for letter, role in (("h", "heads"), ("g", "kv_heads"), ("causal", "causal"))
 }
-"""Letters of `Layer.sizes` and other kinds of settings, with the names that people use for them."""
+"""Kinds of settings (the letters of `Layer.sizes`, and others), with common names for each."""
 LETTER_OF = {name: letter for letter, names in reversed(NAMES.items()) for name in names}
 WIDTHS = {"dmodel", "embeddim", "hiddensize"}
 FIXED = {
@@ -49,18 +49,18 @@ FIXED = {
     "kernelsize": 1, "numclasses": 11,
     "quant": False, "quantize": False, "srratio": 1, "reductionratio": 1,
 }  # fmt: skip
-"""Settings that are not sizes, and the value of each where it is required."""
+"""Values for required settings that are not sizes."""
 CONFIG = re.compile("(conf|params|opts?|options)$|.*(config|cfg|args|hparams)$")
-"""Names of configuration objects, in lowercase without underscores."""
+"""A pattern for names of configuration objects, in lowercase without underscores."""
 ROOM = 40
-"""Number of tokens for which layers are told to build their masks and tables."""
+"""Number of tokens for which layers build their masks and tables."""
 
 
 @dataclass(frozen=True)
 class Sizes:
     """Sizes to build a layer with: `h` heads of size `d`, width `m`, `g` key/value heads.
 
-    `told` are the letters fixed by the user or the file, which override defaults of the constructor.
+    `told` are the letters of sizes fixed by the user or the file; these override the constructor's defaults.
     """
 
     h: int
@@ -72,16 +72,16 @@ class Sizes:
     told: frozenset[str] = frozenset()
 
     def lengths(self) -> dict[str, int]:
-        """Return lengths of batch, queries, keys and the sides of an image that differ from all other sizes."""
+        """Return a batch size, numbers of queries and keys, and image sides that differ from all other sizes."""
         taken = {self.h, self.d, self.m, self.g}
         choices = {"b": (2, 3), "t": (5, 9), "s": (7, 11), "y": (3, 7), "x": (4, 5)}
         return {letter: next((one for one in some if one not in taken), some[-1]) for letter, some in choices.items()}
 
 
 def letter_of(name: str, siblings: Collection[str] = ()) -> str:
-    """Return the kind of a setting by its name: a letter of `Layer.sizes`, another key of NAMES, or an empty string.
+    """Return the kind of a setting from its name: a letter of `Layer.sizes`, another key of NAMES, or an empty string.
 
-    `siblings` are all names of the same constructor: `dim_k` next to `dim_q`, but without `d_model`, is a width.
+    `siblings` are all arguments of the same constructor: `dim_k` is a width next to `dim_q`, but not next to `d_model`.
     """
     word = re.sub("^(number|numbers|nb|no|count)(of|(?=heads))", "num", plain(name))
     exact = LETTER_OF.get(word, "")
@@ -120,9 +120,10 @@ def value_of(name: str, sizes: Sizes, siblings: Collection[str] = ()) -> Any:
 
 
 def instead_of_default(given: inspect.Parameter, sizes: Sizes, siblings: Collection[str]) -> Any:
-    """Return the value that replaces a default, or `...` to keep it: sizes that must fit, dropout, a causal flag.
+    """Return the value that replaces a default, or `...` to keep the default.
 
-    A number of key/value heads stays if it divides the number of heads. None is replaced if the user set the size.
+    Sizes that must fit, dropout and causal flags are replaced, and so is None if the user set that size. A number of
+    key/value heads stays if it divides the number of heads.
     """
     letter, default, word = letter_of(given.name, siblings), given.default, plain(given.name)
     is_size = letter in ("h", "g", "d", "m") and type(default) is int and (len(word) > 1 or letter == "h")
@@ -139,7 +140,7 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, siblings: Collect
 
 
 def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
-    """Yield the sizes to build a class with: head size 6 with and without dropout, head size 8, and its default heads.
+    """Yield sizes to build a class with: head size 6 with and without dropout, head size 8, and its default head count.
 
     For a class that rotates queries and keys, the head sizes are 8 and 16.
     """

@@ -1,6 +1,6 @@
-"""Behaviour that one call cannot show: determinism, unchanged inputs, independent batch entries, thread safety.
+"""Check behaviour that one call cannot show: determinism, unchanged inputs, independent examples, thread safety.
 
-Other checks look for state kept between calls, wrong gradients, and NaN or other numbers in fully masked rows.
+Other checks look for state kept between calls, for wrong gradients, and at what fully masked rows contain.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def check_determinism(caller: Caller, case: Case, digits: int) -> Found:
 
 TWICE = "the same answer twice"
 DROPOUT = {"bernoulli", "native_dropout"}
-"""Operations of PyTorch that drop numbers at random."""
+"""PyTorch operations that drop numbers at random."""
 
 
 def find_failure(answers: Iterable[Answer]) -> str:
@@ -71,7 +71,7 @@ WITHOUT_GRADIENTS = "no_grad"
 
 
 def operations_of(caller: Caller, case: Case) -> set[str]:
-    """Return the names of the PyTorch operations of a call, plus `WITHOUT_GRADIENTS` if gradients are off in any."""
+    """Return the names of the PyTorch operations in a call, plus `WITHOUT_GRADIENTS` if any ran without gradients."""
     if caller.library.name != "torch":
         return set()
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the function brought it
@@ -114,7 +114,7 @@ def copy_arrays(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array
 
 
 def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
-    rung = "batch entries independent"
+    rung = "examples independent"
     answer = caller(case)
     whole = answer.output
     if whole is None or len(whole) < 2 or whole.shape != expected(case)["output"].shape:
@@ -125,7 +125,7 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
         if alone.output is None:
             return Finding(rung, ABSENT, alone.error), ""
         if bool(alone.axes) != bool(answer.axes):
-            return Finding(rung, BROKEN, f"entry {entry + 1} alone has different axes: {alone.axes or answer.axes}"), ""
+            return Finding(rung, BROKEN, f"example {entry + 1} alone has other axes: {alone.axes or answer.axes}"), ""
         if not same_answer(alone, Answer(whole[entry : entry + 1]), alone_case, digits):
             said = f"example {entry + 1} gives a different answer alone than in its batch"
             return Finding(rung, BROKEN, said), "batch_mixed" if is_apart(
@@ -135,7 +135,7 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
 
 
 def is_apart(one: Array, other: Array) -> bool:
-    """Return whether answers differ by more than quantization with one step for the whole batch can explain."""
+    """Return whether two answers differ by more than quantization with one step size per batch can explain."""
     if one.shape != other.shape:  # the shapes differ, not the numbers
         return False
     with np.errstate(all="ignore"):
@@ -200,13 +200,13 @@ def check_threads(caller: Caller, case: Case, digits: int) -> Found:
 
 IN_THREADS = "two threads at once"
 BOTH = 20.0
-"""Seconds within which a second thread starts, if it can start at all."""
+"""Seconds to wait until the second thread has started."""
 
 
 # State kept between calls: outputs, addresses of inputs, and their values
 
 LATER = 4
-"""Calls that must not overwrite an earlier answer; some functions use a few buffers in turn."""
+"""Number of later calls that must not overwrite an earlier answer; some functions use several buffers in turn."""
 
 
 def check_answer_kept(caller: Caller, case: Case, _digits: int) -> Found:
@@ -252,9 +252,9 @@ OF_OLD = "it caches by the address of its inputs, and returns an old answer"
 
 
 def check_one_input_changed(caller: Caller, case: Case, digits: int) -> Found:
-    """Change the end of one input only: a function that caches by the rest returns its old answer.
+    """Change only the last numbers of one input: a function that caches by the others returns its old answer.
 
-    Only functions that were right before are tested.
+    Functions that were already wrong before the change are not tested.
     """
     rung = "only one input changed"
     before = caller(case).output
@@ -275,13 +275,13 @@ def change_one_input(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def two_masks(case: Case) -> tuple[Array, Array]:
-    """Return two masks; a caller that needs one takes the first, because some functions cache it for all calls."""
+    """Return two masks; code that needs only one uses the first, because some functions cache their first mask."""
     places = np.arange(at_of(case).rows)[:, None] + np.arange(at_of(case).keys)
     return places % 3 > 0, places % 2 > 0
 
 
 def check_second_mask(caller: Caller, case: Case, digits: int) -> Found:
-    """Call with two masks in turn: a function that caches the first one returns its first answer again."""
+    """Call a function with two masks in turn: if it caches the first mask, it returns its first answer again."""
     rung, at, masks = "another mask, another answer", at_of(case), two_masks(case)
     first, second = (caller(masked(case, seen)) for seen in masks)
     if first.output is None or second.output is None or at.keys < 4:

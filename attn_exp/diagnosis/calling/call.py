@@ -41,8 +41,8 @@ from attn_exp.own_code import LeftError, error_line, held
 class Bound:
     """A callable that takes q, k and v or x, and `origin`, the object that it calls.
 
-    `offer` says what it takes. For a layer, `inside` holds its matrices, `made` is the Python expression that built it,
-    and `unknown` names optional arguments that no case sets.
+    `offer` describes its arguments. For a layer, `inside` contains its matrices, `made` is the Python expression that
+    built it, and `unknown` lists the optional arguments that no case sets.
     """
 
     call: Callable[..., Any]
@@ -59,7 +59,7 @@ class Bound:
 def size_of_head(made: Any) -> int:
     """Return the head size of an object, read from an attribute such as `d_k` or from its scale; 0 if unknown.
 
-    An object with a width but no number of heads has one head of that width.
+    An object with a width but no number of heads counts as one head of that width.
     """
     said = {plain(word): value for word, value in (getattr(made, "__dict__", None) or {}).items()
             if isinstance(value, int | float) and not isinstance(value, bool)}  # fmt: skip
@@ -75,13 +75,13 @@ def size_of_head(made: Any) -> int:
 OF_HEADS = ("dk", "headdim", "headsize", "dimhead", "dhead", "dimkey", "keydim", "dimk", "depth")
 OF_ONE_HEAD = ("dmodel", "embeddim", "hiddensize", "nembd", "embedsize", "modeldim", "dim", "hiddendim", "embdim", "d")
 DIVIDING, MULTIPLYING = ("temperature", "temper"), ("scale", "scaling", "scalefactor")
-"""Names of attributes that hold the number by which scores are divided or multiplied."""
+"""Names of attributes by which scores are divided or multiplied."""
 LARGEST = 256
 """Largest head size considered."""
 
 
 def holds_size(function: Any) -> bool:
-    """Return whether a callable is an object of a user's class, or its method, rather than a function."""
+    """Return whether a callable is an object of a user's class, or a method of one, rather than a function."""
     if isinstance(function, partial):
         return holds_size(function.func)
     is_function = isroutine(function) and not ismethod(function)
@@ -89,15 +89,15 @@ def holds_size(function: Any) -> bool:
 
 
 IS_LAYER = "is_layer"
-"""Marks functions that call a layer: with JAX, tracing happens where they call it."""
+"""Attribute that marks functions which call a layer; with JAX, they trace the layer themselves."""
 
 
 @dataclass(frozen=True)
 class Caller:
     """A function and how to call it.
 
-    `returns`: the layout of its output, if it is not `layout`. `part`: the name of the output among the returned
-    values, if it is not the first.
+    `returns` is the layout of its output, if that differs from `layout`. `part` is the name of the output among the
+    returned values, if the output is not the first.
     """
 
     function: Any
@@ -113,7 +113,7 @@ class Caller:
 
     @property
     def is_made(self) -> bool:
-        """Whether the callable is an object of a user's class, or its method, which may have a fixed head size."""
+        """Whether the callable is an object of a user's class or a method of one, and may have a fixed head size."""
         known = getattr(self.function, "holds_size", None)
         return holds_size(self.function) if known is None else bool(known)
 
@@ -245,11 +245,11 @@ def format_argument(value: Any) -> str:
 
 
 MOST_NUMBERS = 2**16
-"""Size limit of an answer, in addition to four times the size of its weights and output."""
+"""Maximum number of elements in an answer, on top of four times the size of its weights and output."""
 
 
 def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
-    """Add or remove axes of length 1 so that an answer has the expected axes; also return a message if it had others.
+    """Add or remove axes of length 1 to give an answer the expected axes; also return a message if this was needed.
 
     An answer with the right number of axes, or with other lengths, is returned unchanged, without a message.
     """

@@ -1,6 +1,7 @@
-"""Conventions that code may follow without saying so: a mask format, its polarity, a causal mask, positions.
+"""Detect conventions that code follows without any setting: mask format and polarity, a causal mask, positions.
 
-A function that is right under such settings is checked under them, and the verdict names them."""
+A function that is right with such settings is checked with them, and the verdict names them.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +37,9 @@ from attn_exp.rules.masks.window import Window
 OF_MASKS = ("mask", "mask_join", "align")
 RULES = {"mask": OF_MASKS, "convention": (*OF_MASKS, "convention"), "position": ("position", "score"),
          "scale": ("scale",)}  # fmt: skip
-"""Settings that say what is computed, by kind; a kind is fixed if the user typed one of its settings."""
+"""Settings that change the result, by kind; a kind is fixed if the user typed one of its settings."""
 SAID_BY = ("causal", "window", "alibi")
-"""Settings that have a keyword of the same role; a function with that keyword is not assumed to have the setting."""
+"""Settings with a keyword of the same role: if a function has the keyword, the setting is not assumed."""
 UNSCALED = "scale=1"
 TWO_TO_THE = "head=4"
 """A number of heads for which all variants of ALiBi slopes agree."""
@@ -67,7 +68,7 @@ def list_other_widths(caller: Caller, recipe: Recipe) -> Iterator[tuple[str, Rec
 
 
 def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
-    """Yield numbers of heads that a layer function may use internally, also with a causal mask, and their recipes."""
+    """Yield each number of heads that a layer function may use internally, with its recipe, also with a causal mask."""
     offer, request, recipe = caller.offer, caller.request, case.recipe
     if offer.core or offer.takes("heads") or request.head is not None or recipe.heads > 1 or request.as_typed:
         return
@@ -81,7 +82,7 @@ def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
 
 
 def find_width(words: str, case: Case, answer: Answer, digits: int) -> str:
-    """Return settings with the wide window that a longer case reveals; unchanged if there is none."""
+    """Return the settings with the wide window that a longer case reveals, or unchanged if it reveals none."""
     widest = f"mask.window.left={SHOWN}"
     shown = next((one for one in (*words_of_windows(SHOWN), widest, CAUSAL) if one in words), "")
     others = tuple(one for one in case.recipe.rules.masks if not isinstance(one, Causal | Window))
@@ -95,7 +96,7 @@ def find_width(words: str, case: Case, answer: Answer, digits: int) -> str:
 
 CAUSAL = "mask=causal"
 SHOWN = 8
-"""Windows of at least this width do not show in the first cases."""
+"""Windows of at least this width have no effect in the first cases."""
 
 
 def may_be_made(names: Collection[str], caller: Caller) -> bool:
@@ -104,9 +105,9 @@ def may_be_made(names: Collection[str], caller: Caller) -> bool:
 
 
 def meant(caller: Caller, case: Case) -> list[tuple[str, RecipeChange]]:
-    """Return the settings that may be assumed, with the change of the recipe that each makes.
+    """Return the settings that may be assumed, and how each of them changes the recipe.
 
-    Most ALiBi code has the paper's slopes only if the number of heads is a power of two, so the check uses one.
+    Most ALiBi code has the paper's slopes only for 2, 4, 8, ... heads, so the check uses such a number.
     """
     single = [(words, change) for words, change in other_settings(case.recipe) if is_meant(words, caller)]
     closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
@@ -146,9 +147,9 @@ def under(verdict: Verdict, request: Request, words: str) -> Verdict:
 
 
 def read_otherwise(verdict: Verdict, words: str, passed: bool) -> Verdict:
-    """Return the verdict on a function that differs only by inverted mask polarity.
+    """Return the verdict on a function that is right except for inverted mask polarity.
 
-    That is a bug as often as a convention; `passed`: its keyword comes from a library that has this convention.
+    That is a bug as often as a convention; `passed` means that its keyword comes from a library with this convention.
     """
     said = f"attention with {words}: True in its mask means hidden"
     if passed:
@@ -162,12 +163,12 @@ Ways = Sequence[tuple[Caller, Case]]
 
 
 def with_its_mask(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
-    """Return the caller with the mask format that the function expects; `change` is another mistake of the function.
+    """Return a caller with the mask format that the function expects; `change` is another mistake of the function.
 
-    Use booleans if they give the right answer, or an additive mask if the function adds booleans to its logits. Else
-    use the first format that gives the right answer, or would with inverted polarity; key masks `[b s]` come last. If
-    booleans give the right shape, try only other axes, and ones and zeros if booleans have no effect. If nothing fits,
-    use booleans if they give an answer, else the first format that does.
+    Use booleans if they give the right answer, or an additive mask if the function adds booleans to its logits.
+    Otherwise, use the first format that gives the right answer in either polarity; key masks `[b s]` come last. If
+    booleans give the right shape, try only other axes, and also ones and zeros if booleans have no effect. If nothing
+    fits, use booleans if they give an answer, or else the first format that does.
     """
     case = question(caller, function, "masks", change)
     if case is None:
@@ -199,9 +200,9 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
 
 
 def has_same_answer(found: Caller, caller: Caller, keyed: Ways) -> bool:
-    """Return whether a padding mask was found although a mask of queries and keys gives the same answer.
+    """Return whether `found` passes a padding mask although a mask of queries and keys gives the same answer.
 
-    If few keys are hidden, a mistake with the mask may change next to nothing.
+    If few keys are hidden, a mistake with the mask may change almost nothing.
     """
     case = next((case for one, case in keyed if one == found), None)
     return case is not None and same_numbers(found(case).output, caller(case).output)
@@ -223,9 +224,9 @@ def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
 
 
 def added_as_is(case: Case, blocks: bool) -> Iterator[Step]:
-    """Yield steps that add booleans to the logits as they are; `blocks`: True means hidden.
+    """Yield steps that add booleans to the logits as they are; `blocks` means that True is hidden.
 
-    Masks before the last may be built into the function, and hide keys whatever is added.
+    Masks before the last may be built into the function; these hide keys whatever is added to the logits.
     """
 
     def add(at: At, logits: Array, allowed: Array) -> Array:
@@ -251,7 +252,10 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
 
 
 def search_formats(ways: Ways) -> tuple[Caller | None, Caller | None]:
-    """Return the first caller right in either polarity, and the first that answers, preferably in the right shape."""
+    """Return the first caller that is right in either polarity, and the first that answers at all.
+
+    For the latter, answers of the right shape come first.
+    """
     answered: list[Caller] = []
     odd: list[Caller] = []
     for caller, case in ways:
@@ -264,7 +268,7 @@ def search_formats(ways: Ways) -> tuple[Caller | None, Caller | None]:
 
 
 def is_turned(caller: Caller, case: Case, answer: Answer) -> bool:
-    """Return whether an answer is right with inverted mask polarity, unless the request asks for that."""
+    """Return whether an answer is right with inverted mask polarity; False if the request asks for that polarity."""
     if caller.request.blocks or answer.output is None:
         return False
     turned = predicted(replace(case.recipe, forbid=hide), case.given)

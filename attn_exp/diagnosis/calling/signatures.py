@@ -1,4 +1,4 @@
-"""Bind a function by the names in its signature: arrays, arguments that cases set, neutral values for the rest."""
+"""Bind a function by its argument names: find its arrays, the arguments that cases set, and values for the rest."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from attn_exp.forms.pipeline import At
 from attn_exp.rules.rules import Rules
 
 SIZES = "sizes"
-"""The role by which an adapter receives the sizes of a call."""
+"""The role under which an adapter receives the sizes of a call."""
 MATRICES = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
 PASSED = ("mask", "padding", "query_padding", "causal", "scale", "window", "softcap", "shared", "lengths", "alibi",
           "sinks", "heads", "kv_heads", "dropout", "added")  # fmt: skip
 """Roles of the arguments that a case sets."""
 NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "window", "lengths", "heads", "kv_heads")
-"""Roles that a case sets even if it requests nothing of the kind."""
+"""Roles for which a case has a value even if it requests nothing of the kind, so the argument may be required."""
 SMALLEST_SIZE = 8
 """Smallest default that counts as a size; a smaller one may be the index of an axis."""
 Values = Mapping[str, Any]
 Path = tuple[str, ...]
-"""A parameter, then the keys through which the code reads an entry of it."""
+"""A parameter, followed by the keys with which the code reads one of its entries."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ def hidden_name(role: str) -> str:
 
 
 def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound]:
-    """Yield the function bound in each way that its names suggest, as one of q, k, v or of x and matrices.
+    """Yield the function bound in each way that its names suggest: as one of q, k and v, or of x and matrices.
 
     Raises:
         UserError: the parameters of the function are not known.
-        UncalledError: the names do not tell which arguments hold the arrays, or a required one has unknown meaning.
+        UncalledError: the names do not tell which arguments are the arrays, or what a required argument means.
     """
     parameters, places = open_containers(function, parameters_of(function, name))
     roles = roles_taken(parameters)
@@ -176,7 +176,7 @@ def bind(
 
 
 def is_number(given: inspect.Parameter) -> bool:
-    """Return whether an argument is an integer rather than a pair, by its default or annotation, if it has any."""
+    """Return whether an argument is an integer, not a pair; assume so if it has no default and no annotation."""
     said = str(given.annotation)
     is_open = is_required(given) and given.annotation is given.empty
     return is_open or type(given.default) is int or (bool(re.search(r"\bint\b", said)) and "tuple" not in said.lower())
@@ -189,10 +189,10 @@ def is_size(given: inspect.Parameter) -> bool:
 
 
 def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Iterator[Arrays]:
-    """Yield the ways in which arguments may hold the arrays, the likeliest first.
+    """Yield the ways to assign the arrays to arguments, the likeliest first.
 
     Raises:
-        UncalledError: the names do not tell, and the function does not have three required arguments.
+        UncalledError: the names do not identify the arrays, and there are not exactly three required arguments.
     """
     usable = [one for one in parameters if not is_starred(one)]
     biases = biases_of([one.name for one in usable])
@@ -222,7 +222,7 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
 def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Mapping[str, str]) -> Iterator[Arrays]:
     """Yield the ways to pass x and matrices: `[in out]`, or `[out in]` as `nn.Linear` stores them, including W_o.
 
-    A single matrix for q, k and v holds them in this order, or head by head.
+    The columns of a single matrix for q, k and v are in this order, or head by head.
     """
     held: dict[str, tuple[str, ...]] = {sides[role]: (role,) for role in MATRICES if role in sides}
     if "W_qkv" in sides:
@@ -268,9 +268,9 @@ def side_by_side(
 def open_containers(
     function: Any, parameters: Sequence[inspect.Parameter]
 ) -> tuple[list[inspect.Parameter], dict[str, Path]]:  # fmt: skip
-    """Replace each required parameter whose keys the code reads with these entries.
+    """Replace each required parameter that the code reads by key with one parameter per key.
 
-    Also return the path of each entry.
+    Also return the path of each new parameter.
     """
     opened, places = list[inspect.Parameter](), dict[str, Path]()
     for one in parameters:

@@ -145,7 +145,7 @@ def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
 
 
 def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
-    """Yield the cases that fit what the function takes; JAX compiles for each size, so it gets fewer sizes."""
+    """Yield the cases that suit the function's arguments; JAX compiles for each size, so it gets fewer sizes."""
     if caller.offer.core:
         few = caller.library.name == "jax" and not is_half(caller)
         request = replace(caller.request, few=few)
@@ -155,14 +155,14 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
 
 
 def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) -> Tried:
-    """Return the first way of calling that gives the right answer, else the one whose answer comes closest.
+    """Return the first way to call a function that gives the right answer, or else the closest answer.
 
-    If every call fails, return the one that got furthest in the function. `known`: what to call instead of the function
+    If every call fails, return the one that got furthest in the function. `known` is called instead of the function
     that the user named.
 
     Raises:
         UserError: the parameters of the function are not known.
-        UncalledError: names do not tell which arguments hold the arrays, a required one is unknown, or all calls fail.
+        UncalledError: names do not tell which arguments are the arrays, a required one is unknown, or all calls fail.
     """
     with unreadable(own.name):
         several = [known] if known is not None else list(read_signature(own.function, own.name, request))
@@ -188,19 +188,19 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     if known is not None or (best.function.call is best.function.origin and not offer.only_if_right):
         return best
     said = f"with {offer.said}: " if offer.said else ""
-    error = best.answer.error or "its argument names do not identify q, k and v; their order gives a wrong answer"
+    error = best.answer.error or "its argument names do not identify q, k and v; in order, they give a wrong answer"
     raise UncalledError(f"{own.name} could not be called ({said}{error})")
 
 
 RIGHT, NEARLY_RIGHT, SHAPED, SPOKE, IDLE, SILENT = 0, 4, 5, 7, 8, 9
-"""Ranks of the first answer to a way of calling, best first."""
+"""Ranks of the first answer from a way of calling, best first."""
 
 
 def rank(tried: Tried) -> int:
     """Return the rank of an answer.
 
     A rank between `RIGHT` and `SHAPED` means right except for axes, a causal mask, the scale or all masks. If names do
-    not tell which arguments hold the arrays, a wrong answer counts as no answer.
+    not tell which arguments are the arrays, a wrong answer counts as no answer.
     """
     output, offer = tried.answer.output, tried.caller.offer
     if output is None:
@@ -219,9 +219,9 @@ def has_right_shape(tried: Tried) -> bool:
 
 
 def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
-    """Return whether a call has fewer axes or heads than one `before` that gave the right shape.
+    """Return whether a call has fewer axes or heads than an earlier one that gave the right shape.
 
-    Fewer axes can hide mistakes, so such a call is only for functions that accept no more axes.
+    Fewer axes can hide mistakes, so such a call is made only if a function accepts no more axes.
     """
     layout = tried.caller.layout
     if not tried.caller.offer.core or (has_heads(layout) and layout not in FEWER):
@@ -235,7 +235,7 @@ def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
 def find_rare_layout(
     own: OwnFunction, request: Request, several: Sequence[Bound], before: Sequence[Tried]
 ) -> Tried | None:  # fmt: skip
-    """Return the first call that is right in a rare layout, perhaps with a causal mask, if there is one.
+    """Return the first call that is right in a rare layout, perhaps with a causal mask, or None.
 
     If a usual layout gave the right shape, the rare one must have as many axes, and a head axis if that layout has one.
     """
@@ -289,14 +289,14 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
 
 
 def reached_place(answer: Answer) -> tuple[bool, Shape]:
-    """Return a sort key for how far a failed call got; one that returned something got to the end."""
+    """Return a sort key for how far a call got before it failed; a call that returned something comes last."""
     return answer.reached is None, answer.reached or ()
 
 
 def digits_of(caller: Caller, answer: Answer) -> int:
-    """Return how many bits an answer can hold: the fewest of its input dtype, its output dtype and the request.
+    """Return how many bits of an answer can be right: the fewest of its input dtype, output dtype and the request.
 
-    In half precision there are two fewer: logits of about 6 are rounded too, and weights change by as much.
+    In half precision it is two fewer: logits of about 6 are rounded too, which changes weights by as much.
     """
     given = DIGITS[caller.dtype] - (LOGITS if is_half(caller) else 0)
     return min(DIGITS.get(answer.dtype, 53), given, caller.request.digits)
@@ -307,7 +307,7 @@ def is_half(caller: Caller) -> bool:
 
 
 def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
-    """Run every case that the dtype can resolve, with inputs that it holds exactly, and return all answers."""
+    """Run every case that the dtype can resolve, with inputs rounded to that dtype, and return all answers."""
     start, seen = process_time(), list[Asked]()
     for asked in cases(caller, function, quick):
         is_dear = caller.library.name == "jax" and process_time() - start > MOST_COMPILING
@@ -338,9 +338,9 @@ DIVIDES = "scores are divided by its scale argument"
 
 
 def with_its_scale(caller: Caller, case: Case) -> Caller:
-    """Return the caller that passes the scale as the function expects it: some divide by it instead of multiplying.
+    """Return a caller that passes the scale as the function expects it: some divide by it instead of multiplying.
 
-    This also shows whether the function applies the scale twice.
+    A function that applies the scale twice is recognized too.
     """
     offer = caller.offer
     if not offer.takes("scale"):
@@ -357,7 +357,7 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
 
 
 def with_its_window(caller: Caller, function: Bound) -> Caller:
-    """Return the caller that passes a window as the function expects it, as a pair or as a number of keys."""
+    """Return a caller that passes a window as the function expects it: as a pair, or as a number of keys."""
     answering = list[Caller]()
     several = [one for one in WINDOWS if not (one and one[1] and caller.request.is_causal)]  # both sides, or one
     others = [replace(caller.offer, counted=one) for one in several] if caller.offer.takes("window") else []
@@ -371,7 +371,7 @@ def with_its_window(caller: Caller, function: Bound) -> Caller:
 
 
 def find_window_case(caller: Caller, function: Bound) -> Case | None:
-    """Return the first case with a window on both sides, or on one, whichever the caller's number of keys counts."""
+    """Return the first case with a window on both sides, or on one, depending on how the caller counts keys."""
     both = (caller.offer.counted or KEYS)[2]
     asked = (case for case in cases(caller, function, quick=True) for mask in case.recipe.rules.masks
              if isinstance(mask, Window) and (mask.left == mask.right) is both)  # fmt: skip
@@ -389,8 +389,8 @@ OTHERWISE = "it does not support fewer key/value heads than query heads"
 def answer_if_offered(caller: Caller, case: Case) -> Answer:
     """Return the answer to an unpromised case, or an error if the function does not offer that feature.
 
-    A mask per batch entry is tried with several axis orders. Code that does not support grouped key/value heads may
-    reshape them arbitrarily: only a right answer, or a known wrong way to share heads, counts.
+    A mask per example is tried with several axis orders. Code that does not support grouped key/value heads may
+    reshape them arbitrarily, so only a right answer, or a known wrong way to share heads, counts.
     """
     right, first = expected(case), None
     shared = case.recipe.groups != case.recipe.heads

@@ -41,7 +41,7 @@ ASKED = {
     "fewer key/value heads": "fewer key/value heads",
     "shared heads": "fewer key/value heads",
     CROSS: "cross attention",
-    "a mask for each entry": "a mask for each example",
+    "a mask for each example": "a mask for each example",
     "a mask for each head": "a mask for each head",
     "masks": "masks",
     "padding": "padding",

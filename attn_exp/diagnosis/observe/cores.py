@@ -27,7 +27,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A product of queries and keys, and one of weights and values.
+    """A product of queries and keys, and the later product of weights and values.
 
     `scores`, `weights` and `context` are those of the first run, with axes `[n t s]`, `[m t s]` and `[m t e]`.
     `places` gives for each weight the flat index of its score, `[m t s]`, or -1. `between` are the arrays from scores
@@ -74,7 +74,7 @@ def sides_of(recording: Recording, place: int) -> tuple[int | str | None, int | 
 def read_rows(recording: Recording, operation: int, side: int, *, is_summed: bool = False) -> Rows | None:
     """Return one input of a product (0: left) as rows `[n r k]` in every run; None if shapes differ between runs.
 
-    `is_summed`: the rows lie along the summed axis, as those of the values do.
+    `is_summed` means that rows run along the summed axis, like those of the values.
     """
     axes, every = find_axes(recording.first.operations[operation]), recording.sides(operation, side)
     if axes is None or every is None:
@@ -85,7 +85,7 @@ def read_rows(recording: Recording, operation: int, side: int, *, is_summed: boo
 
 
 def find_factor(recording: Recording, rows: Rows) -> float:
-    """Return the factor that scaled queries or keys since the last product."""
+    """Return the factor by which queries or keys were scaled since the last product."""
     factor, producer = 1.0, recording.first.operations[rows.operation].producers[rows.place]
     while isinstance(producer, int) and recording.first.operations[producer].product is None:
         operation = recording.first.operations[producer]
@@ -188,7 +188,7 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
     """Return the attention that pairs of products compute, in standard axes.
 
     Raises:
-        MixedTokensError: a row mixes tokens, keys belong to other batch entries, or the numbers of heads differ.
+        MixedTokensError: a row mixes tokens, keys belong to another example, or the numbers of heads differ.
     """
     rows = dict[tuple[int, int], list[tuple[int, int, int]]]()
     for at, pair in enumerate(pairs):
@@ -227,7 +227,7 @@ def query_token(pair: Pair, m: int, row: int) -> int:
     known = pair.places[m, row]
     known = known[known >= 0]
     if not known.size:
-        raise MixedTokensError("a row of weights comes from no scores")
+        raise MixedTokensError("a row of weights is not computed from scores")
     n, t, _ = np.unravel_index(known, pair.scores.shape)
     if len(set(zip(n.tolist(), t.tolist(), strict=True))) > 1:
         raise MixedTokensError("a row of weights comes from several rows of scores")
@@ -249,7 +249,7 @@ def read_row(recording: Recording, pair: Pair, m: int, row: int, entry: int) -> 
     keys = [token_of(recording, int(pair.k.tokens[of_n, column])) for column in columns]
     values = [token_of(recording, int(number)) for number in pair.v.tokens[m]]
     if any(one[0] != entry for one in (*keys, *values)):
-        raise MixedTokensError("keys or values belong to another batch entry")
+        raise MixedTokensError("keys or values belong to another example of the batch")
     order = np.argsort([at for _, at in keys], kind="stable")
     late = np.argsort([at for _, at in values], kind="stable")
     made = {"q": query, "k": pair.k.values[0][of_n, columns][order], "v": pair.v.values[0][m][late],

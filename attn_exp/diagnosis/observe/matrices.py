@@ -1,7 +1,8 @@
 """Read a layer's projections from its trace, and what surrounds its attention: norms and residuals.
 
-Over all runs, each number of q, k or v is one column of a parameter applied to its token, up to a factor and a bias,
-so that no names are needed."""
+In every run, each number of q, k or v is one column of a parameter applied to its token, up to a factor and a bias.
+Finding these columns needs no names.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ from attn_exp.diagnosis.observe.trace import Producer, Trace, find_axes, follow
 from attn_exp.forms.pipeline import Around, Norm, normed
 
 Key = tuple[int, int]
-"""A column: the operation of its projection, and its index there."""
+"""A column of a projection: the index of the projection's operation, and the index of the column."""
 
 
 class UnreadMatricesError(Exception):
-    """The projections cannot be read; the message completes a sentence."""
+    """The projections cannot be read; the message is the end of a sentence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +37,10 @@ class Projection:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """How q, k or v of each head is computed: `columns` of projections for each rank of a head, and their `factor`.
+    """How q, k or v of each head is computed: the `columns` of projections by rank, and their `factor`.
 
-    The rank of a row counts the earlier rows of the same token. `turns`: rows of later tokens mix these columns with
-    others, as rotary positions do.
+    The rank of a row, which stands for its head, is the number of earlier rows of the same token. `turns` means that
+    rows of later tokens mix these columns with others, as rotary positions do.
     """
 
     columns: Mapping[int, tuple[Key, ...]]
@@ -49,7 +50,7 @@ class Side:
 
 
 def find_projections(recording: Recording, producer: Producer) -> list[Projection]:
-    """Return the products with a parameter that lead to an array without another such product in between."""
+    """Return the products with a parameter from which an array is computed without any further such product."""
     trace = recording.first
     found, ahead, met = list[Projection](), [producer], set[int]()
     while ahead:
@@ -82,7 +83,7 @@ def read_projection(recording: Recording, place: int) -> Projection | None:
 def find_bias(trace: Trace, place: int, are_rows: bool, exact: float) -> Array | None:
     """Return the bias `[n]` of a product, added by the operation itself or by one soon after it.
 
-    `are_rows`: the tokens are the rows of the product rather than its columns.
+    `are_rows` means that tokens are the rows of the product rather than its columns.
     """
     operation = trace.operations[place]
     axes = find_axes(operation)
@@ -117,7 +118,7 @@ def added_later(trace: Trace, place: int) -> Array | None:
 
 
 NEAR = 5
-"""How many operations after a product to search for its bias."""
+"""Number of operations after a product that are searched for its bias."""
 
 
 def find_ranks(tokens: Array) -> Array:
@@ -159,7 +160,7 @@ def read_side(recording: Recording, rows: Rows) -> Side:
             found = tuple(keys[column] for column in matched[0].tolist())
             factors += matched[1].tolist()
             if columns.setdefault(rank, found) != found:
-                raise UnreadMatricesError("computed from other columns at other positions")
+                raise UnreadMatricesError("computed from different columns at different positions")
     if len(columns) <= ranks.max():
         raise UnreadMatricesError("not the columns of a parameter")
     if max(factors) - min(factors) > max(1e-6, 100 * recording.exact) * abs(factors[0]):
@@ -187,7 +188,7 @@ def token_rows(recording: Recording, projection: Projection) -> Array:
 def match_columns(rows: Rows, chosen: Array, inputs: Array, weight: Array, exact: float) -> tuple[Array, Array] | None:
     """Return which column of a weight `[m c]` produces each number of the rows, and the factors.
 
-    None unless each number is one column applied to the row's token in every run, up to a factor and a constant.
+    Return None unless each number is one column applied to the row's token in every run, up to a factor and a constant.
     """
     made = np.concatenate([inputs[:, number] for number in rows.tokens[chosen].tolist()]) @ weight
     y = np.concatenate(
@@ -208,9 +209,9 @@ def match_columns(rows: Rows, chosen: Array, inputs: Array, weight: Array, exact
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """The weight matrices of a layer, as in `x W + b`, and its numbers of heads; `turns` lists which of q, k, v rotate.
+    """The weight matrices of a layer, as in `x W + b`, and its numbers of heads.
 
-    `inputs` are the rows that enter the projections of q, k and v, `[runs tokens m]`.
+    `turns` lists which of q, k and v are rotated; `inputs` are the rows that their projections read, `[runs tokens m]`.
     """
 
     arrays: Arrays
@@ -288,7 +289,7 @@ KINDS, EPSILONS = ("LayerNorm", "RMSNorm", "L2"), (1e-5, 1e-6, 1e-12, 1e-8, 1e-3
 def find_surroundings(recording: Recording, found: Matrices, context: Array | None) -> Around | None:
     """Return the norms and residuals around attention, or None.
 
-    `context` holds the rows of the first run, `[tokens n]`, used if there is no output projection.
+    `context` contains the context rows of the first run, `[tokens n]`, for layers without an output projection.
 
     Raises:
         UnreadMatricesError: something else surrounds attention.
@@ -356,7 +357,7 @@ def find_norm(given: Array, inputs: Array, what: str, exact: float) -> Norm | No
     """Return the norm between the tokens and a projection's inputs; None if the inputs are the tokens.
 
     Raises:
-        UnreadMatricesError: another operation lies in between.
+        UnreadMatricesError: there is another operation in between.
     """
     known, given = np.isfinite(inputs).all(axis=(0, 2)), given[..., : inputs.shape[-1]]
     if inputs.shape == given.shape:

@@ -50,8 +50,8 @@ def run_step(operations: list[Operation], step: Any, name: str, values: Sequence
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
     """Record the call of a JAX function; see `record_with`.
 
-    A loop or a condition is one operation. If the call needs the values of its inputs, which JAX does not have while it
-    traces, the trace has no operations.
+    A loop or a condition is one operation. If the call needs the values of its inputs, which JAX does not know while
+    tracing, the trace has no operations.
     """
     cache = {} if cache is None else cache
     key = tuple((name, array.shape, str(array.dtype)) for name, array in inputs.items())
@@ -94,7 +94,7 @@ def is_array(value: Any) -> bool:
 
 
 def run_equation(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
-    """Run one equation of a jaxpr in float64; converted integers become floats."""
+    """Run one equation of a jaxpr in float64; integers in floating-point outputs are converted."""
     return [
         np.asarray(one, np.float64)
         if jaxprs.is_float(out.aval.dtype) and is_array(one) and one.dtype.kind in "biu"
@@ -104,7 +104,7 @@ def run_equation(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
 
 
 def redo(step: Any, name: str, before: Sequence[Array], index: int, arrays: Sequence[Array]) -> Array:
-    """Run an equation again; operations that only move numbers keep their dtype, as the numbers may be labels."""
+    """Run an equation again; operations that only move numbers keep the dtype, because the numbers may be labels."""
     new = [np.asarray(one) for one in arrays]
     rule = jaxprs.rule_of(name, step.params, new) if name in jaxprs.MOVES and name != "convert_element_type" else None
     try:

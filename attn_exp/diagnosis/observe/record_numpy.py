@@ -1,4 +1,4 @@
-"""Record NumPy functions through an array subclass: NumPy passes each call to it."""
+"""Record NumPy functions through an array subclass, to which NumPy passes each call."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ WRITING_METHODS = ("__setitem__", "fill", "partition", "put", "sort")
 WRITING_FUNCTIONS = ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")
 """Functions that write into their first argument."""
 CREATORS = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "empty", "full", "ones", "zeros")
-"""Functions that take no tracked array, or bypass its dispatch; their results are tracked too."""
+"""Functions that take no tracked arrays, or bypass their dispatch; the results are tracked too."""
 
 current: ContextVar[Recorder | None] = ContextVar("current", default=None)
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
-    """Record the call of a NumPy function; see `record_with`. Meanwhile, array constructors return tracked arrays."""
+    """Record the call of a NumPy function, during which array constructors return tracked arrays; see `record_with`."""
     recorder = Recorder(is_array, locate_array, copy_array, np.array)
     tracked = {name: np.array(array).view(Tracked) for name, array in inputs.items()}
     recorder.add_inputs(tracked)
@@ -198,4 +198,4 @@ PRODUCTS: dict[str, Callable[[Sequence[int], Any], Subscripts]] = {
     "tensordot": find_tensordot_subscripts,
     "einsum": lambda ndims, subscripts: resolve_subscripts(subscripts, ndims),
 }
-"""The subscripts of each product of two arrays, from their numbers of axes and the other arguments."""
+"""Functions that return the subscripts of a product of two arrays, given its numbers of axes and other arguments."""

@@ -1,7 +1,7 @@
 """Record a layer on random tokens, and again with half of the tokens changed.
 
 The runs in which a row of an array changes tell which token the row depends on. Each token has a number, and for each
-bit of that number there are two runs: one changes the tokens that have the bit, the other those that do not.
+bit of that number there are two runs: one changes the tokens with that bit set, the other changes all other tokens.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from attn_exp.diagnosis.observe.trace import Trace, find_axes, record_with
 from attn_exp.own_code import held
 
 FINE, COARSE = 1e-9, 1e-5
-"""Relative rounding error of float64, and of float32 or less."""
+"""Relative rounding error of float64, and of narrower dtypes."""
 NONE, SEVERAL = -1, -2
-"""Stand in for a token's number where a row depends on no token, or on several."""
+"""Used in place of a token's number if a row depends on no token, or on several."""
 GRID = 2
 """Number of rows when tokens are arranged as an image."""
 
@@ -31,7 +31,7 @@ class Recording:
     """Traces of a layer on inputs of one shape.
 
     `given` are the inputs of each trace by role, `[b t m]`; the first trace is the baseline, and two follow for each of
-    the `bits` of a token's number. `tokens` gives the role, batch entry and position of each number.
+    the `bits` of a token's number. `tokens` lists the role, example and position of each token by number.
     """
 
     layer: Layer
@@ -136,8 +136,8 @@ def find_height(layer: Layer, length: int) -> int:
 def lay(rows: Any, axes: str, height: int = 0) -> Any:
     """Convert tokens `[b t m]` of any library to the layout of a layer: `btm`, `tbm`, `bmt`, or that of an image.
 
-    A layout without b gets the first batch entry. c is another name for m, and s for t. `height` is that of an image,
-    if it is known.
+    A layout without b gets only the first example. c means the same as m, and s the same as t. `height` is the height
+    of an image, if it is known.
     """
     axes = axes.replace("s", "t").replace("c", "m")
     if "b" not in axes:

@@ -1,6 +1,7 @@
-"""One call as a flat list of operations on NumPy arrays, for any library; products in standard axes.
+"""Represent a call in any library as a flat list of operations on NumPy arrays, with products in standard axes.
 
-The standard axes are `[n r k]` (left), `[n c k]` (right) and `[n r c]` (output), whatever subscripts a product uses."""
+The standard axes are `[n r k]` (left), `[n c k]` (right) and `[n r c]` (output), whatever subscripts a product uses.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ Producer = int | str | None
 class Product:
     """A product of two inputs of an operation, as subscripts of `np.einsum`.
 
-    `left` and `right` are places in `Operation.inputs`; `subscripts` has the letters of both and of the output. A
-    letter of both inputs that the output lacks is summed over.
+    `left` and `right` are indices into `Operation.inputs`; `subscripts` gives the letters of both and of the output.
+    Letters that are in both inputs but not in the output are summed over.
     """
 
     left: int
@@ -63,7 +64,7 @@ Subscripts = tuple[str, str, str]
 
 
 def resolve_subscripts(subscripts: str, ndims: Sequence[int]) -> Subscripts:
-    """Replace `...` by letters in the subscripts of two arrays with these numbers of axes; add an implicit output."""
+    """Replace `...` with letters in the subscripts of two arrays of `ndims` axes, and add an implicit output."""
     operands, arrow, output = subscripts.replace(" ", "").partition("->")
     if not arrow:
         output = "..." + "".join(one for one in sorted(set(operands) - set(",.")) if operands.count(one) == 1)
@@ -81,7 +82,7 @@ def resolve_subscripts(subscripts: str, ndims: Sequence[int]) -> Subscripts:
 def contract_axes(
     ndims: Sequence[int], summed: Sequence[Sequence[int]], batch: Sequence[Sequence[int]] = ((), ())
 ) -> Subscripts:
-    """Return subscripts of the sum over pairs of axes: the output has the batch axes, then the others of each array."""
+    """Return subscripts of a sum over pairs of axes; the output has the batch axes, then each array's other axes."""
     letters = iter(string.ascii_letters)
     left, right = ([next(letters) for _ in range(ndim)] for ndim in ndims)
     for axis, other in zip((*summed[0], *batch[0]), (*summed[1], *batch[1]), strict=True):
@@ -108,7 +109,7 @@ def record_with(
         library: torch, numpy or jax.
         call: the function to record, which takes arrays of the library by name.
         inputs: the arrays by name. The call gets copies, so it may overwrite them.
-        cache: where JAX keeps the jaxpr of the call for each set of shapes and types. Use one for each call.
+        cache: where JAX keeps the jaxpr for each set of shapes and types. Use a separate one for each function.
     """
     trace: Trace = import_module(f"attn_exp.diagnosis.observe.record_{library}").record(call, inputs, cache)
     return trace
@@ -123,7 +124,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class Place(NamedTuple):
     """The location of an array in memory: allocation, first address, shape, strides in bytes, and dtype.
 
-    Two arrays in one place hold the same numbers, so they have the same producer.
+    Two arrays in the same place contain the same numbers, so they have the same producer.
     """
 
     owner: int
@@ -137,8 +138,8 @@ class Place(NamedTuple):
 class Recorder:
     """The operations recorded so far.
 
-    `copy` converts an array of the library to NumPy, `restore` back. `known` keeps each array seen, so that no address
-    is reused, and its producer.
+    `copy` converts an array of the library to NumPy, and `restore` converts it back. `known` keeps each array that was
+    seen, so that no address is reused, together with its producer.
     """
 
     is_array: Callable[[Any], bool]
@@ -261,7 +262,7 @@ def find_addresses(place: Place) -> Array:
 
 
 def make_scatter(place: Place, source: Place) -> Redo:
-    """Return a function that writes the last array into the first (or zeros), where addresses coincide."""
+    """Return a function that writes the last array into the first one, or into zeros, where addresses coincide."""
     wanted, available = find_addresses(place), find_addresses(source).ravel()
     order = np.argsort(available)
     nearest = order[np.minimum(np.searchsorted(available, wanted, sorter=order), available.size - 1)]
@@ -326,7 +327,7 @@ class Axes:
 
 
 def find_axes(operation: Operation) -> Axes | None:
-    """Return the axes of a product; None for other operations, and if a letter repeats or is summed in one input."""
+    """Return the axes of a product; None if it is another operation, or a letter repeats or is summed in one input."""
     if operation.product is None:
         return None
     left, right, output = operation.product.subscripts
@@ -425,7 +426,7 @@ def move_places(operation: Operation, labels: Sequence[Array | None]) -> Array |
 def spread_labels(axes_output: Array, size: int) -> Array:
     """Label an array's elements by their index in standard axes, in the array's own layout.
 
-    `axes_output` holds the flat indices of the array, in standard axes.
+    `axes_output` contains the flat indices of the array, in standard axes.
     """
     labels = np.empty(size, int)
     labels[axes_output.ravel()] = np.arange(size)
