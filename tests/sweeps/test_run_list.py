@@ -41,6 +41,7 @@ def test_settings_choose_runs_whether_typed_or_not(words: list[str], kinds: list
 def test_a_record_has_the_settings_and_the_numbers_of_a_run(outputs: Path) -> None:
     told, _ = quickly(outputs, "runs", "outputs", "mask=window", "--json")
     record = json.loads(told)
+    assert record["run"] in quickly(outputs, "runs", "mask=window")[0]
     with (outputs / record["run"] / "comparison.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert record["metrics.matrix.entropy"] == float(row["entropy"])

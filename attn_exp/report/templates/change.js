@@ -1,5 +1,5 @@
 (() => {
-  // Input numbers can be changed: everything after them is recomputed and shown next to the run's own numbers.
+  // Recompute everything after a changed input, and show it next to the run's own numbers.
   const { data, panels, variants, live, shade, element, steps: tables } = window.attention;
   if (!live) return;
   const { own, now, plans, before } = live, { placeOf, beginOf } = tables, steps = (selector) => Array.from(document.querySelectorAll(selector));

@@ -8,7 +8,7 @@
   const start = one || data.tokens.length > 8 ? Math.max(0, data.tokens.findLastIndex((token) => /^[^[<]*[\p{L}\p{N}]/u.test(token))) : 0;
   if (!large) { if (data.walks.length) steps.show(0, 0, start); window.attention.refresh = follow.remark; return; }
 
-  // The choices: each head of each function, or the function if its weights were never computed.
+  // One choice per head, or per function if its weights were never computed.
   const heads = (walk) => panels[data.walks[walk].panel]?.shape[0] ?? 1;
   const choices = data.walks.flatMap((about, walk) => Array.from({ length: heads(walk) }, (_, head) => ({ walk, head, panel: panels[about.panel], name: heads(walk) > 1 ? `${about.variant}, head ${head + 1}` : about.variant, key: heads(walk) > 1 ? `${about.variant}.${head + 1}` : about.variant })));
   const state = { show: 0, with: data.beside ? choices.findIndex(({ walk }) => walk === data.beside) : -1, token: start, view: "both" };

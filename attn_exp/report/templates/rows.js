@@ -81,7 +81,7 @@
   const slack = (text) => (/e/.test(text) ? 0.51 * 10 ** (text.split("e")[1] - 1) : 0.51 * 10 ** -(text.split(".")[1] || "").length);
   const tells = (text, value, rounding) => text === brief(value) || Math.abs(Number(text.replace("−", "-")) - value) <= Math.max(slack(text), rounding);
 
-  // Find the cells that can be updated: those for which this page computes the same number as the run.
+  // Find the cells for which this page computes the same number as the run.
   const whole = computed.every(({ plan }) => plan), letters = whole ? lettersBy(live.before) : [];
   const known = letters.length && rows.every((row, place) => row.letter === letters[place]);
   const own = rows.map((row) => row.plan && numbersOf(row, live.before));
