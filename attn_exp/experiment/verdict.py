@@ -201,7 +201,7 @@ def text_of(verdict: Verdict, name: str = "") -> str:
     said += [f"{known}: {mistake.says} Seen in: {mistake.seen}" for known, mistake in look_up_mistakes(verdict)]
     if verdict.alike:
         said.append(f"The same numbers come from {', or '.join(' with '.join(group) for group in verdict.alike)}.")
-    said += [f"not asked: {one}" for one in verdict.not_asked if one not in verdict.not_verified]
+    said += [f"not checked: {one}" for one in verdict.not_asked if one not in verdict.not_verified]
     width = max((len(one.rung) for one in verdict.findings), default=0)
     ladder = (f"{SIGNS[one.state]:>6}  {one.rung:{width}}  {one.said}".rstrip() for one in verdict.findings)
     return "\n".join([first, f"asked: {verdict.asked}", *said, "", *ladder])

@@ -119,8 +119,8 @@ def describe_tokens(problem: Problem) -> Tokens:
         return Tokens(f"Attention of {tokens} over a memory of {problem.keys}", "key (memory)", said)
     if not past:
         return Tokens(f"Attention over {tokens}", "key", "")
-    cached = "the first is past" if past == 1 else f"the first {past} are past"
-    said = f"Queries come from the last {tokens} of {problem.keys}; {cached}, with keys and values only."
+    cached = "the first is cached" if past == 1 else f"the first {past} are cached"
+    said = f"Queries come from the last {tokens} of {problem.keys}; {cached} (keys and values only)."
     return Tokens(f"Attention of {tokens} after {count_of(past, 'past token')}", f"key ({cached})", said)
 
 
@@ -204,10 +204,9 @@ def accuracy(rows: list[Row], queries: int = 0) -> str:
         error, checked = max(row.error for row in group), min(row.checked for row in group)
         named = group[0].variant if len(group) == 1 else "Every other variant" if wrong else "Every variant"
         named += f" in {kind}" if len(kinds) > 1 else ""
-        rounding = f"within {brief(error)} of the scalar reference, which is rounding"
-        near = rounding if error else "equal to the scalar reference in every digit"
-        few = f" ({checked:,} of {queries:,} queries were checked)" if checked < queries else ""
-        parts.append(f"{named} is right: its output is {near}{few}")
+        near = f"up to rounding ({brief(error)})" if error else "in every digit"
+        few = f"; {checked:,} of {queries:,} queries were checked" if checked < queries else ""
+        parts.append(f"{named} is right: its output equals the scalar reference {near}{few}")
     for row in wrong:
         mistake = "" if row.mistake == "none" else f" (mistake={row.mistake})"
         parts.append(f"{row.variant} is wrong by up to {brief(row.error)}{mistake}")

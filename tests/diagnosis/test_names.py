@@ -239,7 +239,7 @@ def test_the_number_that_was_read_off_and_what_was_not_asked_are_said() -> None:
     verdict = attn_exp.check(lambda q, k, v: softmax(0.9 * logits(q, k)) @ v, quick=True)
     assert "They are 0.9 times what they should be." in verdict.computes
     assert verdict.not_asked[0] == "masks (it takes no mask argument)"
-    assert "not asked: masks (it takes no mask argument)" in str(verdict)
+    assert "not checked: masks (it takes no mask argument)" in str(verdict)
 
 
 def drops(q: Any, k: Any, v: Any, dropout: float = 0.3) -> Any:

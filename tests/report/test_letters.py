@@ -47,7 +47,7 @@ def test_the_terminal_says_how_many_queries_were_checked_where_it_was_not_all() 
     found = comparison(*LONG)
     (row,) = found.rows
     assert 0 < row.checked < 2500
-    assert f", which is rounding ({row.checked} of 2,500 queries were checked)." in sentences.summary(found)
+    assert f"; {row.checked} of 2,500 queries were checked." in sentences.summary(found)
     assert "queries were checked" not in sentences.summary(comparison("variant=[looped]"))
 
 
@@ -60,7 +60,7 @@ def test_a_report_says_whose_tokens_ask_and_whose_are_looked_at() -> None:
     memory = a_run(comparison(*MEMORY))
     for text in (markdown_of(memory), page_of(memory), sentences.summary(memory.comparison)):
         assert said in text
-    said = "Queries come from the last 2 tokens of 4; the first 2 are past, with keys and values only."
+    said = "Queries come from the last 2 tokens of 4; the first 2 are cached (keys and values only)."
     assert said in sentences.summary(comparison(*PAST)) and said in page_of(a_run(comparison(*PAST)))
     assert sentences.describe_tokens(comparison("variant=[matrix]").problem).queries == ""
 

@@ -174,7 +174,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
         is_called = tried.answer.reached is None
         said = f"{describe_caller(caller)}: {tried.answer.error}"
         finding = Finding(ANSWERED if is_called else CALLED, BROKEN, said)
-        computes = f"nothing that is known: it {tried.answer.error}" if is_called else "nothing: it could not be called"
+        computes = f"something unknown: it {tried.answer.error}" if is_called else "nothing: it could not be called"
         return Verdict(own.name, False, (), computes, (finding,), request.words)
     if request.device != "cpu" and caller.library.name != "torch":
         raise UserError(
