@@ -17,6 +17,7 @@ import json
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -119,19 +120,19 @@ def main() -> None:
     arguments = parser.parse_args()
     world.import_libraries(" ".join(world.LIBRARIES))
     CASES.extend(cases(arguments.folders))
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        before = pool.map(outcome, [(place, (), True) for place in range(len(CASES))], chunksize=1)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
+        before = list(pool.map(outcome, [(place, (), True) for place in range(len(CASES))]))
         every = [(*one, [place for place, (_, keys) in enumerate(before) if one[0] in keys])
                  for one in mechanisms(arguments.least)]  # fmt: skip
         jobs = [(place, ((name, kind),), False) for _, name, _, kind, at in every if len(at) <= arguments.most
                 for place in at]  # fmt: skip
-        after = pool.map(outcome, jobs, chunksize=4)
+        after = list(pool.map(outcome, jobs, chunksize=4))
         lost = {off[0][0]: [CASES[place][0] for (place, _, _), (said, _) in group if said != before[place][0]]
                 for off, group in groupby(zip(jobs, after, strict=True), lambda pair: pair[0][1])}  # fmt: skip
         rows = sorted((len(lost.get(name, ())), len(at), -size, name, kind) for _, name, size, kind, at in every
                       if len(at) <= arguments.most)  # fmt: skip
         losers = tuple((name, kind) for missed, _, _, name, kind in rows if not missed)
-        together = pool.map(outcome, [(place, losers, False) for place in range(len(CASES))], chunksize=4)
+        together = list(pool.map(outcome, [(place, losers, False) for place in range(len(CASES))], chunksize=4))
     for missed, called, size, name, _ in rows:
         print(f"{missed:4} of {called:4} {-size:4} statements  {name}  {', '.join(lost.get(name, ())[:4])}")
     parted = [name for (name, _), (was, _), (now, _) in zip(CASES, before, together, strict=True) if was != now]
