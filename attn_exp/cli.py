@@ -26,7 +26,7 @@ LONGEST_MESSAGE = 280
 
 
 def main() -> None:
-    """Run the command line and exit: 0 on success, 2 for a user's mistake, 128 + n after signal n; bugs propagate."""
+    """Run the command line and exit: 0 on success, 2 for a user error, 128 + n after signal n; bugs propagate."""
     try:
         signal.signal(signal.SIGTERM, processes.stop)
         for stream in (sys.stdout, sys.stderr):

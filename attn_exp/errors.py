@@ -24,7 +24,7 @@ EXIT_CODES = {RIGHT: 0, WRONG: 1, NOT_VERIFIED: 3}
 
 
 class UserError(ValueError):
-    """A user's mistake, described in one line; the command line prints it and exits with 2."""
+    """A user error, described in one line; the command line prints it and exits with code 2."""
 
 
 class UncalledError(UserError):

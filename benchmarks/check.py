@@ -110,7 +110,7 @@ def halved(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*arguments: Any, **keywords: Any) -> Any:
         output = function(*arguments, **keywords)
         if hasattr(output, "detach"):
-            import torch  # noqa: PLC0415 - the function brought it
+            import torch  # noqa: PLC0415 - the function has imported torch
 
             return output.to(torch.bfloat16)
         return rounded(np.asarray(output, np.float64), "bfloat16") if isinstance(output, np.ndarray) else output

@@ -56,14 +56,14 @@ class Once(NamedTuple):
 
 
 class Many(NamedTuple):
-    """A sweep: its command-line arguments, and users' own folders of YAML."""
+    """A sweep: its command-line arguments, and the user's own config folders."""
 
     words: tuple[str, ...]
     folders: tuple[str, ...]
 
 
 class Help(NamedTuple):
-    """The page of `--help`, with the choices in users' own folders of YAML."""
+    """The page of `--help`, with the choices in the user's own config folders."""
 
     folders: tuple[str, ...]
 
@@ -177,7 +177,7 @@ class Line(NamedTuple):
 
 
 def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands: Sequence[str]) -> str:
-    """Return the whole page; `members` maps each setting that names members of a package to its choices."""
+    """Return the text of `--help`; `members` maps settings that name members of a package to their choices."""
     members = {**members, "preset": tuple(PRESETS)}
     settings = [line for line in lines(Config, members) if line.name not in groups()]
     figures = [*lines(Report, members, "report."), *lines(Figures, members, "figures.")]

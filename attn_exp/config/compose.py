@@ -37,7 +37,7 @@ READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{
 
 
 def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
-    """Return the configuration for command-line arguments; `folders` are the user's own folders of YAML.
+    """Return the configuration for command-line arguments; `folders` are the user's own config folders.
 
     Arguments that were read from disk (`typed=False`) can neither read the environment nor name code.
 

@@ -1,6 +1,6 @@
 """Settings of the input: tokens and their vectors, drawn arrays, projections, and a trained model."""
 
-# No `from __future__ import annotations` here: text annotations would have to be compiled again to be read.
+# No `from __future__ import annotations` here: string annotations would have to be compiled again to be read.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -165,7 +165,7 @@ class Projections:
 
 
 def or_left(kind: Kind) -> Kind:
-    """Accept what a kind accepts, or the word `model`, which stands for the model's value until that is read."""
+    """Accept what a kind accepts, or the word `model`, which stands for the model's value until the model is read."""
     return Kind(lambda value, key: value if value == LEFT and isinstance(value, str) else kind.read(value, key))
 
 
@@ -173,8 +173,8 @@ def or_left(kind: Kind) -> Kind:
 class Model:
     """A trained model, and the layer whose attention is computed; settings with the value `model` are taken from it.
 
-    `family` is the module that defines its names and shapes; `path` is the folder of the checkpoint; its input is
-    `text`, token ids in `tokens`, or an image in `patches`. Layers count from 0, as in checkpoints.
+    `family` is the module that defines its names and shapes; `path` is the folder of the checkpoint; the input is
+    `text`, token ids in `tokens`, or an image in `patches`. Layers are counted from 0, as in checkpoints.
     """
 
     family: str | None = None

@@ -84,7 +84,7 @@ def write(words: Sequence[str]) -> str:
 
 
 def read_place(words: Sequence[str]) -> tuple[Path, str]:
-    """Parse the folder and the name.
+    """Parse `[DIR/]NAME [--config-dir DIR]`; return the folder and the name of the new file.
 
     Raises:
         UserError: there are unexpected arguments, or the name is invalid.

@@ -1,6 +1,6 @@
 """Every setting of a run: accepted values, meaning and default, defined once on the field of a frozen dataclass."""
 
-# No `from __future__ import annotations` here: text annotations would have to be compiled again to be read.
+# No `from __future__ import annotations` here: string annotations would have to be compiled again to be read.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,10 +58,10 @@ class Variant:
 class Published:
     """A result printed in a document, and the stage of the run to compare it with.
 
-    `printed` holds the digits as in the document, with any brackets; `decimals` counts them if NumPy dropped trailing
+    `printed` holds the digits exactly as printed, with any brackets; `decimals` counts them if NumPy dropped trailing
     zeros. `stage` is x, an array of the projections, or a stage of the trace of `variant`, by default the first; `head`
     selects one of several heads. `columns` transposes it; then `row` and the `first` columns select the printed part.
-    Heads and rows count from 1. `product` computes the stage as a plain product: `@`, `matmul`, `dot`, or a `sum`.
+    Heads and rows start at 1. `product` computes the stage as a plain product: `@`, `matmul`, `dot`, or a `sum`.
     `inputs` (q, k, v or weights, v) replace the run's problem. `rounded` is how far q, k and v may be off because
     the document rounded them or the numbers that they come from.
     """
@@ -108,7 +108,7 @@ class Size:
 PRESETS = {
     "paper": Size(width=6.3),  # the text width of an A4 page
     "slides": Size(width=13.333, height=7.5, font_size=21),  # 16:9, with the font size of slide text
-    "poster": Size(width=18, font_size=26),  # half the width of A0 upright, read from two steps away
+    "poster": Size(width=18, font_size=26),  # half the width of a portrait A0 page, read from a few steps away
 }
 """Figure sizes by where the figures are shown; add a line here for another preset."""
 
@@ -144,18 +144,18 @@ class Matters:
 class Sweep:
     """How `-m` runs the points of a sweep; their results do not depend on it.
 
-    `zip` names keys whose values change together, `skip` is a condition for points to leave out. `address` is a running
+    `zip` names keys whose values change together, and `skip` is true for points to leave out. `address` is a running
     cluster of `engine`. `chunk` is the number of points that a worker takes at once; None chooses it automatically.
     """
 
-    name: Annotated[str, FILE_NAME, Says("name of the sweep's folder", "made from the settings")] = ""
+    name: Annotated[str, FILE_NAME, Says("name of the sweep's folder", "derived from the settings")] = ""
     zip: Annotated[tuple[str, ...], Says("keys whose values change together, such as [head,seed]")] = ()
     skip: Annotated[str, Says('skip the points for which this holds, such as "head > d_model"')] = ""
     dry_run: Annotated[bool, Says("true: show the axes, the points and the estimated time, but run nothing")] = False
     engine: Annotated[str, Says("where points are computed: {engine}")] = "process"
     workers: Annotated[int, at_least(1), Says("number of parallel workers", "one per processor")] | None = None
     address: Annotated[str, Says("address of a running Ray or Dask cluster to join")] | None = None
-    chunk: Annotated[int, at_least(1), Says("points that a worker takes at once", "automatic")] | None = None
+    chunk: Annotated[int, at_least(1), Says("points that each worker takes at a time", "automatic")] | None = None
     fail_fast: Annotated[bool, Says("true: stop at the first point that fails")] = False
     format: Annotated[str, choice("csv", "parquet"), Says("csv or parquet")] = "csv"
     plot: Annotated[tuple[str, ...], Says("plots to draw besides the usual ones, such as [heat,parallel]")] = ()
@@ -173,12 +173,12 @@ class Config:
     """
 
     embeddings: Annotated[
-        Embeddings, Says("the tokens and their vectors: a document's own, `words`, `file`, `inline`, `random`")
+        Embeddings, Says("the tokens and their vectors: from a document, `words`, `file`, `inline`, `random`")
     ]
     projections: Annotated[
         Projections,
         Says(
-            "W_q, W_k, W_v, W_o and biases: `normal`, `uniform`, `identity`, `torch_linear`, a document's own, `file`, "
+            "W_q, W_k, W_v, W_o and biases: `normal`, `uniform`, `identity`, `torch_linear`, from a document, `file`, "
             "`none`"
         ),
     ] = field(default_factory=Projections)

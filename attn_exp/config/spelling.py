@@ -71,7 +71,7 @@ def bare(value: Any) -> str:
 
 
 class Repeat(NamedTuple):
-    """How to repeat a command: its arguments, users' own folders of YAML, and whether it is a sweep.
+    """How to repeat a command: its arguments, the user's own config folders, and whether it is a sweep.
 
     The arguments may name members that the files in `own` define.
     """

@@ -159,7 +159,7 @@ def cast(array: Array | None, to: Any) -> Any:
     return None if array is None else array.astype(to)
 
 
-# How long it takes
+# Time and peak memory
 
 BUDGET = 0.005
 """Seconds for timing all variants of a run; a variant that takes longer than its share runs once."""

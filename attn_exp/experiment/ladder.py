@@ -176,7 +176,7 @@ def computed(config: Config, problem: Problem, rows: Sequence[Rung], form: str, 
 
 
 def measure_all_orders(unit: frozenset[str], others: list[frozenset[str]], at: At) -> list[float]:
-    """Return how much a change moves the output after each subset of the other changes, if both rungs exist."""
+    """Return how much a change affects the output after each subset of the other changes for which both rungs exist."""
     done = itertools.chain.from_iterable(itertools.combinations(others, count) for count in range(len(others) + 1))
     before = [frozenset[str]().union(*some) for some in done]
     pairs = ((at(changed), at(changed | unit)) for changed in before)

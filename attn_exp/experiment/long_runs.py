@@ -1,4 +1,4 @@
-"""Estimate the memory of a long run before anything is drawn, and show its progress."""
+"""Estimate the memory of a long run before its arrays are drawn, and show its progress."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Need(NamedTuple):
 
 
 def check_drawn(config: Config) -> None:
-    """Refuse a run whose x, projections or matrices would not fit into memory, before anything is drawn.
+    """Refuse a run whose x, projections or matrices would not fit into memory, before its arrays are drawn.
 
     Raises:
         UserError: they do not fit; the message gives the size, the free memory, and what to do instead.

@@ -118,7 +118,7 @@ def error(mine: Array, expected: oracle.Answer | None, kind: np.dtype[Any]) -> C
 def distance(one: Trace, other: Trace, kind: Any = None) -> Columns:
     """Return how much the outputs of two variants differ, and at which stage: the columns of a `Distance`.
 
-    Difference and cosine are NaN if the shapes differ. `kind` is the coarser of the dtypes that they computed in.
+    Difference and cosine are NaN if the shapes differ. `kind` is the coarser of the dtypes in which they were computed.
     """
     left, right = answer(one), answer(other)
     near, difference, cosine = nearness(left, right, kind), [math.nan] * len(left), [math.nan] * len(left)
@@ -187,7 +187,7 @@ def queries(trace: Trace, past: int, rules: Rules) -> str:
     return f"all but {named}" if named else "all"
 
 
-# Whether two computations are the same function: bit by bit, to the last places, to rounding, or not at all
+# How closely two computations agree: bit for bit, to a few ulp, to rounding, or not at all
 
 SAME_FUNCTION = 256
 """Two outputs that differ by up to this many ulp of their largest number count as the same function."""

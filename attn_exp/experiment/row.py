@@ -296,7 +296,7 @@ class Distance:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the ladder from the row `against` to another row; it changes one setting of the previous rung.
+    """One step of the ladder from the row `against` to another row; it changes one setting of the variant before it.
 
     `setting` changes from `before` to `after`. If there is no variant in between, several settings change together;
     they are joined by ` + `, and `note` gives the reason. `change` describes the change in words. `moved` is the

@@ -464,7 +464,7 @@ def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[lis
 
 
 def read_precision(given: Any) -> Any:
-    """Return the NumPy dtype for a name, a type or one of ONNX's numbers."""
+    """Return the NumPy dtype for a name, a type or the number of an ONNX data type."""
     name = ONNX_TYPES.get(given, given) if isinstance(given, int) else given
     name = np.sctypeDict.get(name, name) if isinstance(name, str) else name
     if isinstance(name, str) and name == "bfloat16":
@@ -474,5 +474,5 @@ def read_precision(given: Any) -> Any:
     except (TypeError, ValueError, SyntaxError):
         kind = np.dtype(object)
     if kind.kind != "f" and kind.name != "bfloat16":
-        raise ValueError(f"softmax_precision={quote(given)}: expected a floating-point dtype, or one of 1, 10, 11, 16")
+        raise ValueError(f"softmax_precision={quote(given)}: expected a float dtype, or ONNX type 1, 10, 11, 16")
     return kind

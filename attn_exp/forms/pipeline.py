@@ -238,7 +238,7 @@ class Recipe:
 def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | None = None) -> Trace:
     """Return every stage that a recipe computes from heads `[... h t d]`, `[... g s d]` and `[... g s e]`.
 
-    `place` gives the indices of these logits in a larger problem. Without values there is no context.
+    `place` gives the positions of the logits if they are part of a larger problem. Without values there is no context.
     """
     at = At.of_heads(recipe.rules, q, k, place)
     stages = compute_heads(recipe, at, q, recipe.share(at, k), None if v is None else recipe.share(at, v))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ApartError(Exception):
-    """Raised if problems cannot be stacked, so that each is computed alone."""
+    """Raised if problems cannot be stacked; each of them must then be computed alone."""
 
 
 @dataclass(frozen=True)

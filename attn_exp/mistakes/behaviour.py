@@ -60,8 +60,8 @@ MISTAKES = {
     ),
     "not_deterministic": Mistake(
         says="The same call gives different answers.",
-        fix="look for atomic sums, uninitialized memory or random numbers",
-        seen="kernels with atomic sums; reads of uninitialized memory",
+        fix="look for atomic adds, uninitialized memory or random numbers",
+        seen="kernels with atomic adds; reads of uninitialized memory",
         stage="output",
     ),
     "changes_inputs": Mistake(
@@ -72,7 +72,7 @@ MISTAKES = {
     ),
     "reuses_output": Mistake(
         says="A second call overwrites the first answer: both share the same memory.",
-        fix="return a new array at each call",
+        fix="return a new array on each call",
         seen="a buffer kept between calls",
         stage="output",
     ),

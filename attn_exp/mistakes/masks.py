@@ -145,7 +145,7 @@ def hide_padded_queries(recipe: Recipe) -> Recipe:
 
 
 def hide_all(left: Callable[[int], float]) -> Change:
-    """Hide every key if there is a mask; `left(keys)` is the weight of each key."""
+    """Hide every key if there is a mask; each of n keys then gets the weight `left(n)`."""
     change = instead(
         forbid=lambda at, logits, allowed: logits,
         normalize=lambda at, masked: np.full(masked.shape, left(masked.shape[-1])),

@@ -137,7 +137,7 @@ MISTAKES = {
         changes=(softmax_over(1), softmax_over(1, empty=math.nan), softmax_over(1, empty=None)),
     ),
     "keepdims_missing": Mistake(
-        says="Each row is normalized by the sum or maximum of other rows, which broadcast along the keys.",
+        says="Each row is normalized with the sums or maxima of other rows, because they broadcast along the keys.",
         fix="max(axis=-1, keepdims=True) and sum(axis=-1, keepdims=True)",
         seen="np.exp(x) / np.sum(np.exp(x), axis=1)",
         stage="weights",

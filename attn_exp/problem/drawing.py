@@ -121,7 +121,7 @@ def drawn(given: Draw, key: str, source: Numbers) -> Array:
     """Draw the float64 matrix that a `Draw` describes.
 
     Raises:
-        UserError: the generator or seed is invalid, or an entry or a row is beyond the shape.
+        UserError: the generator or seed is invalid, or `entry` or `rows` is out of range.
     """
     distribution = Distribution(given.distribution, given.low, given.high, given.spread, given.mean, f"{key}.")
     name = array_name(key)
@@ -131,7 +131,7 @@ def drawn(given: Draw, key: str, source: Numbers) -> Array:
     matrices = arrays.reshape(-1, *given.shape[-2:])
     if given.entry >= len(matrices):
         raise UserError(
-            f"{key}.entry={given.entry}: entries count from 0, and shape={list(given.shape)} has only {len(matrices)}"
+            f"{key}.entry={given.entry}: entries start at 0, and shape={list(given.shape)} has only {len(matrices)}"
         )
     matrix = matrices[given.entry].astype(np.float64)
     if given.rows and max(given.rows) >= len(matrix):
@@ -176,7 +176,7 @@ def array(given: Any, key: str) -> Array:
     for place, row in enumerate(given):
         for entry in row:
             if isinstance(entry, bool) or not isinstance(entry, (int, float)):
-                batch = "; a run is one sequence of a batch, and -m runs several"
+                batch = "; a run takes one sequence of a batch, and -m runs several"
                 hint = f", a list, which is not a number{batch}" if isinstance(entry, (list, tuple)) else ""
                 said = brief(repr(entry) if isinstance(entry, str) else shown(entry), 40)
                 raise UserError(f"{key}: row {place} holds {said}{hint or ', which is not a number'}")
@@ -204,7 +204,7 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGN
 
 
 def is_plain(given: Any) -> bool:
-    """Return whether a setting is a list of rows or a description, not a file or one list of rows per head."""
+    """Return whether a setting is one list of rows or a `Draw`, not a file or a list of rows per head."""
     inner = given
     for _ in range(2):
         inner = inner[0] if isinstance(inner, (list, tuple)) and inner else None

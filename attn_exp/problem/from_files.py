@@ -150,7 +150,7 @@ def lay_out(array: Array, name: str, inputs: Inputs, head: int, transposed: bool
     The array may be `[m h*d]`, `[h m d]`, `[m h d]`, or a transpose of these; error messages call it `said`.
 
     Raises:
-        UserError: the array has another shape.
+        UserError: the array has none of these shapes.
     """
     if name.endswith("qkv"):
         axis = 0 if transposed else -1

@@ -111,10 +111,10 @@ def sides(problem: Problem, mark: Callable[[Array], Array] = lambda x: x) -> tup
 
 def start_late(config: Config, given: Start) -> Problem:
     if config.projections.source != "none":
-        raise UserError("the input starts after the projections; use projections=none")
+        raise UserError("the input is already projected; use projections=none")
     named = [*config.projections.given, *config.projections.printed]
     if named:
-        raise UserError(f"projections: {' and '.join(named)} given, but the input starts later; leave them out")
+        raise UserError(f"projections: {' and '.join(named)} given, but the input is already projected; leave them out")
     q, k, v, weights = (given.stages.get(name) for name in ("q", "k", "v", "weights"))
     if q is not None and k is not None and q.shape[1] % k.shape[1]:
         raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, embeddings.k has {k.shape[1]} per key")

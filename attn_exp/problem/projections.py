@@ -144,7 +144,7 @@ def make(settings: Projections, name: str, rows: int, columns: int, source: Numb
 
 
 def recover(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict[str, Array]:
-    """Solve `x W = printed` for every W of which a document prints only the product."""
+    """Solve `x W = printed` for each W if a document prints only the product."""
     arrays = {}
     for name, given in printed.items():
         x = inputs.of(name)

@@ -31,14 +31,14 @@ LEFT, MIDDLE, RIGHT, ALONG = 60, 176, 292, 118
 """Horizontal centres of the three columns, and of the stages from the scores on."""
 
 INSIDE, BESIDE, BELOW, FRAME = 100, 98, 150, 252
-"""Maximum width of text in a narrow box, next to the arrow to one, and next to an arrow between stages; and the width
+"""Maximum width of text in a narrow box, next to an arrow into it, and next to an arrow between stages; and the width
 of the frame around the computation in each head."""
 
 CHAIN = ("scores", "logits", "capped", "masked", "weights", "lse")
 COLUMNS = {"q": LEFT, "k": MIDDLE, "v": RIGHT}
 
 TOGETHER = "together"
-"""The name of the box of the concatenated heads."""
+"""The name of the box that shows the concatenated heads."""
 
 HUES = {"x": "x", "memory": "x", "q": "q", "k": "k", "v": "v", "weights": "a", "context": "c", "output": "y"}
 """The key in `COLOURS` of each stage; projections use w, and all stages between queries and weights use s."""
@@ -347,9 +347,9 @@ def blend_with_white(colour: str, share: float) -> str:
 
 
 class Splitting(NamedTuple):
-    """How q, k and v are split into `heads` heads: how many `flat` columns each has, and how many `parts` these have.
+    """How q, k and v are split into `heads` heads: the `flat` columns of each, and the `parts` they are cut into.
 
-    Keys and values have `shared` heads, made of the parts: means of `pooled` parts each, or the first parts. If
+    Keys and values have `shared` heads: each is the mean of `pooled` parts, or the first parts are used. If
     `tiled`, query heads use them in turn. `said` is the label of the frame. If not `known`, the diagram does not show
     which columns belong to which head.
     """

@@ -80,7 +80,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
 
 
 def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, *, carried: bool) -> Data:
-    """Return a variant's final output, if it is `carried` and small, and the index of the panel with its weights."""
+    """Return a variant's final output, if `carried` is set and it is small, and the index of its weights panel."""
     ends = answer(comparison.traces[variant])
     alone = len({row.same_as for row in comparison.rows} - {""}) == 1  # no other output to compare it with
     small = carried and ends.ndim == 2 and ends.size <= (MOST_STARTS if alone else MOST_EXACT)
@@ -166,7 +166,7 @@ def reasons(comparison: Comparison, settled: Settled) -> list[str]:
         (normalizer not in NORMALIZERS, f"normalizer={normalizer} is computed only in Python"),
         (any(isinstance(mask, AbsentMask) for mask in rules.masks), "the code of its mask is not available"),
         (rules.bend_last or np.ndim(rules.offset), "its rules are applied in an order that a page does not support"),
-        (strange, f"the rule {' and '.join(strange)} is computed only in Python"),
+        (strange, f"a page cannot compute {' and '.join(strange)}"),
         (
             numbers > MOST_STARTS,
             f"the run starts from {numbers:,} numbers, but a page can use at most {MOST_STARTS:,}",

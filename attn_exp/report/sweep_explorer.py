@@ -15,7 +15,7 @@ MOST_CELLS = 3000
 
 
 def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, Any] | None:
-    """Return the cells of a sweep, ready for JSON, with the metrics worth drawing and `metrics`; `first` comes first.
+    """Return the cells of a sweep, ready for JSON, with its plotted metrics and `metrics`, starting with `first`.
 
     Return None if there are too many cells, or if no setting varies.
     """

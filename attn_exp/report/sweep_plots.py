@@ -473,7 +473,7 @@ def maps(named: Arrays, names: Named, width: float, height: float | None) -> Cha
 
 
 def parallel(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw an upright axis per setting and a line per combination, coloured by its mean; at most `MOST_LINES` lines."""
+    """Draw a vertical axis per setting and a line per combination, coloured by its mean; at most `MOST_LINES` lines."""
     metric, places = plotted.metrics[0], [*plotted.varying, len(plotted.axes)]
     names = [short([*plotted.axes, "variant"][place]) for place in places]
     orders = [in_order(labels(plotted, place)) for place in places]

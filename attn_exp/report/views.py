@@ -193,7 +193,7 @@ SWEEP_CAPTIONS = {
     "against": "Each variant against the swept setting: mean, and its 95% interval over seeds as a bar.",
     "choices": "Each variant at each value of the setting: mean, and its 95% interval over seeds.",
     "heat": "Means for each pair of values of two swept settings, one panel per variant.",
-    "parallel": "Parallel coordinates: combinations of all swept settings, coloured by their mean.",
+    "parallel": "Parallel coordinates: one line per combination of the swept settings, coloured by its mean.",
     "heads": "Every head of every layer, one map per pattern: the share of a head's weight that fits the pattern.",
     "spread": (
         "The spread of each variant's numbers over the seeds; quartiles are estimated as "

@@ -224,7 +224,7 @@ CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
 
 
 def formula(paper: Paper, blank: Blank) -> str:
-    """Return the formula of a box, and that of each stage between it and the box before."""
+    """Return the formula of a box, and that of each stage between it and the previous box."""
     known, asked = formulas(paper), {other.stage for other in paper.blanks}
     parts = [known[blank.stage]]
     if blank.stage == "masked" and crossed(paper):
@@ -419,7 +419,7 @@ def cell(paper: Paper, number: float, right: float, state: str) -> dict[str, str
 
 
 def totals(scored: Sequence[Score]) -> tuple[str, str]:
-    """Return the points of all boxes, and their maximum."""
+    """Return the points scored in all boxes together, and the most that could be scored."""
     return count(sum(score.points for score in scored)), count(sum(score.most for score in scored))
 
 

@@ -148,7 +148,7 @@ def read_blocks(lines: Lines, paper: Paper) -> Filled:
                 texts.append(f"{corner_of(blank, spot[0])}, {place}: {brief(cell, 30)!r}")
     given = {stage: array for stage, array in numbers.items() if not np.isnan(array).all()}
     if not given and texts:
-        raise UserError(f"no cell holds a number; the first is {texts[0]}")
+        raise UserError(f"no cell holds a number; the first unreadable one is {texts[0]}")
     bad_cells = {stage: mask for stage, mask in unreadable.items() if mask.any()}
     return Filled(given, bad_cells, tuple(texts), decimals)
 
@@ -174,7 +174,7 @@ def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
         given = [line[0] for line in body] + [*first[1 : len(columns) + 1]]
         expected = [name.strip() for name in (*rows, *columns)]
         if len(given) < len(expected) or (given != expected and {*given} <= {*expected, *known}):
-            raise UserError(f"{corner}: a row or column is missing or moved; expected those of the sheet, in its order")
+            raise UserError(f"{corner}: a row or column is missing or moved; keep the order of the sheet")
         start, count = start + len(body), count + 1
         box = cells[blank.stage][head].T if paper.transposed else cells[blank.stage][head]
         for row, line in enumerate(body):

@@ -238,7 +238,7 @@ class Result:
 
     @property
     def config(self) -> Config:
-        """The settings, as the command line reads them."""
+        """The validated settings of the run."""
         return self.comparison.config
 
     @property

@@ -260,7 +260,7 @@ def composer(typed: bool) -> Composed:
 
 
 def read_keys(path: Path) -> dict[str, Key]:
-    """Read a file of keys, and return them by the name of each student's files.
+    """Read a file of keys, and return each key under the file name of its student.
 
     Raises:
         UserError: the file cannot be read, or is not a file of keys.

@@ -223,7 +223,7 @@ def locate(run: Run, stage: str, one: Array, other: Array) -> str:
 
 
 def rows_table(first: Sequence[Row], second: Sequence[Row], near: Mapping[str, str]) -> Table:
-    """Tabulate the cells of the comparison that differ, for variants that differ by more than rounding."""
+    """Tabulate the columns that differ between two runs, for variants whose stages differ by more than rounding."""
     others = {row.variant: row for row in second}
     shown = [row for row in first if row.variant in others and near.get(row.variant, DIFFERENT) == DIFFERENT]
     pairs = [(row, name, getattr(row, name), getattr(others[row.variant], name)) for row in shown for name in COLUMNS]

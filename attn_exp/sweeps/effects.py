@@ -49,7 +49,7 @@ CHANGE_KEYS = ("mask", "mask_join", "align", "past", "tokens", "memory")
 """Settings that change how many keys a query can attend to; those in `INPUTS` replace the whole input."""
 INPUTS = ("embeddings", "experiment")
 WRONG = 1e6
-"""Errors of more units in the last place than this cannot be due to rounding."""
+"""Errors above this, in units in the last place, cannot be due to rounding."""
 CORRECTION = "; metrics=[normalized_entropy] corrects for this"
 ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "max_diff", "cosine")
 """Metrics that do not change just because the number of visible keys does."""

@@ -77,7 +77,7 @@ class Shelf:
         return Part(path, chunk, failed)
 
     def cells(self, parts: Sequence[Part]) -> Iterator[list[str]]:
-        """Yield the cells of each line of some parts; texts may begin with an escaping apostrophe.
+        """Yield the cells of each line of these parts; a string may begin with an apostrophe that escapes it.
 
         Raises:
             DamagedError: a part has unexpected columns, or a line has the wrong number of cells or no point number.
@@ -90,7 +90,7 @@ class Shelf:
                 if len(line) != len(self.head):
                     raise DamagedError(f"{path.name} has a line of {len(line)} cells; expected {len(self.head)}")
                 if not (line[0].isdecimal() and len(line[0]) < MOST_DIGITS):
-                    raise DamagedError(f"{path.name} has a line without the number of a point")
+                    raise DamagedError(f"{path.name} has a line without a point number")
                 yield line
 
     def joined(self, parts: Sequence[Part]) -> Iterator[bytes]:
@@ -99,7 +99,7 @@ class Shelf:
             yield as_csv([line[:-1] for line in self.cells([part])])
 
     def find_shared(self, plan: Plan, whole: Mapping[str, Part]) -> dict[int, Lines]:
-        """Return the lines of missing points that other parts contain, by the number of the point in the plan.
+        """Look for missing points in other parts; return their lines by the number of the point in the plan.
 
         Raises:
             ValueError: a part cannot be read.

@@ -67,7 +67,7 @@ KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, floa
 
 @dataclass(frozen=True)
 class Job:
-    """Points for one worker, all from one chunk, by their numbers in the sweep; a retry follows a worker's death."""
+    """Points for one worker, all from one chunk, by their numbers in the sweep; `is_retry` is set if a worker died."""
 
     chunk: int
     numbers: Sequence[int]
@@ -122,7 +122,7 @@ class Plan:
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """Words that name a file of data or code, each mapped to the word followed by a hash of the file."""
+        """Arguments that name a data or code file, each mapped to the argument followed by a hash of the file."""
         hashes = {}
         for axis in self.space.axes:
             for place, value in enumerate(axis.listed):
@@ -296,7 +296,7 @@ def read_figures(about: About) -> Figures:
     """Return the figure settings in the manifest.
 
     Raises:
-        UserError: a setting of figures is unknown.
+        UserError: a figure setting is unknown.
     """
     said = {name: value for name, value in about["figures"].items() if value is not None}
     return Figures(**read_fields(Figures, said, "figures."))

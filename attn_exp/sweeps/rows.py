@@ -40,7 +40,7 @@ VARIANT = "variant"
 
 
 class Column(NamedTuple):
-    """The distinct texts of a column in order of first appearance, and the index of each row's text."""
+    """The distinct values of a column in order of first appearance, and the index of each row's value."""
 
     labels: tuple[Any, ...]
     codes: Array
@@ -54,8 +54,8 @@ Failed = tuple[int, str]
 class Rows:
     """The rows of all points that did not fail, in order, and the points that failed.
 
-    `texts` holds the swept settings and other columns of text, `numbers` the metrics. `settings` is one column of
-    tuples, the settings that each row really used, and `resolved` are their names.
+    `texts` holds the swept settings and other columns of strings, `numbers` the metrics. `settings` is one column of
+    tuples, the settings that each row actually used, and `resolved` holds their names.
     """
 
     points: Array

@@ -38,7 +38,7 @@ Places = Shape
 class Axis:
     """One swept key and its values.
 
-    The values of a `composed` axis are words for Hydra to compose: choices of groups, and values that interpolations
+    The values of a `composed` axis are arguments that Hydra composes: choices of groups, and values that interpolations
     read. The values of any other axis are inserted into the composed settings unchanged.
     """
 
@@ -71,7 +71,7 @@ class Space:
 
     `dimensions` groups the indices of zipped axes (`sweep.zip`); each other axis is a group of its own. For each
     combination of values of the composed axes, `bases` holds the composed settings and `choices` the choices of groups.
-    `fixed` are the words that do not vary.
+    `fixed` are the arguments that do not vary.
     """
 
     axes: tuple[Axis, ...]
@@ -86,7 +86,7 @@ class Space:
 
     @cached_property
     def seeds(self) -> tuple[int, int] | None:
-        """The index of the seed axis, and the distance between points that differ only in having the next seed.
+        """The index of the seed axis, and its stride: by how much the numbers of points with consecutive seeds differ.
 
         None if the seeds are not plain values, or are zipped with another setting.
         """

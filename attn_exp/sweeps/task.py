@@ -154,7 +154,7 @@ def elsewhere(plan: Plan, job: Job) -> Done:
     """
     if task_version() != plan.version:
         where = f"{socket.gethostname()}, {Path(__file__).parent.parent}"
-        raise UserError(f"a worker ({where}) has another version of attn_exp or NumPy; install the same one there")
+        raise UserError(f"a worker ({where}) has a different version of attn_exp or NumPy; install the driver's")
     with threadpool_limits(1):
         return compute(plan, job)
 

@@ -120,7 +120,7 @@ MISTAKES = [
     ("scale=1" + "0" * 400, "expected true, false, or the multiplier as a number"),
     ("mask=window mask.window.left=-2", "mask.window.left=-2: expected a whole number of keys, or -1 for an open side"),
     ("+projections.given.b_q=[1,2,3,4]", "projections: b_q given, but bias=false adds none; write bias=true"),
-    (GROUPED + " +projections.given.W_o=[[1]]", "projections: W_o given, but the input starts later; leave them"),
+    (GROUPED + " +projections.given.W_o=[[1]]", "projections: W_o given, but the input is already projected; leave"),
     (GROUPED + " head=2 variant=matrix", "must divide head=1, which variant.NAME.head sets for one variant"),
     (
         "hydra/launcher=joblib",

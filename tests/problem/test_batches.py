@@ -41,7 +41,7 @@ def test_who_asks_for_a_batch_is_told_what_to_write(start: str, name: str) -> No
 
 
 def test_arrays_of_a_batch_and_several_lengths_are_told_so_too() -> None:
-    with pytest.raises(UserError, match="a run is one sequence of a batch, and -m runs several"):
+    with pytest.raises(UserError, match="a run takes one sequence of a batch, and -m runs several"):
         run(vectors=np.zeros((2, 3, 4)))
     with pytest.raises(UserError, match="2 lengths, but a run has one sequence; give one number, or sweep over them"):
         run("mask=padding", "mask.padding.lengths=[2,3]")

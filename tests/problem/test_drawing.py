@@ -206,7 +206,7 @@ def test_a_given_matrix_wins_over_one_that_a_generator_draws() -> None:
         ),
         (
             "draws={a:{distribution:normal,shape:[2,2],entry:1}}",
-            "draws.a.entry=1: entries count from 0, and shape=[2, 2] has only 1",
+            "draws.a.entry=1: entries start at 0, and shape=[2, 2] has only 1",
         ),
         (
             "draws={a:{distribution:normal,shape:[2,2],rows:[2]}}",

@@ -102,7 +102,7 @@ def test_a_query_without_keys_gets_what_its_convention_says(opened: Tab, tmp_pat
     gets = f"A[likes, she] = 0.3378, because {gives}"
     assert said(opened, 2, 1, "walk-1-weights") == gets
     show(opened, tmp_path, "variant=[looped]", *blind[:2])
-    because = "because this query may see no key, and 0 / 0 counts as 0"
+    because = "because this query sees no key, and 0 / 0 counts as 0"
     assert said(opened, 2, 1, "walk-1-weights") == f"A[likes, she] = 0.0000, {because}"
 
 

@@ -299,7 +299,7 @@ def test_a_page_says_what_its_weights_mean() -> None:
     model = dataclasses.replace(drawn.config.model, family="bert")
     trained = dataclasses.replace(drawn, config=dataclasses.replace(drawn.config, model=model))
     for text in (page_of(a_run(drawn)), markdown_of(a_run(drawn))):
-        assert "rounding. The weights come from random numbers" in re.sub("<[^>]*>", "", text)
+        assert "). The weights come from random numbers" in re.sub("<[^>]*>", "", text)
     assert "model.path=FOLDER &#39;model.text=&#34;The dog barks&#34;&#39;" in page_of(a_run(drawn))
     assert "say nothing about the tokens" not in page_of(a_run(comparison("experiment=she_likes_coffee")))
     assert "a large weight does not explain" in markdown_of(a_run(trained))

@@ -257,7 +257,7 @@ BAD = {
     "table.csv": (b"a,b\n1,2\n", "no block of this sheet"),
     "formula.csv": (
         b"q,1,2,3,4\nt1,=A1*2,,,\nt2\nt3\nt4\n",
-        "no cell holds a number; the first is q, row t1, column 1: '=A1*2'",
+        "no cell holds a number; the first unreadable one is q, row t1, column 1: '=A1*2'",
     ),
     "text.csv": (b"q,1,2,3,4\nt1,one,0,0,0\nt2\nt3\nt4\n", "annot be read: q, row t1, column 1: 'one'"),
     "comma.csv": (

@@ -106,5 +106,5 @@ def test_a_worker_of_another_version_is_refused() -> None:
     space, _ = expand(["head=1,2"], [])
     plan = make_plan(space, Sweep())
     assert elsewhere(plan, Job(0, [0])).computed == 1
-    with pytest.raises(UserError, match="has another version of attn_exp or NumPy"):
+    with pytest.raises(UserError, match="has a different version of attn_exp or NumPy"):
         elsewhere(replace(plan, version="another"), Job(0, [0]))

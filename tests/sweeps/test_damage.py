@@ -104,4 +104,4 @@ def test_a_part_that_somebody_sealed_anew_is_one_line(words: tuple[str, ...], sw
     path.unlink()
     (there / "results.csv").unlink()
     _, said = quickly(tmp_path, *words, *([str(there)] if len(words) == 1 else []), code=2)
-    assert re.search(r"its parts cannot be read \(.*has a line without the number of a point\)$", said.rstrip()), said
+    assert re.search(r"its parts cannot be read \(.*has a line without a point number\)$", said.rstrip()), said

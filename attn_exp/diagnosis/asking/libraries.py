@@ -312,7 +312,7 @@ def read_real(part: Any, library: Library, most: int) -> tuple[Array, str]:
         raise NoNumbersError("returned a masked array, which hides numbers; expected a plain array")
     plain, kind = library.read(part, most)
     if isinstance(plain, int):
-        raise NoNumbersError(f"returned an array of {plain:.3g} numbers; expected {most:,} at most")
+        raise NoNumbersError(f"returned an array of {plain:.3g} numbers; expected at most {most:,}")
     letter, name = plain.dtype.kind, plain.dtype.name
     if letter not in REAL and not (letter == "V" and name.startswith(SMALL_FLOATS)):
         raise NoNumbersError(f"returned an array of {KINDS.get(letter, name)}; expected real numbers")

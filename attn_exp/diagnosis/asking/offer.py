@@ -154,7 +154,7 @@ class Masking:
         return arranged.astype(np.int64 if self.kind == "integers" else np.bool_)
 
     def arrange(self, mask: Array, at: At) -> Array:
-        """Return a mask with these axes; a mask that varies along more axes keeps them."""
+        """Return a mask with the axes of this format; a mask that varies along other axes too keeps those."""
         if self.axes in OF_KEYS:
             keys = whole(mask, at)[:, 0, 0]
             return {"b s": keys, "b 1 s": keys[:, None], "b 1 1 s": keys[:, None, None]}[self.axes]
@@ -238,7 +238,7 @@ def plain_default(default: Any) -> Any:
     return default if default is None or isinstance(default, bool | int | float | str | tuple | np.generic) else ...
 
 
-# A case as keyword arguments; what has no keyword is expected of the function itself
+# A case as keyword arguments; anything without a keyword must be built into the function
 
 SCORES: dict[type, tuple[str, Callable[[Any, At], Any]]] = {
     Softcap: ("softcap", lambda rule, at: float(rule.cap)),

@@ -34,7 +34,7 @@ from attn_exp.rules.scores.softcap import Softcap
 SIZE = 8
 """Head size."""
 LONGEST, MIDDLE = 131, 11
-"""Tokens of the longest case, and of the longest case in a quick check."""
+"""Number of tokens in the longest case, and in the longest case of a quick check."""
 CROSS, SHARED = "keys of another input", "fewer key/value heads"
 PADDED = ("padding", "padding of each example")
 ABOUT_MASKS = ("masks", *PADDED, "causal", "window", "large hidden logits")
@@ -373,7 +373,7 @@ class LayerMaker(Maker):
         self, rung: str, rows: int, keys: int, *, optional: bool = False, wider: int = 0, factor: float = 1.0,
         **other: Any,
     ) -> Case:  # fmt: skip
-        """Return a case of these sizes; x exceeds the width of all heads by `wider` and is multiplied by `factor`."""
+        """Return a case of these sizes; x is `wider` columns wider than all heads, and multiplied by `factor`."""
         masks = other.get("masks", self.request.masks)
         rows, keys = self.room_for(masks, rows, keys)
         rows = rows if other.get("memory") else keys

@@ -156,7 +156,7 @@ class Neutral:
     def mask(self, role: str, name: str) -> Array:
         """Return a mask that hides nothing, in one of four shapes.
 
-        Its fill is inferred from the name and the source code; from level 5 on, boolean masks have opposite polarity.
+        Its fill is inferred from the name and the source code; from level 5 on, booleans have the opposite polarity.
         """
         b, t, s = (self.lengths[letter] for letter in "bts")
         shapes = {"padding": (b, s), "query_padding": (b, t), "lengths": (b,)}

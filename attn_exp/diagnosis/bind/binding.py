@@ -86,7 +86,7 @@ def owner_and_method(function: Any) -> tuple[Any, str]:
 class Attempt:
     """One way to call a layer: a layout, whether to pass as many keys as queries (`square`), and optional arguments.
 
-    Level 0 passes no optional arguments; higher levels pass other mask shapes, and optional rotary tables.
+    Level 0 passes no optional arguments; each higher level tries another mask shape and another rotary layout.
     `wide` converts to the widest float type. `more` lists the roles of further optional arguments to pass.
     """
 
@@ -311,7 +311,7 @@ class Call:
             if role in defaults
             and defaults[role] is not best
             and getattr(self.runner.target, words[role], None) is not best
-        }  # Flax accepts it in one place only
+        }  # Flax raises an error if a switch is set both in the constructor and in the call
         always = {*self.arguments.required, *self.attempt.more, *turns, *switches}
         said = {role: values.value(role, name) for role, name in words.items() if role in always}
         unknown = [words[role] for role, value in said.items() if value is ...]

@@ -74,7 +74,7 @@ def operations_of(caller: Caller, case: Case) -> set[str]:
     """Return the names of the PyTorch operations in a call, plus `WITHOUT_GRADIENTS` if any ran without gradients."""
     if caller.library.name != "torch":
         return set()
-    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the function brought it
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the function has imported torch
 
     names = set[str]()
 
@@ -125,7 +125,7 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
         if alone.output is None:
             return Finding(rung, ABSENT, alone.error), ""
         if bool(alone.axes) != bool(answer.axes):
-            return Finding(rung, BROKEN, f"example {entry + 1} alone has other axes: {alone.axes or answer.axes}"), ""
+            return Finding(rung, BROKEN, f"example {entry + 1} alone gives other axes: {alone.axes or answer.axes}"), ""
         if not same_answer(alone, Answer(whole[entry : entry + 1]), alone_case, digits):
             said = f"example {entry + 1} gives a different answer alone than in its batch"
             return Finding(rung, BROKEN, said), "batch_mixed" if is_apart(
@@ -154,7 +154,7 @@ def cut_entry(case: Case, entry: int) -> Case:
     masks: list[Any] = list(case.recipe.rules.masks)
     for place, mask in enumerate(masks):
         lengths = getattr(mask, "lengths", ())
-        if len(lengths) > 1:  # each entry has its own length
+        if len(lengths) > 1:  # each example has its own length
             masks[place] = type(mask)(int(lengths[entry]))
     return replace(case, given=replace(given, **cut), recipe=case.recipe.with_rules(masks=tuple(masks)))
 
@@ -187,7 +187,7 @@ def check_threads(caller: Caller, case: Case, digits: int) -> Found:
     rung = IN_THREADS
     cases = [case, other_data(case)] * 4
     alone = [caller(question) for question in cases[:2]] * 4
-    # start both threads before the first call: whatever the function does to Python then cannot prevent a start
+    # start both threads before the first call, so that nothing the function does to Python can prevent a start
     with ThreadPoolExecutor(2, initializer=Barrier(2, timeout=BOTH).wait) as pool:
         together = list(pool.map(caller, cases))
     if find_failure([*together, *alone]):
@@ -200,7 +200,7 @@ def check_threads(caller: Caller, case: Case, digits: int) -> Found:
 
 IN_THREADS = "two threads at once"
 BOTH = 20.0
-"""Seconds to wait until the second thread has started."""
+"""Seconds to wait for the second thread to start."""
 
 
 # State kept between calls: outputs, addresses of inputs, and their values
@@ -241,7 +241,7 @@ def check_same_address(caller: Caller, case: Case, digits: int) -> Found:
         for role, value in arguments.items():
             if hasattr(value, "shape"):
                 value[...] = caller.arguments(new)[role]
-    except Exception:  # of whatever library: the function gave them another shape, or made them read-only
+    except Exception:  # from any library: the function changed their shape, or made them read-only
         return Finding(rung, ABSENT, "its inputs can no longer be written to"), ""
     if same_answer(caller.answer(arguments, new), apart, new, digits):
         return Finding(rung, HELD), ""
@@ -252,7 +252,7 @@ OF_OLD = "it caches by the address of its inputs, and returns an old answer"
 
 
 def check_one_input_changed(caller: Caller, case: Case, digits: int) -> Found:
-    """Change only the last numbers of one input: a function that caches by the others returns its old answer.
+    """Change only the last numbers of one input: a function whose cache ignores them returns its old answer.
 
     Functions that were already wrong before the change are not tested.
     """

@@ -68,7 +68,7 @@ def list_other_widths(caller: Caller, recipe: Recipe) -> Iterator[tuple[str, Rec
 
 
 def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
-    """Yield each number of heads that a layer function may use internally, with its recipe, also with a causal mask."""
+    """Yield settings and recipe for each head count that may be used internally, plus causal ones where allowed."""
     offer, request, recipe = caller.offer, caller.request, case.recipe
     if offer.core or offer.takes("heads") or request.head is not None or recipe.heads > 1 or request.as_typed:
         return
@@ -82,7 +82,7 @@ def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
 
 
 def find_width(words: str, case: Case, answer: Answer, digits: int) -> str:
-    """Return the settings with the wide window that a longer case reveals, or unchanged if it reveals none."""
+    """Return `words` with the true window size, as a longer case reveals it, or unchanged if it reveals none."""
     widest = f"mask.window.left={SHOWN}"
     shown = next((one for one in (*words_of_windows(SHOWN), widest, CAUSAL) if one in words), "")
     others = tuple(one for one in case.recipe.rules.masks if not isinstance(one, Causal | Window))
@@ -107,7 +107,7 @@ def may_be_made(names: Collection[str], caller: Caller) -> bool:
 def meant(caller: Caller, case: Case) -> list[tuple[str, RecipeChange]]:
     """Return the settings that may be assumed, and how each of them changes the recipe.
 
-    Most ALiBi code has the paper's slopes only for 2, 4, 8, ... heads, so the check uses such a number.
+    Most ALiBi code has the paper's slopes only if the number of heads is a power of 2, so the check may use 4 heads.
     """
     single = [(words, change) for words, change in other_settings(case.recipe) if is_meant(words, caller)]
     closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
@@ -209,7 +209,7 @@ def has_same_answer(found: Caller, caller: Caller, keyed: Ways) -> bool:
 
 
 def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
-    """Return a caller that passes ones and zeros if -1e9 fails to hide keys and ones and zeros have a tiny effect.
+    """Return a caller that passes ones and zeros if these have a tiny effect and -1e9 fails to hide keys.
 
     -inf hides a key even if the mask is multiplied before it is added; -1e9 hides it if the mask is added as it is.
     """
@@ -224,7 +224,7 @@ def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
 
 
 def added_as_is(case: Case, blocks: bool) -> Iterator[Step]:
-    """Yield steps that add booleans to the logits as they are; `blocks` means that True is hidden.
+    """Yield steps that add booleans to the logits as if they were numbers; with `blocks`, True means hidden.
 
     Masks before the last may be built into the function; these hide keys whatever is added to the logits.
     """

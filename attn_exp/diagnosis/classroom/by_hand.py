@@ -416,10 +416,10 @@ def one_hot(masked: Array) -> Array:
 def projected_otherwise(
     wrong: str, other: str, project: Step, side: str, x: Array, arrays: Arrays
 ) -> Array:  # fmt: skip
-    """Project one of q, k and v with the matrix and bias of another, or not at all, and the others with their own.
+    """Project q, k or v: `wrong` with the matrix and bias of `other` (or not at all), the others with their own.
 
     Raises:
-        ValueError: the result has another size.
+        ValueError: the result has a different size.
     """
     projected: Array = project(side, x, arrays)
     if side != wrong:
@@ -483,7 +483,7 @@ def decimals_written(boxes: Sequence[Box]) -> int:
 
 
 def own_halves(values: Array) -> Array:
-    """Return half a unit of the last decimal (at most the sixth) of numbers of which only the values are known."""
+    """Return half a unit of the last decimal (at most the sixth), for numbers known only by value."""
     halves = np.full(values.shape, 0.5)
     with np.errstate(invalid="ignore"):
         short = np.where(np.abs(values) < WHOLE, values, 0.0)

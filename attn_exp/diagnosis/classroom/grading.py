@@ -55,8 +55,8 @@ class Boxed:
 class Grade:
     """The grade of one student's answers.
 
-    `points` counts the cells that are right or follow, `most` all cells. `first_wrong` is the first stage with a wrong
-    cell; `mistakes` names the mistakes, or the setting, that give these numbers; `said` is the summary, and `remarks`
+    `points` counts cells that are right or follow from wrong ones, `most` all cells. `first_wrong` is the first wrong
+    stage; `mistakes` names the mistakes, or the setting, that give these numbers; `said` is the summary, and `remarks`
     are its parts. `cells` contains the state of each cell `[h r c]` by stage, and `expected` the right numbers of boxes
     with wrong cells.
     """

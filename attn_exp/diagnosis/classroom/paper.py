@@ -270,7 +270,7 @@ class Foretold:
 
 
 def foretold(paper: Paper) -> Iterator[Foretold]:
-    """Yield the result of each mistake that a student can make here, in its first variant that changes a box."""
+    """Yield the result of each mistake that a student can make here, in the first variant that changes a box."""
     case, seen = case_of(paper.sheet), set[str]()
     for candidate in candidates_of(paper.sheet):
         name = candidate.names[0]
@@ -318,7 +318,7 @@ def hidden(paper: Paper, possible: frozenset[str]) -> list[str]:
 
 
 def flaws(paper: Paper, possible: frozenset[str]) -> Iterator[str]:
-    """Yield why small numbers make a poor exercise, such as a common mistake that never shows."""
+    """Yield the reasons why small numbers make a poor exercise, such as a common mistake that never shows."""
     x, weights, scores = paper.sheet.problem.x, paper.exact["weights"], paper.exact["scores"]
     if x is not None and len(np.unique(x, axis=0)) < len(x) <= (3 ** x.shape[1] - 1) // 2:
         yield "two tokens are the same"

@@ -382,7 +382,7 @@ def shift_logits(sheet: Sheet) -> Iterator[Reading]:
 
 
 def subtract_row_mean(box: Box, array: Array | None) -> Box:
-    """Subtract the mean deviation of each row from a box of logits; return any other box unchanged."""
+    """Subtract from each row of a box of logits its mean deviation from `array`; return any other box unchanged."""
     if box.stage not in LOGITS or array is None or array.shape != box.values.shape or not box.misses(array).any():
         return box
     with np.errstate(invalid="ignore"):

@@ -1,4 +1,4 @@
-"""The outputs of a function as evidence, the mistakes that reproduce them, and the first stage that differs."""
+"""Explain wrong outputs by the mistakes that reproduce them, or else by the first stage that differs."""
 
 from __future__ import annotations
 
@@ -482,7 +482,7 @@ def read_weights(caller: Caller, case: Case) -> Array | None:
     """Return the weights `[b h t s]`: given one-hot values `v_j = e_j`, query i yields `w_i1, w_i2, ...`.
 
     This assumes the output `sum_j w_ij v_j`. With more keys than value dimensions, each of several calls shows some of
-    the keys. Returns None if the output has another shape.
+    the keys. Returns None if the output has a different shape.
     """
     assert case.given.v is not None
     keys, size = case.given.v.shape[2:]

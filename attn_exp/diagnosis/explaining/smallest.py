@@ -149,7 +149,7 @@ def covers_sizes(mask: Mask, rows: int, keys: int) -> bool:
 def small_case(
     case: Case, sizes: tuple[int, int, int, int, int], request: Request, seed: int, of_the_whole: bool = False
 ) -> Case:
-    """Return a case of these sizes with integers from 0 to 3; `of_the_whole` keeps batch size and magnitudes."""
+    """Return a case of these sizes with integers 0 to 3; `of_the_whole`: normal numbers, batch size and scale kept."""
     heads, groups, rows, keys, size = sizes
     rng = np.random.default_rng([seed, *sizes])
     old = case.recipe.rules

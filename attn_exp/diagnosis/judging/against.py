@@ -252,7 +252,7 @@ def compare(
     if both[0].rules != both[1].rules and common is request:
         parted = []  # one follows a rule unprompted that the other does not take
     elif parted and how and parted[0] is pairs[0] and not any(map(is_unlike_definition, verdicts)):
-        found.append(f"Each is right with its own matrices, but not {how}: they order them differently")
+        found.append(f"Each is right with its own matrices, but not {how}: the two order their matrices differently")
     else:
         found += find_causes(parted, verdicts, names, digits)
     found += filter(None, [compare_traces(callers, parted[0].case, names)] if parted else ())

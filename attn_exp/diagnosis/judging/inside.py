@@ -36,7 +36,7 @@ from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 
 FINE, COARSE = 44, 22
-"""Number of bits to which the attention inside a layer must agree: in float64, or with any step in float32."""
+"""Number of bits to which the attention inside a layer must agree: in pure float64, or if any step is in float32."""
 INSIDE = "attention inside"
 ADDED = "`logit_bias` (the layer adds its own bias to the logits, or its own sink to the softmax)"
 
@@ -132,7 +132,7 @@ def has_own_mask(seen: Observed) -> bool:
 
 
 def find_added(core: Core, request: Request) -> Score | None:
-    """Return the sink or logit bias that a layer adds, the same for every batch entry; None if it adds none."""
+    """Return the sink or logit bias that a layer adds, the same for every example; None if it adds none."""
     case, _ = ask_core(core, request)
     right = expected(case)
     logits, total = right["masked"], core.weights.sum(axis=-1)
@@ -150,13 +150,13 @@ def find_added(core: Core, request: Request) -> Score | None:
 
 
 def find_scale(logits: Array, scores: Array, known: Array) -> float:
-    """Fit the scale of the scores to logits that contain the same bias in every batch entry."""
+    """Fit the scale of the scores to logits that contain the same bias in every example."""
     gaps = [np.where(known.all(axis=0), one - one[:1], 0.0) for one in (logits, scores)]
     return float((gaps[0] * gaps[1]).sum() / max((gaps[1] * gaps[1]).sum(), 1e-300))
 
 
 CLOSE = 1e-6
-"""Tolerance within which logits of all batch entries count as equal."""
+"""Tolerance within which the logits of all examples count as equal."""
 LOWEST = -1e4
 """Logits below this belong to hidden keys."""
 
@@ -203,7 +203,7 @@ def ask_with_mask(
 ) -> Asked | None:  # fmt: skip
     """Return a case with a mask for the attention inside a layer, and its answer; None if the layer rejects the mask.
 
-    `role` is the role of the argument and the kind of mask: per query ("mask") or per batch entry ("padding").
+    `role` is the role of the argument and the kind of mask: per query ("mask") or per example ("padding").
     """
     first = seen.recording.given[0]
     rows, keys = next(iter(first.values())).shape[1], list(first.values())[-1].shape[1]

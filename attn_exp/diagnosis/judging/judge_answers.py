@@ -126,9 +126,9 @@ def is_exact_in_scores(caller: Caller, case: Case) -> bool:
 
 
 def shortfall(wrong: Seen) -> float:
-    """Return the largest fraction by which rows of the answers are too short; 0 if they differ in any other way.
+    """Return the largest fraction by which the norm of an output row is too small; 0 if rows differ in any other way.
 
-    A row that is divided by slightly too much is too short; rounding would also change its direction.
+    Dividing a row by slightly too much only shrinks it; rounding would also change its direction.
     """
     most = 0.0
     for case, answer in wrong:

@@ -100,14 +100,14 @@ class OwnForm:
         try:
             quick = check(self.own, request, quick=True)
             return quick if not quick.is_wrong or quick.mistakes else check(self.own, request)  # may name it
-        except (ValueError, IndexError, ArithmeticError) as error:  # sizes that only this run's input has
+        except (ValueError, IndexError, ArithmeticError) as error:  # raised at sizes that only this run's input has
             return unfinished(self.own.name, f"it could not be checked: {first_line(error)}", request.words, CHECKED)
 
     def attend(self, q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         """Call the function with heads `[h t d]`, `[g s d]` and `[g s e]`.
 
         Raises:
-            OwnCodeError: the function takes x, raised an error, or returned an array of another shape.
+            OwnCodeError: the function takes x, raised an error, or returned an array of the wrong shape.
         """
         if self.layer:
             raise OwnCodeError(f"{self.own.name} takes x, but this run passes q, k and v")
@@ -125,7 +125,7 @@ class OwnForm:
         `question` gives the rules and heads of the run; `usual` means that scores are divided by `sqrt(d)`.
 
         Raises:
-            OwnCodeError: the problem has no x, or the function raised an error or returned an array of another shape.
+            OwnCodeError: the problem has no x, or the function raised an error or returned an array of the wrong shape.
         """
         if problem.x is None:
             raise OwnCodeError(f"{self.own.name} takes x, which this problem does not have")
@@ -165,7 +165,7 @@ UNPROMISED = "the function is the user's own, and may let masked values through"
 def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     """Import the function that a variant names as its form, and find out how to call it.
 
-    `settings` are those that the variant pins, and those of the run for everything else.
+    `settings` are the settings that the variant fixes; all others are those of the run.
 
     Raises:
         UserError: the function cannot be imported, or its parameters are not known.
@@ -232,7 +232,7 @@ def join_heads(answers: list[Answer]) -> Answer:
 def read_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
     """Return the stages `[h t s]` in an answer by their names in a trace.
 
-    If a function returns a tuple, its second array is taken for the weights.
+    If a function returns a tuple, its second array is assumed to be the weights.
     """
     stages = {}
     known = {word: stage for stage, words in STAGES.items() for word in words} | {"returned1": "weights"}

@@ -92,7 +92,7 @@ class Pair:
         one, other = (answer.output for answer in self.answers)
         if one is not None and other is not None and one.shape != other.shape:
             return f"shapes {list(one.shape)} and {list(other.shape)}"
-        return "NaN in only one" if np.isinf(self.gap) else f"differing by up to {self.gap:.2g} of the largest number"
+        return "NaNs do not match" if np.isinf(self.gap) else f"differ by up to {self.gap:.2g} times the largest number"
 
 
 def find_causes(parted: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int) -> list[str]:

@@ -108,7 +108,7 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
             kind = "argument" if rung == ADDED else "mask"
             left.append(f"{kind} `{offer.parameters[role]}` ({shortened(errors[0])})")
     if offer.takes("mask") and OF_COLUMNS.search(source_of(type(function.origin))):
-        left.append(f"mask `{offer.parameters['mask']}` (its comments say that it has one entry per query)")
+        left.append(f"mask `{offer.parameters['mask']}` (comments in the code say that it has one entry per query)")
     return tuple(left)
 
 
@@ -271,5 +271,5 @@ def shortened(error: str) -> str:
     return error if len(error) <= MOST else f"{error[:MOST].rstrip()} ..."
 
 
-OF_ANOTHER_LENGTH = "keys of another length"
+OF_ANOTHER_LENGTH = "keys of a different length"
 """The case that a function refuses if its memory must be as long as x."""

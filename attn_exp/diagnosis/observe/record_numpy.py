@@ -37,7 +37,7 @@ WRITING_METHODS = ("__setitem__", "fill", "partition", "put", "sort")
 WRITING_FUNCTIONS = ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")
 """Functions that write into their first argument."""
 CREATORS = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "empty", "full", "ones", "zeros")
-"""Functions that take no tracked arrays, or bypass their dispatch; the results are tracked too."""
+"""Functions that take no tracked arrays, or bypass their dispatch; they are patched to return tracked arrays."""
 
 current: ContextVar[Recorder | None] = ContextVar("current", default=None)
 
@@ -198,4 +198,4 @@ PRODUCTS: dict[str, Callable[[Sequence[int], Any], Subscripts]] = {
     "tensordot": find_tensordot_subscripts,
     "einsum": lambda ndims, subscripts: resolve_subscripts(subscripts, ndims),
 }
-"""Functions that return the subscripts of a product of two arrays, given its numbers of axes and other arguments."""
+"""Functions from the two arrays' numbers of axes, and the call's other argument, to the subscripts of the product."""

@@ -30,8 +30,8 @@ GRID = 2
 class Recording:
     """Traces of a layer on inputs of one shape.
 
-    `given` are the inputs of each trace by role, `[b t m]`; the first trace is the baseline, and two follow for each of
-    the `bits` of a token's number. `tokens` lists the role, example and position of each token by number.
+    `given` holds the inputs of each trace by role, `[b t m]`. The first trace is the baseline; two more follow for each
+    of the `bits` bits of a token's number. `tokens` lists the role, example and position of each token by number.
     """
 
     layer: Layer

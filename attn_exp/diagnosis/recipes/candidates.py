@@ -359,7 +359,7 @@ NEAR = 0.01
 """An answer is inconclusive if its tolerance exceeds this fraction of its largest number."""
 
 
-# Conditions under which a function may go wrong, such as t = s or one mask per batch entry
+# Conditions under which a function may go wrong, such as t = s or one mask per example
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ WIDEST = 48
 class Record:
     """One row of blocks of a variant's mask (full, partial or empty), and the share of query-key pairs it allows.
 
-    `size` is the number of queries and keys in a block. `sees` names the keys that the queries of the row see; with
+    `size` is the number of queries and keys in a block. `sees` says which keys the queries of the row see; with
     `size` 1, a row is a single query.
     """
 

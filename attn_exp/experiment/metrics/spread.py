@@ -196,7 +196,7 @@ METRICS = (
     metric(
         "effective_keys",
         partial(mean_seen, effective_keys, shares),
-        meaning="how many equally weighted keys have the same entropy",
+        meaning="how many equally weighted keys would have the same entropy",
         unit="keys",
     ),
     metric(

@@ -43,7 +43,7 @@ PIECE = 1 << 17
 class Sums(NamedTuple):
     """Running sums of a block: `sum_j p_ij v_j` `[b g r t e]` and `sum_j p_ij` `[b g r t]`.
 
-    The powers are `p_ij = exp(logit_ij - anchor_i)`, with anchors `[b g r t]`; `anchor` is None if all anchors are 0
+    The terms are `p_ij = exp(logit_ij - anchor_i)`, with anchors `[b g r t]`; `anchor` is None if all anchors are 0
     and no total is 0. `extra` `[g r 1]` is the logit without a key, which the sums exclude; None if there is none.
     """
 
@@ -113,7 +113,7 @@ def forbid(block: Block, run: Run, tile: Array) -> None:
 
 
 def cancel(block: Block, run: Run, powers: Array) -> None:
-    """Multiply a tile of powers by 0 wherever a mask forbids; `compute_sums` detects the NaN from infinities."""
+    """Multiply a tile of powers by 0 wherever a mask hides a key; `compute_sums` detects the NaN from infinities."""
     for start, stop in run.masked:
         inside = powers[..., start - run.start : stop - run.start, :]
         inside *= pattern(block, start, stop)
@@ -155,7 +155,7 @@ def empty_sums(block: Block) -> Sums:
 
 
 def sum_safely(block: Block) -> Sums:
-    """Return sums computed so that neither powers nor values overflow."""
+    """Return sums computed so that neither the exponentials nor the values overflow."""
     sums = sum_online(block)
     return sums if np.isfinite(sums.context).all() else sum_divided(block)
 
@@ -186,7 +186,7 @@ def sum_online(block: Block) -> Sums:
 
 
 def anchored(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
-    """Yield each run of keys with its masked logits minus the anchor, the anchor, and the logarithm of its rescaling.
+    """Yield each run of keys, its masked logits minus the anchor, the anchor, and the log rescaling of earlier sums.
 
     The anchor is the largest logit of each row so far, or 0 in place of -inf when it is subtracted from logits.
     """
@@ -288,7 +288,7 @@ def divide_by_total(sums: Sums, moment: Array, first: Array, coarse: Array) -> P
 
 
 def bin_powers(powers: Array, run: Run, marks: Array) -> Array:
-    """Sum powers `[b g r s t]` over each run of keys between edges, `[b g r t c]`."""
+    """Sum exponentials `[b g r s t]` over each run of keys between edges, `[b g r t c]`."""
     coarse = np.zeros((*powers.shape[:-2], powers.shape[-1], len(marks) - 1), powers.dtype)
     for cell in range(np.searchsorted(marks, run.start, "right") - 1, np.searchsorted(marks, run.stop)):
         inside = slice(max(marks[cell] - run.start, 0), marks[cell + 1] - run.start)

@@ -146,7 +146,7 @@ def all_finite(array: Array) -> bool:
 
 
 def keeps_precision(total: Array) -> bool:
-    """Return whether sums of powers kept full precision although the largest logit was not subtracted.
+    """Return whether sums of exponentials kept full precision although the largest logit was not subtracted.
 
     All must be finite and at least eps: underflowed powers then add up to less than the smallest normal number times
     the number of keys.

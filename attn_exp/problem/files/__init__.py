@@ -1,7 +1,7 @@
 """Read arrays from files of several formats, as plain numbers, so that no file can run code.
 
 The suffix selects the module of the format, whose `look` lists the contents of a file without reading the numbers.
-Numbers are read on demand; a false header, a truncated file or one that is not regular gives a one-line error.
+Numbers are read on demand; a false header, or a truncated or non-regular file, gives a one-line error.
 Pickles, which may run foreign code, are never opened.
 """
 
@@ -112,7 +112,7 @@ def look_at(path: Path, said: str) -> Held:
             raise pickle_error(path, said)
         suffix = "safetensors" if path.name.endswith(INDEX) else path.suffix.lower().removeprefix(".")
         if suffix not in FORMATS:
-            raise UserError(f"{said}: expected a file of {', '.join(f'.{name}' for name in FORMATS)}")
+            raise UserError(f"{said}: expected a file that ends in {', '.join(f'.{name}' for name in FORMATS)}")
         held: Held = registry.module(__name__, FORMATS[suffix]).look(path, said)
     except UserError:
         raise

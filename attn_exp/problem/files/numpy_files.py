@@ -45,7 +45,7 @@ def read_header(stream: IO[bytes], size: int) -> tuple[Shape, bool, np.dtype[Any
     length, follow = math.prod(shape) * dtype.itemsize, size - stream.tell()
     if length != follow or not all(0 <= size < 2**63 for size in shape):
         said = f"{brief(str(list(shape)), 60)} of {dtype}, {brief(f'{length:,}', 40)} bytes"
-        raise ValueError(f"its header says {said}, but {follow:,} follow")
+        raise ValueError(f"its header announces {said}, but {follow:,} bytes follow")
     if length > MOST_BYTES:
         raise ValueError(f"{length:,} bytes of numbers; at most {MOST_BYTES:,} are read")
     return tuple(shape), columns_first, dtype

@@ -52,7 +52,7 @@ def look(path: Path, said: str) -> Held:
     text, marks = read_text(path), MARKS[path.suffix.lower()]
     rows = rows_of(re.sub("^# .*$", "", text, flags=re.MULTILINE) if BLANK in marks else text, marks)
     if COMMA in marks and rows and len(rows[0]) == 1 and len(rows[0][0].split()) > 1:
-        raise UserError(f"{said}: its first line has no comma, {brief(rows[0][0], 40)!r}; put one after each number")
+        raise UserError(f"{said}: its first line has no comma, {brief(rows[0][0], 40)!r}; put one between numbers")
     return read_table(rows, said)
 
 

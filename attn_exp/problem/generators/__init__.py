@@ -1,4 +1,4 @@
-"""The random generators of other libraries, reimplemented in NumPy to draw the same numbers after the same seed.
+"""The random generators of other libraries, reimplemented in NumPy to draw the same numbers from the same seed.
 
 After `torch.manual_seed(123)`, the numbers of a notebook depend only on its calls. The same calls, in the same order,
 draw the same numbers here, without that library.

@@ -1,4 +1,4 @@
-"""The contract of a generator: it draws the numbers that a library would draw after a seed, call by call."""
+"""The contract of a generator: given a seed, each call draws the numbers that the library would draw."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Stream(Protocol):
         ...
 
     def normal(self, shape: Shape, mean: float, spread: float) -> Array:
-        """Draw normal numbers with the standard deviation `spread`."""
+        """Draw normal numbers with this mean and the standard deviation `spread`."""
         ...
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:

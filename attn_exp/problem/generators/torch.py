@@ -46,7 +46,7 @@ class Torch:
         return (self.words(count) & np.uint32(2**24 - 1)).astype(np.float32) * np.float32(2**-24)
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
-        """Draw as `torch.rand(shape)` or `tensor.uniform_(low, high)`: a number rounded up to `high` becomes `low`."""
+        """Draw as `torch.rand(shape)` or `tensor.uniform_(low, high)` do; a number rounded up to `high` is `low`."""
         least, most = np.float32(low), np.float32(high)
         numbers = fused(self.fractions(math.prod(shape)), most - least, least)
         return np.where(numbers == most, least, numbers).reshape(shape)

@@ -123,7 +123,7 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
         reads = next((f"; choose model={name}" for name in NAMES if kind in list(find(name).fields)), "")
         known = ", ".join(family.fields)
         raise UserError(
-            f"{checkpoint.key} is of model_type={brief(str(kind))}; model={settings.family} reads {known}{reads}"
+            f"{checkpoint.key} has model_type={brief(str(kind))}; model={settings.family} reads {known}{reads}"
         )
     try:
         config = settled(checkpoint.config, family.fields[kind])

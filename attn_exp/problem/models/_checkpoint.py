@@ -1,6 +1,6 @@
 """A checkpoint on disk: config.json, a tokenizer, and tensors that are read on demand.
 
-A llama2.c file, such as stories15M.bin, is one too: it has seven integers, then every array in turn as float32.
+A llama2.c file, such as stories15M.bin, is a checkpoint too: seven integers, followed by every array as float32.
 Source: karpathy/llama2.c, `export.py` (`legacy_export`, version 0) and `run.c`.
 """
 

@@ -130,7 +130,7 @@ def check(config: Config) -> None:
     if heads % groups:
         raise UserError(f"{CONFIG} says num_key_value_heads={groups}, which does not divide {heads} heads")
     if size % 2:
-        raise UserError(f"{CONFIG} gives each head {size} numbers; rotary positions rotate pairs, so it must be even")
+        raise UserError(f"{CONFIG} gives each head {size} numbers; RoPE rotates pairs, so the number must be even")
     rope(config)
     kinds, count = config.get("layer_types"), config["num_hidden_layers"]
     if kinds is not None and len(kinds) != count:

@@ -226,7 +226,7 @@ def read_memory(
 
 
 def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
-    """Return the names of keys that are given as an array; the settings of the memory may then only name tokens.
+    """Return the names of the keys if they are given as an array; the memory's settings may then only name tokens.
 
     Raises:
         UserError: the memory sets anything else, or the numbers of names and keys differ.

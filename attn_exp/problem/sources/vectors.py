@@ -8,12 +8,12 @@ from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 
 def read(asked: Asked) -> Vectors:
-    """Return the numbers as written, as drawn, or as read from a file that is named instead."""
+    """Return the numbers as written, drawn, or read from the file that is named instead."""
     return Vectors(drawing.array_or_drawn(asked.own, f"{asked.path}.vectors", asked.numbers))
 
 
 def size(asked: Asked) -> tuple[int, int] | None:
-    """Return the shape of a draw; numbers that are written out are already in memory."""
+    """Return the shape of the array if it is to be drawn; None if its numbers are given or in a file."""
     return drawing.size(asked.own) if isinstance(asked.own, Draw) else None
 
 

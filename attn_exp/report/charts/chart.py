@@ -188,11 +188,11 @@ STEPS = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 2.5, 5.0, 10.0, 20.0)
 """Round steps, relative to the power of ten below the smallest step allowed."""
 
 POINTS_EACH = 15
-"""Minimum distance between tick labels on an upward axis, in points."""
+"""Minimum distance between tick labels on a vertical axis, in points."""
 
 
 def number_ticks(low: float, high: float, length: float) -> Ticks:
-    """Return ticks at round numbers on an upward axis of `length` inches, all with the same number of decimals."""
+    """Return ticks at round numbers on a vertical axis of `length` inches, all with the same number of decimals."""
     places = round_places(low, high, ticks_in(length))
     step = f"{places[1] - places[0]:.3g}" if len(places) > 1 else "0.01"
     kind = ".4g" if "e" in step else f".{len(step.partition('.')[2])}f"
@@ -200,7 +200,7 @@ def number_ticks(low: float, high: float, length: float) -> Ticks:
 
 
 def ticks_in(length: float) -> int:
-    """Return the maximum number of tick intervals on an upward axis of `length` inches."""
+    """Return the maximum number of tick intervals on a vertical axis of `length` inches."""
     return max(1, min(9, int(length * 72 // POINTS_EACH)))
 
 

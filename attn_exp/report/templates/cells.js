@@ -83,7 +83,7 @@
     if (!seen.length && !left && value(cell) !== 0) return { why: `convention=${facts.convention} gives this to a query that sees no key`, lit };
     if (own === -Infinity && seen.length && facts.normalizer !== "sum") return { why: "this query may not see this key", lit: [lit[column]] };
     if (facts.normalizer === "sigmoid") return { sum: `1 / (1 + exp(−(${shown[column]})))`, lit: [lit[column]] };
-    if (!seen.length && !left) return { why: "this query may see no key, and 0 / 0 counts as 0", lit };
+    if (!seen.length && !left) return { why: "this query sees no key, and 0 / 0 counts as 0", lit };
     if (facts.normalizer === "sparsemax") return lowered(line, column);
     return shared(line, column, facts.normalizer === "softmax");
   }

@@ -20,7 +20,7 @@ class RopeLlama3(Rope):
     A pair makes `context * speed / 2 pi` turns over the original training context. `share` is 1 for `high` turns or
     more, 0 for `low` turns or fewer, and linear in between. Everything else is as in `rope`.
 
-    Source: the Llama 3 Herd of Models, section 3.4.3 on long contexts, with the numbers of Meta's own code for 3.1.
+    Source: the Llama 3 Herd of Models, section 3.4.3 on long contexts, with the constants of Meta's own code for 3.1.
     """
 
     stretch: PositiveFloat = 8.0

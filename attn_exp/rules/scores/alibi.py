@@ -47,7 +47,7 @@ def slopes(heads: int) -> list[float]:
 
 
 def geometric(count: int) -> list[float]:
-    """Return the slopes for a power of two: `2^(-8 i / n)` for i from 1."""
+    """Return the slopes if `count` is a power of two: `2^(-8 i / count)` for i = 1, ..., `count`."""
     return [2 ** (-8 * (place + 1) / count) for place in range(count)]
 
 

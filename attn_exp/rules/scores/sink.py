@@ -16,7 +16,7 @@ from attn_exp.rules.scores.score import Score
 
 @dataclass(frozen=True)
 class Sink(Score):
-    """The normalizer gets an extra logit per head without a value vector, so the weights of a row sum to less than 1.
+    """An extra logit per head enters the normalizer but has no value vector, so a row's weights sum to less than 1.
 
     `logit` is one number, or one per head. With 0 this is "softmax plus one", `exp(l_j) / (1 + sum exp(l))`.
 

@@ -79,7 +79,7 @@ class Futures:
 
 
 def start_serial(plan: Plan, workers: int, address: str | None) -> Futures:
-    """Compute the jobs one after another in the process of the driver."""
+    """Compute the jobs one after another in the driver's own process."""
 
     def submit(job: Job) -> Future[Done]:
         future: Future[Done] = Future()

@@ -77,7 +77,7 @@ REFUSED = {
         "1000 heads, which do not divide the 768 numbers",
     ),
     "no kinds": (OF_BERT | {"type_vocab_size": 0}, "type_vocab_size=0; expected a whole number of at least 1"),
-    "an odd head": (OF_LLAMA | {"head_dim": 7}, "gives each head 7 numbers; rotary positions rotate pairs"),
+    "an odd head": (OF_LLAMA | {"head_dim": 7}, "gives each head 7 numbers; RoPE rotates pairs"),
     "groups that do not divide": (
         OF_LLAMA | {"num_key_value_heads": 5},
         "num_key_value_heads=5, which does not divide 32 heads",
