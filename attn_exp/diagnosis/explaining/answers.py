@@ -84,7 +84,8 @@ class Answers:
     Answers are compared to `digits` bits: those of the function's dtype, or fewer. Inputs have `kept` bits. `broken`
     lists mistakes that show only across calls. `ask` runs fresh cases, which an explanation must reproduce too;
     `ask_right` runs fresh cases of the kinds answered correctly, for mistakes made under a condition; `ask_equal` runs
-    a case whose scores are all equal.
+    a case whose scores are all equal. `crossed` are wrong answers to keys of another input, which choose between
+    mistakes that give all other answers alike.
     """
 
     seen: Seen
@@ -95,6 +96,7 @@ class Answers:
     ask: Callable[[], Seen] = tuple
     ask_right: Callable[[], Seen] = tuple
     ask_equal: Callable[[], Asked | None] = lambda: None
+    crossed: Seen = ()
 
     read_off: dict[object, float | None] = field(default_factory=dict)
     """Numbers fitted to the answers, shared by all views."""
@@ -224,7 +226,8 @@ class Answers:
         return gap if np.isfinite(gap) else 0.0
 
     def one_mistake(self) -> Explained | None:
-        return best(self.closest([candidate for candidate in self.single if self.gives(candidate)]))
+        fits = [candidate for candidate in self.single if self.gives(candidate)]
+        return best(self.closest([one for one in fits if self.gives_of(one, self.crossed) >= 0] or fits))
 
     def two_mistakes(self) -> Explained | None:
         if self.says_little:

@@ -19,7 +19,7 @@ from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.bind.layer import Layer, kind_of
-from attn_exp.diagnosis.bind.sizes import FIXED, letter_of
+from attn_exp.diagnosis.bind.sizes import CONFIG, FIXED, letter_of
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, under
 from attn_exp.diagnosis.judging.bound_layers import (
@@ -82,7 +82,9 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     """
     layer, verdict = check_built(own, request, check)
     axes = next(iter(layer.inputs.values()))
-    if "batch_mixed" in verdict.mistakes and ("w" in axes or passes_with_swapped_axes(own, layer, request, check)):
+    is_mixed = "batch_mixed" in verdict.mistakes
+    is_image = is_mixed and "w" in axes
+    if is_image or ((is_mixed or verdict.unexplained) and passes_with_swapped_axes(own, layer, request, check)):
         return unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th column", HEADS)
@@ -117,7 +119,7 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
         layer = replace(bind_layer(own, request, drops=False), dropout_error=str(error))
         verdict = check_bound(own, layer, request, check)
     else:
-        by_default = drops_by_default(own.function)
+        by_default = drops_by_default(own.function, layer)
         if drops and not verdict.passed and not (by_default and DROPPED in verdict.mistakes):
             without = check_bound(own, bind_layer(own, request, drops=False), request, check)
             if without.passed and not by_default:
@@ -137,9 +139,13 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
     return layer, verdict
 
 
-def drops_by_default(owner: Any) -> bool:
-    given = every_parameter(owner, "") if inspect.isclass(owner) else ()
-    rates = [one.default for one in given if letter_of(one.name) == "dropout"]
+def drops_by_default(owner: Any, layer: Layer) -> bool:
+    """Return whether a class, or a configuration that it takes, has no dropout rate whose default is 0."""
+    configs = (type(value) for name, value in layer.settings.items() if CONFIG.match(plain(str(name))))
+    owners = (one for one in (owner, *configs) if inspect.isclass(one) and one.__module__ != "builtins")
+    rates = [
+        given.default for one in owners for given in every_parameter(one, "") if letter_of(given.name) == "dropout"
+    ]
     return not rates or any(one is inspect.Parameter.empty or one for one in rates)
 
 
@@ -230,9 +236,27 @@ def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
     return replace(verdict, findings=(*verdict.findings, *findings))
 
 
+def ask_grouped(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    """Ask a class with two query heads for each key/value head if it was built with one of them, or one of each."""
+    heads, groups = layer.sizes.get("h", 1), layer.sizes.get("g", 1)
+    is_told = any(letter_of(str(name)) == "g" for name in layer.settings)
+    if not is_told or request.kv_head or groups not in (1, heads) or heads < 4 or heads % 2 or not layer.made:
+        return verdict
+    asked = with_words(request, f"kv_head={heads // 2}")
+    try:
+        grouped = check_bound(own, bind_layer(own, asked), asked, check)
+    except UncalledError:  # it has no such heads
+        return verdict
+    if grouped.mistakes and not grouped.unexplained:
+        return under(grouped, request, f"kv_head={heads // 2}")
+    if grouped.passed:
+        return replace(verdict, findings=(*verdict.findings, Finding("shared key/value heads", HELD)))
+    return replace(verdict, not_verified=(*verdict.not_verified, f"`kv_heads` of {heads // 2} ({grouped.computes})"))
+
+
 DROPPED = "dropout_on"
 WAYS = (
-    ask_rotated, ask_causal, ask_with_memory, list_options,
+    ask_rotated, ask_causal, ask_with_memory, ask_grouped, list_options,
 )  # fmt: skip
 """Further checks of a layer whose plainest call is right; what they cannot check is reported as not verified."""
 
@@ -290,7 +314,8 @@ def explain_layer(
         other = check(bound, with_words(request, words))
         if other.passed:
             return under(other, request, words)
-        if other.mistakes and not other.unexplained and explained is None:
+        is_fewer = explained is None or len(other.mistakes) < len(explained.mistakes)
+        if other.mistakes and not other.unexplained and is_fewer:
             explained = under(other, request, words)
     if not verdict.unexplained and not verdict.uncalled:
         return verdict
