@@ -232,9 +232,8 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
         known = inside.arrays.get(role)
         if known is not None and array.ndim == known.ndim and len(array) < len(known):  # it is applied to each head
             count = len(known) // len(array)
-            array = np.kron(np.eye(count), array) if array.ndim > 1 else np.tile(array, count)
-            arrays[role] = array
-        if known is not None and not all(one[2] for one in parameters) and are_close(known, array.T, 1e-6):
+            arrays[role] = np.kron(np.eye(count), array) if array.ndim > 1 else np.tile(array, count)
+        elif known is not None and not all(one[2] for one in parameters) and are_close(known, array.T, 1e-6):
             arrays[role] = known
     equal = (are_close(one, inside.arrays.get(role, np.zeros(0)), 1e-6) for role, one in arrays.items())
     fits = all(arrays[f"W_{side}"].shape == inside.arrays[f"W_{side}"].shape for side in "qkv")
