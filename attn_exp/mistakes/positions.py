@@ -39,15 +39,20 @@ def change_pairs(other: Callable[[Position], Position | None]) -> Change:
 
 @dataclass(frozen=True)
 class Mixed(Position):
-    """Rotary positions whose tables follow one pairing and whose rotation follows the other."""
+    """Rotary positions whose tables follow one pairing and whose rotation follows the other.
+
+    `is_even`: both neighbours are rotated by the angle of the even one.
+    """
 
     rope: Rope
+    is_even: bool = False
 
     def turn(self, heads: Array, positions: Array) -> Array:
         size = self.rope.size or heads.shape[-1]
         angles, turned, half = self.rope.angles(positions, size), heads.copy(), size // 2
         if self.rope.interleaved:  # rotate neighbours, with tables for halves
             wide, other = np.concatenate([angles, angles], axis=-1), np.empty_like(heads[..., :size])
+            wide = np.repeat(wide[..., ::2], 2, axis=-1) if self.is_even else wide
             other[..., ::2], other[..., 1::2] = -heads[..., 1:size:2], heads[..., :size:2]
         else:
             wide = np.repeat(angles, 2, axis=-1)
@@ -77,8 +82,9 @@ MISTAKES = {
                     replace(position, interleaved=not position.interleaved) if isinstance(position, Rope) else None
                 )
             ),
-            change_pairs(
-                lambda position: Mixed(position) if isinstance(position, Rope) else None
+            *(
+                change_pairs(lambda position, even=even: Mixed(position, even) if isinstance(position, Rope) else None)
+                for even in (False, True)
             ),  # only in the tables
         ),
         needs=("rope",),

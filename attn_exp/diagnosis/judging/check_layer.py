@@ -340,10 +340,19 @@ def explain_inside(
         return replace(inside, mistakes=mistakes, findings=(*verdict.findings, *inside.findings))
     if reproduces_output(seen, bound, reading.request):
         return inside
+    wrong = find_wrong_turns(turns)
+    if wrong:
+        return replace(verdict, mistakes=wrong, computes=what_mistakes_compute(wrong), unexplained=False, stage="")
     own_steps = [*([ROTATED] if turns and not request.positions else []), *find_own_steps(seen)]
     if own_steps:
         return replace(inside, not_verified=(*inside.not_verified, *own_steps))
     return replace(verdict, stage="q" if request.positions else "output")
+
+
+def find_wrong_turns(turns: frozenset[str]) -> tuple[str, ...]:
+    """Return the mistakes of a rotation, whatever its angles: of the values, or of only one of queries and keys."""
+    one_side = ("position_missing",) if len(turns & {"q", "k"}) == 1 else ()
+    return (*one_side, *(("rope_on_values",) if "v" in turns else ()))
 
 
 ROTATED = "`positions` of queries and keys (the rotation is not that of RoPE with base 10000)"

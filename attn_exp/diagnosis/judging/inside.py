@@ -79,6 +79,8 @@ def check_inside(own: OwnFunction, seen: Observed, request: Request, reason: str
         if found.names:
             break
     is_right, names = not chosen.wrong, found.names
+    if names == ("softmax_over_queries",) and all(pair.is_transposed for pair in seen.pairs):
+        names = ("weights_transposed",)  # the left side of q k^T gives the queries, as a rule
     chosen = chosen if is_right or names else readings[0]
     lost = ", ".join(dict.fromkeys(case.rung for case, _ in chosen.wrong))
     finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context differs: {lost}")

@@ -165,7 +165,8 @@ def read_side(recording: Recording, rows: Rows) -> Side:
         for position in np.unique(positions[ranks == rank]).tolist():
             chosen = (ranks == rank) & (positions == position)
             matched = match_columns(rows, chosen, inputs, weight, recording.exact)
-            if matched is None:
+            is_known = matched is not None and rank in columns
+            if matched is None or (is_known and not have_factor(matched[1], factors[0], recording)):
                 unread = True
                 continue
             found = tuple(keys[column] for column in matched[0].tolist())
@@ -174,9 +175,13 @@ def read_side(recording: Recording, rows: Rows) -> Side:
                 raise UnreadMatricesError("computed from other columns at other positions")
     if len(columns) <= ranks.max():
         raise UnreadMatricesError("not the columns of a parameter")
-    if max(factors) - min(factors) > max(1e-6, 100 * recording.exact) * abs(factors[0]):
+    if not have_factor(np.array(factors), factors[0], recording):
         raise UnreadMatricesError("scaled by different factors")
     return Side(columns, factors[0], unread, inputs)
+
+
+def have_factor(factors: Array, factor: float, recording: Recording) -> bool:
+    return bool(np.ptp([*factors, factor]) <= max(1e-6, 100 * recording.exact) * abs(factor))
 
 
 def token_rows(recording: Recording, projection: Projection) -> Array:
