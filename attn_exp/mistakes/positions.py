@@ -24,8 +24,7 @@ def skip_positions(wrong: str) -> Change:
 def shift_positions(wrong: str, further: int) -> Change:
 
     def place(at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
-        first = at.past if at.past else at.rules.offset
-        start = (first if side == "q" else 0) + (further if side == wrong else 0)
+        start = ((at.past or at.rules.offset) if side == "q" else 0) + (further if side == wrong else 0)
         for position in positions if side != "v" else ():
             heads = steps.turned(position, heads, start)
         return heads
@@ -51,8 +50,8 @@ class Mixed(Position):
         size = self.rope.size or heads.shape[-1]
         angles, turned, half = self.rope.angles(positions, size), heads.copy(), size // 2
         if self.rope.interleaved:  # rotate neighbours, with tables for halves
-            wide, other = np.concatenate([angles, angles], axis=-1), np.empty_like(heads[..., :size])
-            wide = np.repeat(wide[..., ::2], 2, axis=-1) if self.is_even else wide
+            tables, other = np.concatenate([angles, angles], axis=-1), np.empty_like(heads[..., :size])
+            wide = np.repeat(tables[..., ::2], 2, axis=-1) if self.is_even else tables
             other[..., ::2], other[..., 1::2] = -heads[..., 1:size:2], heads[..., :size:2]
         else:
             wide = np.repeat(angles, 2, axis=-1)
