@@ -81,10 +81,10 @@ MISTAKES = {
                     replace(position, interleaved=not position.interleaved) if isinstance(position, Rope) else None
                 )
             ),
-            *(
-                change_pairs(lambda position, even=even: Mixed(position, even) if isinstance(position, Rope) else None)
-                for even in (False, True)
+            change_pairs(
+                lambda position: Mixed(position) if isinstance(position, Rope) else None
             ),  # only in the tables
+            change_pairs(lambda position: Mixed(position, is_even=True) if isinstance(position, Rope) else None),
         ),
         needs=("rope",),
     ),

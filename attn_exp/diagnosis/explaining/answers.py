@@ -71,7 +71,7 @@ HALF = 0.5
 NEARER = 32.0
 """A candidate this many times farther away than the nearest one is ruled out."""
 OVERFLOWS = ("no_max_subtraction",)
-SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",), ("mask_after_softmax",))
+SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
 """Mistakes that can be inferred from NaN alone; too many of the others produce the same NaN."""
 
 

@@ -83,8 +83,9 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     layer, verdict = check_built(own, request, check)
     axes = next(iter(layer.inputs.values()))
     is_mixed = "batch_mixed" in verdict.mistakes
-    is_image = is_mixed and "w" in axes
-    if is_image or ((is_mixed or verdict.unexplained) and passes_with_swapped_axes(own, layer, request, check)):
+    if (is_mixed and "w" in axes) or (
+        (is_mixed or verdict.unexplained) and passes_with_swapped_axes(own, layer, request, check, is_mixed)
+    ):
         return unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th column", HEADS)
@@ -94,13 +95,17 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     return verdict
 
 
-def passes_with_swapped_axes(own: OwnFunction, layer: Layer, request: Request, check: Check) -> bool:
-    """Return whether a layer is right with batch and token axes swapped, if its factory gives no layout."""
+def passes_with_swapped_axes(own: OwnFunction, layer: Layer, request: Request, check: Check, is_mixed: bool) -> bool:
+    """Return whether a layer is right with batch and token axes swapped, if its factory gives no layout.
+
+    Unless it mixes the entries of a batch, nothing may be left open then.
+    """
     if layer.axes_told or set(layer.inputs.values()) != {"btm"}:
         return False
     lengths = {**layer.lengths, "b": layer.lengths["t"], "t": layer.lengths["b"]}
     swapped = replace(layer, inputs=dict.fromkeys(layer.inputs, "tbm"), lengths=lengths)
-    return check_bound(own, swapped, request, check).passed
+    verdict = check_bound(own, swapped, request, check)
+    return verdict.passed and (is_mixed or not verdict.not_verified)
 
 
 HEADS = "which columns form `heads` (every h-th: right if the weights were trained so, wrong for neighbouring columns)"
@@ -141,8 +146,8 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
 
 def drops_by_default(owner: Any, layer: Layer) -> bool:
     """Return whether a class, or a configuration that it takes, has no dropout rate whose default is 0."""
-    configs = (type(value) for name, value in layer.settings.items() if CONFIG.match(plain(str(name))))
-    owners = (one for one in (owner, *configs) if inspect.isclass(one) and one.__module__ != "builtins")
+    configs = [type(value) for name, value in layer.settings.items() if CONFIG.match(plain(str(name)))]
+    owners = [one for one in (owner, *configs) if inspect.isclass(one) and inspect.isfunction(one.__init__)]
     rates = [
         given.default for one in owners for given in every_parameter(one, "") if letter_of(given.name) == "dropout"
     ]

@@ -205,7 +205,7 @@ def verdict_on_answers(
     passed = not failed
     names = pick_remark(edges) if passed else join_mistakes(found, broken)
     told = located(seen, wrong) if wrong and not found.names and not found.setting else None
-    if told is not None and told.stage != "masked":
+    if told is not None and told.stage not in ("masked", "weights"):  # which cases are wrong tells these
         missing = first_missing_stage(caller, wrong[0][0])
         missing = "logits" if missing == "scores" else missing  # queries and keys may be cut into the wrong heads
         told = told._replace(stage=missing or told.stage)

@@ -272,10 +272,10 @@ def find_stages(caller: Caller, case: Case, stages: Arrays) -> set[str]:
     except Exception:  # whatever the function raises on recorded arrays
         return set()
     made = [one.output for one in trace.operations if one.output.dtype.kind == "f"]
-    given, hides = [sort_numbers(one) for one in made], any((one < LOWEST).any() for one in made)
-    return {HIDES if hides else RECORDED} | {
-        stage for stage, numbers in stages.items() if any(are_same(numbers, one) for one in given)
-    }
+    mixed = [array for one in trace.operations if one.product or one.name.startswith("mul") for array in one.inputs]
+    places = {stage: mixed if stage == "weights" else made for stage in stages}
+    found = {stage for stage, some in places.items() if any(are_same(stages[stage], sort_numbers(one)) for one in some)}
+    return {HIDES if any((one < LOWEST).any() for one in made) else RECORDED, *found}
 
 
 def sort_numbers(array: Array) -> Array:

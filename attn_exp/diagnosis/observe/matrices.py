@@ -165,8 +165,7 @@ def read_side(recording: Recording, rows: Rows) -> Side:
         for position in np.unique(positions[ranks == rank]).tolist():
             chosen = (ranks == rank) & (positions == position)
             matched = match_columns(rows, chosen, inputs, weight, recording.exact)
-            is_known = matched is not None and rank in columns
-            if matched is None or (is_known and not have_factor(matched[1], factors[0], recording)):
+            if matched is None or (rank in columns and not have_factor(matched[1], factors[0], recording)):
                 unread = True
                 continue
             found = tuple(keys[column] for column in matched[0].tolist())
