@@ -249,7 +249,7 @@ def ask_grouped(verdict: Verdict, own: OwnFunction, layer: Layer, request: Reque
         return verdict
     asked = with_words(request, f"kv_head={heads // 2}")
     try:
-        grouped = check_bound(own, bind_layer(own, asked), asked, check)
+        grouped = check_built(own, asked, check)[1]
     except UncalledError:  # it has no such heads
         return verdict
     if grouped.mistakes and not grouped.unexplained:
