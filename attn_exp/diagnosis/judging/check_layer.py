@@ -346,7 +346,7 @@ def explain_inside(
     if reproduces_output(seen, bound, reading.request):
         return inside
     wrong = find_wrong_turns(turns)
-    if wrong:
+    if wrong and not request.positions:
         return replace(verdict, mistakes=wrong, computes=what_mistakes_compute(wrong), unexplained=False, stage="")
     own_steps = [*([ROTATED] if turns and not request.positions else []), *find_own_steps(seen)]
     if own_steps:
