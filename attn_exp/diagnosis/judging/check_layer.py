@@ -243,9 +243,14 @@ def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
 
 def ask_grouped(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
     """Ask a class with two query heads for each key/value head if it was built with one of them, or one of each."""
-    heads, groups = layer.sizes.get("h", 1), layer.sizes.get("g", 1)
-    is_told = any(letter_of(str(name)) == "g" for name in layer.settings)
-    if not is_told or request.kv_head or groups not in (1, heads) or heads < 4 or heads % 2 or not layer.made:
+    heads = layer.sizes.get("h", 1)
+    if (
+        "g" not in map(letter_of, map(str, layer.settings))
+        or request.kv_head
+        or layer.sizes.get("g", 1) not in (1, heads)
+        or heads % 4
+        or not layer.made
+    ):
         return verdict
     asked = with_words(request, f"kv_head={heads // 2}")
     try:
@@ -256,7 +261,7 @@ def ask_grouped(verdict: Verdict, own: OwnFunction, layer: Layer, request: Reque
         return under(grouped, request, f"kv_head={heads // 2}")
     if grouped.passed:
         return replace(verdict, findings=(*verdict.findings, Finding("shared key/value heads", HELD)))
-    return replace(verdict, not_verified=(*verdict.not_verified, f"`kv_heads` of {heads // 2} ({grouped.computes})"))
+    return replace(verdict, not_verified=(*verdict.not_verified, f"`kv_heads` ({grouped.computes})"))
 
 
 DROPPED = "dropout_on"
@@ -356,8 +361,8 @@ def explain_inside(
 
 def find_wrong_turns(turns: frozenset[str]) -> tuple[str, ...]:
     """Return the mistakes of a rotation, whatever its angles: of the values, or of only one of queries and keys."""
-    one_side = ("position_missing",) if len(turns & {"q", "k"}) == 1 else ()
-    return (*one_side, *(("rope_on_values",) if "v" in turns else ()))
+    found = {"position_missing": len(turns & {"q", "k"}) == 1, "rope_on_values": "v" in turns}
+    return tuple(name for name, is_so in found.items() if is_so)
 
 
 ROTATED = "`positions` of queries and keys (the rotation is not that of RoPE with base 10000)"
