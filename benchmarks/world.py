@@ -226,7 +226,8 @@ def is_located(stage: str, expected: str, said: str = "") -> bool:
 
 
 INPUTS, SCORES = {"q", "k", "v"}, {"scores", "logits", "capped"}
-WITHIN = {"masked": {"masked", "masks"}, "q": INPUTS, "scores": SCORES, "logits": SCORES | {"q", "k"}}
+WITHIN = {"masked": {"masked", "masks"}, "q": INPUTS, "scores": SCORES, "logits": SCORES | {"q", "k"},
+          "output": {"output", "merge"}}  # fmt: skip
 """Which stages of the catalogue a verdict means by one: it says `logits` for all that makes them."""
 
 

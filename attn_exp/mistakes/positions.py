@@ -24,8 +24,7 @@ def skip_positions(wrong: str) -> Change:
 def shift_positions(wrong: str, further: int) -> Change:
 
     def place(at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
-        first = at.past if at.past else at.rules.offset
-        start = (first if side == "q" else 0) + (further if side == wrong else 0)
+        start = ((at.past or at.rules.offset) if side == "q" else 0) + (further if side == wrong else 0)
         for position in positions if side != "v" else ():
             heads = steps.turned(position, heads, start)
         return heads
@@ -39,15 +38,20 @@ def change_pairs(other: Callable[[Position], Position | None]) -> Change:
 
 @dataclass(frozen=True)
 class Mixed(Position):
-    """Rotary positions whose tables follow one pairing and whose rotation follows the other."""
+    """Rotary positions whose tables follow one pairing and whose rotation follows the other.
+
+    `is_even`: both neighbours are rotated by the angle of the even one.
+    """
 
     rope: Rope
+    is_even: bool = False
 
     def turn(self, heads: Array, positions: Array) -> Array:
         size = self.rope.size or heads.shape[-1]
         angles, turned, half = self.rope.angles(positions, size), heads.copy(), size // 2
         if self.rope.interleaved:  # rotate neighbours, with tables for halves
-            wide, other = np.concatenate([angles, angles], axis=-1), np.empty_like(heads[..., :size])
+            tables, other = np.concatenate([angles, angles], axis=-1), np.empty_like(heads[..., :size])
+            wide = np.repeat(tables[..., ::2], 2, axis=-1) if self.is_even else tables
             other[..., ::2], other[..., 1::2] = -heads[..., 1:size:2], heads[..., :size:2]
         else:
             wide = np.repeat(angles, 2, axis=-1)
@@ -80,6 +84,7 @@ MISTAKES = {
             change_pairs(
                 lambda position: Mixed(position) if isinstance(position, Rope) else None
             ),  # only in the tables
+            change_pairs(lambda position: Mixed(position, is_even=True) if isinstance(position, Rope) else None),
         ),
         needs=("rope",),
     ),

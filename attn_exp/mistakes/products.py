@@ -42,8 +42,7 @@ def sum_separately(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Arr
 def project_again(**sides: str) -> Change:
 
     def project(step: Step, side: str, x: Array, arrays: Any) -> Any:
-        first = sides.get(side)
-        return step(side, x if first is None else project(step, first, x, arrays), arrays)
+        return step(side, project(step, sides[side], x, arrays) if side in sides else x, arrays)
 
     return around("project", project)
 

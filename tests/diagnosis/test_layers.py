@@ -567,3 +567,66 @@ def test_a_layer_in_float16_is_not_asked_about_numbers_that_it_cannot_hold() -> 
         return attend(x @ W_q, x @ W_k, x @ W_v)
 
     assert attn_exp.check(layer, "dtype=float16", "takes=torch").passed
+
+
+# What only some numbers of heads, or only later tokens, show
+
+
+class OfSlices(nn.Module):
+    """One small projection for each head of every side; `sides` says which of them each side is made with."""
+
+    def __init__(self, sides: str) -> None:
+        super().__init__()
+        self.sides, self.fc_out = sides, nn.Linear(24, 24)
+        self.query, self.key, self.value = (nn.Linear(6, 6, bias=False) for _ in "qkv")
+
+    def forward(self, x: Any) -> Any:
+        made = {"q": self.query, "k": self.key, "v": self.value}
+        return self.fc_out(merge(attend(*(made[side](x.unflatten(-1, (4, 6))).transpose(1, 2) for side in self.sides))))
+
+
+class TiledHeads(nn.Module):
+    """Right with the default, one key/value head."""
+
+    def __init__(self, d_model: int = 24, num_heads: int = 4, num_kv_heads: int = 1) -> None:
+        super().__init__()
+        self.heads, self.groups, width = num_heads, num_kv_heads, d_model // num_heads * num_kv_heads
+        self.q_proj, self.o_proj = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
+        self.k_proj, self.v_proj = nn.Linear(d_model, width), nn.Linear(d_model, width)
+
+    def forward(self, x: Any) -> Any:
+        k, v = (split(side(x), self.groups).tile(1, self.heads // self.groups, 1, 1)
+                for side in (self.k_proj, self.v_proj))  # fmt: skip
+        return self.o_proj(merge(attend(split(self.q_proj(x), self.heads), k, v)))
+
+
+def turned(x: Any) -> Any:
+    """Rotate by angles that no table of the catalogue has."""
+    (even, odd), angles = (x[..., ::2], x[..., 1::2]), torch.arange(x.shape[-2])[:, None] * 0.37
+    return torch.stack(
+        [even * angles.cos() - odd * angles.sin(), even * angles.sin() + odd * angles.cos()], -1
+    ).flatten(-2)
+
+
+def rotated(sides: str) -> Methods:
+    def project(self: Any, x: Any) -> Any:
+        made = zip("qkv", Layer.project(self, x), strict=True)
+        return [turned(array) if side in sides else array for side, array in made]
+
+    return {"project": project}
+
+
+@pytest.mark.parametrize(
+    ("layer", "outcome", "names"),
+    [
+        (OfSlices("qkv"), "right", ()),
+        (OfSlices("qkk"), "wrong", ("values_from_keys",)),
+        (TiledHeads, "wrong", ("kv_heads_tiled",)),
+        (changed(rotated("kv"))(24, 4), "wrong", ("position_missing", "rope_on_values")),
+    ],
+)
+def test_what_only_several_heads_or_later_tokens_show_is_named(
+    layer: Any, outcome: str, names: tuple[str, ...]
+) -> None:
+    verdict = attn_exp.check(layer.double() if isinstance(layer, nn.Module) else layer, quick=True)
+    assert (verdict.outcome, verdict.mistakes) == (outcome, names), verdict

@@ -276,8 +276,8 @@ class Maker:
     def some_mask(self, rows: int, keys: int, first: bool = False) -> Allowed:
         """Return a random mask that shows each query one key and hides another; with `first`, all see the first key.
 
-        If the requested masks have a fixed size, this mask has the same size. For a function of q, k and v, each key is
-        also visible to some query and hidden from another.
+        If the requested masks have a fixed size, this mask has it too. For a function of q, k and v, each key is also
+        visible to some query and hidden from another; in a layer, the last query sees every key.
         """
         rows, keys = self.room_for(self.request.masks, rows, keys)
         seen = self.rng.random((rows, keys)) < 0.6
@@ -286,6 +286,8 @@ class Maker:
         if self.offer.core:
             seen[np.arange(keys) % rows, np.arange(keys)] = True
             seen[(np.arange(keys) + 1) % rows, np.arange(keys)] = False
+        else:
+            seen[-1] = True
         seen[:, 0] |= first
         return Allowed(seen)
 

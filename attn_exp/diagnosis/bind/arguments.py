@@ -94,6 +94,7 @@ def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
         role = "random" if is_key and role_of_argument(name) == "k" else role_of_argument(name)
         if role == "causal" and named[name].default is None and "mask" in name:
             role = ""  # an array, not a switch
+        role = "" if role in MASKS and re.search(r"\bstr\b", str(named[name].annotation)) else role
         first = by_role.setdefault(role, name) if role else ""
         unknown += [] if first == name or role in REPEATED else [name]
     if not {"q", "x"} & by_role.keys() and needed:

@@ -235,6 +235,9 @@ def layer_of_factory(
                   and not side_of_name(name).startswith("W"))  # fmt: skip
     unasked = [word for word in masks.values() if word not in keywords.values() or word in columns]
     told = options.get("weights") or {}
+    shapes = [getattr(one, "shape", ()) for value in kept.values()
+              for one in (value if isinstance(value, tuple | list) else [value])]  # fmt: skip
+    counts = [value for word, value in kept.items() if type(value) is int and re.search("len|seq|tokens", word)]
     return Layer(
         own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
         keywords, arguments.defaults, made=f"{own.name}()", unknown=(*arguments.unknown, *unasked), mask_true=polarity,
@@ -242,8 +245,7 @@ def layer_of_factory(
         weights={side: forms.back(one) for side, one in told.items()} or find_weights(kept, forms),
         fixed=fixed, widths={role: size for (role, letter), size in found.items() if letter in "mc"},
         axes_told="layout" in options or (bool(heads) and options.get("heads") == lengths.get("h") != lengths.get("t")),
-        is_fixed="w" in lengths or any(lengths.get("t", 0) in getattr(one, "shape", ()) for value in kept.values()
-                     for one in (value if isinstance(value, tuple | list) else [value])),
+        is_fixed="w" in lengths or any(lengths.get("t") in shape for shape in shapes) or lengths.get("t") in counts,
     )  # fmt: skip
 
 

@@ -26,9 +26,7 @@ from attn_exp.diagnosis.asking.case import (
 )
 from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
-from attn_exp.diagnosis.calling.call import Caller
-from attn_exp.diagnosis.calling.ways_to_call import failing, rounded
-from attn_exp.diagnosis.observe.matrices import are_close
+from attn_exp.diagnosis.calling.ways_to_call import failing
 from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
     Explained,
@@ -84,7 +82,8 @@ class Answers:
     Answers are compared to `digits` bits: those of the function's dtype, or fewer. Inputs have `kept` bits. `broken`
     lists mistakes that show only across calls. `ask` runs fresh cases, whose answers an explanation must reproduce too;
     `ask_right` runs fresh cases of the kinds answered correctly, to test conditions; `ask_equal` runs a case whose
-    scores are all equal.
+    scores are all equal. `crossed` are wrong answers to keys of another input, which choose between mistakes that give
+    all other answers alike.
     """
 
     seen: Seen
@@ -95,6 +94,7 @@ class Answers:
     ask: Callable[[], Seen] = tuple
     ask_right: Callable[[], Seen] = tuple
     ask_equal: Callable[[], Asked | None] = lambda: None
+    crossed: Seen = ()
 
     read_off: dict[object, float | None] = field(default_factory=dict)
     """Numbers fitted to the answers, shared by all views."""
@@ -224,7 +224,8 @@ class Answers:
         return gap if np.isfinite(gap) else 0.0
 
     def one_mistake(self) -> Explained | None:
-        return best(self.closest([candidate for candidate in self.single if self.gives(candidate)]))
+        fits = [candidate for candidate in self.single if self.gives(candidate)]
+        return best(self.closest([one for one in fits if self.gives_of(one, self.crossed) >= 0] or fits))
 
     def two_mistakes(self) -> Explained | None:
         if self.says_little:
@@ -413,9 +414,6 @@ def is_nearer(output: Array, stages: Arrays, case: Case, digits: int) -> bool:
 
 NOTHING = "no known mistake explains it"
 EQUAL = "equal inputs"
-CLOSE, NEAR = 1e-5, 1e-4
-SIZED = (LARGE, EQUAL, "tiny inputs", "whole numbers")
-"""Cases whose weights are either all equal, or 0 and 1."""
 
 
 class Located(NamedTuple):
@@ -429,8 +427,8 @@ class Located(NamedTuple):
     said: str = ""
 
 
-def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
-    """Describe which cases are wrong, and find the stage with the mistake."""
+def located(seen: Seen, wrong: Seen) -> Located:
+    """Return which cases are wrong, and the stage in which the mistake must be."""
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     for said, is_so in (("zeros", lambda output: not output.any()), ("NaN", lambda output: np.isnan(output).all())):
         if outputs and all(map(is_so, outputs)):
@@ -443,9 +441,7 @@ def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
     has_plain = any(not case.recipe.rules.masks and answer.output is not None for case, answer in seen)
     is_masked = holed and has_plain and rungs != [LARGE] and all(case.recipe.rules.masks for case in holed)
     told = Located("masked", ". NaN appears only with masks") if is_masked else locate_by_cases({*rungs}, seen)
-    weights = locate_by_weights(caller, wrong)
-    said = f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{told.said}{weights.said}"
-    return Located(weights.stage or told.stage, said)
+    return Located(told.stage, f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{told.said}")
 
 
 def locate_by_cases(lost: set[str], seen: Seen) -> Located:
@@ -458,58 +454,3 @@ def locate_by_cases(lost: set[str], seen: Seen) -> Located:
     if any(case.rung == EQUAL and expected(case)["v"].any() for case, _ in seen):  # zero values would hide the weights
         return Located("logits", f". With {EQUAL} it is right, so look at the logits")
     return Located()
-
-
-def locate_by_weights(caller: Caller, wrong: Seen) -> Located:
-    asked = next((case for case, _ in wrong if case.given.v is not None and case.rung not in SIZED), None)
-    if asked is None or not caller.offer.core or asked.recipe.groups != asked.recipe.heads:
-        return Located()
-    case = rounded(asked, caller)
-    assert case.given.v is not None
-    weights, right, output = read_weights(caller, case), expected(case)["weights"], caller(case).output
-    if weights is None or weights.shape != right.shape or not np.isfinite(weights).all():
-        return Located()
-    is_right = are_close(weights, right, NEAR)
-    size = 1.0 if output is None else np.abs(np.nan_to_num(output)).max()
-    if output is not None and not are_close(output / max(size, 1e-30), weights @ case.given.v / max(size, 1e-30), NEAR):
-        said = ". With one-hot values its weights are right: the values are combined wrongly"
-        return Located("context", said) if is_right else Located()
-    told = [] if is_right else list(compare_weights(weights, right))[:2]
-    return Located(told[0].stage if told else "", "".join(f". {one.said}" for one in told))
-
-
-def read_weights(caller: Caller, case: Case) -> Array | None:
-    """Return the weights `[b h t s]`: given one-hot values `v_j = e_j`, query i yields `w_i1, w_i2, ...`.
-
-    This assumes the output `sum_j w_ij v_j`. With more keys than value dimensions, each of several calls shows some of
-    the keys. Returns None if the output has a different shape.
-    """
-    assert case.given.v is not None
-    keys, size = case.given.v.shape[2:]
-    parts = []
-    for start in range(0, keys, size):
-        values = np.zeros_like(case.given.v)
-        count = min(size, keys - start)
-        values[..., start + np.arange(count), np.arange(count)] = 1.0
-        output = caller(replace(case, given=replace(case.given, v=values))).output
-        if output is None or output.ndim != 4 or output.shape[-1] != size:
-            return None
-        parts.append(output[..., :count])
-    return np.concatenate(parts, axis=-1)
-
-
-def compare_weights(weights: Array, right: Array) -> Iterator[Located]:
-    hidden = float(np.abs(weights[right == 0]).max(initial=0.0))
-    rows, later = weights.sum(axis=-1), np.triu(np.ones(weights.shape[-2:], bool), 1)
-    if hidden > CLOSE:
-        yield Located("masked", f"Hidden keys get up to {hidden:.3g} of the weight of a row")
-    if (weights < -CLOSE).any():
-        yield Located("weights", "Some of its weights are negative")
-    if not are_close(rows, np.ones_like(rows), NEAR):
-        least, most = f"{rows.min():.4g}", f"{rows.max():.4g}"
-        said = f"The weights of each row sum to {least if least == most else f'{least} to {most}'}"
-        yield Located("weights", said)
-        return
-    if not weights[..., later].any() and right[..., later].any():
-        yield Located("masked", "Query i sees only keys up to i")
-    yield Located("logits", "The weights of each row sum to 1, but are wrong: look at the scores")

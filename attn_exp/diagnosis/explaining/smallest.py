@@ -326,7 +326,7 @@ def evidence_of(
 
     return Answers(
         [*promised(wrong), *right], digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right,
-        ask_equal=ask_equal,
+        ask_equal=ask_equal, crossed=[pair for pair in wrong if pair[0].rung == CROSS],
     )  # fmt: skip
 
 

@@ -230,7 +230,10 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
         return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // wide, None) if is_clear else None
     for role, array in arrays.items():
         known = inside.arrays.get(role)
-        if known is not None and not all(one[2] for one in parameters) and are_close(known, array.T, 1e-6):
+        if known is not None and array.ndim == known.ndim and len(array) < len(known):  # it is applied to each head
+            count = len(known) // len(array)
+            arrays[role] = np.kron(np.eye(count), array) if array.ndim > 1 else np.tile(array, count)
+        elif known is not None and not all(one[2] for one in parameters) and are_close(known, array.T, 1e-6):
             arrays[role] = known
     equal = (are_close(one, inside.arrays.get(role, np.zeros(0)), 1e-6) for role, one in arrays.items())
     fits = all(arrays[f"W_{side}"].shape == inside.arrays[f"W_{side}"].shape for side in "qkv")

@@ -91,7 +91,8 @@ def check_in_all_ways(own: OwnFunction, request: Request, quick: bool) -> Verdic
 
     verdict = judge(request)
     words, said = CONVENTIONS.get(" ".join(verdict.mistakes), ("", ""))
-    if words and words.partition("=")[0] not in request.said:
+    is_open = words.partition("=")[0] not in request.said and (words != conventions.NEIGHBOURS or request.positions)
+    if words and is_open:
         other = judge(with_words(request, words))
         if other.passed or (other.right_under and not other.mistakes):  # with one more convention
             under, alike = other.right_under or words, (verdict.mistakes, *other.alike)

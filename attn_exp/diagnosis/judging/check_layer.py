@@ -19,7 +19,7 @@ from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.bind.layer import Layer, kind_of
-from attn_exp.diagnosis.bind.sizes import FIXED, letter_of
+from attn_exp.diagnosis.bind.sizes import CONFIG, FIXED, letter_of
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, under
 from attn_exp.diagnosis.judging.bound_layers import (
@@ -82,7 +82,10 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     """
     layer, verdict = check_built(own, request, check)
     axes = next(iter(layer.inputs.values()))
-    if "batch_mixed" in verdict.mistakes and ("w" in axes or passes_with_swapped_axes(own, layer, request, check)):
+    is_mixed = "batch_mixed" in verdict.mistakes
+    if (is_mixed and "w" in axes) or (
+        (is_mixed or verdict.unexplained) and passes_with_swapped_axes(own, layer, request, check, is_mixed)
+    ):
         return unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th column", HEADS)
@@ -92,13 +95,17 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     return verdict
 
 
-def passes_with_swapped_axes(own: OwnFunction, layer: Layer, request: Request, check: Check) -> bool:
-    """Return whether a layer whose factory gives no layout is right with batch and token axes swapped."""
+def passes_with_swapped_axes(own: OwnFunction, layer: Layer, request: Request, check: Check, is_mixed: bool) -> bool:
+    """Return whether a layer is right with batch and token axes swapped, if its factory gives no layout.
+
+    Unless it mixes the examples of a batch, nothing may be left open then.
+    """
     if layer.axes_told or set(layer.inputs.values()) != {"btm"}:
         return False
     lengths = {**layer.lengths, "b": layer.lengths["t"], "t": layer.lengths["b"]}
     swapped = replace(layer, inputs=dict.fromkeys(layer.inputs, "tbm"), lengths=lengths)
-    return check_bound(own, swapped, request, check).passed
+    verdict = check_bound(own, swapped, request, check)
+    return verdict.passed and (is_mixed or not verdict.not_verified)
 
 
 HEADS = "which columns form `heads` (every h-th: right if the weights were trained that way, otherwise wrong)"
@@ -117,7 +124,7 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
         layer = replace(bind_layer(own, request, drops=False), dropout_error=str(error))
         verdict = check_bound(own, layer, request, check)
     else:
-        by_default = drops_by_default(own.function)
+        by_default = drops_by_default(own.function, layer)
         if drops and not verdict.passed and not (by_default and DROPPED in verdict.mistakes):
             without = check_bound(own, bind_layer(own, request, drops=False), request, check)
             if without.passed and not by_default:
@@ -137,9 +144,13 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
     return layer, verdict
 
 
-def drops_by_default(owner: Any) -> bool:
-    given = every_parameter(owner, "") if inspect.isclass(owner) else ()
-    rates = [one.default for one in given if letter_of(one.name) == "dropout"]
+def drops_by_default(owner: Any, layer: Layer) -> bool:
+    """Return whether a class, or a configuration that it takes, has no dropout rate whose default is 0."""
+    configs = [type(value) for name, value in layer.settings.items() if CONFIG.match(plain(str(name)))]
+    owners = [one for one in (owner, *configs) if inspect.isclass(one) and inspect.isfunction(one.__init__)]
+    rates = [
+        given.default for one in owners for given in every_parameter(one, "") if letter_of(given.name) == "dropout"
+    ]
     return not rates or any(one is inspect.Parameter.empty or one for one in rates)
 
 
@@ -230,9 +241,32 @@ def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
     return replace(verdict, findings=(*verdict.findings, *findings))
 
 
+def ask_grouped(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    """Ask a class with two query heads for each key/value head if it was built with one of them, or one of each."""
+    heads = layer.sizes.get("h", 1)
+    if (
+        "g" not in map(letter_of, map(str, layer.settings))
+        or request.kv_head
+        or layer.sizes.get("g", 1) not in (1, heads)
+        or heads % 4
+        or not layer.made
+    ):
+        return verdict
+    asked = with_words(request, f"kv_head={heads // 2}")
+    try:
+        grouped = check_built(own, asked, check)[1]
+    except UncalledError:  # it has no such heads
+        return verdict
+    if grouped.mistakes and not grouped.unexplained:
+        return under(grouped, request, f"kv_head={heads // 2}")
+    if grouped.passed:
+        return replace(verdict, findings=(*verdict.findings, Finding("shared key/value heads", HELD)))
+    return replace(verdict, not_verified=(*verdict.not_verified, f"`kv_heads` ({grouped.computes})"))
+
+
 DROPPED = "dropout_on"
 WAYS = (
-    ask_rotated, ask_causal, ask_with_memory, list_options,
+    ask_rotated, ask_causal, ask_with_memory, ask_grouped, list_options,
 )  # fmt: skip
 """Further checks of a layer whose plainest call is right; they report what they cannot check as not verified."""
 
@@ -290,7 +324,8 @@ def explain_layer(
         other = check(bound, with_words(request, words))
         if other.passed:
             return under(other, request, words)
-        if other.mistakes and not other.unexplained and explained is None:
+        is_fewer = explained is None or len(other.mistakes) < len(explained.mistakes)
+        if other.mistakes and not other.unexplained and is_fewer:
             explained = under(other, request, words)
     if not verdict.unexplained and not verdict.uncalled:
         return verdict
@@ -315,10 +350,19 @@ def explain_inside(
         return replace(inside, mistakes=mistakes, findings=(*verdict.findings, *inside.findings))
     if reproduces_output(seen, bound, reading.request):
         return inside
+    wrong = find_wrong_turns(turns)
+    if wrong and not request.positions:
+        return replace(verdict, mistakes=wrong, computes=what_mistakes_compute(wrong), unexplained=False, stage="")
     own_steps = [*([ROTATED] if turns and not request.positions else []), *find_own_steps(seen)]
     if own_steps:
         return replace(inside, not_verified=(*inside.not_verified, *own_steps))
     return replace(verdict, stage="q" if request.positions else "output")
+
+
+def find_wrong_turns(turns: frozenset[str]) -> tuple[str, ...]:
+    """Return the mistakes of a rotation, whatever its angles: of the values, or of only one of queries and keys."""
+    found = {"position_missing": len(turns & {"q", "k"}) == 1, "rope_on_values": "v" in turns}
+    return tuple(name for name, is_so in found.items() if is_so)
 
 
 ROTATED = "`positions` of queries and keys (the rotation is not that of RoPE with base 10000)"

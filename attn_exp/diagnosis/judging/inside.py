@@ -71,17 +71,22 @@ def check_inside(own: OwnFunction, seen: Observed, request: Request, reason: str
         if not one.wrong:
             break
     chosen, found = readings[-1], Explained()
+    of_mask = compare_own_mask(core, seen, request) if chosen.wrong and hides_keys(core) else None
+    readings += [of_mask] if of_mask is not None and of_mask.wrong else []
     for one in sorted(readings, key=lambda one: not one.added) if chosen.wrong else ():
         found = explained(Answers([*one.wrong, *one.others], required_bits(seen), required_bits(seen)))
         chosen = one
         if found.names:
             break
     is_right, names = not chosen.wrong, found.names
+    if names == ("softmax_over_queries",) and all(pair.is_transposed for pair in seen.pairs):
+        names = ("weights_transposed",)  # the left side of q k^T gives the queries, as a rule
     chosen = chosen if is_right or names else readings[0]
     lost = ", ".join(dict.fromkeys(case.rung for case, _ in chosen.wrong))
     finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context differs in: {lost}")
     computes = "attention with its own queries, keys and values" if is_right else "something else"
     stage = "" if is_right or names else first_difference(core, chosen.wrong[0][0])
+    stage = "masked" if stage and of_mask is not None and not of_mask.wrong else stage
     left = (f"`projections` to queries, keys and values ({reason})",) if reason else ()
     verdict = Verdict(
         own.name, is_right, names, what_mistakes_compute(names) if names else computes, (finding,), request.words,
@@ -114,6 +119,12 @@ def read_core(core: Core, seen: Observed, request: Request) -> Iterator[Reading]
 def compare_reading(words: str, request: Request, pairs: Sequence[Asked], bits: int) -> Reading:
     wrong = [one for one in pairs if is_wrong(*one, bits)]
     return Reading(words, request, wrong, [one for one in pairs if one not in wrong])
+
+
+def compare_own_mask(core: Core, seen: Observed, request: Request) -> Reading:
+    """Compare under whatever mask the layer applies, to find the mistakes beside it."""
+    mask = Allowed(core.weights != 0)
+    return compare_reading("", request, [ask_core(core, request, (mask,))], required_bits(seen))
 
 
 def required_bits(seen: Observed) -> int:

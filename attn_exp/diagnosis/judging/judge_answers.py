@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted
+from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted, same_answer
 from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.asking.offer import PADDINGS, WORDS, axes
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE, WIDTH
@@ -201,8 +201,8 @@ def verdict_on_answers(
     failed = [finding.rung for finding in findings if finding.state == BROKEN]
     passed = not failed
     names = pick_remark(edges) if passed else join_mistakes(found, broken)
-    told = located(caller, seen, wrong) if wrong and not found.names and not found.setting else None
-    if told is not None and told.stage != "masked" and not (caller.offer.core and told.stage):
+    told = located(seen, wrong) if wrong and not found.names and not found.setting else None
+    if told is not None and told.stage not in ("masked", "weights"):  # which cases are wrong tells these
         missing = first_missing_stage(caller, wrong[0][0])
         missing = "logits" if missing == "scores" else missing  # queries and keys may be cut into the wrong heads
         told = told._replace(stage=missing or told.stage)
@@ -379,18 +379,13 @@ def report_accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Fi
 def repeat_first_cases(caller: Caller, seen: Seen) -> Finding:
     rung = "the same after many calls"
     for case, answer in seen[:3]:
-        if answer.output is None:
-            continue
-        again = ways_to_call.of_kept_queries(caller, case, caller(case))
-        later = again.output
-        if later is None:
-            return Finding(rung, BROKEN, f"it no longer gives an answer: {again.error}")
-        if later.shape == answer.output.shape:
-            gap = np.nan_to_num(np.abs(later - answer.output)).max(initial=0.0)
-            if gap / max(np.nan_to_num(np.abs(answer.output)).max(initial=0.0), 1e-30) <= 1e-3:
-                continue
-        return Finding(rung, BROKEN, "its first answer was different")
+        later = ways_to_call.of_kept_queries(caller, case, caller(case))
+        if answer.output is not None and not same_answer(answer, later, case, ROUGH):
+            return Finding(rung, BROKEN, "its first answer was different")
     return Finding(rung, HELD)
+
+
+ROUGH = DIGITS["float16"]
 
 
 # Mask conventions of a function that is wrong even without a mask

@@ -15,7 +15,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Case, expected
-from attn_exp.diagnosis.asking.libraries import join, library, parts_of
+from attn_exp.diagnosis.asking.libraries import library, parts_of
 from attn_exp.diagnosis.asking.names import source_of
 from attn_exp.diagnosis.asking.questions import layer_cases
 from attn_exp.diagnosis.asking.request import Request
@@ -276,30 +276,11 @@ def find_ways(layer: Layer) -> Iterator[Step]:
         yield lambda at, last: positions_at(layer, at)
         return
     yield lambda at, last: beside(at, None if last is None else find_cache(last))
-    yield concatenate_caches(beside)
     names = vars(sys.modules.get(type(layer.target).__module__, sys))
     kinds = [one for name, one in names.items() if inspect.isclass(one) and name.endswith("Cache")]
     for kind in [dict, getattr(sys.modules.get("transformers"), "DynamicCache", object), *kinds]:
         with suppress(Exception):  # it may need arguments
             yield pass_object(beside, kind())
-
-
-def concatenate_caches(beside: Callable[[int, Any], dict[str, Any]]) -> Step:
-    """Pass the concatenation of all returned caches, for layers that return only the new token's cache."""
-    known = list[Any]()
-
-    def step(at: int, last: Any) -> dict[str, Any]:
-        known[:] = known if last is None else [join_caches(known[0], one) if known else one
-                                               for one in [find_cache(last)]]  # fmt: skip
-        return beside(at, known[0] if known else None)
-
-    return step
-
-
-def join_caches(before: Any, new: Any) -> Any:
-    if isinstance(before, tuple | list):
-        return type(before)(join_caches(*pair) for pair in zip(before, new, strict=True))
-    return join([before, new], len(before.shape) - 2)
 
 
 def pass_object(beside: Callable[[int, Any], dict[str, Any]], cache: Any) -> Step:

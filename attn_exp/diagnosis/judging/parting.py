@@ -204,6 +204,7 @@ OF_INPUTS = ("q", "k", "v")
 INPUTS = (*OF_INPUTS, "x", "memory")
 LOWEST = -1e4
 """Logits below this belong to hidden keys, whatever their fill value."""
+RECORDED, HIDES = "recorded", "hides keys"
 
 
 def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) -> str:
@@ -234,9 +235,12 @@ def first_missing_stage(caller: Caller, case: Case) -> str:
     """Return the first stage of the definition that no operation computes; an empty string if nothing is recorded."""
     right = distinct_stages(expected(case), caller.offer.core)
     computed, stages = find_stages(caller, case, right), list(right)
-    if not computed:
-        return ""
-    last = max(stages.index(stage) for stage in computed)
+    known = [stage for stage in stages if stage in computed]
+    if not known:  # even though q and k are given
+        return "scores" if computed and caller.offer.core else ""
+    last = stages.index(known[-1])
+    if HIDES in computed and stages[last + 1 :][:1] == ["weights"] and not case.recipe.rules.masks:
+        return "masked"
     missing = [stage for stage in OF_INPUTS if stage in right and stage not in computed]
     return missing[0] if missing and stages[last] in OF_INPUTS else next(iter(stages[last + 1 :]), "output")
 
@@ -255,7 +259,7 @@ def distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
 
 
 def find_stages(caller: Caller, case: Case, stages: Arrays) -> set[str]:
-    """Return the stages whose numbers some operation outputs; an empty set if the function cannot be recorded."""
+    """Return the stages whose numbers some operation outputs, and what else is recorded; empty if nothing is."""
     arguments = caller.arguments(case)
     arrays = {role: arguments[role] for role in INPUTS if role in arguments}
 
@@ -267,8 +271,11 @@ def find_stages(caller: Caller, case: Case, stages: Arrays) -> set[str]:
             trace = record_with(caller.library.name, call, arrays)
     except Exception:  # whatever the function raises on recorded arrays
         return set()
-    given = [sort_numbers(one.output) for one in trace.operations if one.output.dtype.kind == "f"]
-    return {stage for stage, numbers in stages.items() if any(are_same(numbers, one) for one in given)}
+    made = [one.output for one in trace.operations if one.output.dtype.kind == "f"]
+    mixed = [array for one in trace.operations if one.product or one.name.startswith("mul") for array in one.inputs]
+    places = {stage: mixed if stage == "weights" else made for stage in stages}
+    found = {stage for stage, some in places.items() if any(are_same(stages[stage], sort_numbers(one)) for one in some)}
+    return {HIDES if any((one < LOWEST).any() for one in made) else RECORDED, *found}
 
 
 def sort_numbers(array: Array) -> Array:

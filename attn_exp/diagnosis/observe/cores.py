@@ -31,7 +31,8 @@ class Pair:
 
     `scores`, `weights` and `context` are those of the first run, with axes `[n t s]`, `[m t s]` and `[m t e]`.
     `places` gives for each weight the flat index of its score, `[m t s]`, or -1. `between` are the arrays from scores
-    to weights, arranged like the weights.
+    to weights, arranged like the weights. `is_transposed`: the left side of the first product gives the keys, and the
+    weights are nevertheless the left side of the second.
     """
 
     q: Rows
@@ -44,6 +45,7 @@ class Pair:
     between: Sequence[Array]
     first: int
     second: int
+    is_transposed: bool
 
 
 def find_pairs(recording: Recording) -> list[Pair]:
@@ -140,7 +142,8 @@ def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair 
     context = later.output(two.output)
     context = context if side == 0 else context.swapaxes(1, 2)
     weights = later.side(np.asarray(two.inputs[place], float), side)
-    return Pair(left, right, values, scores, weights, context, places, between, first, second)
+    is_transposed = is_turned and side == 0
+    return Pair(left, right, values, scores, weights, context, places, between, first, second, is_transposed)
 
 
 def arrange_between(array: Array, labels: Array, shape: Shape, places: Array, is_turned: bool) -> Array:

@@ -60,7 +60,7 @@ def find_projections(recording: Recording, producer: Producer) -> list[Projectio
         met.add(place)
         made = read_projection(recording, place)
         if made is not None:
-            found.append(made)
+            found.append(widen(recording, made))
         else:
             ahead += trace.operations[place].producers
     return sorted(found, key=lambda one: one.operation)
@@ -78,6 +78,18 @@ def read_projection(recording: Recording, place: int) -> Projection | None:
     return Projection(
         place, np.asarray(given[0].T, float), find_bias(recording.first, place, live[0], recording.exact), 1 - live[0]
     )
+
+
+def widen(recording: Recording, made: Projection) -> Projection:
+    """Return a projection of slices of a token, such as its heads, as one of the whole token: a block matrix."""
+    every = recording.sides(made.operation, made.side)
+    tokens = None if every is None else recording.find_tokens(every)
+    count = 1 if tokens is None or (tokens < 0).any() else int(find_ranks(tokens).max()) + 1
+    widths = {one.shape[-1] for one in recording.given[0].values()}
+    if count == 1 or count * len(made.weight) not in widths:
+        return made
+    bias = None if made.bias is None else np.tile(made.bias, count)
+    return replace(made, weight=np.kron(np.eye(count), made.weight), bias=bias)
 
 
 def find_bias(trace: Trace, place: int, are_rows: bool, exact: float) -> Array | None:
@@ -154,7 +166,7 @@ def read_side(recording: Recording, rows: Rows) -> Side:
         for position in np.unique(positions[ranks == rank]).tolist():
             chosen = (ranks == rank) & (positions == position)
             matched = match_columns(rows, chosen, inputs, weight, recording.exact)
-            if matched is None:
+            if matched is None or (rank in columns and not have_factor(matched[1], factors[0], recording)):
                 unread = True
                 continue
             found = tuple(keys[column] for column in matched[0].tolist())
@@ -163,9 +175,13 @@ def read_side(recording: Recording, rows: Rows) -> Side:
                 raise UnreadMatricesError("computed from different columns at different positions")
     if len(columns) <= ranks.max():
         raise UnreadMatricesError("not the columns of a parameter")
-    if max(factors) - min(factors) > max(1e-6, 100 * recording.exact) * abs(factors[0]):
+    if not have_factor(np.array(factors), factors[0], recording):
         raise UnreadMatricesError("scaled by different factors")
     return Side(columns, factors[0], unread, inputs)
+
+
+def have_factor(factors: Array, factor: float, recording: Recording) -> bool:
+    return bool(np.ptp([*factors, factor]) <= max(1e-6, 100 * recording.exact) * abs(factor))
 
 
 def token_rows(recording: Recording, projection: Projection) -> Array:
@@ -178,10 +194,13 @@ def token_rows(recording: Recording, projection: Projection) -> Array:
     tokens = None if every is None else recording.find_tokens(every)
     if every is None or tokens is None:
         raise UnreadMatricesError("computed by a product that differs between runs")
-    made = np.full((len(every), len(recording.tokens), every[0].shape[-1]), np.nan)
+    width, wide = every[0].shape[-1], len(projection.weight)
+    ranks = find_ranks(tokens)[0] if wide > width else np.zeros(tokens.shape[1], int)
+    made = np.full((len(every), len(recording.tokens), wide), np.nan)
     for row, number in enumerate(tokens[0].tolist()):
         if number >= 0:
-            made[:, number] = [one[0, row] for one in every]
+            start = ranks[row] * width
+            made[:, number, start : start + width] = [one[0, row] for one in every]
     return made
 
 

@@ -143,6 +143,7 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
     place = sum(GROUPS.index(one.group) for one in made)
     products = [name for name, one in zip(candidate.names, made, strict=True) if one.group == "products"]
     rare = sum(name not in PAIRED for name in products) if len(made) > 1 else 0
+    rare += len({name.partition("_from_")[2] for name in products if "_from_" in name}) > 1
     rare += {"no_softmax", "scale_after_softmax"} <= set(candidate.names)
     return len(candidate.names), candidate.fitted, -specific, place, rare, not RARE_SCALES.isdisjoint(candidate.names)
 
@@ -214,6 +215,7 @@ PAIRED = (
     "keys_from_queries",
     "queries_from_keys",
     "values_from_queries",
+    "values_from_keys",
     "batch_mixed",
     "keys_viewed",
     "weights_averaged",
