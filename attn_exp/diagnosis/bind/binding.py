@@ -19,6 +19,7 @@ from attn_exp.diagnosis.asking.libraries import library, parts_of
 from attn_exp.diagnosis.asking.names import every_parameter, parameters_of
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import (
+    MADE,
     MASKS,
     ROTARY,
     TO_EVALUATE,
@@ -160,15 +161,17 @@ def arguments_of(plan: BuildPlan) -> dict[str, Any]:
 def attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> Iterator[Attempt]:
     keywords, required = arguments.keywords, arguments.required
     levels = [0, 1, 2, 3, 4, 5, 6, 7] if set(required) & set(MASKS) else [0]
-    levels = list(range(7)) if set(keywords) & set(ROTARY) else levels
+    levels = list(range(8)) if set(keywords) & set(ROTARY) else levels
     squares = [False, True] if len(arguments.arrays) > 1 else [True]
     usual = [Attempt(layout, square, level) for layout in layouts_of(runner, plan, arguments)
              for square in squares for level in levels]  # fmt: skip
-    choices = {MEMORY: levels if memory_roles(arguments) else [], "mask": [1, 2, 3] if "mask" in keywords else []}
-    more = [replace(usual[0], square=role != MEMORY, level=level, more=(role,))
+    choices = {MEMORY: levels if memory_roles(arguments) else []}
+    choices |= {role: [1, 2, 3] for role in ("mask", "added") if role in keywords}
+    firsts = {one.layout: one for one in reversed(usual)}
+    more = [replace(one, square=role != MEMORY, level=level, more=(role,)) for one in reversed(firsts.values())
             for role in choices if role not in required for level in choices[role]]  # fmt: skip
     narrow = [replace(usual[0], square=True, level=level, wide=False) for level in levels if plan.library == "torch"]
-    yield from [*usual[: MOST_CALLS - len(narrow) - len(more)], *more, *narrow]
+    yield from [*usual[: MOST_CALLS - len(narrow)], *more, *narrow]
 
 
 MEMORY = "memory"
@@ -291,7 +294,8 @@ class Call:
     def __call__(self, inputs: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
         neutral = {role: convert_value(value, self.convert) for role, value in self.neutral(inputs).items()}
         names = {**self.arguments.keywords, **self.arguments.arrays}
-        by_name = {names.get(role, role): value for role, value in {**neutral, **keywords, **inputs}.items()}
+        said = {**self.arguments.fixed, **neutral, **keywords, **inputs}
+        by_name = {names.get(role, role): value for role, value in said.items()}
         ordered = OrderedDict((name, by_name[name]) for name in self.arguments.parameters if name in by_name)
         kinds = {name: one.kind for name, one in self.arguments.parameters.items()}
         first = [value for name, value in ordered.items() if kinds[name] is inspect.Parameter.POSITIONAL_ONLY]
@@ -320,7 +324,7 @@ class Call:
         return said
 
     def words(self, inputs: Mapping[str, Any]) -> str:
-        texts = {"position_ids": "0, 1, 2, ..."} | dict.fromkeys(MASKS, "hides nothing")
+        texts = {"position_ids": "0, 1, 2, ..."} | dict.fromkeys(MADE, "hides nothing")
         texts |= dict.fromkeys(ROTARY, "the angles of RoPE" if self.request.positions else "angles of 0")
         said = ((role, self.arguments.keywords[role], value) for role, value in self.neutral(inputs).items())
         return ", ".join(f"{name}: {texts.get(role)}" if isinstance(value, np.ndarray | tuple) else f"{name}={value!r}"

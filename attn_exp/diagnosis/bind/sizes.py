@@ -21,11 +21,11 @@ d: dk dv dq dkv dqk dhead dkey dvalue dkeys dvalues hd keydim valuedim qkvdim pr
 side: dimq dimk dimv querysize keysize valuesize qsize ksize vsize qdim kdim vdim dimkey dimvalue dimquery
 m: nembd nembed din dout dimin dimout nchannels numchannels emb hidden hid nhid numhiddens dimcontext nstate nx \
     numfeatures demb dmod d m c e k ninp filters inchannel outchannel nhidden ch inch outch dhid dhidn dinput \
-    doutput dinner dx neurons nfilters nin nout nmodel dimkv
+    doutput dinner dx neurons nfilters nin nout nmodel dimkv dh dtoken ind outd dimfeedforward
 r: qkropeheaddim ropeheaddim ropedim rotarydim dimrope drope roped
 room: blocksize nctx maxlen maxseqlen seqlen contextlength maxpositionembeddings ctxlen maxseqlength npositions \
     maxlength sequencelength seqlength numtokens contextsize contextwindow maxpositions maxsequencelength ctxsize \
-    maxt
+    maxt tgtlen targetlen qlen querylen srclen ntokens
 bias: bias qkvbias usebias attentionbias withbias projbias
 causal: masked ismasked usemask usemasking maskflag withmask autoregressive unidirectional
 evaluates: deterministic inference
@@ -60,7 +60,8 @@ ROOM = 40
 class Sizes:
     """Sizes to build a layer with: `h` heads of size `d`, width `m`, `g` key/value heads.
 
-    `told` are the letters fixed by the user or the file, which override defaults of the constructor.
+    `told` are the letters fixed by the user or the file, which override defaults of the constructor. `guesses`:
+    arguments of unknown meaning get a value too.
     """
 
     h: int
@@ -70,6 +71,7 @@ class Sizes:
     dropout: float = 0.0
     causal: bool = False
     told: frozenset[str] = frozenset()
+    guesses: bool = False
 
     def lengths(self) -> dict[str, int]:
         """Return lengths of batch, queries, keys and the sides of an image that differ from all other sizes."""
@@ -96,8 +98,8 @@ PARTS = (
     ("rope|base|theta|scale|talk|maxhead|headtype|^headmask", ""),
     ("(idx|index|layerid|blockid)$", "index"),
     ("max\\w*(len|length|pos|dist|distance|positions|tokens)$|buckets$", "room"),
-    ("^(use|is|return|with|log|has|do|apply|output(?!.*(dim|size|channels|features)))", "flag"),
-    ("head.*(dim|size|channels)|(dim|size).*head", "d"),
+    ("^(use|is|flash|return|with|log|has|do|apply|output(?!.*(dim|size|channels|features)))", "flag"),
+    ("head.*(dim|size|channels|width)|(dim|size).*head", "d"),
     ("(kv|keyvalue|group).*head|head.*(kv|keyvalue|group)", "g"),
     ("head(?!.*norm)", "h"),
     ("^(?!max|n)\\w*(model|embd|embed|embdim|embeddim|hiddensize|hiddendim|features|channels|width)$", "m"),
@@ -156,6 +158,8 @@ def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
     tries += [(own, max(1, 32 // own), 0.0)] if type(own) is int and own > 0 else []
     for heads, d, dropout in tries:
         yield Sizes(heads, d, file.get("m", heads * d), request.kv_head or heads, dropout, request.is_causal, told)
+    d = usual[0]
+    yield Sizes(h, d, file.get("m", h * d), request.kv_head or h, 0.0, request.is_causal, told, guesses=True)
 
 
 def sizes_of_file(owner: Any) -> dict[str, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 from attn_exp.diagnosis.asking.case import expected
@@ -17,6 +17,7 @@ from attn_exp.diagnosis.asking.questions import Inside, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.binding import bind_layer
+from attn_exp.diagnosis.bind.construct import Bag
 from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.bind.layer import Layer, kind_of
 from attn_exp.diagnosis.bind.sizes import FIXED, letter_of
@@ -117,7 +118,7 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
         layer = replace(bind_layer(own, request, drops=False), dropout_error=str(error))
         verdict = check_bound(own, layer, request, check)
     else:
-        by_default = drops_by_default(own.function)
+        by_default = drops_by_default(own.function, layer)
         if drops and not verdict.passed and not (by_default and DROPPED in verdict.mistakes):
             without = check_bound(own, bind_layer(own, request, drops=False), request, check)
             if without.passed and not by_default:
@@ -126,10 +127,12 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
             elif without.passed:
                 computes = what_mistakes_compute((DROPPED,))
                 verdict = replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
-    chosen = [one.name for one in every_parameter(own.function, own.name) if is_required(one)] if layer.made else []
+    chosen = {one.name for one in every_parameter(own.function, own.name) if is_required(one)} if layer.made else set()
+    chosen |= {name for bag in layer.settings.values() if isinstance(bag, Bag) for name in bag}
     verdict = replace(verdict, not_verified=(*verdict.not_verified, *(
         f"argument `{name}` (built only with {value!r})" for name, value in layer.settings.items()
-        if name in chosen and isinstance(value, str) and plain(name) not in FIXED
+        if name in chosen and (isinstance(value, str) or (isinstance(value, int) and not letter_of(name)))
+        and plain(name) not in FIXED
     )))  # fmt: skip
     if layer.dropout_error:
         said = f"`dropout` in evaluation (built with dropout, {layer.dropout_error})"
@@ -137,8 +140,10 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
     return layer, verdict
 
 
-def drops_by_default(owner: Any) -> bool:
-    given = every_parameter(owner, "") if inspect.isclass(owner) else ()
+def drops_by_default(owner: Any, layer: Layer) -> bool:
+    kinds = [owner] if inspect.isclass(owner) else []
+    kinds += [type(one) for one in layer.settings.values() if is_dataclass(one)]
+    given = [one for kind in kinds for one in every_parameter(kind, "")]
     rates = [one.default for one in given if letter_of(one.name) == "dropout"]
     return not rates or any(one is inspect.Parameter.empty or one for one in rates)
 
