@@ -196,7 +196,9 @@ class Neutral:
         )
         values = {
             "cos": cosines, "sin": sines, "complex": [turned, halves, both(pairs), matrices],
-            "rotary": [both(wide), both(pairs), wide, turned, behind, (cosines[0], sines[0]), halves, (cosines[1], sines[1])],
+            "rotary": [
+                both(wide), both(pairs), wide, turned, behind, (cosines[0], sines[0]), halves, (cosines[1], sines[1])
+            ],
         }  # fmt: skip
         return values[role][self.level % len(values[role])]
 

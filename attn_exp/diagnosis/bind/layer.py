@@ -196,13 +196,18 @@ def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
 
 
 def leave_out_norms(target: Any) -> None:
-    for module in target.modules():
-        if type(module) is sys.modules["torch"].nn.GroupNorm:
+    for path, module in target.named_modules():
+        is_of_one = OF_QUERIES.fullmatch(plain(path.rpartition(".")[2])) and "norm" in type(module).__name__.lower()
+        if is_of_one or type(module) is sys.modules["torch"].nn.GroupNorm:
             vars(module)["forward"] = leave_out
 
 
+OF_QUERIES = re.compile("(q|k|query|key)(layer)?(norm|ln)|(norm|ln)(q|k|query|key)")
+"""Names of norms of queries or keys."""
+
+
 def leave_out(x: Any) -> Any:
-    """Return the input of a group norm unchanged: the norm mixes tokens, and only the attention is checked."""
+    """Return the input of a norm unchanged: a group norm mixes tokens, and only the attention is checked."""
     return x
 
 

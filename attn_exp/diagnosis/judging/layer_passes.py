@@ -31,7 +31,7 @@ from attn_exp.diagnosis.judging.bound_layers import (
     read_inside,
 )
 from attn_exp.diagnosis.judging.unasked import with_state
-from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, are_close, read_projection
+from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, are_close, fit_norm, read_projection
 from attn_exp.diagnosis.observe.recording import lay, unlay
 from attn_exp.diagnosis.observe.trace import find_ancestors
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding, Verdict
@@ -67,9 +67,10 @@ def leave_learned_scale_open(verdict: Verdict, seen: Observed, own: OwnFunction,
     sizes = {1, seen.layer.sizes.get("h", 1)}
     names = [path for path, array, _ in parameters_of_layer(seen.layer.target) if is_scale
              and array.size in sizes and re.search("scale|temp|tau", path)]  # fmt: skip
+    names += find_omitted_norms(seen) if is_scale else []
     if verdict.passed or not names:
         return verdict
-    left = f"scale `{names[0]}` (a parameter; the scores are multiplied by a factor other than 1 / sqrt(d))"
+    left = f"scale `{names[0]}` (next to it, the scores are multiplied by a factor other than 1 / sqrt(d))"
     return leave_mistakes_open(verdict, "attention with a learned scale", left)
 
 
@@ -113,8 +114,25 @@ def find_unused_parameters(seen: Observed) -> list[str]:
 
 
 def report_omitted_norms(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    left = tuple(f"norm `{name}` (it mixes tokens, so it was left out)" for name in find_omitted_norms(seen))
+    modules = dict(seen.layer.target.named_modules()) if seen.layer.library == "torch" else {}
+    left = tuple(f"norm `{name}` (left out: only the attention is checked)" for name in find_omitted_norms(seen)
+                 if not is_norm_of_rows(modules[name]))  # fmt: skip
     return replace(verdict, not_verified=(*verdict.not_verified, *left)) if verdict.passed else verdict
+
+
+def is_norm_of_rows(module: Any) -> bool:
+    """Return whether a PyTorch module is a LayerNorm or RMSNorm of each row, which the rest of the check may omit."""
+    torch = sys.modules["torch"]
+    with suppress(Exception), torch.no_grad():
+        weight = next(module.parameters())
+        rows = np.random.default_rng(0).standard_normal((9, weight.numel()))
+        made = type(module).forward(module, torch.from_numpy(rows).to(weight.dtype))
+        return type(module) is not torch.nn.GroupNorm and fit_norm(rows, made.numpy(), ROUNDED) is not None
+    return False
+
+
+ROUNDED = 1e-5
+"""Largest difference to a norm, relative to the largest number; some norms compute in float32."""
 
 
 def report_missing_output_projection(
