@@ -34,6 +34,7 @@ from attn_exp.diagnosis.bind.layer import (
     BuildPlan,
     Layer,
     Runner,
+    as_laid_out,
     make_runner,
     plan_build,
     source_inside,
@@ -200,7 +201,7 @@ def layouts_of(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[st
     elif not likely and re.search(r"\[\s*(seq\w*|length|tgt_len)\s*,\s*(batch\w*|bsz)\s*,", source):
         likely = ["tbm"]
     convolved = ["bchw" for _ in modules & {"Conv2d"}] + ["bct" for _ in modules & {"Conv1d"}]
-    return list(dict.fromkeys([*likely, *convolved, "btm", "tm", "bct", "bchw", "bhwc", "tbm"]))
+    return list(dict.fromkeys([*likely, *convolved, "btm", "tm", "bct", "bchw", "bhwc", "tbm", "ct"]))
 
 
 UNPACKED = re.compile(r"^\s*\(?((?:\*?\w+\s*,\s*)+\*?\w+)\s*\)?\s*=\s*(\w+)\.(?:shape|size\(\))\s*$", re.MULTILINE)
@@ -237,19 +238,21 @@ def try_call(
     def convert(array: Array) -> Any:
         return forms.into(array, forms.widest if plan.wide else "float32")
 
-    call = Call(runner, arguments, attempt, axes, sizes, request, convert)
+    bound = Call(runner, arguments, attempt, axes, sizes, request, convert)
     rng = np.random.default_rng(request.seed)
     pairs = [one for one in plan.arguments.values() if isinstance(one, tuple)]  # height and width of a window
     fixed = {"t": pairs[0][0] * pairs[0][1]} if pairs else {}
     example = {role: rng.standard_normal(shape_of(letters, {**sizes, **fixed}, role)) for role, letters in axes.items()}
     with held(), warnings.catch_warnings(action="ignore"):
-        said = parts_of(call({role: convert(array) for role, array in example.items()}, {}))
+        answer = bound({role: convert(array) for role, array in example.items()}, {})
+        said = parts_of(answer)
         if set(arguments.required) & set(MASKS) and all(is_nan(one) for one in said.values()):
             raise ValueError("the answer is NaN")  # every key is hidden
         runner.finish()
+    call = as_laid_out(bound, answer, layout, next(iter(example.values())).shape)
     return Layer(
         own.name, plan.library, runner.target, axes, dict(sizes), call, convert, dict(arguments.keywords),
-        arguments.defaults, call.words(example), unknown=arguments.unknown, lengths=lengths_of(example, axes),
+        arguments.defaults, bound.words(example), unknown=arguments.unknown, lengths=lengths_of(example, axes),
         made=call_text(plan.owner.__name__, plan.arguments) if plan.is_class else "",
         settings=settings_of(arguments_of(plan) or fields_of(runner.target)),
     )  # fmt: skip

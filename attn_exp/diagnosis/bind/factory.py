@@ -33,6 +33,7 @@ from attn_exp.diagnosis.bind.construct import call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import (
     METHODS,
     Layer,
+    as_laid_out,
     has_parameters,
     kind_of,
     leave_out_norms,
@@ -46,7 +47,7 @@ from attn_exp.own_code import OwnFunction
 
 AXES: dict[str, dict[int, tuple[str, ...]]] = {
     "q": {4: ("bhtd",), 3: ("btd",), 2: ("td",)},
-    "x": {4: ("bchw", "bhwc"), 3: ("btm", "bct"), 2: ("tm",)},
+    "x": {4: ("bchw", "bhwc"), 3: ("btm", "bct"), 2: ("tm", "ct")},
 }
 """The usual layouts by number of axes: of arrays of heads ("q"), and of arrays of tokens or images ("x")."""
 OPTIONS = ("layout", "mask", "weights", "heads")
@@ -217,7 +218,8 @@ def layer_of_factory(
 
     first_call = {role: convert(np.asarray(one)) if of_target and library_of(one) != name else one
                   for role, one in inputs.items()}  # fmt: skip
-    run_foreign(lambda: call(first_call, {}), f"the callable from {own.name}() could not be called")
+    said = run_foreign(lambda: call(first_call, {}), f"the callable from {own.name}() could not be called")
+    laid_out = as_laid_out(call, said, next(iter(axes.values())), tuple(first.shape))
     found = {(role, letter): int(size)
              for role in inputs for letter, size in zip(axes[role], inputs[role].shape, strict=True)}  # fmt: skip
     lengths = {letter: size for (_, letter), size in found.items()}
@@ -237,7 +239,7 @@ def layer_of_factory(
     unasked = [word for word in masks.values() if word not in keywords.values() or word in columns]
     told = options.get("weights") or {}
     return Layer(
-        own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
+        own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, laid_out, convert,
         keywords, arguments.defaults, made=f"{own.name}()", unknown=(*arguments.unknown, *unasked), mask_true=polarity,
         lengths={one: lengths[one] for one in lengths if one in "btsw" or (one == "h" and "w" in lengths)},
         weights={side: forms.back(one) for side, one in told.items()} or find_weights(kept, forms),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.libraries import library, wanted
 from attn_exp.diagnosis.asking.names import every_parameter, plain, source_with_helpers
 from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
@@ -62,6 +62,13 @@ class Layer:
     widths: Mapping[str, int] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     axes_told: bool = True
+
+
+def as_laid_out(call: Callable[..., Any], said: Any, layout: str, shape: Shape) -> Callable[..., Any]:
+    """Return a call whose output has the layout of its input, of a shape: tokens in columns may become rows."""
+    if layout != "ct" or getattr(said, "shape", ()) != shape[::-1]:
+        return call
+    return lambda inputs, keywords: call(inputs, keywords).T
 
 
 # Build, prepare and call a layer
