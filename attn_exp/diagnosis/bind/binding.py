@@ -89,7 +89,8 @@ class Attempt:
     """One way to call a layer: its layout, whether it needs as many keys as queries (`square`), and the extras to pass.
 
     Level 0 passes no optional extras; higher levels pass other mask shapes, and optional rotary tables.
-    `wide` converts to the widest float type. `more` are optional keywords to pass too.
+    `wide` converts to the widest float type. `more` are optional keywords to pass too. `tokens` is the length of x,
+    where layers of images need a square or a cube.
     """
 
     layout: str
@@ -97,6 +98,7 @@ class Attempt:
     level: int
     wide: bool = True
     more: tuple[str, ...] = ()
+    tokens: int = 0
 
 
 def bind_with(
@@ -172,7 +174,7 @@ def attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> Iterator[
     more = [replace(one, square=role != MEMORY, level=level, more=(role,)) for one in reversed(firsts.values())
             for role in choices if role not in required for level in choices[role]]  # fmt: skip
     narrow = [replace(usual[0], square=True, level=level, wide=False) for level in levels if plan.library == "torch"]
-    yield from [*usual[: MOST_CALLS - len(narrow)], *more, *narrow]
+    yield from [*usual[: MOST_CALLS - len(narrow)], *more, *narrow, replace(usual[0], square=True, tokens=2**6)]
 
 
 MEMORY = "memory"
@@ -241,7 +243,7 @@ def try_call(
     bound = Call(runner, arguments, attempt, axes, sizes, request, convert)
     rng = np.random.default_rng(request.seed)
     pairs = [one for one in plan.arguments.values() if isinstance(one, tuple)]  # height and width of a window
-    fixed = {"t": pairs[0][0] * pairs[0][1]} if pairs else {}
+    fixed = {"t": pairs[0][0] * pairs[0][1] if pairs else attempt.tokens} if pairs or attempt.tokens else {}
     example = {role: rng.standard_normal(shape_of(letters, {**sizes, **fixed}, role)) for role, letters in axes.items()}
     with held(), warnings.catch_warnings(action="ignore"):
         answer = bound({role: convert(array) for role, array in example.items()}, {})

@@ -72,8 +72,10 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
     """
     parameters = [one for one in every_parameter(kind, kind.__name__) if not is_starred(one)]
     siblings = [one.name for one in parameters]
-    chosen = {one.name: fill_required(one, kind, sizes, siblings, library) if one.default is one.empty
-              else instead_of_default(one, sizes, siblings) for one in parameters}  # fmt: skip
+    asserted = re.findall(r"\bassert (\w+) is not None", source_of(kind)) if sizes.guesses else []
+    chosen = {one.name: fill_required(one, kind, sizes, siblings, library)
+              if one.default is one.empty or one.name in asserted else instead_of_default(one, sizes, siblings)
+              for one in parameters}  # fmt: skip
     if of_config:
         chosen = {one.name: value_of_type(str(one.annotation)) if one.default is one.empty and chosen[one.name] is ...
                   else chosen[one.name] for one in parameters}  # fmt: skip
@@ -98,7 +100,7 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
     """Return the value for a required parameter, or `...` if none is known."""
     word, note, written = plain(given.name), annotation_of(given, kind), str(given.annotation).lower()
     value = value_of(given.name, sizes, siblings)
-    if re.search(rf"\b{given.name}\[[01]\]", source_of(kind)):  # height and width
+    if re.search(rf"\b{given.name}\[[01]\]|\w, \w+ = (self\.)?{given.name}\b", source_of(kind)):  # height and width
         return 2, 3
     if CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
         return build_configuration(note, given.name, kind, sizes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,8 @@ AXES: dict[str, dict[int, tuple[str, ...]]] = {
 }
 """The usual layouts by number of axes: of arrays of heads ("q"), and of arrays of tokens or images ("x")."""
 OPTIONS = ("layout", "mask", "weights", "heads")
-POLARITIES = ("attends", "hides", "added")
+FILLS: dict[str, float | bool] = {"attends": True, "hides": False, "added": 0.0}
+"""What True may mean in a mask, or that it is added; the value of each that hides nothing."""
 
 
 def is_factory(function: Any) -> bool:
@@ -84,7 +85,8 @@ def bind_factory(own: OwnFunction) -> Layer:
     if isinstance(given, Mapping) and set(given) <= set(ARRAYS):
         inputs, kept, masks = given, dict[str, Any](), dict[str, Any]()
     else:
-        inputs, kept, masks = split_inputs(own, target, arguments, given)
+        told = mask_option(own, options.get("mask"))
+        inputs, kept, masks = split_inputs(own, target, arguments, given, told)
     wrong = [*(f"input `{one}`" for one in set(inputs) - set(ARRAYS)),
              *(f"option `{one}`" for one in set(options) - set(OPTIONS))]  # fmt: skip
     if wrong:
@@ -97,7 +99,9 @@ def bind_factory(own: OwnFunction) -> Layer:
     )
     if kind_of(owner) == "torch":
         leave_out_norms(owner)
-    axes = axes_of_inputs(own, inputs, options, widths_of_weights(owner), projects=projects)
+    lengths = {one.shape[-1] for one in (*kept.values(), *masks.values())
+               if len(getattr(one, "shape", ())) > 1 and one.shape[-1] == one.shape[-2]}  # fmt: skip
+    axes = axes_of_inputs(own, inputs, options, (widths_of_weights(owner), lengths), projects=projects)
     try:
         return layer_of_factory(own, (target, owner, arguments, kept), inputs, axes, options)
     except UncalledError:
@@ -115,7 +119,7 @@ def signature_of(target: Any) -> list[inspect.Parameter]:
 
 
 def split_inputs(
-    own: OwnFunction, target: Any, arguments: Arguments, given: Sequence[Any] | Mapping[str, Any]
+    own: OwnFunction, target: Any, arguments: Arguments, given: Sequence[Any] | Mapping[str, Any], told: tuple[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:  # fmt: skip
     """Split arguments into arrays by role, other values by name, and optional masks by name.
 
@@ -134,29 +138,32 @@ def split_inputs(
         raise UncalledError(f"{own.name}() returned {', '.join(values) or 'arrays'}: no name identifies the input; "
                             f"return a dictionary by role: {', '.join(ARRAYS)}")  # fmt: skip
     source = source_with_helpers(getattr(target, "forward", target), classes=True)
-    kept = {name: make_open_mask(name, value, source) if roles.get(name) in MASKS else value
+    fills = {told[0]: FILLS[told[1]]} if told[1] else {}
+    kept = {name: make_open_mask(value, fills.get(name, fill_of_mask(name, source)))
+            if roles.get(name) in MASKS else value
             for name, value in values.items() if roles.get(name) not in inputs}  # fmt: skip
     masks = {name: kept.pop(name) for name in list(kept)
              if roles.get(name) in MASKS and roles[name] not in arguments.required}  # fmt: skip
     return inputs, kept, masks
 
 
-def make_open_mask(name: str, mask: Any, source: str) -> Any:
+def make_open_mask(mask: Any, fill: float | bool) -> Any:
     if not hasattr(mask, "dtype"):
         return mask
-    fill, kind = fill_of_mask(name, source), str(mask.dtype)
+    kind = str(mask.dtype)
     if "bool" in kind:
         return mask == mask if fill else mask != mask  # noqa: PLR0124 - all True or all False, in any library
     return mask.clip(0, 0) + (0 if "float" in kind and float(mask.min()) < -100 else float(fill))
 
 
 def axes_of_inputs(
-    own: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any], widths: Sequence[int], *, projects: bool
+    own: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any],
+    sizes: tuple[Sequence[int], Collection[int]], *, projects: bool,
 ) -> dict[str, str]:  # fmt: skip
     """Return the layout of each input: `options["layout"]` (one string, or one per role), or the usual one.
 
-    `projects`: the callable has weight matrices, so q, k and v with three axes are tokens; `widths` are the widths of
-    the matrices, which tell the channel axis.
+    `projects`: the callable has weight matrices, so q, k and v with three axes are tokens; `sizes` are the widths of
+    the matrices, which tell the channel axis, and the numbers of tokens of square masks, which tell the token axis.
 
     Raises:
         UncalledError: a layout and its array have different numbers of axes.
@@ -166,7 +173,7 @@ def axes_of_inputs(
     if not projects and {"q", "k"} <= inputs.keys() and len(inputs["q"].shape) == len(inputs["k"].shape) == len("bhtd"):
         usual = usual | ({4: ("bthd",)} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # axis 1 is not h
     told = {role: layout.get(role, "") if isinstance(layout, Mapping) else layout for role in inputs}
-    axes = {role: re.sub(r"[^a-z]", "", told[role]) or likeliest_layout(inputs[role].shape, usual, widths)
+    axes = {role: re.sub(r"[^a-z]", "", told[role]) or likeliest_layout(inputs[role].shape, usual, *sizes)
             for role in inputs}  # fmt: skip
     wrong = [role for role, letters in axes.items() if len(letters) != inputs[role].ndim]
     if wrong:
@@ -178,8 +185,12 @@ def axes_of_inputs(
     return axes
 
 
-def likeliest_layout(shape: Sequence[int], usual: Mapping[int, Sequence[str]], widths: Sequence[int]) -> str:
+def likeliest_layout(
+    shape: Sequence[int], usual: Mapping[int, Sequence[str]], widths: Sequence[int], lengths: Collection[int]
+) -> str:
     several = usual.get(len(shape), [""])
+    if "btm" in several and shape[0] in lengths and shape[1] not in lengths:
+        return "tbm"
     fits = [one for one in several if any(shape[one.find(letter)] in widths for letter in "mc" if letter in one)]
     is_square = "bhwc" in several and shape[1] == shape[2]
     return next(iter(fits), "bhwc" if is_square else several[0])
@@ -269,8 +280,8 @@ def mask_option(own: OwnFunction, told: Any) -> tuple[str, str]:
     """
     told = (told.get("keyword") or "", told.get("true", "")) if isinstance(told, Mapping) else told
     keyword, polarity = (told or "", "") if told is None or isinstance(told, str) else told
-    if polarity not in ("", *POLARITIES):
-        raise UncalledError(f"{own.name}(): mask polarity {polarity!r}; expected one of {', '.join(POLARITIES)}")
+    if polarity not in ("", *FILLS):
+        raise UncalledError(f"{own.name}(): mask polarity {polarity!r}; expected one of {', '.join(FILLS)}")
     return str(keyword), str(polarity)
 
 

@@ -327,8 +327,8 @@ def owner_in(target: Any) -> Any:
     owners = [target.__self__] if inspect.ismethod(target) and has_parameters(target.__self__) else []
     for cell in (target.__closure__ or ()) if inspect.isfunction(target) else ():
         with suppress(Exception):  # the cell is empty, or the object's own `__getattr__` raises an error
-            if not inspect.isclass(cell.cell_contents) and has_parameters(cell.cell_contents):
-                owners.append(cell.cell_contents)
+            one = cell.cell_contents
+            owners += [one] if not inspect.isclass(one) and not inspect.ismodule(one) and has_parameters(one) else []
     return owners[0] if len(owners) == 1 else target
 
 

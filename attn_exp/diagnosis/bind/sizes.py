@@ -46,7 +46,7 @@ FIXED = {
     "ropebase": 1e4, "slidingwindow": None, "slidingwindowsize": None, "ropescaling": None, "vocabsize": 11,
     "windowsize": 4, "window": 4, "clipqkv": None, "attentiontype": "full_attention", "layertypes": ["full_attention"],
     "attnimplementation": "eager", "scaleattnweights": True, "partialrotaryfactor": 1.0, "batchfirst": True,
-    "kernelsize": 1, "numclasses": 11,
+    "kernelsize": 3, "numclasses": 11,
     "quant": False, "quantize": False, "srratio": 1, "reductionratio": 1,
 }  # fmt: skip
 """Settings that are not sizes, and the value of each where it is required."""

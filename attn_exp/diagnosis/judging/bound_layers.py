@@ -225,7 +225,11 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     if not {"W_q", "W_k", "W_v"} <= set(arrays):
         return None
     if inside is None:
-        heads, wide = layer.sizes.get("h", 0), arrays["W_q"].shape[1]
+        heads = layer.sizes.get("h", 0)
+        if len(arrays["W_q"]) * heads == len(arrays.get("W_o", ())):  # all heads share the same matrices
+            arrays |= {role: np.kron(np.eye(heads), array) if role[0] == "W" else np.tile(array, heads)
+                       for role, array in arrays.items() if role[-1] in "qkv"}  # fmt: skip
+        wide = arrays["W_q"].shape[1]
         is_clear = heads and wide % heads == 0 and all(one[2] for one in parameters)
         return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // wide, None) if is_clear else None
     for role, array in arrays.items():
