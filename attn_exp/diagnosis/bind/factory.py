@@ -169,7 +169,8 @@ def axes_of_inputs(
         UncalledError: a layout and its array have different numbers of axes.
     """
     layout = options.get("layout", "")
-    usual = AXES["q" if {"q", "k", "v"} <= inputs.keys() and not projects else "x"]
+    holds_heads = options.get("heads", 1) > 1 and all(len(one.shape) == len("btm") for one in inputs.values())
+    usual = AXES["q" if {"q", "k", "v"} <= inputs.keys() and not projects and not holds_heads else "x"]
     if not projects and {"q", "k"} <= inputs.keys() and len(inputs["q"].shape) == len(inputs["k"].shape) == len("bhtd"):
         usual = usual | ({4: ("bthd",)} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # axis 1 is not h
     told = {role: layout.get(role, "") if isinstance(layout, Mapping) else layout for role in inputs}
@@ -256,8 +257,9 @@ def layer_of_factory(
         weights={side: forms.back(one) for side, one in told.items()} or find_weights(kept, forms),
         fixed=fixed, widths={role: size for (role, letter), size in found.items() if letter in "mc"},
         axes_told="layout" in options or (bool(heads) and options.get("heads") == lengths.get("h") != lengths.get("t")),
-        is_fixed="w" in lengths or any(lengths.get("t", 0) in getattr(one, "shape", ()) for value in kept.values()
-                     for one in (value if isinstance(value, tuple | list) else [value])),
+        is_fixed="w" in lengths or kept.get(names.get("room", "")) == lengths.get("t", 0) or any(
+            lengths.get("t", 0) in getattr(one, "shape", ()) for value in kept.values()
+            for one in (value if isinstance(value, tuple | list) else [value])),
     )  # fmt: skip
 
 
@@ -316,18 +318,22 @@ def describe_factory(own: OwnFunction, layer_error: str) -> str:
     given = ", ".join([*(f"{name}={role}" for role, name in arrays.items()), *(f"{name}=..." for name in needed)])
     lines = [f"layer = target{format_draft_arguments(owner) if inspect.isclass(owner) else ''}"]
     lines += ["layer = layer.double().eval()"] if kind == "torch" else []
+    imports, key = EXAMPLES[library_name][0], ""
+    if kind == "haiku":
+        lines = [f"layer = hk.transform(lambda {', '.join(arrays)}: {lines[0].partition(' = ')[2]}({given}))"]
+        imports, key, given = f"import haiku as hk\n{imports}", "jax.random.PRNGKey(0), ", ", ".join(arrays)
     for seed, role in enumerate(arrays):
         rows = (5, "t") if role in "qx" else (7, "s")
         of_heads = is_function and role in "qkv"
         shape, axes = (f"2, 4, {rows[0]}, 6", "b h {} d") if of_heads else (f"2, {rows[0]}, 24", "b {} m")
         lines.append(f"{role} = {EXAMPLES[library_name][1].format(shape=shape, seed=seed)}  # [{axes.format(rows[1])}]")
     applied = f"layer({given})"
-    if kind == "linen":
+    if kind in ("linen", "haiku"):
         lines.append(f"variables = layer.init(jax.random.PRNGKey(0), {given})")
-        applied = f"layer.apply(variables, {given})"
+        applied = f"layer.apply(variables, {key}{given})"
     return f'''# {layer_error}
 import importlib
-{EXAMPLES[library_name][0]}
+{imports}
 
 
 def make():

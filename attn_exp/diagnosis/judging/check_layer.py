@@ -257,6 +257,9 @@ def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check)
     if named is not None:
         return named
     verdict = check(bound, request)
+    if verdict.uncalled and not inside.tokens:  # its mask is that small
+        bound = bound_layer(seen.layer, replace(inside, tokens=seen.layer.lengths.get("t", 0)))
+        verdict = check(bound, request)
     if verdict.unexplained or verdict.uncalled or names_scale_mistake(verdict):
         verdict = explain_layer(own, seen, (bound, turns), request, check, verdict)
     verdict = check_decoding(verdict, seen.layer, bound, request)
