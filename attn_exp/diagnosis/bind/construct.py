@@ -100,7 +100,7 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
     """Return the value for a required parameter, or `...` if none is known."""
     word, note, written = plain(given.name), annotation_of(given, kind), str(given.annotation).lower()
     value = value_of(given.name, sizes, siblings)
-    if re.search(rf"\b{given.name}\[[01]\]|\w, \w+ = (self\.)?{given.name}\b", source_of(kind)):  # height and width
+    if re.search(rf"(?m)\b{given.name}\[[01]\]|^\s*\w+, \w+ = {given.name}$", source_of(kind)):  # height and width
         return 2, 3
     if CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
         return build_configuration(note, given.name, kind, sizes)
