@@ -249,10 +249,11 @@ def layer_of_factory(
     fixed = tuple(name for name, value in kept.items() if getattr(value, "ndim", 0) > 1 and name not in aside
                   and not side_of_name(name).startswith("W"))  # fmt: skip
     unasked = [word for word in masks.values() if word not in keywords.values() or word in columns]
+    unset = [word for word in arguments.unknown if word not in arguments.fixed]
     told = options.get("weights") or {}
     return Layer(
         own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, laid_out, convert,
-        keywords, arguments.defaults, made=f"{own.name}()", unknown=(*arguments.unknown, *unasked), mask_true=polarity,
+        keywords, arguments.defaults, made=f"{own.name}()", unknown=(*unset, *unasked), mask_true=polarity,
         lengths={one: lengths[one] for one in lengths if one in "btsw" or (one == "h" and "w" in lengths)},
         weights={side: forms.back(one) for side, one in told.items()} or find_weights(kept, forms),
         fixed=fixed, widths={role: size for (role, letter), size in found.items() if letter in "mc"},
