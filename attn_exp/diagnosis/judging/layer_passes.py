@@ -67,7 +67,7 @@ def leave_learned_scale_open(verdict: Verdict, seen: Observed, own: OwnFunction,
     sizes = {1, seen.layer.sizes.get("h", 1)}
     names = [path for path, array, _ in parameters_of_layer(seen.layer.target) if is_scale
              and array.size in sizes and re.search("scale|temp|tau", path)]  # fmt: skip
-    names += find_omitted_norms(seen) if is_scale else []
+    names += [*find_omitted_norms(seen)] if is_scale else []
     if verdict.passed or not names:
         return verdict
     left = f"scale `{names[0]}` (next to it, the scores are multiplied by a factor other than 1 / sqrt(d))"
@@ -114,9 +114,8 @@ def find_unused_parameters(seen: Observed) -> list[str]:
 
 
 def report_omitted_norms(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    modules = dict(seen.layer.target.named_modules()) if seen.layer.library == "torch" else {}
-    left = tuple(f"norm `{name}` (left out: only the attention is checked)" for name in find_omitted_norms(seen)
-                 if not is_norm_of_rows(modules[name]))  # fmt: skip
+    left = tuple(f"norm `{name}` (left out: only the attention is checked)"
+                 for name, module in find_omitted_norms(seen).items() if not is_norm_of_rows(module))  # fmt: skip
     return replace(verdict, not_verified=(*verdict.not_verified, *left)) if verdict.passed else verdict
 
 
@@ -146,9 +145,9 @@ def report_missing_output_projection(
     return replace(verdict, mistakes=(NO_OUTPUT,)) if is_missing else verdict
 
 
-def find_omitted_norms(seen: Observed) -> list[str]:
+def find_omitted_norms(seen: Observed) -> dict[str, Any]:
     modules: Any = getattr(seen.layer.target, "named_modules", dict)() or ()
-    return [path for path, module in modules if vars(module).get("forward") is leave_out]
+    return {path: module for path, module in modules if vars(module).get("forward") is leave_out}
 
 
 def find_unused_operations(seen: Observed) -> list[int]:
