@@ -36,14 +36,11 @@ from attn_exp.diagnosis.recipes.candidates import (
     best,
     every_mistake,
     everywhere,
-    find_conditions,
     is_right,
-    only_there,
     other_settings,
     pairs_of,
     rank,
     scaled_as_usual,
-    under,
 )
 from attn_exp.diagnosis.recipes.combinations import (
     INVERTED,
@@ -83,8 +80,7 @@ class Answers:
 
     Answers are compared to `digits` bits: those of the function's dtype, or fewer. Inputs have `kept` bits. `broken`
     lists mistakes that show only across calls. `ask` runs fresh cases, which an explanation must reproduce too;
-    `ask_right` runs fresh cases of the kinds answered correctly, for mistakes made under a condition; `ask_equal` runs
-    a case whose scores are all equal.
+    `ask_equal` runs a case whose scores are all equal.
     """
 
     seen: Seen
@@ -93,7 +89,6 @@ class Answers:
     broken: Sequence[str] = ()
     bits: str = "own"
     ask: Callable[[], Seen] = tuple
-    ask_right: Callable[[], Seen] = tuple
     ask_equal: Callable[[], Asked | None] = lambda: None
 
     read_off: dict[object, float | None] = field(default_factory=dict)
@@ -295,21 +290,6 @@ class Answers:
     def batch_mixed(self) -> Explained | None:
         return Explained(("batch_mixed",)) if "batch_mixed" in self.broken else None
 
-    def under_condition(self) -> Explained | None:
-        if not self.wrong:
-            return None
-        fits = [one for one in self.single if self.gives_of(one, self.wrong) > 0]
-        for condition in find_conditions(self.wrong, self.seen) if fits else ():
-            made = (replace(one, change=under(condition, one.change)) for one in fits)
-            found = best([one for one in made if self.gives(one) and self.gives_of(one, self.fresh_right) >= 0])
-            if found is not None:
-                return replace(found, where=condition.where)
-        return None
-
-    @cached_property
-    def fresh_right(self) -> Seen:
-        return self.ask_right()
-
     def tail_dropped(self) -> Explained | None:
         """Return "tail_dropped" if keys or queries after the last whole block, or just the last one, are ignored."""
         asked = [(case, one.output) for case, one in self.seen if case.rung != LARGE and one.output is not None]
@@ -325,7 +305,6 @@ EXPLANATIONS = (
     Explanation(Answers.one_mistake),
     Explanation(Answers.setting_that_fits),
     Explanation(Answers.tail_dropped, rare=True),
-    Explanation(Answers.under_condition, rare=True),
     Explanation(Answers.several_mistakes, rare=True, dear=True),
     Explanation(Answers.two_mistakes, rare=True, dear=True),
     Explanation(Answers.batch_mixed, turn=3),
@@ -437,14 +416,13 @@ def located(caller: Caller, seen: Seen, wrong: Seen) -> Located:
             return Located("", f"{said} for every input; {NOTHING}")
     rungs = list(dict.fromkeys(case.rung for case, _ in wrong))
     right = dict.fromkeys(case.rung for case, answer in seen if case.rung not in rungs and answer.output is not None)
-    held, where = f", and right in {', '.join(right)}" if right else "", only_there(wrong, seen)
-    alone = f". It is wrong only where {where}" if where else ""
+    held = f", and right in {', '.join(right)}" if right else ""
     holed = [case for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
     has_plain = any(not case.recipe.rules.masks and answer.output is not None for case, answer in seen)
     is_masked = holed and has_plain and rungs != [LARGE] and all(case.recipe.rules.masks for case in holed)
     told = Located("masked", ". NaN appears only with masks") if is_masked else locate_by_cases({*rungs}, seen)
     weights = locate_by_weights(caller, wrong)
-    said = f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{told.said}{weights.said}"
+    said = f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{told.said}{weights.said}"
     return Located(weights.stage or told.stage, said)
 
 

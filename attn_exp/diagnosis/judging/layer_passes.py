@@ -31,7 +31,7 @@ from attn_exp.diagnosis.judging.bound_layers import (
     read_inside,
 )
 from attn_exp.diagnosis.judging.unasked import with_state
-from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, are_close, fit_norm, read_projection
+from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, are_close, read_projection
 from attn_exp.diagnosis.observe.recording import lay, unlay
 from attn_exp.diagnosis.observe.trace import find_ancestors
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding, Verdict
@@ -55,8 +55,6 @@ def leave_unplaced_parameters(verdict: Verdict, seen: Observed, own: OwnFunction
         known = np.concatenate([array.ravel() for array in read_inside(seen)[0].arrays.values()])
         names += [f"parameter `{path}`" for path, array, _ in parameters_of_layer(seen.layer.target)
                   if array.ndim > 1 and not np.isin(array, known).all()]  # fmt: skip
-        constants = find_constants(seen) if seen.layer.library == "jax" and not names else ()
-        names += [f"`constant` {list(one.shape)}" for one in constants if not np.isin(one, known).all()]
     reason = f"its outputs differ from the definition, which has no place for {', '.join(names)}"
     return leave_open(own, seen, request.words, reason) if names else verdict
 
@@ -85,14 +83,6 @@ SCALE = ("scale_by", "scale_other", "scale_fixed", "scale_multiplied", "scale_tw
 """Mistakes in the factor of the scores, rather than of the weights."""
 
 
-def find_constants(seen: Observed) -> Iterator[Array]:
-    """Yield the matrices that a JAX layer reads: unlike a mask, they contain no number twice."""
-    for operation in seen.recording.first.operations:
-        for array, producer in zip(operation.inputs, operation.producers, strict=True):
-            if producer is None and array.ndim > 1 and array.dtype.kind == "f" and len(np.unique(array)) == array.size:
-                yield array
-
-
 def report_unused_parameters(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
     """Report parameters that no operation of the call reads, so that their values have no effect."""
     if not verdict.passed:
@@ -115,23 +105,13 @@ def find_unused_parameters(seen: Observed) -> list[str]:
 
 def report_omitted_norms(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
     left = tuple(f"norm `{name}` (left out: only the attention is checked)"
-                 for name, module in find_omitted_norms(seen).items() if not is_norm_of_rows(module))  # fmt: skip
+                 for name, module in find_omitted_norms(seen).items()
+                 if not KNOWN_NORM.match(str(type(module))))  # fmt: skip
     return replace(verdict, not_verified=(*verdict.not_verified, *left)) if verdict.passed else verdict
 
 
-def is_norm_of_rows(module: Any) -> bool:
-    """Return whether a PyTorch module is a LayerNorm or RMSNorm of each row, which the rest of the check may omit."""
-    torch = sys.modules["torch"]
-    with suppress(Exception), torch.no_grad():
-        weight = next(module.parameters())
-        rows = np.random.default_rng(0).standard_normal((9, weight.numel()))
-        made = type(module).forward(module, torch.from_numpy(rows).to(weight.dtype))
-        return type(module) is not torch.nn.GroupNorm and fit_norm(rows, made.numpy(), ROUNDED) is not None
-    return False
-
-
-ROUNDED = 1e-5
-"""Largest difference to a norm, relative to the largest number; some norms compute in float32."""
+KNOWN_NORM = re.compile(r"<class 'torch\.nn\.\S*\.(LayerNorm|RMSNorm)'")
+"""Norms of each row: the rest of the check may omit them."""
 
 
 def report_missing_output_projection(
