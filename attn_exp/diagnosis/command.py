@@ -21,7 +21,7 @@ from attn_exp.diagnosis.bind.factory import describe_factory, is_factory
 from attn_exp.diagnosis.classroom.numbers import explain
 from attn_exp.diagnosis.judging.against import against
 from attn_exp.diagnosis.judging.check import check
-from attn_exp.diagnosis.judging.unasked import arguments_of
+from attn_exp.diagnosis.judging.unasked import POINTS, arguments_of
 from attn_exp.errors import EXIT_CODES, NOT_VERIFIED, UNSHOWN, OwnCodeError, UncalledError, UserError, unknown
 from attn_exp.experiment.verdict import Verdict, summary_of, text_of, unfinished
 from attn_exp.own_code import (
@@ -128,9 +128,9 @@ def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: boo
             whole file.
     """
     known = [name for own in found for name in arguments_of(own.function)]
+    read = " ".join([*POINTS, *(source_with_helpers(own.function, classes=True) for own in found)])
     for name in question.ignore:
-        is_unknown = known and name not in known and not FILES
-        if is_unknown and f"`{name}`" not in " ".join(check(found[0], replace(question, ignore=())).not_verified):
+        if known and name not in known and not re.search(rf"\b{re.escape(name)}\b", read) and not FILES:
             raise UserError(unknown(name, known, f"argument of {found[0].name} in ignore="))
     if len(found) == 1:
         return check(found[0], question, quick)

@@ -75,7 +75,7 @@ class Verdict:
     that give identical numbers here. `computes`: a description of what the function computes. `findings`: every
     question and its result. `right_under`: settings that were not passed but under which the function is right, such as
     `mask=causal`; pass these to check it with them. `not_asked`: everything that the function does not support, each
-    with the reason. `where`: the condition under which the function is wrong, unless it always is. `unexplained`: the
+    with the reason. `unexplained`: the
     output is wrong, and no known mistake or setting explains it; `stage` is then the first stage that differs from
     attention, as far as known: `q` for the projections of x, `logits` for everything up to the logits.
 
@@ -96,7 +96,6 @@ class Verdict:
     not_asked: tuple[str, ...] = ()
     against: str = ""
     sides: tuple[Side, ...] = ()
-    where: str = ""
     unexplained: bool = False
     stage: str = ""
     outcome: str = ""
@@ -145,7 +144,7 @@ def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "
     `not_verified` is appended to the list of the verdict; a `reason` makes the outcome `not verified`.
     """
     left = tuple(dict.fromkeys((*verdict.not_verified, *not_verified)))
-    is_open = bool(reason or (verdict.passed and left))
+    is_open = reason or (verdict.passed and left)
     outcome = NOT_VERIFIED if is_open else RIGHT if verdict.passed else WRONG
     return replace(
         verdict, passed=outcome == RIGHT, outcome=outcome, not_verified=left, reason=reason or what_it_is(verdict),

@@ -79,7 +79,7 @@ def ask(question: Question, problem: Problem, sides: Sides | None = None) -> Ans
     Call it only if `silent` returns None. `sides` are q, k, v if they are already projected.
     """
     q, k, v = place(question, project_sides(question, problem) if sides is None else sides, problem.past)
-    is_mixed, shares = question.output_projection and bool(problem.projections), question.heads
+    is_mixed, shares = question.output_projection and problem.projections, question.heads
     rows = choose_rows(problem, problem.projections["W_o"][0].size if is_mixed else 0)
     if (given := problem.weights) is None:
         weights = compute_weights(question, q, k, rows)

@@ -161,7 +161,7 @@ def explain_projection(stage: str, logit: str, comparison: Comparison, settled: 
 def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
     """Return the meaning and the formula of masked logits; some conventions cap them after masking."""
     closes, adds = bool(settled.rules.masks), bool(name_acting_scores(comparison, settled, "bias"))
-    bends = settled.rules.bend_last and bool(name_acting_scores(comparison, settled, "bend"))
+    bends = settled.rules.bend_last and name_acting_scores(comparison, settled, "bend")
     closed = "minus infinity where masked"
     meaning = {
         (True, True): f"The logits plus the biases of rules, {closed}.",
@@ -232,7 +232,7 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
         ]  # rotations of q and k do not change v
         return f"with position={' + '.join(here)}" if here else ""
     if stage == "weights" and trace.masked is not None and not settled.mistakes and settled.empty in BLIND_GETS:
-        is_blind = bool(np.isneginf(trace.masked).all(axis=-1).any())
+        is_blind = np.isneginf(trace.masked).all(axis=-1).any()
         return f"{BLIND_GETS[settled.empty]} where a query may see no key" if is_blind else ""
     act = {"scores": "pair", "capped": "bend", "masked": "bias"}.get(stage, "")
     mask = settled.words["mask"] if stage == "masked" else "none"

@@ -139,7 +139,7 @@ def later_stages(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
         if side not in asked and side in paper.exact:
             yield from by_head(side, paper.exact[side], problem.tokens if side == "q" else problem.key_tokens)
     if paper.added is not None and asked & {"masked", "weights", "context", "output"}:
-        alike = bool((paper.added == paper.added[:1]).all())
+        alike = (paper.added == paper.added[:1]).all()
         yield from by_head("added", paper.added[:1] if alike else paper.added, problem.tokens)
 
 
@@ -210,7 +210,7 @@ def data(paper: Paper) -> dict[str, Any]:
 
 def crossed(paper: Paper) -> dict[str, float]:
     """Return the number that a cross stands for, by stage; empty if nothing is masked."""
-    hides = paper.added is not None and bool(np.isneginf(paper.added).any())
+    hides = paper.added is not None and np.isneginf(paper.added).any()
     return {"masked": -math.inf, "weights": 0.0} if hides else {}
 
 
@@ -390,7 +390,7 @@ def verdict(grade: Grade) -> str:
 
 
 def is_untouched(grade: Grade) -> bool:
-    return all(bool((states == EMPTY).all()) for states in grade.cells.values())
+    return all((states == EMPTY).all() for states in grade.cells.values())
 
 
 def tables(paper: Paper, blank: Blank, known: Arrays, marks: Arrays, numbers: Array | None) -> Iterator[dict[str, Any]]:

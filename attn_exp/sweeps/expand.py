@@ -101,7 +101,7 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
     if isinstance(swept, ChoiceSweep | RangeSweep):
         swept.shuffle = False  # keep the results in the order of the values
     with what_hydra_stumbles_over():
-        is_group = bool(loader.get_group_options(override.key_or_group)) or override.package is not None
+        is_group = loader.get_group_options(override.key_or_group) or override.package is not None
     element = override.get_key_element()
     key, sign = element.lstrip("+"), "+" * element.count("+")
     steps = swept.range() if isinstance(swept, RangeSweep) and not is_group else None

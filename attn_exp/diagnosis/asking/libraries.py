@@ -258,7 +258,7 @@ def parts_of(said: Any) -> dict[str, Any]:
     A list of arrays of equal shape, such as heads, is also returned stacked.
     """
     said = rows_of(said)
-    if hasattr(said, "shape"):
+    if not isinstance(said, Mapping) and hasattr(said, "shape"):
         return {"output": said}
     if isinstance(said, tuple | list):
         return {**dict(leaves(said, "returned")), **stack_list(said)}

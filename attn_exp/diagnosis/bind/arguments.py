@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.names import BY_NAME, is_starred, plain, read_names, role_of, side_of_name
 from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.bind.sizes import NAMES, ROOM
+from attn_exp.diagnosis.bind.sizes import NAMES
 
 ROLE_NAMES = read_names("""
 memory: context memory encoderhiddenstates kv y xa keyvaluestates inputskv xkv encoderoutput encoderoutputs \
@@ -22,7 +22,7 @@ memory: context memory encoderhiddenstates kv y xa keyvaluestates inputskv xkv e
     crossx encoderstates mdata c cond others
 memory_mask: contextmask encoderattentionmask memorymask encodermask encmask crossattnmask
 rotary: positionembeddings rotaryposemb rotaryemb rope posemb positionembedding rotary cossin ropecossin sincos
-complex: freqscis freqscomplex freqs freqcis precomputedfreqs ropefreqs freqscisq
+complex: freqscis freqscomplex freqs freqcis precomputedfreqs ropefreqs freqscisq pe
 cos: cos freqscos ropecos cosine coscached
 sin: sin freqssin ropesin sine sincached
 position_ids: positionids cacheposition inputpos positions pos position tokenpositions
@@ -42,6 +42,7 @@ random: rng dropoutrng prngkey rngs dropoutkey
 ROLE_OF = {name: role for role, names in ROLE_NAMES.items() for name in names}
 ARRAYS = ("q", "k", "v", "x", "memory")
 MASKS = ("mask", "padding", "query_padding", "memory_mask", "lengths")
+MADE = (*MASKS, "added")
 ROTARY = ("rotary", "complex", "cos", "sin")
 REPEATED = ("training", "deterministic", "random", "return_weights")
 """Roles that several arguments may have."""
@@ -63,7 +64,7 @@ class Arguments:
     """The names of a call's arguments by role: `arrays` are passed in every call, `keywords` are the others.
 
     `required` lists the roles of keywords without a default. `unknown` lists the optional arguments of unknown
-    meaning, and `missing` the required ones.
+    meaning, `missing` the required ones, and `fixed` those required ones whose annotation allows False or None.
     """
 
     parameters: Mapping[str, inspect.Parameter]
@@ -72,6 +73,7 @@ class Arguments:
     required: tuple[str, ...]
     unknown: tuple[str, ...]
     missing: tuple[str, ...]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -92,20 +94,26 @@ def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
     for name in sorted(named, key=lambda one: one not in needed):
         is_key = "key" in str(named[name].annotation).lower()  # a JAX PRNG key
         role = "random" if is_key and role_of_argument(name) == "k" else role_of_argument(name)
-        if role == "causal" and named[name].default is None and "mask" in name:
-            role = ""  # an array, not a switch
-        role = "" if role in MASKS and re.search(r"\bstr\b", str(named[name].annotation)) else role
+        note = str(named[name].annotation)
+        if (role == "causal" and named[name].default is None and "mask" in name) or re.search(r"\bstr\b", note):
+            role = ""  # an array, not a switch; or a word
         first = by_role.setdefault(role, name) if role else ""
         unknown += [] if first == name or role in REPEATED else [name]
     if not {"q", "x"} & by_role.keys() and needed:
         first = next((name for name in needed if name in unknown), needed[0])
         by_role = {**{role: name for role, name in by_role.items() if name != first}, "x": first}
     unknown = [name for name in unknown if name != by_role.get("x")]
+    if not {"mask", "padding"} & by_role.keys():  # -inf in a bias hides keys as a mask does
+        by_role = {"mask" if role == "added" else role: name for role, name in by_role.items()}
     arrays = choose_arrays(by_role, needed)
     keywords = {role: name for role, name in by_role.items() if name not in arrays.values()}
+    notes = {name: str(named[name].annotation) for name in unknown if name in needed}
+    fixed = {name: None if re.search("None|Optional", note) else False for name, note in notes.items()
+             if re.search("None|Optional|bool", note)}  # fmt: skip
     return Arguments(
         named, arrays, keywords, required=tuple(role for role, name in keywords.items() if name in needed),
-        unknown=tuple(one for one in unknown if one not in needed), missing=tuple(set(unknown) & set(needed)),
+        unknown=tuple(one for one in unknown if one not in needed or one in fixed),
+        missing=tuple(name for name in notes if name not in fixed), fixed=fixed,
     )  # fmt: skip
 
 
@@ -148,9 +156,9 @@ class Neutral:
             "scale": self.sizes.get("d", 1) ** -0.5, "start": 0, "dropout": 0.0,
             "window": 2 * max(lengths["t"], lengths["s"]) + 1,  # odd, and as wide as all tokens
             "position_ids": np.broadcast_to(np.arange(lengths["t"]), (lengths["b"], lengths["t"])).copy(),
-            **dict.fromkeys(("return_weights", "use_cache"), False), "room": ROOM,
-            **dict.fromkeys(("cache", "head_mask", "added", "softcap")), "random": random_key(),
-            **dict.fromkeys(MASKS, self.mask(role, name) if self.level and role in MASKS else None),
+            **dict.fromkeys(("return_weights", "use_cache"), False), "room": lengths["t"],
+            **dict.fromkeys(("cache", "head_mask", "softcap")), "random": random_key(),
+            **dict.fromkeys(MADE, self.mask(role, name) if self.level and role in MADE else None),
         }  # fmt: skip
         return self.rotary(role) if role in ROTARY else values.get(role, ...)
 
@@ -189,7 +197,9 @@ class Neutral:
         )
         values = {
             "cos": cosines, "sin": sines, "complex": [turned, halves, both(pairs), matrices],
-            "rotary": [both(wide), both(pairs), wide, turned, behind, (cosines[0], sines[0]), halves],
+            "rotary": [
+                both(wide), both(pairs), wide, turned, behind, (cosines[0], sines[0]), halves, (cosines[1], sines[1])
+            ],
         }  # fmt: skip
         return values[role][self.level % len(values[role])]
 

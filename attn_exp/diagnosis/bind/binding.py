@@ -19,6 +19,7 @@ from attn_exp.diagnosis.asking.libraries import library, parts_of
 from attn_exp.diagnosis.asking.names import every_parameter, parameters_of
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import (
+    MADE,
     MASKS,
     ROTARY,
     TO_EVALUATE,
@@ -33,6 +34,7 @@ from attn_exp.diagnosis.bind.layer import (
     BuildPlan,
     Layer,
     Runner,
+    as_laid_out,
     make_runner,
     plan_build,
     source_inside,
@@ -87,7 +89,8 @@ class Attempt:
     """One way to call a layer: a layout, whether to pass as many keys as queries (`square`), and optional arguments.
 
     Level 0 passes no optional arguments; each higher level tries another mask shape and another rotary layout.
-    `wide` converts to the widest float type. `more` lists the roles of further optional arguments to pass.
+    `wide` converts to the widest float type. `more` lists the roles of further optional arguments to pass. `tokens` is
+    the length of x, where layers of images need a square or a cube.
     """
 
     layout: str
@@ -95,6 +98,7 @@ class Attempt:
     level: int
     wide: bool = True
     more: tuple[str, ...] = ()
+    tokens: int = 0
 
 
 def bind_with(
@@ -160,15 +164,17 @@ def arguments_of(plan: BuildPlan) -> dict[str, Any]:
 def attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> Iterator[Attempt]:
     keywords, required = arguments.keywords, arguments.required
     levels = [0, 1, 2, 3, 4, 5, 6, 7] if set(required) & set(MASKS) else [0]
-    levels = list(range(7)) if set(keywords) & set(ROTARY) else levels
+    levels = list(range(8)) if set(keywords) & set(ROTARY) else levels
     squares = [False, True] if len(arguments.arrays) > 1 else [True]
     usual = [Attempt(layout, square, level) for layout in layouts_of(runner, plan, arguments)
              for square in squares for level in levels]  # fmt: skip
-    choices = {MEMORY: levels if memory_roles(arguments) else [], "mask": [1, 2, 3] if "mask" in keywords else []}
-    more = [replace(usual[0], square=role != MEMORY, level=level, more=(role,))
+    choices = {MEMORY: levels if memory_roles(arguments) else []}
+    choices |= {role: [1, 2, 3] for role in ("mask", "added") if role in keywords}
+    firsts = {one.layout: one for one in reversed(usual)}
+    more = [replace(one, square=role != MEMORY, level=level, more=(role,)) for one in reversed(firsts.values())
             for role in choices if role not in required for level in choices[role]]  # fmt: skip
     narrow = [replace(usual[0], square=True, level=level, wide=False) for level in levels if plan.library == "torch"]
-    yield from [*usual[: MOST_CALLS - len(narrow) - len(more)], *more, *narrow]
+    yield from [*usual[: MOST_CALLS - len(narrow)], *more, *narrow, replace(usual[0], square=True, tokens=2**6)]
 
 
 MEMORY = "memory"
@@ -197,7 +203,7 @@ def layouts_of(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[st
     elif not likely and re.search(r"\[\s*(seq\w*|length|tgt_len)\s*,\s*(batch\w*|bsz)\s*,", source):
         likely = ["tbm"]
     convolved = ["bchw" for _ in modules & {"Conv2d"}] + ["bct" for _ in modules & {"Conv1d"}]
-    return list(dict.fromkeys([*likely, *convolved, "btm", "tm", "bct", "bchw", "bhwc", "tbm"]))
+    return list(dict.fromkeys([*likely, *convolved, "btm", "tm", "bct", "bchw", "bhwc", "tbm", "ct"]))
 
 
 UNPACKED = re.compile(r"^\s*\(?((?:\*?\w+\s*,\s*)+\*?\w+)\s*\)?\s*=\s*(\w+)\.(?:shape|size\(\))\s*$", re.MULTILINE)
@@ -234,19 +240,21 @@ def try_call(
     def convert(array: Array) -> Any:
         return forms.into(array, forms.widest if plan.wide else "float32")
 
-    call = Call(runner, arguments, attempt, axes, sizes, request, convert)
+    bound = Call(runner, arguments, attempt, axes, sizes, request, convert)
     rng = np.random.default_rng(request.seed)
     pairs = [one for one in plan.arguments.values() if isinstance(one, tuple)]  # height and width of a window
-    fixed = {"t": pairs[0][0] * pairs[0][1]} if pairs else {}
+    fixed = {"t": pairs[0][0] * pairs[0][1] if pairs else attempt.tokens} if pairs or attempt.tokens else {}
     example = {role: rng.standard_normal(shape_of(letters, {**sizes, **fixed}, role)) for role, letters in axes.items()}
     with held(), warnings.catch_warnings(action="ignore"):
-        said = parts_of(call({role: convert(array) for role, array in example.items()}, {}))
+        answer = bound({role: convert(array) for role, array in example.items()}, {})
+        said = parts_of(answer)
         if set(arguments.required) & set(MASKS) and all(is_nan(one) for one in said.values()):
             raise ValueError("the answer is NaN")  # every key is hidden
         runner.finish()
+    call = as_laid_out(bound, answer, layout, next(iter(example.values())).shape)
     return Layer(
         own.name, plan.library, runner.target, axes, dict(sizes), call, convert, dict(arguments.keywords),
-        arguments.defaults, call.words(example), unknown=arguments.unknown, lengths=lengths_of(example, axes),
+        arguments.defaults, bound.words(example), unknown=arguments.unknown, lengths=lengths_of(example, axes),
         made=call_text(plan.owner.__name__, plan.arguments) if plan.is_class else "",
         settings=settings_of(arguments_of(plan) or fields_of(runner.target)),
     )  # fmt: skip
@@ -291,7 +299,8 @@ class Call:
     def __call__(self, inputs: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
         neutral = {role: convert_value(value, self.convert) for role, value in self.neutral(inputs).items()}
         names = {**self.arguments.keywords, **self.arguments.arrays}
-        by_name = {names.get(role, role): value for role, value in {**neutral, **keywords, **inputs}.items()}
+        said = {**self.arguments.fixed, **neutral, **keywords, **inputs}
+        by_name = {names.get(role, role): value for role, value in said.items()}
         ordered = OrderedDict((name, by_name[name]) for name in self.arguments.parameters if name in by_name)
         kinds = {name: one.kind for name, one in self.arguments.parameters.items()}
         first = [value for name, value in ordered.items() if kinds[name] is inspect.Parameter.POSITIONAL_ONLY]
@@ -320,7 +329,7 @@ class Call:
         return said
 
     def words(self, inputs: Mapping[str, Any]) -> str:
-        texts = {"position_ids": "0, 1, 2, ..."} | dict.fromkeys(MASKS, "hides nothing")
+        texts = {"position_ids": "0, 1, 2, ..."} | dict.fromkeys(MADE, "hides nothing")
         texts |= dict.fromkeys(ROTARY, "the angles of RoPE" if self.request.positions else "angles of 0")
         said = ((role, self.arguments.keywords[role], value) for role, value in self.neutral(inputs).items())
         return ", ".join(f"{name}: {texts.get(role)}" if isinstance(value, np.ndarray | tuple) else f"{name}={value!r}"

@@ -28,6 +28,7 @@ from attn_exp.diagnosis.bind.sizes import (
 from attn_exp.errors import UncalledError
 from attn_exp.own_code import error_line, held
 
+UNKNOWN = "whose meaning is not known"
 RANDOM_KEYS = ("key", "rng", "rngs", "prngkey")
 
 
@@ -42,7 +43,9 @@ class Bag(dict[str, Any]):
         sizes = vars(self)["sizes"]
         value = ... if name.startswith("__") else value_of(name, sizes)
         if value is ...:
-            raise AttributeError(f"the configuration needs `{name}`, whose meaning is not known")
+            if name.startswith("__") or not sizes.guesses:
+                raise AttributeError(f"the configuration needs `{name}`, {UNKNOWN}")
+            value = False
         return dict.setdefault(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -70,14 +73,16 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
     """
     parameters = [one for one in every_parameter(kind, kind.__name__) if not is_starred(one)]
     siblings = [one.name for one in parameters]
-    chosen = {one.name: fill_required(one, kind, sizes, siblings, library) if one.default is one.empty
-              else instead_of_default(one, sizes, siblings) for one in parameters}  # fmt: skip
+    asserted = re.findall(r"\bassert (\w+) is not None", source_of(kind)) if sizes.guesses else []
+    chosen = {one.name: fill_required(one, kind, sizes, siblings, library)
+              if one.default is one.empty or one.name in asserted else instead_of_default(one, sizes, siblings)
+              for one in parameters}  # fmt: skip
     if of_config:
         chosen = {one.name: value_of_type(str(one.annotation)) if one.default is one.empty and chosen[one.name] is ...
                   else chosen[one.name] for one in parameters}  # fmt: skip
-    missing = [one.name for one in parameters if one.default is one.empty and chosen[one.name] is ...]
+    missing = [f"`{one.name}`" for one in parameters if one.default is one.empty and chosen[one.name] is ...]
     if missing:
-        raise UncalledError(f"{kind.__name__} could not be built: needs `{missing[0]}`, whose meaning is not known")
+        raise UncalledError(f"{kind.__name__} could not be built: needs {', '.join(missing)}, {UNKNOWN}")
     if library == "jax":
         keys = (one for one in parameters if one.default is None and plain(one.name) in RANDOM_KEYS)
         chosen |= {one.name: fill_required(one, kind, sizes, siblings, library) for one in keys}
@@ -96,7 +101,7 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
     """Return the value for a required parameter, or `...` if none is known."""
     word, note, written = plain(given.name), annotation_of(given, kind), str(given.annotation).lower()
     value = value_of(given.name, sizes, siblings)
-    if re.search(rf"\b{given.name}\[[01]\]", source_of(kind)):  # height and width
+    if re.search(rf"(?m)\b{given.name}\[[01]\]|^\s*\w+, \w+ = {given.name}$", source_of(kind)):  # height and width
         return 2, 3
     if CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
         return build_configuration(note, given.name, kind, sizes)
@@ -107,6 +112,10 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
     if value is ...:
         value = guess_value(given, kind, sizes, library)
     is_switch = value is ... and (note is bool or word.endswith("mask"))
+    if value is ... and sizes.guesses:
+        options = re.search(rf"\b{given.name}\s+(?:not )?(?:in\s*\W|==)\s*(['\"])(\w+)\1", source_of(kind))
+        is_open = given.annotation is given.empty or re.search(r"\bint\b", written)
+        value = options[2] if options else sizes.m if is_open else ...
     value = ROOM if value is None and written == "int" else value
     return sizes.causal if is_switch else np.random.default_rng(0) if word in ("rng", "generator") else value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from attn_exp.diagnosis.bind.construct import call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import (
     METHODS,
     Layer,
+    as_laid_out,
     has_parameters,
     kind_of,
     leave_out_norms,
@@ -46,11 +47,12 @@ from attn_exp.own_code import OwnFunction
 
 AXES: dict[str, dict[int, tuple[str, ...]]] = {
     "q": {4: ("bhtd",), 3: ("btd",), 2: ("td",)},
-    "x": {4: ("bchw", "bhwc"), 3: ("btm", "bct"), 2: ("tm",)},
+    "x": {4: ("bchw", "bhwc"), 3: ("btm", "bct"), 2: ("tm", "ct")},
 }
 """The usual layouts by number of axes, for arrays of heads ("q") and for arrays of tokens or images ("x")."""
 OPTIONS = ("layout", "mask", "weights", "heads")
-POLARITIES = ("attends", "hides", "added")
+FILLS: dict[str, float | bool] = {"attends": True, "hides": False, "added": 0.0}
+"""What True may mean in a mask, or that it is added; the value of each that hides nothing."""
 
 
 def is_factory(function: Any) -> bool:
@@ -82,7 +84,8 @@ def bind_factory(own: OwnFunction) -> Layer:
     if isinstance(given, Mapping) and set(given) <= set(ARRAYS):
         inputs, kept, masks = given, dict[str, Any](), dict[str, Any]()
     else:
-        inputs, kept, masks = split_inputs(own, target, arguments, given)
+        told = mask_option(own, options.get("mask"))
+        inputs, kept, masks = split_inputs(own, target, arguments, given, told)
     wrong = [*(f"input `{one}`" for one in set(inputs) - set(ARRAYS)),
              *(f"option `{one}`" for one in set(options) - set(OPTIONS))]  # fmt: skip
     if wrong:
@@ -95,7 +98,9 @@ def bind_factory(own: OwnFunction) -> Layer:
     )
     if kind_of(owner) == "torch":
         leave_out_norms(owner)
-    axes = axes_of_inputs(own, inputs, options, widths_of_weights(owner), projects=projects)
+    lengths = {one.shape[-1] for one in (*kept.values(), *masks.values())
+               if len(getattr(one, "shape", ())) > 1 and one.shape[-1] == one.shape[-2]}  # fmt: skip
+    axes = axes_of_inputs(own, inputs, options, (widths_of_weights(owner), lengths), projects=projects)
     try:
         return layer_of_factory(own, (target, owner, arguments, kept), inputs, axes, options)
     except UncalledError:
@@ -113,7 +118,7 @@ def signature_of(target: Any) -> list[inspect.Parameter]:
 
 
 def split_inputs(
-    own: OwnFunction, target: Any, arguments: Arguments, given: Sequence[Any] | Mapping[str, Any]
+    own: OwnFunction, target: Any, arguments: Arguments, given: Sequence[Any] | Mapping[str, Any], told: tuple[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:  # fmt: skip
     """Split arguments into arrays by role, other values by name, and optional masks by name.
 
@@ -132,39 +137,44 @@ def split_inputs(
         raise UncalledError(f"{own.name}() returned {', '.join(values) or 'arrays'}: no name identifies the input; "
                             f"return a dictionary by role: {', '.join(ARRAYS)}")  # fmt: skip
     source = source_with_helpers(getattr(target, "forward", target), classes=True)
-    kept = {name: make_open_mask(name, value, source) if roles.get(name) in MASKS else value
+    fills = {told[0]: FILLS[told[1]]} if told[1] else {}
+    kept = {name: make_open_mask(value, fills.get(name, fill_of_mask(name, source)))
+            if roles.get(name) in MASKS else value
             for name, value in values.items() if roles.get(name) not in inputs}  # fmt: skip
     masks = {name: kept.pop(name) for name in list(kept)
              if roles.get(name) in MASKS and roles[name] not in arguments.required}  # fmt: skip
     return inputs, kept, masks
 
 
-def make_open_mask(name: str, mask: Any, source: str) -> Any:
+def make_open_mask(mask: Any, fill: float | bool) -> Any:
     if not hasattr(mask, "dtype"):
         return mask
-    fill, kind = fill_of_mask(name, source), str(mask.dtype)
+    kind = str(mask.dtype)
     if "bool" in kind:
         return mask == mask if fill else mask != mask  # noqa: PLR0124 - all True or all False, in any library
     return mask.clip(0, 0) + (0 if "float" in kind and float(mask.min()) < -100 else float(fill))
 
 
 def axes_of_inputs(
-    own: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any], widths: Sequence[int], *, projects: bool
+    own: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any],
+    sizes: tuple[Sequence[int], Collection[int]], *, projects: bool,
 ) -> dict[str, str]:  # fmt: skip
     """Return the layout of each input: `options["layout"]` (one string, or one per role), or the usual one.
 
     `projects` means that the callable has weight matrices, so q, k and v with three axes are arrays of tokens.
-    `widths` are the widths of the matrices, which identify the channel axis.
+    `sizes` are the widths of the matrices, which identify the channel axis, and the numbers of tokens of square masks,
+    which identify the token axis.
 
     Raises:
         UncalledError: a layout and its array have different numbers of axes.
     """
     layout = options.get("layout", "")
-    usual = AXES["q" if {"q", "k", "v"} <= inputs.keys() and not projects else "x"]
+    holds_heads = options.get("heads", 1) > 1 and all(len(one.shape) == len("btm") for one in inputs.values())
+    usual = AXES["q" if {"q", "k", "v"} <= inputs.keys() and not projects and not holds_heads else "x"]
     if not projects and {"q", "k"} <= inputs.keys() and len(inputs["q"].shape) == len(inputs["k"].shape) == len("bhtd"):
         usual = usual | ({4: ("bthd",)} if inputs["q"].shape[1] % inputs["k"].shape[1] else {})  # axis 1 is not h
     told = {role: layout.get(role, "") if isinstance(layout, Mapping) else layout for role in inputs}
-    axes = {role: re.sub(r"[^a-z]", "", told[role]) or likeliest_layout(inputs[role].shape, usual, widths)
+    axes = {role: re.sub(r"[^a-z]", "", told[role]) or likeliest_layout(inputs[role].shape, usual, *sizes)
             for role in inputs}  # fmt: skip
     wrong = [role for role, letters in axes.items() if len(letters) != inputs[role].ndim]
     if wrong:
@@ -176,8 +186,12 @@ def axes_of_inputs(
     return axes
 
 
-def likeliest_layout(shape: Sequence[int], usual: Mapping[int, Sequence[str]], widths: Sequence[int]) -> str:
+def likeliest_layout(
+    shape: Sequence[int], usual: Mapping[int, Sequence[str]], widths: Sequence[int], lengths: Collection[int]
+) -> str:
     several = usual.get(len(shape), [""])
+    if "btm" in several and shape[0] in lengths and shape[1] not in lengths:
+        return "tbm"
     fits = [one for one in several if any(shape[one.find(letter)] in widths for letter in "mc" if letter in one)]
     is_square = "bhwc" in several and shape[1] == shape[2]
     return next(iter(fits), "bhwc" if is_square else several[0])
@@ -197,7 +211,7 @@ def layer_of_factory(
     of_target = library_of_kind(kind_of(target), target) if kind_of(target) != "plain" else ""
     name, dtype = of_target or library_of(first), str(first.dtype).removeprefix("torch.")
     forms = library(name)
-    by_name = bool(kept) or all(role in arguments.arrays for role in inputs)
+    by_name = kept or all(role in arguments.arrays for role in inputs)
     keyword, polarity = mask_option(own, options.get("mask"))
     roles = {word: role for role, word in arguments.keywords.items() if role in MASKS and role != "memory_mask"}
     names = {**arguments.keywords, **({roles.get(keyword, "mask"): keyword} if keyword else {}), **arguments.arrays}
@@ -216,7 +230,8 @@ def layer_of_factory(
 
     first_call = {role: convert(np.asarray(one)) if of_target and library_of(one) != name else one
                   for role, one in inputs.items()}  # fmt: skip
-    run_foreign(lambda: call(first_call, {}), f"the callable from {own.name}() could not be called")
+    said = run_foreign(lambda: call(first_call, {}), f"the callable from {own.name}() could not be called")
+    laid_out = as_laid_out(call, said, next(iter(axes.values())), tuple(first.shape))
     found = {(role, letter): int(size)
              for role in inputs for letter, size in zip(axes[role], inputs[role].shape, strict=True)}  # fmt: skip
     lengths = {letter: size for (_, letter), size in found.items()}
@@ -234,13 +249,14 @@ def layer_of_factory(
     fixed = tuple(name for name, value in kept.items() if getattr(value, "ndim", 0) > 1 and name not in aside
                   and not side_of_name(name).startswith("W"))  # fmt: skip
     unasked = [word for word in masks.values() if word not in keywords.values() or word in columns]
+    unset = [word for word in arguments.unknown if word not in arguments.fixed]
     told = options.get("weights") or {}
     shapes = [getattr(one, "shape", ()) for value in kept.values()
               for one in (value if isinstance(value, tuple | list) else [value])]  # fmt: skip
     counts = [value for word, value in kept.items() if type(value) is int and re.search("len|seq|tokens", word)]
     return Layer(
-        own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, call, convert,
-        keywords, arguments.defaults, made=f"{own.name}()", unknown=(*arguments.unknown, *unasked), mask_true=polarity,
+        own.name, name, owner, axes, {letter: int(size) for letter, size in sizes.items() if size}, laid_out, convert,
+        keywords, arguments.defaults, made=f"{own.name}()", unknown=(*unset, *unasked), mask_true=polarity,
         lengths={one: lengths[one] for one in lengths if one in "btsw" or (one == "h" and "w" in lengths)},
         weights={side: forms.back(one) for side, one in told.items()} or find_weights(kept, forms),
         fixed=fixed, widths={role: size for (role, letter), size in found.items() if letter in "mc"},
@@ -254,7 +270,7 @@ def find_weights(kept: Mapping[str, Any], forms: Library) -> dict[str, Array]:
     several = {side: kept[name] if isinstance(kept[name], list | tuple) else [kept[name]]
                for name, side in sides.items() if side in ("W_q", "W_k", "W_v", "W_o")}  # fmt: skip
     arrays = {side: [forms.back(one) for one in value] for side, value in several.items()}
-    are_matrices = bool(arrays) and all(one.ndim == len("mn") for value in arrays.values() for one in value)
+    are_matrices = arrays and all(one.ndim == len("mn") for value in arrays.values() for one in value)
     return {side: np.concatenate(value, axis=-1) for side, value in arrays.items()} if are_matrices else {}
 
 
@@ -268,8 +284,8 @@ def mask_option(own: OwnFunction, told: Any) -> tuple[str, str]:
     """
     told = (told.get("keyword") or "", told.get("true", "")) if isinstance(told, Mapping) else told
     keyword, polarity = (told or "", "") if told is None or isinstance(told, str) else told
-    if polarity not in ("", *POLARITIES):
-        raise UncalledError(f"{own.name}(): mask polarity {polarity!r}; expected one of {', '.join(POLARITIES)}")
+    if polarity not in ("", *FILLS):
+        raise UncalledError(f"{own.name}(): mask polarity {polarity!r}; expected one of {', '.join(FILLS)}")
     return str(keyword), str(polarity)
 
 
@@ -304,18 +320,22 @@ def describe_factory(own: OwnFunction, layer_error: str) -> str:
     given = ", ".join([*(f"{name}={role}" for role, name in arrays.items()), *(f"{name}=..." for name in needed)])
     lines = [f"layer = target{format_draft_arguments(owner) if inspect.isclass(owner) else ''}"]
     lines += ["layer = layer.double().eval()"] if kind == "torch" else []
+    imports, key = EXAMPLES[library_name][0], ""
+    if kind == "haiku":
+        lines = [f"layer = hk.transform(lambda {', '.join(arrays)}: {lines[0].partition(' = ')[2]}({given}))"]
+        imports, key, given = f"import haiku as hk\n{imports}", "jax.random.PRNGKey(0), ", ", ".join(arrays)
     for seed, role in enumerate(arrays):
         rows = (5, "t") if role in "qx" else (7, "s")
         of_heads = is_function and role in "qkv"
         shape, axes = (f"2, 4, {rows[0]}, 6", "b h {} d") if of_heads else (f"2, {rows[0]}, 24", "b {} m")
         lines.append(f"{role} = {EXAMPLES[library_name][1].format(shape=shape, seed=seed)}  # [{axes.format(rows[1])}]")
     applied = f"layer({given})"
-    if kind == "linen":
+    if kind in ("linen", "haiku"):
         lines.append(f"variables = layer.init(jax.random.PRNGKey(0), {given})")
-        applied = f"layer.apply(variables, {given})"
+        applied = f"layer.apply(variables, {key}{given})"
     return f'''# {layer_error}
 import importlib
-{EXAMPLES[library_name][0]}
+{imports}
 
 
 def make():

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.libraries import library, wanted
 from attn_exp.diagnosis.asking.names import every_parameter, plain, source_with_helpers
 from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
@@ -70,6 +70,13 @@ class Layer:
     widths: Mapping[str, int] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     axes_told: bool = True
+
+
+def as_laid_out(call: Callable[..., Any], said: Any, layout: str, shape: Shape) -> Callable[..., Any]:
+    """Return a call whose output has the layout of its input, of a shape: tokens in columns may become rows."""
+    if layout != "ct" or getattr(said, "shape", ()) != shape[::-1]:
+        return call
+    return lambda inputs, keywords: call(inputs, keywords).T
 
 
 # Build, prepare and call a layer
@@ -181,13 +188,10 @@ def fill_if_flat(array: Array, place: int) -> Array:
     rng = np.random.default_rng([place, array.size])
     noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)
     uses_memory = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()
-    is_tiny = bool(array.size) and bool(np.abs(array).max() < 1e-3)  # otherwise a residual drowns its effect
-    is_flat = (
-        uses_memory or is_tiny or (array.size and array.flat[0] in (0, 1) and bool((array == array.flat[0]).all()))
-    )
-    return (
-        np.asarray(noise + (0 if uses_memory or is_tiny else array.flat[0])).astype(array.dtype) if is_flat else array
-    )
+    is_tiny = array.size and np.abs(array).max() < 1e-3  # otherwise a residual drowns its effect
+    is_flat = uses_memory or is_tiny or (array.size and array.flat[0] in (0, 1) and (array == array.flat[0]).all())
+    filled = noise + (0 if uses_memory or is_tiny else array.flat[0])
+    return np.asarray(filled).astype(array.dtype) if is_flat else array
 
 
 def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
@@ -205,13 +209,18 @@ def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
 
 
 def leave_out_norms(target: Any) -> None:
-    for module in target.modules():
-        if type(module) is sys.modules["torch"].nn.GroupNorm:
+    for path, module in target.named_modules():
+        is_of_one = OF_QUERIES.fullmatch(plain(path.rpartition(".")[2])) and "norm" in type(module).__name__.lower()
+        if is_of_one or type(module) is sys.modules["torch"].nn.GroupNorm:
             vars(module)["forward"] = leave_out
 
 
+OF_QUERIES = re.compile("(q|k|query|key)(layer)?(norm|ln)|(norm|ln)(q|k|query|key)")
+"""Names of norms of queries or keys."""
+
+
 def leave_out(x: Any) -> Any:
-    """Return the input of a group norm unchanged: the norm mixes tokens, and only the attention is checked."""
+    """Return the input of a norm unchanged: a group norm mixes tokens, and only the attention is checked."""
     return x
 
 
@@ -324,8 +333,8 @@ def owner_in(target: Any) -> Any:
     owners = [target.__self__] if inspect.ismethod(target) and has_parameters(target.__self__) else []
     for cell in (target.__closure__ or ()) if inspect.isfunction(target) else ():
         with suppress(Exception):  # the cell is empty, or the object's own `__getattr__` raises an error
-            if not inspect.isclass(cell.cell_contents) and has_parameters(cell.cell_contents):
-                owners.append(cell.cell_contents)
+            one = cell.cell_contents
+            owners += [one] if not inspect.isclass(one) and not inspect.ismodule(one) and has_parameters(one) else []
     return owners[0] if len(owners) == 1 else target
 
 

@@ -21,11 +21,11 @@ d: dk dv dq dkv dqk dhead dkey dvalue dkeys dvalues hd keydim valuedim qkvdim pr
 side: dimq dimk dimv querysize keysize valuesize qsize ksize vsize qdim kdim vdim dimkey dimvalue dimquery
 m: nembd nembed din dout dimin dimout nchannels numchannels emb hidden hid nhid numhiddens dimcontext nstate nx \
     numfeatures demb dmod d m c e k ninp filters inchannel outchannel nhidden ch inch outch dhid dhidn dinput \
-    doutput dinner dx neurons nfilters nin nout nmodel dimkv
+    doutput dinner dx neurons nfilters nin nout nmodel dimkv dh dtoken ind outd dimfeedforward
 r: qkropeheaddim ropeheaddim ropedim rotarydim dimrope drope roped
 room: blocksize nctx maxlen maxseqlen seqlen contextlength maxpositionembeddings ctxlen maxseqlength npositions \
     maxlength sequencelength seqlength numtokens contextsize contextwindow maxpositions maxsequencelength ctxsize \
-    maxt
+    maxt tgtlen targetlen qlen querylen srclen ntokens
 bias: bias qkvbias usebias attentionbias withbias projbias
 causal: masked ismasked usemask usemasking maskflag withmask autoregressive unidirectional
 evaluates: deterministic inference
@@ -46,7 +46,7 @@ FIXED = {
     "ropebase": 1e4, "slidingwindow": None, "slidingwindowsize": None, "ropescaling": None, "vocabsize": 11,
     "windowsize": 4, "window": 4, "clipqkv": None, "attentiontype": "full_attention", "layertypes": ["full_attention"],
     "attnimplementation": "eager", "scaleattnweights": True, "partialrotaryfactor": 1.0, "batchfirst": True,
-    "kernelsize": 1, "numclasses": 11,
+    "kernelsize": 3, "numclasses": 11,
     "quant": False, "quantize": False, "srratio": 1, "reductionratio": 1,
 }  # fmt: skip
 """Values for required settings that are not sizes."""
@@ -61,6 +61,7 @@ class Sizes:
     """Sizes to build a layer with: `h` heads of size `d`, width `m`, `g` key/value heads.
 
     `told` are the letters of sizes fixed by the user or the file; these override the constructor's defaults.
+    `guesses` means that arguments of unknown meaning get a value too.
     """
 
     h: int
@@ -70,6 +71,7 @@ class Sizes:
     dropout: float = 0.0
     causal: bool = False
     told: frozenset[str] = frozenset()
+    guesses: bool = False
 
     def lengths(self) -> dict[str, int]:
         """Return a batch size, numbers of queries and keys, and image sides that differ from all other sizes."""
@@ -96,8 +98,8 @@ PARTS = (
     ("rope|base|theta|scale|talk|maxhead|headtype|^headmask", ""),
     ("(idx|index|layerid|blockid)$", "index"),
     ("max\\w*(len|length|pos|dist|distance|positions|tokens)$|buckets$", "room"),
-    ("^(use|is|return|with|log|has|do|apply|output(?!.*(dim|size|channels|features)))", "flag"),
-    ("head.*(dim|size|channels)|(dim|size).*head", "d"),
+    ("^(use|is|flash|return|with|log|has|do|apply|output(?!.*(dim|size|channels|features)))", "flag"),
+    ("head.*(dim|size|channels|width)|(dim|size).*head", "d"),
     ("(kv|keyvalue|group).*head|head.*(kv|keyvalue|group)", "g"),
     ("head(?!.*norm)", "h"),
     ("^(?!max|n)\\w*(model|embd|embed|embdim|embeddim|hiddensize|hiddendim|features|channels|width)$", "m"),
@@ -149,7 +151,7 @@ def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
     h = request.head or file.get("h", 4)
     named = {"h": request.head, "d": request.size, "g": request.kv_head}
     told = frozenset({*file, *(letter for letter, size in named.items() if size)})
-    turns = bool(request.positions) or bool(re.search(r"(?i)rotary|(?<![a-z])rope|freqs", source_of(owner)))
+    turns = request.positions or re.search(r"(?i)rotary|(?<![a-z])rope|freqs", source_of(owner))
     first = request.size or file.get("d", 0) or file.get("m", 0) // h
     usual = [first, first] if first else [8, 16] if turns or h == 6 else [6, 8]
     tries = [(h, usual[0], 0.3), (h, usual[0], 0.0), (h, usual[1], 0.0)]
@@ -157,6 +159,8 @@ def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
     tries += [(own, max(1, 32 // own), 0.0)] if type(own) is int and own > 0 else []
     for heads, d, dropout in tries:
         yield Sizes(heads, d, file.get("m", heads * d), request.kv_head or heads, dropout, request.is_causal, told)
+    d = usual[0]
+    yield Sizes(h, d, file.get("m", h * d), request.kv_head or h, 0.0, request.is_causal, told, guesses=True)
 
 
 def sizes_of_file(owner: Any) -> dict[str, int]:

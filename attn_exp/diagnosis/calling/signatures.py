@@ -144,7 +144,7 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
         missing = [f"`{one}`" for one, value in adapter.neutral_values(ONE_TOKEN).items() if value is ...]
         if missing:
             raise UncalledError(f"{name} needs {', '.join(missing)}, whose meaning is not known")
-        levels = 7 if "rotary" in neutral.values() else 4  # the number of table layouts
+        levels = 8 if "rotary" in neutral.values() else 4  # the number of table layouts
         windows = WINDOWS if "window" in passed and is_required(passed["window"]) else (None,)
         for level in range(levels) if set(neutral.values()) & set(ROTARY) else (0,):
             yield from (bind(replace(adapter, level=level), passed, one) for one in windows)

@@ -139,7 +139,7 @@ def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
     many = request.kv_head is not None or (request.head or 1) > 1
     alone = ("htd", "td") if request.entries > 1 else ("td",) if many else ()
     usual = tuple(layout for layout in LAYOUTS if layout != WIDE and layout not in alone)
-    if offer.takes("lengths") or offer.takes("padding"):  # these imply a batch, but maybe no heads
+    if offer.takes("lengths") or offer.takes("padding") or offer.said:  # these imply a batch, but maybe no heads
         usual = tuple(one for layout in usual for one in (("btd", layout) if layout == "htd" else (layout,)))
     return (WIDE, *usual) if offer.takes("heads") else usual
 

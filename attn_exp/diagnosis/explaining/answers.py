@@ -34,14 +34,11 @@ from attn_exp.diagnosis.recipes.candidates import (
     best,
     every_mistake,
     everywhere,
-    find_conditions,
     is_right,
-    only_there,
     other_settings,
     pairs_of,
     rank,
     scaled_as_usual,
-    under,
 )
 from attn_exp.diagnosis.recipes.combinations import (
     INVERTED,
@@ -81,9 +78,8 @@ class Answers:
 
     Answers are compared to `digits` bits: those of the function's dtype, or fewer. Inputs have `kept` bits. `broken`
     lists mistakes that show only across calls. `ask` runs fresh cases, whose answers an explanation must reproduce too;
-    `ask_right` runs fresh cases of the kinds answered correctly, to test conditions; `ask_equal` runs a case whose
-    scores are all equal. `crossed` are wrong answers to keys of another input, which choose between mistakes that give
-    all other answers alike.
+    `ask_equal` runs a case whose scores are all equal. `crossed` are wrong answers to keys of another input, which
+    choose between mistakes that give all other answers alike.
     """
 
     seen: Seen
@@ -92,7 +88,6 @@ class Answers:
     broken: Sequence[str] = ()
     bits: str = "own"
     ask: Callable[[], Seen] = tuple
-    ask_right: Callable[[], Seen] = tuple
     ask_equal: Callable[[], Asked | None] = lambda: None
     crossed: Seen = ()
 
@@ -296,21 +291,6 @@ class Answers:
     def batch_mixed(self) -> Explained | None:
         return Explained(("batch_mixed",)) if "batch_mixed" in self.broken else None
 
-    def under_condition(self) -> Explained | None:
-        if not self.wrong:
-            return None
-        fits = [one for one in self.single if self.gives_of(one, self.wrong) > 0]
-        for condition in find_conditions(self.wrong, self.seen) if fits else ():
-            made = (replace(one, change=under(condition, one.change)) for one in fits)
-            found = best([one for one in made if self.gives(one) and self.gives_of(one, self.fresh_right) >= 0])
-            if found is not None:
-                return replace(found, where=condition.where)
-        return None
-
-    @cached_property
-    def fresh_right(self) -> Seen:
-        return self.ask_right()
-
     def tail_dropped(self) -> Explained | None:
         """Return "tail_dropped" if the function ignores the last key or query, or all after the last whole block."""
         asked = [(case, one.output) for case, one in self.seen if case.rung != LARGE and one.output is not None]
@@ -326,7 +306,6 @@ EXPLANATIONS = (
     Explanation(Answers.one_mistake),
     Explanation(Answers.setting_that_fits),
     Explanation(Answers.tail_dropped, rare=True),
-    Explanation(Answers.under_condition, rare=True),
     Explanation(Answers.several_mistakes, rare=True, dear=True),
     Explanation(Answers.two_mistakes, rare=True, dear=True),
     Explanation(Answers.batch_mixed, turn=3),
@@ -353,17 +332,10 @@ BLOCKS = range(2, 132)
 def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:
     """Return whether each case keeps exactly the whole blocks of some size, or all but the last key or query.
 
-    Short cases may have another block size; an input shorter than a block may be kept or dropped.
+    An input shorter than a block may be kept or dropped.
     """
-
-    def are_of_one_size(some: Sequence[tuple[int, int]]) -> bool:
-        return any(
-            all(kept == (whole // block * block or (whole if kept else 0)) for whole, kept in some) for block in BLOCKS
-        )
-
-    ordered = sorted(counts)
     return all(kept == whole - 1 for whole, kept in counts) or any(
-        are_of_one_size(ordered[:place]) and are_of_one_size(ordered[place:]) for place in range(len(ordered))
+        all(kept == (whole // block * block or (whole if kept else 0)) for whole, kept in counts) for block in BLOCKS
     )
 
 
@@ -435,13 +407,12 @@ def located(seen: Seen, wrong: Seen) -> Located:
             return Located("", f"{said} for every input; {NOTHING}")
     rungs = list(dict.fromkeys(case.rung for case, _ in wrong))
     right = dict.fromkeys(case.rung for case, answer in seen if case.rung not in rungs and answer.output is not None)
-    held, where = f", and right in {', '.join(right)}" if right else "", only_there(wrong, seen)
-    alone = f". It is wrong only where {where}" if where else ""
+    held = f", and right in {', '.join(right)}" if right else ""
     holed = [case for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
     has_plain = any(not case.recipe.rules.masks and answer.output is not None for case, answer in seen)
     is_masked = holed and has_plain and rungs != [LARGE] and all(case.recipe.rules.masks for case in holed)
     told = Located("masked", ". NaN appears only with masks") if is_masked else locate_by_cases({*rungs}, seen)
-    return Located(told.stage, f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{told.said}")
+    return Located(told.stage, f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{told.said}")
 
 
 def locate_by_cases(lost: set[str], seen: Seen) -> Located:

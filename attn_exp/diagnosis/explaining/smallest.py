@@ -318,15 +318,12 @@ def evidence_of(
     def ask() -> Seen:
         return [*fresh(caller, function, of_one_input(wrong)), *([small] if small else [])]
 
-    def ask_right() -> Seen:
-        return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
-
     def ask_equal() -> Asked | None:
         return of_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
 
     return Answers(
-        [*promised(wrong), *right], digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right,
-        ask_equal=ask_equal, crossed=[pair for pair in wrong if pair[0].rung == CROSS],
+        [*promised(wrong), *right], digits, DIGITS[caller.dtype], broken, ask=ask, ask_equal=ask_equal,
+        crossed=[pair for pair in wrong if pair[0].rung == CROSS],
     )  # fmt: skip
 
 

@@ -284,7 +284,7 @@ def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
     """
     answered = [pair for pair in pairs if pair.both]
     own = min((pair.digits for pair in answered), default=53)
-    is_single = own > SINGLE and bool(answered) and not answered[0].part(SINGLE)
+    is_single = own > SINGLE and answered and not answered[0].part(SINGLE)
     digits = SINGLE if is_single and any(pair.part(own) and not pair.part(SINGLE) for pair in answered) else own
     units = max((pair.gap for pair in answered if not pair.part(digits)), default=0.0) * 2.0 ** (digits - 1)
     if digits == own:

@@ -205,10 +205,41 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     missing or ambiguous or, without `inside`, if the number of heads is unclear.
     """
     told = [(name, np.asarray(array, float), False) for name, array in layer.weights.items()]
-    parameters, arrays, sides = told or list(parameters_of_layer(layer.target)), dict[str, Array](), dict[str, str]()
+    parameters = told or list(parameters_of_layer(layer.target))
     norms = {path.rpartition(".")[0] for path, array, is_linear in parameters
              if path.endswith("weight") and array.ndim == 1 and not is_linear}  # fmt: skip
     parameters = [one for one in parameters if one[0].rpartition(".")[0] not in norms]
+    are_linear = all(is_linear for _, _, is_linear in parameters)
+    arrays = arrays_by_role(parameters)
+    if not {"W_q", "W_k", "W_v"} <= set(arrays):
+        return None
+    if inside is None:
+        heads = layer.sizes.get("h", 0)
+        if len(arrays["W_q"]) * heads == len(arrays.get("W_o", ())):  # all heads share the same matrices
+            arrays |= {role: for_each_head(array, heads) for role, array in arrays.items() if role[-1] in "qkv"}
+        wide = arrays["W_q"].shape[1]
+        is_clear = heads and wide % heads == 0 and are_linear
+        return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // wide, None) if is_clear else None
+    for role, array in arrays.items():
+        known = inside.arrays.get(role)
+        if known is not None and array.ndim == known.ndim and len(array) < len(known):  # it is applied to each head
+            arrays[role] = for_each_head(array, len(known) // len(array))
+        elif known is not None and not are_linear and are_close(known, array.T, 1e-6):
+            arrays[role] = known
+    equal = (are_close(one, inside.arrays.get(role, np.zeros(0)), 1e-6) for role, one in arrays.items())
+    fits = all(arrays[f"W_{side}"].shape == inside.arrays[f"W_{side}"].shape for side in "qkv")
+    is_same = set(arrays) == set(inside.arrays) and all(equal)
+    return None if is_same or not fits else replace(inside, arrays=arrays)
+
+
+def for_each_head(array: Array, heads: int) -> Array:
+    """Return the matrix or bias of all heads, if each head applies the same one."""
+    return np.kron(np.eye(heads), array) if array.ndim > 1 else np.tile(array, heads)
+
+
+def arrays_by_role(parameters: Sequence[tuple[str, Array, bool]]) -> dict[str, Array]:
+    """Return W_q, b_q and so on by their names; nothing if a name is ambiguous or means something else."""
+    arrays, sides = dict[str, Array](), dict[str, str]()
     for path, _, _ in parameters:
         owner, _, last = path.rpartition(".")
         name = owner.rpartition(".")[2] if owner and last in ("weight", "bias") else last
@@ -220,25 +251,9 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
         is_bias = array.ndim == 1
         role = f"{'b' if is_bias else 'W'}_{sides[path]}"
         if sides[path] not in ("q", "k", "v", "o") or array.ndim > len("mn") or role in arrays:
-            return None
+            return {}
         arrays[role] = array.T if is_linear and not is_bias else array
-    if not {"W_q", "W_k", "W_v"} <= set(arrays):
-        return None
-    if inside is None:
-        heads, wide = layer.sizes.get("h", 0), arrays["W_q"].shape[1]
-        is_clear = heads and wide % heads == 0 and all(one[2] for one in parameters)
-        return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // wide, None) if is_clear else None
-    for role, array in arrays.items():
-        known = inside.arrays.get(role)
-        if known is not None and array.ndim == known.ndim and len(array) < len(known):  # it is applied to each head
-            count = len(known) // len(array)
-            arrays[role] = np.kron(np.eye(count), array) if array.ndim > 1 else np.tile(array, count)
-        elif known is not None and not all(one[2] for one in parameters) and are_close(known, array.T, 1e-6):
-            arrays[role] = known
-    equal = (are_close(one, inside.arrays.get(role, np.zeros(0)), 1e-6) for role, one in arrays.items())
-    fits = all(arrays[f"W_{side}"].shape == inside.arrays[f"W_{side}"].shape for side in "qkv")
-    is_same = set(arrays) == set(inside.arrays) and all(equal)
-    return None if is_same or not fits else replace(inside, arrays=arrays)
+    return arrays
 
 
 def find_arrays(tree: Any, path: str = "") -> Iterator[tuple[str, Array]]:

@@ -17,6 +17,7 @@ from attn_exp.diagnosis.asking.questions import Inside, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.binding import bind_layer
+from attn_exp.diagnosis.bind.construct import Bag
 from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.bind.layer import Layer, kind_of
 from attn_exp.diagnosis.bind.sizes import CONFIG, FIXED, letter_of
@@ -133,10 +134,12 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
             elif without.passed:
                 computes = what_mistakes_compute((DROPPED,))
                 verdict = replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
-    chosen = [one.name for one in every_parameter(own.function, own.name) if is_required(one)] if layer.made else []
+    chosen = {one.name for one in every_parameter(own.function, own.name) if is_required(one)} if layer.made else set()
+    chosen |= {name for bag in layer.settings.values() if isinstance(bag, Bag) for name in bag}
     verdict = replace(verdict, not_verified=(*verdict.not_verified, *(
         f"argument `{name}` (built only with {value!r})" for name, value in layer.settings.items()
-        if name in chosen and isinstance(value, str) and plain(name) not in FIXED
+        if name in chosen and (isinstance(value, str) or (isinstance(value, int) and not letter_of(name)))
+        and plain(name) not in FIXED
     )))  # fmt: skip
     if layer.dropout_error:
         said = f"`dropout` in evaluation (built with dropout, {layer.dropout_error})"
@@ -286,6 +289,9 @@ def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check)
     if named is not None:
         return named
     verdict = check(bound, request)
+    if verdict.uncalled and not inside.tokens:  # its mask is that small
+        bound = bound_layer(seen.layer, replace(inside, tokens=seen.layer.lengths.get("t", 0)))
+        verdict = check(bound, request)
     if verdict.unexplained or verdict.uncalled or names_scale_mistake(verdict):
         verdict = explain_layer(own, seen, (bound, turns), request, check, verdict)
     verdict = check_decoding(verdict, seen.layer, bound, request)

@@ -214,7 +214,7 @@ def verdict_on_answers(
     of_masks = "masked" if failed and not names and set(failed) <= {*ABOUT_MASKS, *MASKS_OF_MORE} else ""
     return Verdict(
         name=own.name, passed=passed, mistakes=names, computes=computes, findings=findings,
-        asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
+        asked=caller.request.words, alike=found.alike, smallest=smallest,
         not_asked=unasked(caller, function, seen), unexplained=told is not None,
         stage=of_masks if told is None else told.stage, not_verified=unverified(caller, function, seen),
     )  # fmt: skip
@@ -306,7 +306,7 @@ def describe_computation(found: Explained, is_wrong: bool) -> str:
         return "attention as requested"
     if found.setting:
         return what_a_setting_computes(found.setting)
-    return what_mistakes_compute(found.names, found.where, found.said)
+    return what_mistakes_compute(found.names, found.said)
 
 
 def pick_remark(findings: Sequence[Found]) -> tuple[str, ...]:

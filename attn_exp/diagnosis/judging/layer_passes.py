@@ -55,21 +55,20 @@ def leave_unplaced_parameters(verdict: Verdict, seen: Observed, own: OwnFunction
         known = np.concatenate([array.ravel() for array in read_inside(seen)[0].arrays.values()])
         names += [f"parameter `{path}`" for path, array, _ in parameters_of_layer(seen.layer.target)
                   if array.ndim > 1 and not np.isin(array, known).all()]  # fmt: skip
-        constants = find_constants(seen) if seen.layer.library == "jax" and not names else ()
-        names += [f"`constant` {list(one.shape)}" for one in constants if not np.isin(one, known).all()]
     reason = f"its outputs differ from the definition, which has no place for {', '.join(names)}"
     return leave_open(own, seen, request.words, reason) if names else verdict
 
 
 def leave_learned_scale_open(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
     """Leave a scale open if it is a parameter (one for all heads or one per head), because training chooses it."""
-    is_scale = bool(verdict.mistakes) and all(name == "no_scale" or name.startswith(SCALE) for name in verdict.mistakes)
+    is_scale = verdict.mistakes and all(name == "no_scale" or name.startswith(SCALE) for name in verdict.mistakes)
     sizes = {1, seen.layer.sizes.get("h", 1)}
     names = [path for path, array, _ in parameters_of_layer(seen.layer.target) if is_scale
              and array.size in sizes and re.search("scale|temp|tau", path)]  # fmt: skip
+    names += [*find_omitted_norms(seen)] if is_scale else []
     if verdict.passed or not names:
         return verdict
-    left = f"scale `{names[0]}` (a parameter; the scores are multiplied by a factor other than 1 / sqrt(d))"
+    left = f"scale `{names[0]}` (next to it, the scores are multiplied by a factor other than 1 / sqrt(d))"
     return leave_mistakes_open(verdict, "attention with a learned scale", left)
 
 
@@ -82,14 +81,6 @@ def leave_mistakes_open(verdict: Verdict, computes: str, left: str) -> Verdict:
 MASKS = "what True means in its mask"
 SCALE = ("scale_by", "scale_other", "scale_fixed", "scale_multiplied", "scale_twice")
 """Prefixes of the names of mistakes that change the factor of the scores, not that of the weights."""
-
-
-def find_constants(seen: Observed) -> Iterator[Array]:
-    """Yield the matrices that a JAX layer reads: unlike a mask, they contain no number twice."""
-    for operation in seen.recording.first.operations:
-        for array, producer in zip(operation.inputs, operation.producers, strict=True):
-            if producer is None and array.ndim > 1 and array.dtype.kind == "f" and len(np.unique(array)) == array.size:
-                yield array
 
 
 def report_unused_parameters(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
@@ -113,8 +104,14 @@ def find_unused_parameters(seen: Observed) -> list[str]:
 
 
 def report_omitted_norms(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    left = tuple(f"norm `{name}` (it mixes tokens, so it was left out)" for name in find_omitted_norms(seen))
+    left = tuple(f"norm `{name}` (left out: only the attention is checked)"
+                 for name, module in find_omitted_norms(seen).items()
+                 if not KNOWN_NORM.match(str(type(module))))  # fmt: skip
     return replace(verdict, not_verified=(*verdict.not_verified, *left)) if verdict.passed else verdict
+
+
+KNOWN_NORM = re.compile(r"<class 'torch\.nn\.\S*\.(LayerNorm|RMSNorm)'")
+"""Norms of each row: the rest of the check may omit them."""
 
 
 def report_missing_output_projection(
@@ -128,9 +125,9 @@ def report_missing_output_projection(
     return replace(verdict, mistakes=(NO_OUTPUT,)) if is_missing else verdict
 
 
-def find_omitted_norms(seen: Observed) -> list[str]:
+def find_omitted_norms(seen: Observed) -> dict[str, Any]:
     modules: Any = getattr(seen.layer.target, "named_modules", dict)() or ()
-    return [path for path, module in modules if vars(module).get("forward") is leave_out]
+    return {path: module for path, module in modules if vars(module).get("forward") is leave_out}
 
 
 def find_unused_operations(seen: Observed) -> list[int]:
@@ -179,8 +176,8 @@ def is_triangle(array: Array) -> bool:
     later = np.triu(np.ones(array.shape[-2:], bool), 1)
     with np.errstate(all="ignore"):
         return any(
-            bool((first == np.where(places, first[:, -1:, :1], first[:, :1, -1:])).all())
-            and bool((first[:, 0, -1] != first[:, -1, 0]).all())
+            (first == np.where(places, first[:, -1:, :1], first[:, :1, -1:])).all()
+            and (first[:, 0, -1] != first[:, -1, 0]).all()
             for places in (~later, later.T)
         )
 

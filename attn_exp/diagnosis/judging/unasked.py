@@ -33,6 +33,8 @@ from attn_exp.errors import NOT_VERIFIED, UserError
 from attn_exp.experiment.verdict import ABSENT, ANSWERED, BROKEN, REMARK, Finding, Verdict, decide
 from attn_exp.own_code import OwnFunction
 
+POINTS = ("projections", "scores", "sizes", "zeros", "dropout")
+"""Open points that are no arguments; `ignore` takes them too."""
 MOST = 90
 """Maximum length of a quoted error."""
 ASKED = {
@@ -97,7 +99,7 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
                  f"argument `{word}` ({'never passed' if role_of_argument(word) else UNKNOWN})" for word in open_words
                  ]  # fmt: skip
         required = [word for word in function.unknown or () if word not in optional]
-        left += [f"argument `{word}` (passed only as in the factory)" for word in required]
+        left += [f"argument `{word}` (only one value passed)" for word in required]
     if offer.takes("window") and offer.counted == BEFORE and caller.request.is_causal:
         left.append(f"window `{offer.parameters['window']}` (right if it counts the keys before the query, wrong if it "
                     "counts the query too)")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Candidate explanations: single mistakes, pairs of them, settings that nobody requested, and conditions."""
+"""Candidate explanations: single mistakes, pairs of them, and settings that nobody requested."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ from attn_exp.diagnosis.asking.case import (
     without_blind,
 )
 from attn_exp.diagnosis.asking.offer import at_of
-from attn_exp.diagnosis.asking.questions import SIZE
 from attn_exp.experiment.executing import features
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change as RecipeChange
 from attn_exp.rules import names as rule_names
 from attn_exp.rules import normalizer
-from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.window import Window
@@ -79,7 +77,6 @@ class Explained:
     slip: Any = None
     view: Any = None
     change: Change | None = None
-    where: str = ""
     said: str = ""
 
 
@@ -152,10 +149,9 @@ RARE_SCALES = frozenset(("scale_by_d", "scale_by_heads", "scale_twice", "scale_o
 """Scales that are less likely than `scale_by_sqrt_d_model` where they coincide, as with 8 heads of size 8."""
 
 
-def what_mistakes_compute(names: Sequence[str], where: str = "", said: str = "") -> str:
-    there = f"the right numbers, except where {where}; there " if where else ""
+def what_mistakes_compute(names: Sequence[str], said: str = "") -> str:
     says = " ".join([*(mistakes.mistake(name).says for name in names), *([f"{said}."] if said else [])])
-    return f"{there}attention with {' and '.join(names)}: {says}"
+    return f"attention with {' and '.join(names)}: {says}"
 
 
 def what_a_setting_computes(words: str) -> str:
@@ -359,75 +355,3 @@ def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
 
 NEAR = 0.01
 """An answer is inconclusive if its tolerance exceeds this fraction of its largest number."""
-
-
-# Conditions under which a function may go wrong, such as t = s or one mask per example
-
-
-@dataclass(frozen=True, eq=False)
-class Condition:
-    """A property of cases: `where` describes it for the user, `holds` tests it."""
-
-    where: str
-    holds: Callable[[Case], bool]
-
-
-def on_lengths(where: str, holds: Callable[[int, int], bool]) -> Condition:
-    return Condition(where, lambda case: holds(at_of(case).rows, at_of(case).keys))
-
-
-def array_masks(case: Case) -> list[Allowed]:
-    return [mask for mask in case.recipe.rules.masks if isinstance(mask, Allowed)]
-
-
-def is_causal(case: Case) -> bool:
-    return any(isinstance(mask, Causal) for mask in case.recipe.rules.masks)
-
-
-CONDITIONS = (
-    Condition("a mask and causal are combined", lambda case: bool(array_masks(case)) and is_causal(case)),
-    Condition(
-        "each head has its own mask",
-        lambda case: any(one.values.shape[:-2][1:] > (1,) for one in array_masks(case)),
-    ),
-    Condition("each example has its own mask", lambda case: any(one.values.ndim > 2 for one in array_masks(case))),
-    Condition("causal is requested", is_causal),
-    Condition("a mask is given", lambda case: bool(array_masks(case))),
-    Condition("heads share keys and values", lambda case: case.recipe.groups != case.recipe.heads),
-    Condition("the scale is given", lambda case: case.explicit_scale),
-    on_lengths("there are as many keys as queries (t = s)", lambda rows, keys: rows == keys),
-    on_lengths("there are more keys than queries (s > t)", lambda rows, keys: keys > rows),
-    on_lengths("there are more queries than keys (t > s)", lambda rows, keys: rows > keys),
-    on_lengths("the numbers of keys and queries differ", lambda rows, keys: rows != keys),
-    Condition("the batch has several examples", lambda case: at_of(case).batch > 1),
-    Condition("the batch has a single example", lambda case: at_of(case).batch == 1),
-    Condition("there are several heads", lambda case: at_of(case).heads > 1),
-    Condition("there is one head", lambda case: at_of(case).heads == 1),
-    Condition(f"the head size is not {SIZE}", lambda case: at_of(case).size != SIZE),
-    Condition(f"the head size is {SIZE}", lambda case: at_of(case).size == SIZE),
-)
-"""The conditions to test, narrower ones first."""
-
-
-def find_conditions(wrong: Seen, seen: Seen) -> Iterator[Condition]:
-    for condition in CONDITIONS:
-        everywhere = all(condition.holds(case) for case, answer in seen if answer.output is not None)
-        if not everywhere and all(condition.holds(case) for case, _ in wrong):
-            yield condition
-
-
-def only_there(wrong: Seen, seen: Seen) -> str:
-    """Return the condition that only wrong answers (at least two) meet, or an empty string."""
-    lost = {case for case, _ in wrong}
-    for condition in find_conditions(wrong, seen):
-        inside = [case for case, answer in seen if answer.output is not None and condition.holds(case)]
-        if len(inside) > 1 and all(case in lost for case in inside):
-            return condition.where
-    return ""
-
-
-def under(condition: Condition, change: Change) -> Change:
-    def changed(case: Case) -> Recipe:
-        return change(case) if condition.holds(case) else case.recipe
-
-    return changed
