@@ -143,6 +143,19 @@ class Strange:
         return x @ self.W_q
 
 
+class Switched(Strange):
+    def __init__(self, d_model: int, zorble: bool) -> None:
+        super().__init__(d_model)
+        self.zorble = zorble
+
+    def forward(self, x: Any) -> Any:  # type: ignore[override] # only x
+        return x @ self.W_q
+
+
+def test_a_switch_of_unknown_meaning_is_off() -> None:
+    assert bound(Switched).made.endswith("zorble=False)")
+
+
 def test_what_is_missing_is_said_and_a_factory_is_drafted() -> None:
     with pytest.raises(UncalledError, match=r"Strange needs `.*`, whose meaning is not known"):
         bound(Strange)

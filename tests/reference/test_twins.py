@@ -12,6 +12,7 @@ import pytest
 
 from attn_exp.report.sentences import lead, summary
 from tests.compose import comparison
+from tests.experiment.test_conventions import BLIND, SMALL
 
 NAME = "xposofatest"
 """A name that no file of a user's own has."""
@@ -142,3 +143,9 @@ def test_variants_whose_rules_differ_in_one_number_have_their_own_reference() ->
     words = [f"+variant.{name}.{rule}" for name, rule in RULES.items()]
     rows = comparison(*RANDOM[:2], "embeddings.tokens=2", f"variant=[{','.join(RULES)}]", *words).rows
     assert len(rows) == len(RULES) and all(row.error < 1e-13 and row.checked == 2 for row in rows)
+
+
+@pytest.mark.parametrize("convention", ["jax", "keras_attention", "keras_attention_float16"])
+def test_a_row_without_keys_is_checked_under_each_convention(convention: str) -> None:
+    (row,) = comparison(*BLIND, f"embeddings.k={SMALL}", f"convention={convention}", "variant=[matrix]").rows
+    assert row.checked == 1 and row.error < 2e-6

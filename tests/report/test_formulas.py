@@ -55,6 +55,7 @@ def test_the_output_follows_from_what_its_sheet_gives() -> None:
         "masked = capped + added, −∞ where a token may not look, capped = 1.5 tanh(logits / 1.5), "
         "logit = score × 0.5 (1/√4), scores = q kᵀ"
     )
+    assert f"{paper.blanks[0].right[0, 0, 0]:.5f}".replace("-", "−") in worksheet.render_solution(paper, "Ada")
 
 
 @pytest.mark.long

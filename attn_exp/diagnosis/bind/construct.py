@@ -111,7 +111,7 @@ def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: S
         value = sys.modules["torch"].nn.Dropout(sizes.dropout)
     if value is ...:
         value = guess_value(given, kind, sizes, library)
-    is_switch = value is ... and (note is bool or word.endswith("mask"))
+    is_switch = value is ... and ("bool" in written or word.endswith("mask"))
     if value is ... and sizes.guesses:
         options = re.search(rf"\b{given.name}\s+(?:not )?(?:in\s*\W|==)\s*(['\"])(\w+)\1", source_of(kind))
         is_open = given.annotation is given.empty or re.search(r"\bint\b", written)
