@@ -140,8 +140,11 @@ class OfObject(Faulty):
         return self.attend(q, k, v, torch.ones(q.shape[2], k.shape[2]).bool() if sees_all else None)
 
 
+@pytest.mark.parametrize("words", [("mask=causal",), ()])
 @pytest.mark.parametrize(("fault", "mistakes"), [("", ()), ("prompt not causal", ("causal_ignored",))])
-def test_a_prompt_of_several_tokens_fills_a_cache_causally(fault: str, mistakes: tuple[str, ...]) -> None:
-    verdict = attn_exp.check(type("OfObject", (OfObject,), {"fault": fault}), "mask=causal", quick=True)
+def test_a_prompt_of_several_tokens_fills_a_cache_causally(
+    fault: str, mistakes: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    verdict = attn_exp.check(type("OfObject", (OfObject,), {"fault": fault}), *words, quick=True)
     assert (verdict.outcome, verdict.mistakes) == ("wrong" if mistakes else "right", mistakes), verdict
     assert "decoding with a cache" in verdict.verified

@@ -6,6 +6,7 @@ If the weights cannot be read or do not explain the outputs, compare only the at
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -294,7 +295,8 @@ def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check)
         verdict = check(bound, request)
     if verdict.unexplained or verdict.uncalled or names_scale_mistake(verdict):
         verdict = explain_layer(own, seen, (bound, turns), request, check, verdict)
-    verdict = check_decoding(verdict, seen.layer, bound, request)
+    built_in = " ".join(re.findall(r"\S+=\S+", verdict.right_under))
+    verdict = check_decoding(verdict, seen.layer, bound, with_words(request, built_in))
     for one in PASSES:
         verdict = one(verdict, seen, own, request)
     return verdict
