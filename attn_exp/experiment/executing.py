@@ -314,19 +314,20 @@ FED_WITH = {
 def departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, ...]:
     """Return the stages of a variant that do not follow from its earlier stages by the definition of attention.
 
-    Each correct step is applied to the earlier stages of the trace, so a mistake is reported where it is made and
-    not in every later stage. A stage with the wrong shape is reported too.
+    Each step of the right recipe is applied to the stages that the variant's trace recorded, so a mistake is reported
+    where it is made and not in every later stage. A stage with the wrong shape is reported too.
     """
-    recipe, fed_with, unknown = filled(right(settled), settled.empty), dict(FED_WITH), set[str]()
+    recipe, inputs_of, skipped = filled(right(settled), settled.empty), dict(FED_WITH), set[str]()
     if any(isinstance(mask, AbsentMask) for mask in settled.rules.masks):
-        recipe, unknown = recipe.with_rules(masks=()), {"masked", "weights"}
+        recipe, skipped = recipe.with_rules(masks=()), {"masked", "weights"}
     if settled.rules.bend_last:  # then nothing is capped before the mask
-        fed_with.pop("bent")
-        unknown.add("capped")
-    held = {name: array[None] for name, array in trace.stages()}
-    fed = {step: partial(apply_to, held, getattr(recipe, step), stages) for step, stages in fed_with.items()}
-    made = compute_stages(recipe.changed(**fed), settled, problem)
-    return tuple(name for name in held if name in made and name not in unknown and not is_close(held[name], made[name]))
+        inputs_of.pop("bent")
+        skipped.add("capped")
+    recorded = {name: array[None] for name, array in trace.stages()}
+    steps = {step: partial(apply_to, recorded, getattr(recipe, step), stages) for step, stages in inputs_of.items()}
+    expected = compute_stages(recipe.changed(**steps), settled, problem)
+    compared = [name for name in recorded if name in expected and name not in skipped]
+    return tuple(name for name in compared if not is_close(recorded[name], expected[name]))
 
 
 def apply_to(held: Stages, step: Step, stages: Sequence[str], at: At, *given: Any) -> Array:

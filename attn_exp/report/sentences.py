@@ -133,26 +133,27 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
 
     These are settings equal to the run's own, and those in which it differs from the first variant with its letter.
     """
-    config, leaders, said = comparison.config, dict[str, str](), list[str]()
+    config, leaders, sentences = comparison.config, dict[str, str](), list[str]()
     for row in comparison.rows:
         name, leader = row.variant, leaders.setdefault(row.same_as, row.variant)
         if not row.same_as or leader == name:
             continue
-        mine, first = (choices(settled_as(comparison, each), config, comparison.problem) for each in (name, leader))
+        chosen, first = (choices(settled_as(comparison, each), config, comparison.problem) for each in (name, leader))
         words = settings_in_words(comparison, name)
-        had = pinned_or_run(config.variant[name], config)
-        idle = [key for key in differing(first, mine) if key != "form"]
-        own = [
+        in_effect = pinned_or_run(config.variant[name], config)
+        without_effect = [key for key in differing(first, chosen) if key != "form"]
+        pinned = [
             key
             for key in pinned_settings(config.variant[name])
-            if key not in (*idle, *pinned_settings(config.variant[leader]))
+            if key not in (*without_effect, *pinned_settings(config.variant[leader]))
         ]
-        already = [words[key] for key in own if had[key] == getattr(config, key)]
-        parts = [f"sets {listed(already)}, which is already the default here"] if already else []
-        verb = "changes" if len(idle) == 1 else "together change"
-        parts += [f"has {listed([words[key] for key in idle])}, which {verb} nothing here"] if idle else []
-        said += [f"{name} {' and '.join(parts)}."] if parts else []
-    return said
+        defaults = [words[key] for key in pinned if in_effect[key] == getattr(config, key)]
+        parts = [f"sets {listed(defaults)}, which is already the default here"] if defaults else []
+        verb = "changes" if len(without_effect) == 1 else "together change"
+        if without_effect:
+            parts.append(f"has {listed([words[key] for key in without_effect])}, which {verb} nothing here")
+        sentences += [f"{name} {' and '.join(parts)}."] if parts else []
+    return sentences
 
 
 def settings_in_words(comparison: Comparison, name: str) -> dict[str, str]:

@@ -161,20 +161,22 @@ def names_columns(
     """
     if not below or len(first) < 2:
         return False
-    corner = not first[0] and all(row[0] for row in below)
-    names = any(map(is_name, first))
+    has_row_names = not first[0] and all(row[0] for row in below)
+    has_names = any(map(is_name, first))
     counts = [str(place) for place in range(len(first))]
-    if corner and (names or list(first[1:]) in (counts[:-1], counts[1:])):
+    if has_row_names and (has_names or list(first[1:]) in (counts[:-1], counts[1:])):
         return True
-    start = 0 if is_number(first[0]) else 1
-    if any(map(is_number, first[corner:])):
-        counted = len(first) - start > 2 and list(first[start:]) == counts[: len(first) - start]
+    if any(map(is_number, first[has_row_names:])):
+        start = 0 if is_number(first[0]) else 1
+        is_counted = len(first) - start > 2 and list(first[start:]) == counts[: len(first) - start]
         return (
-            not corner and counted and not any(re.fullmatch(r"[-+]?\d+", cell) for row in below for cell in row[start:])
+            is_counted
+            and not has_row_names
+            and not any(re.fullmatch(r"[-+]?\d+", cell) for row in below for cell in row[start:])
         )
-    if names and not any(has_digit(cell) and not is_name(cell) for cell in first):
+    if has_names and not any(has_digit(cell) and not is_name(cell) for cell in first):
         return True
-    column = next(place for place, cell in enumerate(first, 1) if (cell or not corner) and not is_name(cell))
+    column = next(place for place, cell in enumerate(first, 1) if (cell or not has_row_names) and not is_name(cell))
     raise UserError(
         f"{said}: line 1, column {column} holds {brief(first[column - 1], 40)!r}, "
         "which is neither a number nor the name of a column"
