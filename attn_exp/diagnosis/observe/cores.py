@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.observe.recording import Recording
-from attn_exp.diagnosis.observe.trace import find_ancestors, find_axes, follow, spread_labels, take_labelled
+from attn_exp.diagnosis.observe.trace import find_ancestors, find_axes, follow_labels, invert_order, scatter_by_labels
 
 MOST_PRODUCTS = 150
 """Maximum number of products of two token-dependent arrays; beyond it, attention is split too finely to read."""
@@ -118,8 +118,8 @@ def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair 
         return None
     shape = axes.output(one.output).shape
     numbered = np.arange(one.output.size).reshape(one.output.shape)
-    labels = spread_labels(axes.output(numbered), one.output.size).reshape(one.output.shape)
-    known = follow(trace, first, labels, second)
+    labels = invert_order(axes.output(numbered)).reshape(one.output.shape)
+    known = follow_labels(trace, first, labels, second)
     place = later.places[side]
     producer = two.producers[place]
     lying = known.get(producer) if isinstance(producer, int) else None
@@ -147,7 +147,7 @@ def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair 
 
 
 def arrange_between(array: Array, labels: Array, shape: Shape, places: Array, is_turned: bool) -> Array:
-    whole = take_labelled(array, labels, shape)
+    whole = scatter_by_labels(array, labels, shape)
     whole = whole.swapaxes(1, 2) if is_turned else whole
     return np.where(places < 0, np.nan, whole.reshape(-1)[places])
 

@@ -14,7 +14,7 @@ import numpy as np
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.observe.cores import Pair, Rows
 from attn_exp.diagnosis.observe.recording import Recording, tokens_given, unlay
-from attn_exp.diagnosis.observe.trace import Producer, Trace, find_axes, follow
+from attn_exp.diagnosis.observe.trace import Producer, Trace, find_axes, follow_labels
 from attn_exp.forms.pipeline import Around, Norm, normed
 
 Key = tuple[int, int]
@@ -114,7 +114,7 @@ def find_bias(trace: Trace, place: int, are_rows: bool, exact: float) -> Array |
 
 def added_later(trace: Trace, place: int) -> Array | None:
     output, last = trace.operations[place].output, min(place + NEAR, len(trace.operations))
-    known = follow(trace, place, np.arange(output.size).reshape(output.shape), last)
+    known = follow_labels(trace, place, np.arange(output.size).reshape(output.shape), last)
     for one in trace.operations[place + 1 : last]:
         for producer in (made for made in one.producers if isinstance(made, int)):
             labels = known.get(producer)

@@ -16,7 +16,7 @@ from attn_exp.diagnosis.asking import jaxprs
 from attn_exp.diagnosis.asking.jaxprs import is_about_values
 from attn_exp.diagnosis.asking.libraries import parts_of
 from attn_exp.diagnosis.observe.trace import (
-    LARGEST,
+    MAX_SIZE,
     Call,
     Operation,
     Producer,
@@ -39,7 +39,7 @@ def run_step(operations: list[Operation], step: Any, name: str, values: Sequence
         return [Value(one) for one in results]
     inputs, outputs = tuple(map(np.asarray, arrays)), list[Value]()
     for index, output in enumerate(map(np.asarray, results)):
-        is_large, again = output.size > LARGEST, partial(redo, step, name, inputs, index)
+        is_large, again = output.size > MAX_SIZE, partial(redo, step, name, inputs, index)
         outputs.append(Value(output, None if is_large else len(operations)))
         operations += [] if is_large else [
             Operation(name, inputs, producers, output, again, find_product(step, name, inputs))
@@ -62,7 +62,7 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
         return Trace((), arrays, tuple((None, jaxprs.wide(one)) for one in parts_of(call(inputs)).values()))
     jaxpr, constants = cache[key]
     operations: list[Operation] = []
-    given = [Value(array, name if array.size <= LARGEST else None) for name, array in arrays.items()]
+    given = [Value(array, name if array.size <= MAX_SIZE else None) for name, array in arrays.items()]
     outputs = jaxprs.run_jaxpr(jaxpr, constants, given, partial(run_step, operations), hold)
     return Trace(tuple(operations), arrays, tuple(
         (one.producer, np.asarray(one.array)) for one in outputs if is_array(one.array)

@@ -14,7 +14,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.jaxprs import is_half, is_number
 from attn_exp.diagnosis.asking.libraries import parts_of
 from attn_exp.diagnosis.observe.trace import (
-    LARGEST,
+    MAX_SIZE,
     Call,
     Place,
     Product,
@@ -165,7 +165,7 @@ def locate_array(array: Any) -> Place:
 
 def copy_array(array: Any) -> Array:
     plain = np.asarray(strip(array))
-    return np.array(plain, np.float32 if is_half(plain.dtype) else None, copy=True if plain.size <= LARGEST else None)
+    return np.array(plain, np.float32 if is_half(plain.dtype) else None, copy=True if plain.size <= MAX_SIZE else None)
 
 
 def find_product(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Product | None:

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.libraries import parts_of
 from attn_exp.diagnosis.observe.trace import (
-    LARGEST,
+    MAX_SIZE,
     Call,
     Place,
     Product,
@@ -125,7 +125,7 @@ def locate_tensor(tensor: Any) -> Place:
 def copy_tensor(tensor: Any) -> Array:
     held = tensor.detach().resolve_conj().resolve_neg().cpu()
     array: Array = (held.float() if held.is_floating_point() and held.itemsize < 4 else held).numpy()
-    return array.copy() if array.size <= LARGEST else array
+    return array.copy() if array.size <= MAX_SIZE else array
 
 
 def restore_tensor(array: Array) -> Any:
