@@ -17,7 +17,6 @@ from attn_exp.diagnosis.observe.recording import Recording
 from attn_exp.diagnosis.observe.trace import (
     Axes,
     Producer,
-    Trace,
     find_ancestors,
     find_axes,
     follow_labels,
@@ -72,13 +71,14 @@ def find_pairs(recording: Recording) -> list[Pair]:
     The second depends on it through exactly one of its inputs, the weights.
     """
     trace = recording.first
-    products = [index for index, operation in enumerate(trace.operations) if (product := operation.product) is not None
-                and recording.is_live(index, product.left) and recording.is_live(index, product.right)]  # fmt: skip
+    factors = {index: (operation.product.left, operation.product.right)
+               for index, operation in enumerate(trace.operations) if operation.product is not None}  # fmt: skip
+    products = [index for index, places in factors.items() if all(recording.is_live(index, at) for at in places)]
     if len(products) > MAX_PRODUCTS:
         return []
     pairs, first_products = list[Pair](), set[int]()
     for second in products:
-        producers = find_factor_producers(trace, second)
+        producers = [trace.operations[second].producers[place] for place in factors[second]]
         earlier = [find_ancestors(trace, (producer,)).intersection(products) for producer in producers]
         if not any(earlier):
             first_products.add(second)
@@ -88,12 +88,6 @@ def find_pairs(recording: Recording) -> list[Pair]:
             found = (find_pair(recording, first, second, side) for first in sources)
             pairs += [pair for pair in found if pair is not None][:1]
     return pairs
-
-
-def find_factor_producers(trace: Trace, index: int) -> tuple[Producer, Producer]:
-    operation = trace.operations[index]
-    assert operation.product is not None
-    return operation.producers[operation.product.left], operation.producers[operation.product.right]
 
 
 def read_rows(recording: Recording, index: int, side: int, *, is_summed: bool = False) -> Rows | None:
