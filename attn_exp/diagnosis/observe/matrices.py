@@ -328,7 +328,8 @@ def find_surroundings(recording: Recording, matrices: Matrices, context: Array |
     before, output, answer = find_norms_before(recording, matrices), matrices.output, answer_rows(recording)
     around: Around | None = before
     if output is not None:
-        around = fit_surroundings(recording, before, output_rows(recording, output), answer)
+        rows = output_inputs(recording, output) @ output.weight + (0.0 if output.bias is None else output.bias)
+        around = fit_surroundings(recording, before, rows, answer)
         if around is None:
             last = recording.first.outputs[0][0]
             end = last + 1 if isinstance(last, int) else None
@@ -418,12 +419,6 @@ def fit_norm(x: Array, y: Array, tolerance: float) -> Norm | None:
         if are_close(rows * gain + shift, target, tolerance):
             return Norm(kind, gain, shift, eps)
     return None
-
-
-def output_rows(recording: Recording, output: Projection) -> Array:
-    """Return the rows that the output projection produces, `[runs rows n]`, in the order of its trace."""
-    rows = output_inputs(recording, output) @ output.weight
-    return np.asarray(rows + (0.0 if output.bias is None else output.bias))
 
 
 def output_inputs(recording: Recording, output: Projection) -> Array:

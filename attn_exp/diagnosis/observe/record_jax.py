@@ -131,6 +131,5 @@ def redo_step(step: Any, name: str, before: Sequence[Array], index: int, arrays:
 
 
 def find_product(step: Any, name: str, inputs: Sequence[Array]) -> Product | None:
-    if name != "dot_general":
-        return None
-    return Product(0, 1, contract_axes([array.ndim for array in inputs], *step.params["dimension_numbers"]))
+    ndims = [array.ndim for array in inputs]
+    return Product(0, 1, contract_axes(ndims, *step.params["dimension_numbers"])) if name == "dot_general" else None

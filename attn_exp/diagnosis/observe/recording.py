@@ -69,9 +69,7 @@ class Recording:
     def sides(self, operation: int, side: int) -> list[Array] | None:
         """Return one input of a product (0: left) in standard axes in each run; None for other operations."""
         axes = find_axes(self.first.operations[operation])
-        if axes is None:
-            return None
-        return [axes.side(array, side) for array in self.inputs(operation, axes.places[side])]
+        return None if axes is None else [axes.side(array, side) for array in self.inputs(operation, axes.places[side])]
 
     def find_tokens(self, rows: Sequence[Array]) -> Array | None:
         """Return the number of the token on which each row depends, given the rows `[... k]` in each run."""
@@ -161,11 +159,14 @@ def lay(rows: Any, axes: str, height: int = 0) -> Any:
         return lay(rows[:1], f"b{axes}", height)[0]
     batch, length, width = rows.shape
     height = height or (GRID if length % GRID == 0 else 1)
-    if axes == "bhwm":
-        return rows.reshape(batch, height, length // height, width)
-    if axes == "bmhw":
-        return rows.swapaxes(1, 2).reshape(batch, width, height, length // height)
-    return {"btm": rows, "tbm": rows.swapaxes(0, 1), "bmt": rows.swapaxes(1, 2)}[axes]
+    layouts = {
+        "btm": lambda: rows,
+        "tbm": lambda: rows.swapaxes(0, 1),
+        "bmt": lambda: rows.swapaxes(1, 2),
+        "bhwm": lambda: rows.reshape(batch, height, length // height, width),
+        "bmhw": lambda: rows.swapaxes(1, 2).reshape(batch, width, height, length // height),
+    }
+    return layouts[axes]()
 
 
 def unlay(array: Any, axes: str) -> Any:
@@ -175,11 +176,14 @@ def unlay(array: Any, axes: str) -> Any:
         return array
     if "b" not in axes:
         return unlay(array[None], f"b{axes}")
-    if axes == "bhwm":
-        return array.reshape(array.shape[0], -1, array.shape[-1])
-    if axes == "bmhw":
-        return array.reshape(array.shape[0], array.shape[1], -1).swapaxes(1, 2)
-    return {"btm": array, "tbm": array.swapaxes(0, 1), "bmt": array.swapaxes(1, 2)}[axes]
+    tokens = {
+        "btm": lambda: array,
+        "tbm": lambda: array.swapaxes(0, 1),
+        "bmt": lambda: array.swapaxes(1, 2),
+        "bhwm": lambda: array.reshape(array.shape[0], -1, array.shape[-1]),
+        "bmhw": lambda: array.reshape(array.shape[0], array.shape[1], -1).swapaxes(1, 2),
+    }
+    return tokens[axes]()
 
 
 def stack_tokens(recording: Recording) -> Array:

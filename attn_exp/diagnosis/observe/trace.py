@@ -226,8 +226,8 @@ class Recorder:
             self.known[place] = view, None
             return
         producers = (self.find_producer(view), self.find_producer(target))
-        inputs = (old, self.copy(target))
-        self.add(Operation("write", inputs, producers, self.copy(view), make_scatter(place, source)), view)
+        redo = make_scatter(place, source)
+        self.add(Operation("write", (old, self.copy(target)), producers, self.copy(view), redo), view)
 
     def find_overlapping(self, target: Any) -> list[Any]:
         """Return the arrays seen so far that share an element's address with an array."""
@@ -432,9 +432,8 @@ def move_labels(operation: Operation, labels: Sequence[Array | None]) -> Array |
     index = np.where(is_index, result, 0).astype(int)
     number, output = number_at[index], np.asarray(operation.output, float)
     is_moved = is_index & ((number == output) | (np.isnan(number) & np.isnan(output)))
-    if not is_moved.any() or is_moved.sum() < MIN_PRESERVED * is_index.sum():
-        return None
-    if len(np.unique(index[is_moved])) < MIN_VARIETY * len(np.unique(index[is_index])):
+    is_varied = len(np.unique(index[is_moved])) >= MIN_VARIETY * len(np.unique(index[is_index]))
+    if not is_moved.any() or is_moved.sum() < MIN_PRESERVED * is_index.sum() or not is_varied:
         return None
     for known, array in zip(labels, operation.inputs, strict=True):
         if known is not None and array.shape == operation.output.shape:  # such as the input of a masked fill
