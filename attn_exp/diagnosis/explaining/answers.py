@@ -39,7 +39,6 @@ from attn_exp.diagnosis.recipes.candidates import (
     best,
     every_mistake,
     everywhere,
-    is_right,
     other_settings,
     pairs_of,
     rank,
@@ -113,7 +112,7 @@ class Answers:
         half = representable([answer for _, answer in self.seen[:4]]) if first else ""
         coarser += [half] if half else []
         views = (replace(self, dtype=dtype, digits=DIGITS[dtype]) for dtype in (coarser if first else []))
-        yield from (view for view in (self, *views) if not is_right(view.seen, view.digits))
+        yield from (view for view in (self, *views) if view.wrong)
 
     @property
     def explanations(self) -> Sequence[Explanation]:
@@ -372,8 +371,7 @@ def count_keys(case: Case, output: Array, digits: int) -> tuple[int, int]:
 
 def count_queries(case: Case, output: Array, digits: int) -> tuple[int, int]:
     """Return the number of queries, and how many leading ones are right while the rest are one constant, such as 0."""
-    stages = expected(case)
-    right = stages["output"]
+    stages, right = expected(case), expected(case)["output"]
     total = right.shape[-2]
     for count in range(total, 0, -1) if output.shape == right.shape else ():
         rest = output[..., count:, :]
@@ -434,9 +432,8 @@ def locate_by_nan(seen: Seen, wrong: Seen) -> Located | None:
     with_nan = [case for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
     has_plain = any(not case.recipe.rules.masks and answer.output is not None for case, answer in seen)
     is_large_only = all(case.rung == LARGE for case, _ in wrong)
-    if not with_nan or not has_plain or is_large_only or not all(case.recipe.rules.masks for case in with_nan):
-        return None
-    return Located("masked", ". NaN appears only with masks")
+    is_masked = with_nan and has_plain and not is_large_only and all(case.recipe.rules.masks for case in with_nan)
+    return Located("masked", ". NaN appears only with masks") if is_masked else None
 
 
 def locate_by_cases(wrong_rungs: set[str], seen: Seen) -> Located:

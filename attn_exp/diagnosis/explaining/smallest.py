@@ -1,6 +1,6 @@
 """The smallest input that still fails: few tokens, heads and dimensions, integer values, shown stage by stage.
 
-`smallest_wrong` takes the wrong cases and returns the first of `smaller` cases that is wrong too; `shown` makes it code.
+`smallest_wrong` takes the wrong cases and returns the first of `smaller` cases that is wrong too; `shown` prints it.
 `evidence_of` packs the answers for `answers`, with fresh calls that an explanation must reproduce as well.
 """
 
@@ -72,8 +72,9 @@ def shown(
     own: OwnFunction, caller: Caller, small: Case, answer: Answer, change: Change | None, digits: int
 ) -> Smallest:
     """Return the smallest case as code to paste, with its stages; `change` is the mistake that explains it, if any."""
-    stages = stages_beside(small, answer, change, min(digits, MAX_DIGITS))
-    return replace(as_python(own, caller, small, answer), stages=stages)
+    return replace(
+        as_python(own, caller, small, answer), stages=stages_beside(small, answer, change, min(digits, MAX_DIGITS))
+    )
 
 
 def fresh(caller: Caller, function: Bound, wrong: Seen) -> list[Asked]:
@@ -94,10 +95,9 @@ def redraw_tokens(case: Case) -> Iterator[Case]:
     assert case.given.x is not None
     batch, rows, width = case.given.x.shape
     masks = case.recipe.rules.masks
-    sizes = [(batch, rows)]
-    if not any(isinstance(mask, Allowed) for mask in masks):
-        has_lengths = any(np.size(getattr(mask, "lengths", 0)) > 1 for mask in masks)  # one for each example
-        sizes += [(batch, 7), (batch, 6)] if has_lengths else [(1, 5), (3, 4)]
+    has_lengths = any(np.size(getattr(mask, "lengths", 0)) > 1 for mask in masks)  # one for each example
+    other_sizes = [(batch, 7), (batch, 6)] if has_lengths else [(1, 5), (3, 4)]
+    sizes = [(batch, rows)] if any(isinstance(mask, Allowed) for mask in masks) else [(batch, rows), *other_sizes]
     scale = max(np.abs(case.given.x).mean(), 1e-3)
     for seed, (examples, length) in enumerate(sizes):
         rng, memory = np.random.default_rng([17, seed]), case.given.memory
@@ -130,21 +130,17 @@ def is_valid(small: Case) -> bool:
 
 
 def smaller(case: Case, caller: Caller) -> Iterator[Case]:
-    """Yield cases like this one with fewer tokens, heads and dimensions, those with the fewest numbers first."""
+    """Yield cases like this one with fewer tokens, heads and dimensions, those with the smallest q, k and v first."""
     shape = at_of(case)
     heads_to_try = {1, 2, shape.heads} if can_choose_heads(caller) else {shape.heads}
     head_sizes = {shape.size} if caller.is_made else {1, 2, 4}
     sizes = product(heads_to_try, range(1, 5), range(1, 5), head_sizes)
-    for heads, rows, keys, size in sorted(sizes, key=lambda sizes: (count_numbers(*sizes), sizes)):
+    counted = [(heads * (rows + 2 * keys) * size, heads, rows, keys, size) for heads, rows, keys, size in sizes]
+    for _, heads, rows, keys, size in sorted(counted):
         if can_have_sizes(case, heads, rows, keys, size):
             groups = heads if shape.groups == shape.heads else shape.groups
             cases = (small_case(case, (heads, groups, rows, keys, size), caller.request, seed) for seed in range(TRIES))
             yield from filter(is_valid, cases)
-
-
-def count_numbers(heads: int, rows: int, keys: int, size: int) -> int:
-    """Return how many numbers q, k and v have together."""
-    return heads * (rows + 2 * keys) * size
 
 
 def can_have_sizes(case: Case, heads: int, rows: int, keys: int, size: int) -> bool:

@@ -283,8 +283,8 @@ def read_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
     output = find_output(recording, pairs)
     if output is not None:
         arrays |= {"W_o": output.weight} | ({} if output.bias is None else {"b_o": output.bias})
-    groups = len({frozenset(columns) for columns in heads["k"]})
-    return Matrices(arrays, len(set(heads["q"])), groups, frozenset(turns), inputs, output)
+    query_heads, key_heads = set(heads["q"]), {frozenset(columns) for columns in heads["k"]}
+    return Matrices(arrays, len(query_heads), len(key_heads), frozenset(turns), inputs, output)
 
 
 def join_columns(
@@ -331,9 +331,9 @@ def find_surroundings(recording: Recording, matrices: Matrices, context: Array |
         rows = output_inputs(recording, output) @ output.weight + (0.0 if output.bias is None else output.bias)
         around = fit_surroundings(recording, before, rows, answer)
         if around is None:
-            last = recording.first.outputs[0][0]
+            last, operations = recording.first.outputs[0][0], recording.first.operations
             end = last + 1 if isinstance(last, int) else None
-            names = dict.fromkeys(one.name for one in recording.first.operations[output.operation + 1 : end])
+            names = dict.fromkeys(operation.name for operation in operations[output.operation + 1 : end])
             raise UnreadMatricesError(f"the operations after the output projection are not known ({', '.join(names)})")
     elif context is not None and answer is not None:
         # if nothing fits: the context, like the output, is compared with the definition

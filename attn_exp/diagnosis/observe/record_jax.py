@@ -54,8 +54,9 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
     operations: list[Operation] = []
     values = [Value(array, name if array.size <= MAX_SIZE else None) for name, array in arrays.items()]
     results = jaxprs.run_jaxpr(jaxpr, constants, values, partial(run_step, operations), as_value)
-    outputs = ((result.producer, np.asarray(result.array)) for result in results if is_array(result.array))
-    return Trace(tuple(operations), arrays, tuple(outputs))
+    return Trace(tuple(operations), arrays, tuple(
+        (result.producer, np.asarray(result.array)) for result in results if is_array(result.array)
+    ))  # fmt: skip
 
 
 def run_step(operations: list[Operation], step: Any, name: str, values: Sequence[Value]) -> list[Value]:
@@ -119,8 +120,8 @@ def redo_step(step: Any, name: str, before: Sequence[Array], index: int, arrays:
     Operations that only move numbers keep the dtype, because the numbers may be labels.
     """
     arrays = [np.asarray(array) for array in arrays]
-    is_move = name in jaxprs.MOVES and name != "convert_element_type"
-    rule = jaxprs.rule_of(name, step.params, arrays) if is_move else None
+    keeps_dtype = name in jaxprs.MOVES and name != "convert_element_type"
+    rule = jaxprs.rule_of(name, step.params, arrays) if keeps_dtype else None
     try:
         moved = NotImplemented if rule is None else rule(*arrays)
         results = run_equation(step, name, arrays) if moved is NotImplemented else moved

@@ -125,8 +125,7 @@ def perform(
     again = run = partial(write_first if is_writer else run_plain, function)
     read_kwargs = kwargs
     if targets and not is_writer and "where" not in kwargs:  # the result does not depend on what `out` contains
-        run = partial(run, out=out)
-        read_kwargs = {key: value for key, value in kwargs.items() if key != "out"}
+        run, read_kwargs = partial(run, out=out), {key: value for key, value in kwargs.items() if key != "out"}
     token = active_recorder.set(None)
     try:
         returned = recorder.run(
@@ -135,10 +134,8 @@ def perform(
         )  # fmt: skip
     finally:
         active_recorder.reset(token)
-    if is_writer:
-        return None
-    if not targets:
-        return returned
+    if is_writer or not targets:
+        return None if is_writer else returned
     return out if len(outs) > 1 else outs[0]
 
 

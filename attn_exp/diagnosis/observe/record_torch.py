@@ -131,9 +131,9 @@ def locate_tensor(tensor: Any) -> Place:
 
 
 def copy_tensor(tensor: Any) -> Array:
-    tensor = tensor.detach().resolve_conj().resolve_neg().cpu()
-    is_half = tensor.is_floating_point() and tensor.itemsize < 4  # NumPy has no bfloat16
-    array: Array = (tensor.float() if is_half else tensor).numpy()
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
+    # NumPy has no bfloat16
+    array: Array = (plain.float() if plain.is_floating_point() and plain.itemsize < 4 else plain).numpy()
     return array.copy() if array.size <= MAX_SIZE else array
 
 

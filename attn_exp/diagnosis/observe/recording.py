@@ -80,8 +80,7 @@ class Recording:
             np.any((array != baseline) & ~(np.isnan(array) & np.isnan(baseline)), axis=-1) for array in others
         ])  # fmt: skip
         if_set, if_clear = changed[::2], changed[1::2]
-        powers = 2 ** np.arange(self.bits).reshape(-1, *[1] * (if_set.ndim - 1))
-        numbers = np.array((if_set * powers).sum(axis=0))
+        numbers = np.tensordot(2 ** np.arange(self.bits), if_set, axes=1)
         numbers[~(if_set ^ if_clear).all(axis=0)] = SEVERAL
         numbers[~(if_set | if_clear).any(axis=0)] = NONE
         return numbers
@@ -124,13 +123,9 @@ def record_layer(
 
 def replace_tokens(base: Arrays, other: Arrays, is_changed: Array) -> dict[str, Array]:
     """Return inputs by role with the tokens of `other` where `is_changed`, which has one boolean per token number."""
-    mixed, start = dict[str, Array](), 0
-    for role, array in base.items():
-        batch, length, _ = array.shape
-        is_other = is_changed[start : start + batch * length].reshape(batch, length, 1)
-        mixed[role] = np.where(is_other, other[role], array)
-        start += batch * length
-    return mixed
+    counts = [array.shape[0] * array.shape[1] for array in base.values()]
+    parts = zip(base.items(), np.split(is_changed, np.cumsum(counts)), strict=False)  # the last part is empty
+    return {role: np.where(part.reshape(*array.shape[:2], 1), other[role], array) for (role, array), part in parts}
 
 
 def record_once(layer: Layer, inputs: Arrays, keywords: Mapping[str, Any], cache: dict[Any, Any]) -> Trace:

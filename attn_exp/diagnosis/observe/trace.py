@@ -432,8 +432,9 @@ def move_labels(operation: Operation, labels: Sequence[Array | None]) -> Array |
     index = np.where(is_index, result, 0).astype(int)
     number, output = number_at[index], np.asarray(operation.output, float)
     is_moved = is_index & ((number == output) | (np.isnan(number) & np.isnan(output)))
-    is_varied = len(np.unique(index[is_moved])) >= MIN_VARIETY * len(np.unique(index[is_index]))
-    if not is_moved.any() or is_moved.sum() < MIN_PRESERVED * is_index.sum() or not is_varied:
+    if not is_moved.any() or is_moved.sum() < MIN_PRESERVED * is_index.sum() or (
+        len(np.unique(index[is_moved])) < MIN_VARIETY * len(np.unique(index[is_index]))
+    ):  # fmt: skip
         return None
     for known, array in zip(labels, operation.inputs, strict=True):
         if known is not None and array.shape == operation.output.shape:  # such as the input of a masked fill
