@@ -67,7 +67,7 @@ MAX_ROUNDING = 0.2
 MAX_BASES = 3
 """Number of explanations of the unmasked cases that are combined with mask mistakes."""
 HALF = 0.5
-"""An output is inconclusive if a smaller fraction of it is finite."""
+"""Outputs are mostly NaN if more than this fraction has a smaller fraction of finite numbers."""
 MAX_DISTANCE = 32.0
 """A candidate is ruled out if it is this many times farther from the answers than the nearest candidate."""
 BLOCK_SIZES = range(2, 132)
@@ -80,7 +80,7 @@ NOTHING = "no known mistake explains it"
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Cases with a function's answers, wrong ones first.
+    """Cases with a function's answers, `seen`, wrong ones first.
 
     Answers are compared to `digits` bits: those of the function's dtype, or fewer. `dtype` names the dtype with this
     precision, "own" for the function's. Inputs have `input_digits` bits. `across_calls` lists mistakes that show only
@@ -169,22 +169,19 @@ class Answers:
 
     def compare(self, candidate: Candidate, case: Case, answer: Answer) -> int:
         """Return 1 if a candidate reproduces an answer, 0 if the answer is inconclusive, -1 if it contradicts it."""
-        output = answer.output
+        output, digits = answer.output, self.digits
         if output is None:
             return 0
         stages = predicted(candidate.change(case), self.get_inputs(case))
         if stages is None:  # either both fail on these shapes, or only the candidate does
             return 0 if output.shape != expected(case)["output"].shape else -1
+        # rounding may exceed the output if weights have a vanishing sum, or with logits of 1e9
         largest = np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30)
-        is_rough = (
-            tolerance(stages, self.digits) > MAX_ROUNDING * largest
-        )  # weights of sums that vanish, or logits of 1e9
+        is_rough = tolerance(stages, digits) > MAX_ROUNDING * largest
         if (is_rough and np.isfinite(stages["weights"]).all()) or is_for_no_key(output, stages):
             return 0
         rows = {**stages, "output": without_blind(stages["output"], stages)}
-        if differs(without_blind(output, stages), rows, self.digits) or not is_nearer(
-            output, stages, case, self.digits
-        ):
+        if differs(without_blind(output, stages), rows, digits) or not is_nearer(output, stages, case, digits):
             return -1
         is_conclusive = candidate.names in SHOWN_BY_NAN or not self.is_right_except_nan(case, output)
         return int(is_conclusive and not is_blind(stages))

@@ -77,15 +77,15 @@ def find_pairs(recording: Recording) -> list[Pair]:
     if len(products) > MAX_PRODUCTS:
         return []
     pairs, first_products = list[Pair](), set[int]()
-    for second in products:
-        producers = [trace.operations[second].producers[place] for place in factors[second]]
+    for index in products:
+        producers = [trace.operations[index].producers[place] for place in factors[index]]
         earlier = [find_ancestors(trace, (producer,)).intersection(products) for producer in producers]
         if not any(earlier):
-            first_products.add(second)
+            first_products.add(index)
         elif not all(earlier):
             side = 0 if earlier[0] else 1
-            sources = sorted(earlier[side] & first_products, reverse=True)
-            found = (find_pair(recording, first, second, side) for first in sources)
+            nearest_first = sorted(earlier[side] & first_products, reverse=True)
+            found = (find_pair(recording, first, index, side) for first in nearest_first)
             pairs += [pair for pair in found if pair is not None][:1]
     return pairs
 
@@ -222,6 +222,7 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
     Raises:
         MixedTokensError: a row mixes tokens, keys belong to another example, or the numbers of heads differ.
     """
+    # the row of weights of each head (pair, matrix, row), by the example and position of its query
     heads_of = dict[tuple[int, int], list[tuple[Pair, int, int]]]()
     for pair in pairs:
         for m, row in np.ndindex(pair.weights.shape[:2]):

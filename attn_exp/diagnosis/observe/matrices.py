@@ -23,6 +23,7 @@ from attn_exp.forms.pipeline import Around, Norm, normed
 Column = tuple[int, int]
 """A column of a projection: the index of the projection's operation, and the index of the column."""
 NAMES = {"q": "queries", "k": "keys", "v": "values"}
+"""What the sides of attention are called in messages."""
 MAX_BIAS_DISTANCE = 5
 """Number of operations after a product that are searched for its bias."""
 NORM_KINDS, EPSILONS = ("LayerNorm", "RMSNorm", "L2"), (1e-5, 1e-6, 1e-12, 1e-8, 1e-3, 0.0)
@@ -163,7 +164,7 @@ def read_heads(recording: Recording, rows: Rows) -> HeadColumns:
     if (rows.tokens < 0).any():
         raise UnreadMatricesError("computed from several tokens")
     inputs, *others = [read_token_rows(recording, projection) for projection in projections]
-    if not all(np.array_equal(rows, inputs, equal_nan=True) for rows in others):
+    if not all(np.array_equal(other, inputs, equal_nan=True) for other in others):
         raise UnreadMatricesError("computed by several products of different inputs")
     names = [
         (projection.operation, column) for projection in projections for column in range(projection.weight.shape[1])
@@ -174,7 +175,7 @@ def read_heads(recording: Recording, rows: Rows) -> HeadColumns:
     for rank, is_chosen in groups:
         match = match_columns(rows, is_chosen, inputs, weight, recording.tolerance)
         if match is None or (rank in columns and not have_factor(match.factors, factors[0], recording)):
-            turns = True  # rotations leave position 0 and mix columns at the others
+            turns = True  # a rotation leaves the columns at position 0 and mixes them at all others
             continue
         found = tuple(names[column] for column in match.columns)
         factors += match.factors.tolist()
@@ -283,8 +284,8 @@ def read_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
     output = find_output(recording, pairs)
     if output is not None:
         arrays |= {"W_o": output.weight} | ({} if output.bias is None else {"b_o": output.bias})
-    query_heads, key_heads = set(heads["q"]), {frozenset(columns) for columns in heads["k"]}
-    return Matrices(arrays, len(query_heads), len(key_heads), frozenset(turns), inputs, output)
+    groups = len({frozenset(columns) for columns in heads["k"]})
+    return Matrices(arrays, len(set(heads["q"])), groups, frozenset(turns), inputs, output)
 
 
 def join_columns(
@@ -331,9 +332,9 @@ def find_surroundings(recording: Recording, matrices: Matrices, context: Array |
         rows = output_inputs(recording, output) @ output.weight + (0.0 if output.bias is None else output.bias)
         around = fit_surroundings(recording, before, rows, answer)
         if around is None:
-            last, operations = recording.first.outputs[0][0], recording.first.operations
+            last = recording.first.outputs[0][0]
             end = last + 1 if isinstance(last, int) else None
-            names = dict.fromkeys(operation.name for operation in operations[output.operation + 1 : end])
+            names = dict.fromkeys(one.name for one in recording.first.operations[output.operation + 1 : end])
             raise UnreadMatricesError(f"the operations after the output projection are not known ({', '.join(names)})")
     elif context is not None and answer is not None:
         # if nothing fits: the context, like the output, is compared with the definition

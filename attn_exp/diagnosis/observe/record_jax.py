@@ -132,5 +132,6 @@ def redo_step(step: Any, name: str, before: Sequence[Array], index: int, arrays:
 
 
 def find_product(step: Any, name: str, inputs: Sequence[Array]) -> Product | None:
-    ndims = [array.ndim for array in inputs]
-    return Product(0, 1, contract_axes(ndims, *step.params["dimension_numbers"])) if name == "dot_general" else None
+    return None if name != "dot_general" else Product(
+        0, 1, contract_axes([array.ndim for array in inputs], *step.params["dimension_numbers"])
+    )  # fmt: skip

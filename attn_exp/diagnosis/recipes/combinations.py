@@ -54,6 +54,7 @@ LIKELY = frozenset(
 )
 """Mistakes that the search combines with each other."""
 INVERTED = "mask_inverted"
+"""The mask mistake to which a fill or a second mask mistake may be added."""
 LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
 """A common replacement for -inf: harmless alone, but not in combination with other mistakes."""
 CLOSE = 1e-5
