@@ -1,4 +1,8 @@
-"""Explain wrong outputs by the mistakes that reproduce them, or else by the first stage that differs."""
+"""Explain wrong outputs by the mistakes that reproduce them, or else by the first stage that differs.
+
+`Answers` holds the answers of a function and tries `EXPLANATIONS` on them, one after the other: a mistake explains the
+answers if computing attention with it gives all of them. If none does, `located` says where to look.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attn_exp import mistakes
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.asking.case import (
     Answer,
@@ -34,7 +39,6 @@ from attn_exp.diagnosis.recipes.candidates import (
     best,
     every_mistake,
     everywhere,
-    is_right,
     other_settings,
     pairs_of,
     rank,
@@ -49,62 +53,66 @@ from attn_exp.diagnosis.recipes.combinations import (
     fitted_numbers,
     has_time,
     in_several_parts,
-    of_masks,
 )
 from attn_exp.forms.pipeline import Given
 from attn_exp.mistakes.behaviour import first_keys
 from attn_exp.mistakes.precision import rounded as rounded_to
 
 SINGLE = DIGITS["float32"]
-LARGE = "large inputs"
-FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole numbers", "one token")
+LARGE, EQUAL = "large inputs", "equal inputs"
+FEW_TOKENS = ("values", "unequal lengths", "another length", EQUAL, "whole numbers", "one token")
 """Cases with few tokens, whose sums stay accurate in half precision."""
-TELLS = 0.2
+MAX_ROUNDING = 0.2
 """An output is inconclusive if rounding may exceed this fraction of its largest number."""
-FEW_BASES = 3
+MAX_BASES = 3
 """Number of explanations of the unmasked cases that are combined with mask mistakes."""
 HALF = 0.5
-"""An output is inconclusive if a smaller fraction of it is finite."""
-NEARER = 32.0
+"""Outputs are mostly NaN if more than this fraction has a smaller fraction of finite numbers."""
+MAX_DISTANCE = 32.0
 """A candidate is ruled out if it is this many times farther from the answers than the nearest candidate."""
+BLOCK_SIZES = range(2, 132)
+"""Sizes of the blocks of keys or queries of which a function may compute only whole ones."""
 OVERFLOWS = ("no_max_subtraction",)
-SAID_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
+SHOWN_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
 """Mistakes that can be inferred from NaN alone; too many of the others produce the same NaN."""
+NOTHING = "no known mistake explains it"
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Cases with a function's answers, wrong ones first.
+    """Cases with a function's answers, `seen`, wrong ones first.
 
-    Answers are compared to `digits` bits: those of the function's dtype, or fewer. Inputs have `kept` bits. `broken`
-    lists mistakes that show only across calls. `ask` runs fresh cases, whose answers an explanation must reproduce too;
-    `ask_equal` runs a case whose scores are all equal. `crossed` are wrong answers to keys of another input, which
-    choose between mistakes that give all other answers alike.
+    Answers are compared to `digits` bits: those of the function's dtype, or fewer. `dtype` names the dtype with this
+    precision, "own" for the function's. Inputs have `input_digits` bits. `across_calls` lists mistakes that show only
+    across calls. `ask` runs fresh cases, whose answers an explanation must reproduce too; `ask_equal` runs a case whose
+    scores are all equal. `crossed` are wrong answers to keys of another input, which choose between mistakes that give
+    all other answers alike.
     """
 
     seen: Seen
     digits: int
-    kept: int
-    broken: Sequence[str] = ()
-    bits: str = "own"
+    input_digits: int
+    across_calls: Sequence[str] = ()
+    dtype: str = "own"
     ask: Callable[[], Seen] = tuple
     ask_equal: Callable[[], Asked | None] = lambda: None
     crossed: Seen = ()
 
-    read_off: dict[object, float | None] = field(default_factory=dict)
+    fitted: dict[object, float | None] = field(default_factory=dict)
     """Numbers fitted to the answers, shared by all views."""
-    judged: dict[tuple[Candidate, Case, Answer, int], int] = field(default_factory=dict)
-    """Cache of `gives_one`: several explanations compare one candidate with the same answers."""
+    compared: dict[tuple[Candidate, Case, Answer, int], int] = field(default_factory=dict)
+    """Cache of `compare`: several explanations compare one candidate with the same answers."""
 
     def views(self, first: bool) -> Iterator[Answers]:
         """Yield the answers at their own precision and, if `first`, at that of float32 and of half precision too.
 
         A view in which every answer is right is skipped: two mistakes that cancel each other would "explain" it.
         """
-        lowered = [("float32", SINGLE)] if self.digits > SINGLE else []
-        lowered += [(self.half, DIGITS[self.half])] if self.half else []
-        levels = (replace(self, bits=bits, digits=digits) for bits, digits in (lowered if first else []))
-        yield from (view for view in (self, *levels) if not is_right(view.seen, view.digits))
+        coarser = ["float32"] if self.digits > SINGLE else []
+        half = representable([answer for _, answer in self.seen[:4]]) if first else ""
+        coarser += [half] if half else []
+        views = (replace(self, dtype=dtype, digits=DIGITS[dtype]) for dtype in (coarser if first else []))
+        yield from (view for view in (self, *views) if view.wrong)
 
     @property
     def explanations(self) -> Sequence[Explanation]:
@@ -112,81 +120,82 @@ class Answers:
 
     def can_try(self, explanation: Explanation) -> bool:
         """Return whether to try an explanation; slow ones are skipped if no mistake gives this shape or time is up."""
-        if explanation.rare and self.bits == "float32":
+        if explanation.rare and self.dtype == "float32":
             return False
         return not explanation.dear or (self.has_known_shape and has_time())
 
     @cached_property
-    def half(self) -> str:
-        return representable([answer for _, answer in self.seen[:4]])
-
-    @cached_property
     def single(self) -> list[Candidate]:
+        """All candidates with one mistake."""
         return [
             *every_mistake([case for case, _ in self.seen]),
             *fitted_fills(self.seen),
             *fills_of_raw_logits(self.seen),
-            *fitted_numbers(self.wrong, self.read_off),
+            *fitted_numbers(self.wrong, self.fitted),
         ]
 
     @cached_property
     def has_known_shape(self) -> bool:
+        """Whether attention, right or with one mistake, gives an output of this shape."""
         case, answer = self.seen[0]
-        recipes = (case.recipe, *(one.change(case) for one in self.single))
-        made = (predicted(recipe, case.given) for recipe in recipes)
+        recipes = (case.recipe, *(candidate.change(case) for candidate in self.single))
+        predictions = (predicted(recipe, case.given) for recipe in recipes)
         return answer.output is None or any(
-            stages is not None and stages["output"].shape == answer.output.shape for stages in made
+            stages is not None and stages["output"].shape == answer.output.shape for stages in predictions
         )
 
-    def gives(self, candidate: Candidate) -> bool:
+    def is_explained_by(self, candidate: Candidate) -> bool:
         """Return whether a candidate contradicts no answer, even a fresh one, and reproduces a wrong one."""
-        if any(self.gives_of(candidate, seen) < 0 for seen in (self.wrong, self.right, self.fresh)):
+        if any(self.count_reproduced(candidate, seen) < 0 for seen in (self.wrong, self.right, self.fresh)):
             return False
-        return any(self.gives_of(candidate, seen) > 0 for seen in (self.wrong, failing(self.fresh, self.digits)))
+        return any(
+            self.count_reproduced(candidate, seen) > 0 for seen in (self.wrong, failing(self.fresh, self.digits))
+        )
 
-    def gives_of(self, candidate: Candidate, seen: Seen) -> int:
+    def count_reproduced(self, candidate: Candidate, seen: Seen) -> int:
         """Return how many answers a candidate reproduces within rounding, or -1 if it contradicts one.
 
         Calls that raised an error do not count.
         """
-        explained = 0
+        count = 0
         for case, answer in seen:
             key = (candidate, case, answer, self.digits)
-            if key not in self.judged:
-                self.judged[key] = self.gives_one(*key[:3])
-            if self.judged[key] < 0:
+            if key not in self.compared:
+                self.compared[key] = self.compare(candidate, case, answer)
+            if self.compared[key] < 0:
                 return -1
-            explained += self.judged[key]
-        return explained
+            count += self.compared[key]
+        return count
 
-    def gives_one(self, candidate: Candidate, case: Case, answer: Answer) -> int:
+    def compare(self, candidate: Candidate, case: Case, answer: Answer) -> int:
         """Return 1 if a candidate reproduces an answer, 0 if the answer is inconclusive, -1 if it contradicts it."""
-        if answer.output is None:
+        output, digits = answer.output, self.digits
+        if output is None:
             return 0
-        stages = predicted(candidate.change(case), self.as_given(case))
+        stages = predicted(candidate.change(case), self.get_inputs(case))
         if stages is None:  # either both fail on these shapes, or only the candidate does
-            return 0 if answer.output.shape != expected(case)["output"].shape else -1
-        is_rough = tolerance(stages, self.digits) > TELLS * largest(stages["output"])
-        rounds_away = is_rough and np.isfinite(stages["weights"]).all()
-        if rounds_away or is_for_no_key(answer.output, stages):  # weights of sums that vanish, or logits of 1e9
+            return 0 if output.shape != expected(case)["output"].shape else -1
+        # rounding may exceed the output if weights have a vanishing sum, or with logits of 1e9
+        largest = np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30)
+        is_rough = tolerance(stages, digits) > MAX_ROUNDING * largest
+        if (is_rough and np.isfinite(stages["weights"]).all()) or is_for_no_key(output, stages):
             return 0
         rows = {**stages, "output": without_blind(stages["output"], stages)}
-        is_other = differs(without_blind(answer.output, stages), rows, self.digits)
-        if is_other or not is_nearer(answer.output, stages, case, self.digits):
+        if differs(without_blind(output, stages), rows, digits) or not is_nearer(output, stages, case, digits):
             return -1
-        tells = candidate.names in SAID_BY_NAN or not self.is_right_but_for_nan(case, answer.output)
-        return int(tells and not is_blind(stages))
+        is_conclusive = candidate.names in SHOWN_BY_NAN or not self.is_right_except_nan(case, output)
+        return int(is_conclusive and not is_blind(stages))
 
-    def as_given(self, case: Case) -> Given:
+    def get_inputs(self, case: Case) -> Given:
         """Return a case's inputs; large ones in float32, where exp overflows sooner, if the function got float32."""
-        if case.rung != LARGE or self.kept != SINGLE or case.given.q is None:
+        if case.rung != LARGE or self.input_digits != SINGLE or case.given.q is None:
             return case.given
         return case.in_float32
 
-    def is_right_but_for_nan(self, case: Case, output: Array) -> bool:
-        stages, holes = expected(case), np.isnan(output)
-        filled_up = np.where(holes, stages["output"], output) if output.shape == stages["output"].shape else output
-        return bool(holes.any()) and not differs(filled_up, stages, self.digits)
+    def is_right_except_nan(self, case: Case, output: Array) -> bool:
+        stages, is_nan = expected(case), np.isnan(output)
+        repaired = np.where(is_nan, stages["output"], output) if output.shape == stages["output"].shape else output
+        return bool(is_nan.any()) and not differs(repaired, stages, self.digits)
 
     @cached_property
     def wrong(self) -> Seen:
@@ -194,109 +203,110 @@ class Answers:
 
     @cached_property
     def right(self) -> Seen:
-        lost = {case for case, _ in self.wrong}
-        return [pair for pair in self.seen if pair[0] not in lost]
+        wrong_cases = {case for case, _ in self.wrong}
+        return [(case, answer) for case, answer in self.seen if case not in wrong_cases]
 
     @cached_property
     def fresh(self) -> Seen:
         return self.ask()
 
-    def closest(self, fits: list[Candidate]) -> list[Candidate]:
+    def keep_nearest(self, candidates: list[Candidate]) -> list[Candidate]:
         """Keep the candidates nearest to wrong float64 answers, which tell a fill of 1e-12 from 0."""
-        if len(fits) < 2 or self.digits < DIGITS["float64"]:
-            return fits
+        if len(candidates) < 2 or self.digits < DIGITS["float64"]:
+            return candidates
         seen = [*self.wrong, *self.fresh]
-        gaps = [max(self.gap(one, case, answer) for case, answer in seen) for one in fits]
-        return [one for one, gap in zip(fits, gaps, strict=True) if gap <= NEARER * min(gaps) + 2.0**-50]
-
-    def gap(self, candidate: Candidate, case: Case, answer: Answer) -> float:
-        """Return `max |candidate - answer| / max |answer|`, or 0 if they are not comparable."""
-        stages = predicted(candidate.change(case), case.given)
-        if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
-            return 0.0
-        size = max(np.abs(answer.output).max(initial=0.0), 1e-300)
-        gap = float(np.abs(stages["output"] - answer.output).max(initial=0.0) / size)
-        return gap if np.isfinite(gap) else 0.0
+        errors = [max(find_error(candidate, case, answer) for case, answer in seen) for candidate in candidates]
+        limit = MAX_DISTANCE * min(errors) + 2.0**-50
+        return [candidate for candidate, error in zip(candidates, errors, strict=True) if error <= limit]
 
     def one_mistake(self) -> Explained | None:
-        fits = [candidate for candidate in self.single if self.gives(candidate)]
-        return best(self.closest([one for one in fits if self.gives_of(one, self.crossed) >= 0] or fits))
+        fitting = [candidate for candidate in self.single if self.is_explained_by(candidate)]
+        uncrossed = [candidate for candidate in fitting if self.count_reproduced(candidate, self.crossed) >= 0]
+        return best(self.keep_nearest(uncrossed or fitting))
 
     def two_mistakes(self) -> Explained | None:
-        if self.says_little:
+        if self.are_mostly_nan:
             return None
         pairs = itertools.takewhile(lambda _: has_time(), pairs_of(self.single, self.seen))
-        return best([pair for pair in pairs if self.gives(pair)])
+        return best([pair for pair in pairs if self.is_explained_by(pair)])
 
     @cached_property
-    def says_little(self) -> bool:
+    def are_mostly_nan(self) -> bool:
+        """Whether most wrong outputs are mostly NaN or infinite, so that many mistakes would fit."""
         outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
         return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
 
     def several_mistakes(self) -> Explained | None:
         """Find mistakes, at most one per part of attention, in cases without additional masks; then one in masks."""
-        plain, masked = self.by_masks(self.seen)
-        wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW)
-        if not wrong or self.says_little:
+        plain, masked = self.split_by_masks(self.seen)
+        wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW_TOKENS)
+        if not wrong or self.are_mostly_nan:
             return None
         seen = [*wrong, *(pair for pair in plain if pair not in wrong)]
-        unmasked = replace(self, seen=seen, ask=lambda: self.by_masks(self.fresh)[0])
-        base = [one for one in self.single if masked and unmasked.gives(one)]
-        several = in_several_parts(self.single, wrong[0], self.ask_equal())
-        base += [one for one in itertools.takewhile(lambda _: has_time(), several) if unmasked.gives(one)]
-        return self.with_masks(base, masked)
+        unmasked = replace(self, seen=seen, ask=lambda: self.split_by_masks(self.fresh)[0])
+        bases = [candidate for candidate in self.single if masked and unmasked.is_explained_by(candidate)]
+        combinations = in_several_parts(self.single, wrong[0], self.ask_equal())
+        combinations = itertools.takewhile(lambda _: has_time(), combinations)
+        bases += [candidate for candidate in combinations if unmasked.is_explained_by(candidate)]
+        return self.add_mask_mistake(bases, masked)
 
-    def with_masks(self, base: Sequence[Candidate], masked: Seen) -> Explained | None:
-        """Return the best candidate in `base` that reproduces every answer, alone or combined with a mask mistake.
+    def split_by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
+        """Return the cases with the same masks as the plainest one, and those with additional masks."""
+        usual = next((case for case, _ in self.seen if case.rung == "values"), self.seen[0][0]).recipe.rules.masks
+        plain = [(case, answer) for case, answer in seen if case.recipe.rules.masks == usual]
+        return plain, [(case, answer) for case, answer in seen if case.recipe.rules.masks != usual]
 
-        Every candidate in `base` reproduces the answers without additional masks.
+    def add_mask_mistake(self, bases: Sequence[Candidate], masked: Seen) -> Explained | None:
+        """Return the best candidate that reproduces every answer: a base alone, or combined with a mask mistake.
+
+        Every base reproduces the answers without additional masks. The simplest combinations are tried first.
         """
-        wrong_with_masks = failing(masked, self.digits)
-
-        def tells(one: Candidate) -> bool:
-            return self.gives(one) and (not wrong_with_masks or self.gives_of(one, wrong_with_masks) > 0)
-
-        found = best([one for one in base if tells(one)])
-        if found is not None or not masked or not base:
+        found = best(self.keep_if_masks_show(bases, masked))
+        if found is not None or not masked or not bases:
             return found
-        fewest = min(len(one.names) for one in base)
-        likeliest = sorted((one for one in base if len(one.names) == fewest), key=rank)[:FEW_BASES]
-        late = of_masks(self.single)
-        inverted = [one for one in late if one.names == (INVERTED,)]
+        fewest = min(len(base.names) for base in bases)
+        likeliest = sorted((base for base in bases if len(base.names) == fewest), key=rank)[:MAX_BASES]
+        in_masks = [one for one in self.single if mistakes.mistake(one.names[0]).group == "masks"]
+        inverted = [one for one in in_masks if one.names == (INVERTED,)]
         filled = [combine((one, LARGE_FILL)) for one in inverted]
-        turned = [combine((one, other)) for one in inverted for other in late if other != one]
-        for others in ([LARGE_FILL], late, filled, turned):  # simplest combinations first
-            made = [combine((one, other)) for one in likeliest for other in others]
-            if fitting := [one for one in made if tells(one)]:
-                return best(self.closest(fitting))
+        inverted_with_another = [combine((one, other)) for one in inverted for other in in_masks if other != one]
+        for additions in ([LARGE_FILL], in_masks, filled, inverted_with_another):
+            combined = [combine((base, addition)) for base in likeliest for addition in additions]
+            if fitting := self.keep_if_masks_show(combined, masked):
+                return best(self.keep_nearest(fitting))
         return None
 
-    def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
-        asked = next((case for case, _ in self.seen if case.rung == "values"), self.seen[0][0]).recipe.rules.masks
-        plain = [pair for pair in seen if pair[0].recipe.rules.masks == asked]
-        return plain, [pair for pair in seen if pair[0].recipe.rules.masks != asked]
+    def keep_if_masks_show(self, candidates: Sequence[Candidate], masked: Seen) -> list[Candidate]:
+        """Keep the candidates that fit and, if answers with additional masks are wrong, reproduce one of those."""
+        wrong = failing(masked, self.digits)
+        return [
+            one
+            for one in candidates
+            if self.is_explained_by(one) and (not wrong or self.count_reproduced(one, wrong) > 0)
+        ]
 
     def setting_that_fits(self) -> Explained | None:
-        others = [(word, everywhere(change)) for word, change in other_settings(self.seen[0][0].recipe)]
-        for word, change in (*others, ("scale=true", scaled_as_usual)):
-            if self.gives(Candidate((word,), change)):
-                is_mixed = "batch_mixed" in self.broken  # which explains more
-                return Explained(("batch_mixed",)) if is_mixed else Explained(setting=word, change=change)
+        settings = [(words, everywhere(change)) for words, change in other_settings(self.seen[0][0].recipe)]
+        for words, change in (*settings, ("scale=true", scaled_as_usual)):
+            if self.is_explained_by(Candidate((words,), change)):
+                return self.batch_mixed() or Explained(setting=words, change=change)  # a mixed batch explains more
         return None
 
     def between_calls(self) -> Explained | None:
-        unsteady = [name for name in self.broken if name in ("dropout_on", "not_deterministic", "mask_stale")]
-        return Explained((unsteady[0],)) if unsteady else None
+        for name in self.across_calls:
+            if name in ("dropout_on", "not_deterministic", "mask_stale"):
+                return Explained((name,))
+        return None
 
     def batch_mixed(self) -> Explained | None:
-        return Explained(("batch_mixed",)) if "batch_mixed" in self.broken else None
+        return Explained(("batch_mixed",)) if "batch_mixed" in self.across_calls else None
 
     def tail_dropped(self) -> Explained | None:
         """Return "tail_dropped" if the function ignores the last key or query, or all after the last whole block."""
-        asked = [(case, one.output) for case, one in self.seen if case.rung != LARGE and one.output is not None]
+        outputs = [(case, one.output) for case, one in self.seen if case.rung != LARGE and one.output is not None]
         for count in (count_keys, count_queries):
-            counts = [count(case, output, self.digits) for case, output in asked]
-            if any(0 < kept < whole for whole, kept in counts) and in_blocks(counts):
+            counts = [count(case, output, self.digits) for case, output in outputs]
+            if any(0 < used < total for total, used in counts) and are_whole_blocks(counts):
                 return Explained(("tail_dropped",))
         return None
 
@@ -321,48 +331,51 @@ def representable(answers: Sequence[Answer]) -> str:
     return ""
 
 
-def largest(output: Array) -> float:
-    size = float(np.abs(output).max(initial=1e-30))
-    return size if np.isfinite(size) else float(np.abs(np.nan_to_num(output)).max(initial=1e-30))
+def find_error(candidate: Candidate, case: Case, answer: Answer) -> float:
+    """Return `max |candidate - answer| / max |answer|`, or 0 if they are not comparable."""
+    stages = predicted(candidate.change(case), case.given)
+    if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
+        return 0.0
+    largest = max(np.abs(answer.output).max(initial=0.0), 1e-300)
+    error = float(np.abs(stages["output"] - answer.output).max(initial=0.0) / largest)
+    return error if np.isfinite(error) else 0.0
 
 
-BLOCKS = range(2, 132)
+def are_whole_blocks(counts: Sequence[tuple[int, int]]) -> bool:
+    """Return whether each case uses exactly the whole blocks of some size, or all but the last key or query.
 
-
-def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:
-    """Return whether each case keeps exactly the whole blocks of some size, or all but the last key or query.
-
-    An input shorter than a block may be kept or dropped.
+    `counts` has the total and the used number of keys or queries of each case. An input shorter than a block may be
+    used or dropped.
     """
-    return all(kept == whole - 1 for whole, kept in counts) or any(
-        all(kept == (whole // block * block or (whole if kept else 0)) for whole, kept in counts) for block in BLOCKS
+    return all(used == total - 1 for total, used in counts) or any(
+        all(used == (total // size * size or (total if used else 0)) for total, used in counts) for size in BLOCK_SIZES
     )
 
 
 def count_keys(case: Case, output: Array, digits: int) -> tuple[int, int]:
     """Return the number of keys, and how many leading ones give this output; -1 if no number does."""
-    keys = expected(case)["masked"].shape[-1]
+    total = expected(case)["masked"].shape[-1]
     if not differs(output, expected(case), digits):
-        return keys, keys
+        return total, total
     if not np.nan_to_num(output).any():
-        return keys, 0
-    for count in range(keys, -1, -1):
+        return total, 0
+    for count in range(total, -1, -1):
         stages = predicted(first_keys(partial(min, count))(case.recipe), case.given)
         if stages is not None and not differs(output, stages, digits):
-            return keys, count
-    return keys, -1
+            return total, count
+    return total, -1
 
 
 def count_queries(case: Case, output: Array, digits: int) -> tuple[int, int]:
     """Return the number of queries, and how many leading ones are right while the rest are one constant, such as 0."""
-    right = expected(case)
-    whole = right["output"].shape[-2]
-    for count in range(whole, 0, -1) if output.shape == right["output"].shape else ():
+    stages, right = expected(case), expected(case)["output"]
+    total = right.shape[-2]
+    for count in range(total, 0, -1) if output.shape == right.shape else ():
         rest = output[..., count:, :]
-        same = not rest.size or np.isnan(rest).all() or (rest == rest.ravel()[0]).all()
-        if same and not differs(output[..., :count, :], {**right, "output": right["output"][..., :count, :]}, digits):
-            return whole, count
-    return whole, -1 if np.nan_to_num(output).any() else 0
+        is_constant = not rest.size or np.isnan(rest).all() or (rest == rest.ravel()[0]).all()
+        if is_constant and not differs(output[..., :count, :], {**stages, "output": right[..., :count, :]}, digits):
+            return total, count
+    return total, -1 if np.nan_to_num(output).any() else 0
 
 
 def is_nearer(output: Array, stages: Arrays, case: Case, digits: int) -> bool:
@@ -374,18 +387,14 @@ def is_nearer(output: Array, stages: Arrays, case: Case, digits: int) -> bool:
     if right["output"].shape != output.shape or not differs(output, right, digits):
         return True
     with np.errstate(all="ignore"):
-        seen, made, asked = (without_blind(one, stages) for one in (output, stages["output"], right["output"]))
-        gaps = [np.abs(seen - one).max(initial=0.0) for one in (made, asked)]
-    is_same = seen is output and asked is right["output"]  # so it differs, as tested above
-    if not is_same and not differs(seen, right if asked is right["output"] else {**right, "output": asked}, digits):
+        actual, candidate, wanted = (without_blind(one, stages) for one in (output, stages["output"], right["output"]))
+        error, error_of_right = (np.abs(actual - one).max(initial=0.0) for one in (candidate, wanted))
+    if not differs(actual, {**right, "output": wanted}, digits):
         return True  # only queries that see no key differ
-    return bool(not np.isfinite(gaps).all() or gaps[0] < gaps[1] / 2)
+    return bool(not np.isfinite([error, error_of_right]).all() or error < error_of_right / 2)
 
 
 # Locate an unexplained mistake: the first stage that differs from attention, and how
-
-NOTHING = "no known mistake explains it"
-EQUAL = "equal inputs"
 
 
 class Located(NamedTuple):
@@ -402,25 +411,35 @@ class Located(NamedTuple):
 def located(seen: Seen, wrong: Seen) -> Located:
     """Return which cases are wrong, and the stage in which the mistake must be."""
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
-    for said, is_so in (("zeros", lambda output: not output.any()), ("NaN", lambda output: np.isnan(output).all())):
-        if outputs and all(map(is_so, outputs)):
-            return Located("", f"{said} for every input; {NOTHING}")
-    rungs = list(dict.fromkeys(case.rung for case, _ in wrong))
-    right = dict.fromkeys(case.rung for case, answer in seen if case.rung not in rungs and answer.output is not None)
-    held = f", and right in {', '.join(right)}" if right else ""
-    holed = [case for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
+    if outputs and all(not output.any() for output in outputs):
+        return Located("", f"zeros for every input; {NOTHING}")
+    if outputs and all(np.isnan(output).all() for output in outputs):
+        return Located("", f"NaN for every input; {NOTHING}")
+    wrong_rungs = dict.fromkeys(case.rung for case, _ in wrong)
+    answered = dict.fromkeys(case.rung for case, answer in seen if answer.output is not None)
+    right_rungs = [rung for rung in answered if rung not in wrong_rungs]
+    also_right = f", and right in {', '.join(right_rungs)}" if right_rungs else ""
+    found = locate_by_nan(seen, wrong) or locate_by_cases({*wrong_rungs}, seen)
+    text = f"something else: wrong in {', '.join(wrong_rungs)}{also_right}; {NOTHING}{found.said}"
+    return Located(found.stage, text)
+
+
+def locate_by_nan(seen: Seen, wrong: Seen) -> Located | None:
+    """Return the stage "masked" if NaN appears in cases with masks only, although others were answered."""
+    with_nan = [case for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
     has_plain = any(not case.recipe.rules.masks and answer.output is not None for case, answer in seen)
-    is_masked = holed and has_plain and rungs != [LARGE] and all(case.recipe.rules.masks for case in holed)
-    told = Located("masked", ". NaN appears only with masks") if is_masked else locate_by_cases({*rungs}, seen)
-    return Located(told.stage, f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{told.said}")
+    is_large_only = all(case.rung == LARGE for case, _ in wrong)
+    is_masked = with_nan and has_plain and not is_large_only and all(case.recipe.rules.masks for case in with_nan)
+    return Located("masked", ". NaN appears only with masks") if is_masked else None
 
 
-def locate_by_cases(lost: set[str], seen: Seen) -> Located:
-    if lost == {LARGE}:
+def locate_by_cases(wrong_rungs: set[str], seen: Seen) -> Located:
+    """Return what the names of the wrong cases tell."""
+    if wrong_rungs == {LARGE}:
         return Located("weights", ". Only large logits go wrong: check what is subtracted before exp, and the division")
-    if lost <= {*ABOUT_MASKS, *MASKS_OF_MORE}:
+    if wrong_rungs <= {*ABOUT_MASKS, *MASKS_OF_MORE}:
         return Located("masked")
-    if EQUAL in lost:
+    if EQUAL in wrong_rungs:
         return Located("", f". With {EQUAL} it is wrong too: look at masks, softmax, and how heads are combined")
     if any(case.rung == EQUAL and expected(case)["v"].any() for case, _ in seen):  # zero values would hide the weights
         return Located("logits", f". With {EQUAL} it is right, so look at the logits")

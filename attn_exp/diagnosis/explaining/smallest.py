@@ -1,4 +1,8 @@
-"""The smallest input that still fails: few tokens, heads and dimensions, integer values, shown stage by stage."""
+"""The smallest input that still fails: few tokens, heads and dimensions, integer values, shown stage by stage.
+
+`smallest_wrong` takes the wrong cases and returns the first of `smaller` cases that is wrong too; `shown` prints it.
+`evidence_of` packs the answers for `answers`, with fresh calls that an explanation must reproduce as well.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from attn_exp.diagnosis.calling import ways_to_call
 from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.calling.signatures import Adapter
 from attn_exp.diagnosis.calling.ways_to_call import Tried
-from attn_exp.diagnosis.explaining.answers import Answers
+from attn_exp.diagnosis.explaining.answers import EQUAL, Answers
 from attn_exp.diagnosis.recipes.candidates import Change
 from attn_exp.experiment.library_conventions import blind
 from attn_exp.experiment.verdict import Cells, Smallest, Stage
@@ -31,19 +35,35 @@ from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.document import Document
 from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.sink import Sink
 
 TRIES = 4
+"""Number of random inputs for each size."""
 MOST_CALLS = 400
+"""Number of smaller cases that are run in search of one that fails."""
+MAX_DIGITS = 20
+"""Bits to which a small case is compared at most, so that what is shown differs visibly."""
+FRESH_SIZES = ((5, 13, 3), (12, 5, 10), (7, 7, 6), (2, 4, 2), (3, 3, 12))
+"""Queries, keys and head size of cases that confirm an explanation; a single row or key would broadcast."""
+MAX_FRESH = 5
+"""Number of wrong cases that are run again with these sizes."""
+IMPORTS = {"numpy": "import numpy as np", "torch": "import torch", "jax": "import jax.numpy as jnp"}
+CONSTRUCTORS = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}
+SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
+PRECEDING = {"masked": "logits", "output": "context"}
+"""Stages that are skipped if they equal the one before."""
 
 
 def smallest_wrong(caller: Caller, function: Bound, wrong: Seen, digits: int) -> Asked | None:
+    """Return the smallest variant of the first wrong case that is wrong too, with its answer; None if none is found."""
     if function.inside is not None:
         return None
-    for small in islice(smaller(wrong[0][0], caller), MOST_CALLS):
+    case, _ = wrong[0]
+    for small in islice(smaller(case, caller), MOST_CALLS):
         answer = caller(small)
-        if answer.output is not None and differs(answer.output, expected(small), min(digits, 20)):
+        if answer.output is not None and differs(answer.output, expected(small), min(digits, MAX_DIGITS)):
             return small, answer
     return None
 
@@ -52,90 +72,86 @@ def shown(
     own: OwnFunction, caller: Caller, small: Case, answer: Answer, change: Change | None, digits: int
 ) -> Smallest:
     """Return the smallest case as code to paste, with its stages; `change` is the mistake that explains it, if any."""
-    stages = stages_beside(small, answer, change, min(digits, 20))
-    return replace(as_python(own, caller, small, answer), stages=stages)
-
-
-FRESH = ((5, 13, 3), (12, 5, 10), (7, 7, 6), (2, 4, 2), (3, 3, 12))
-"""Queries, keys and head size of cases that confirm an explanation; a single row or key would broadcast."""
-RUNGS = 5
+    return replace(
+        as_python(own, caller, small, answer), stages=stages_beside(small, answer, change, min(digits, MAX_DIGITS))
+    )
 
 
 def fresh(caller: Caller, function: Bound, wrong: Seen) -> list[Asked]:
     """Run the wrong cases again with other sizes and numbers; an explanation must reproduce the new answers too."""
-    asked: list[Case] = []
-    few = caller.library.name == "jax"  # JAX compiles again for each size
-    for case in list({case.rung: case for case, _ in wrong}.values())[: 2 if few else RUNGS]:
+    cases: list[Case] = []
+    is_few = caller.library.name == "jax"  # JAX compiles again for each size
+    for case in list({case.rung: case for case, _ in wrong}.values())[: 2 if is_few else MAX_FRESH]:
         if function.inside is not None:
-            asked += again_inside(case)
+            cases += redraw_tokens(case)
         else:
-            asked += [
-                small for sizes in FRESH[: 2 if few else None] if (small := of_size(case, caller, sizes)) is not None
-            ]
-    return [(case, caller(case)) for case in asked]
+            resized = (resize_case(case, caller, *sizes) for sizes in FRESH_SIZES[: 2 if is_few else None])
+            cases += [small for small in resized if small is not None]
+    return [(case, caller(case)) for case in cases]
 
 
-def again_inside(case: Case) -> Iterator[Case]:
+def redraw_tokens(case: Case) -> Iterator[Case]:
+    """Yield a layer's case with other tokens: first as many as before, then, unless its masks have a size, fewer."""
     assert case.given.x is not None
     batch, rows, width = case.given.x.shape
     masks = case.recipe.rules.masks
-    fixed = any(isinstance(mask, Allowed) for mask in masks)
-    of_entries = any(np.size(getattr(mask, "lengths", 0)) > 1 for mask in masks)
-    others = () if fixed else ((batch, 7), (batch, 6)) if of_entries else ((1, 5), (3, 4))
-    for seed, (entries, length) in enumerate(((batch, rows), *others)):
-        rng, size = np.random.default_rng([17, seed]), max(np.abs(case.given.x).mean(), 1e-3)
-        x, memory = rng.standard_normal((entries, length, width)) * size, case.given.memory
+    has_lengths = any(np.size(getattr(mask, "lengths", 0)) > 1 for mask in masks)  # one for each example
+    other_sizes = [(batch, 7), (batch, 6)] if has_lengths else [(1, 5), (3, 4)]
+    sizes = [(batch, rows)] if any(isinstance(mask, Allowed) for mask in masks) else [(batch, rows), *other_sizes]
+    scale = max(np.abs(case.given.x).mean(), 1e-3)
+    for seed, (examples, length) in enumerate(sizes):
+        rng, memory = np.random.default_rng([17, seed]), case.given.memory
+        x = rng.standard_normal((examples, length, width)) * scale
         if memory is not None:  # same batch size, and the same difference between memory length and length of x
             keys = max(1, length + memory.shape[1] - rows)
-            memory = rng.standard_normal((entries, keys, memory.shape[2])) * size
+            memory = rng.standard_normal((examples, keys, memory.shape[2])) * scale
         yield replace(case, given=replace(case.given, x=x, memory=memory))
 
 
-def of_size(case: Case, caller: Caller, sizes: tuple[int, int, int]) -> Case | None:
-    at, (rows, keys, size) = at_of(case), sizes
-    if case.given.x is not None or at.rows == at.keys:
+def resize_case(case: Case, caller: Caller, rows: int, keys: int, size: int) -> Case | None:
+    """Return a case with random inputs of about these sizes; None if its rules do not fit them."""
+    shape = at_of(case)
+    if case.given.x is not None or shape.rows == shape.keys:
         rows = keys
     if not all(covers_sizes(mask, rows, keys) for mask in case.recipe.rules.masks):
-        rows, keys = min(rows, at.rows), min(keys, at.keys)
+        rows, keys = min(rows, shape.rows), min(keys, shape.keys)
     if caller.is_made or any(position.misfit(size) for position in case.recipe.positions):
-        size = at.size
-    small = small_case(case, (at.heads, at.groups, rows, keys, size), caller.request, 0, of_the_whole=True)
-    return small if fits(small) else None
+        size = shape.size
+    small = small_case(case, (shape.heads, shape.groups, rows, keys, size), caller.request, 0, keep_scale=True)
+    return small if is_valid(small) else None
 
 
-def fits(small: Case) -> bool:
-    at = at_of(small)
+def is_valid(small: Case) -> bool:
+    """Return whether the rules of a case fit its sizes, and every query sees a key."""
+    shape = at_of(small)
     rules = (*small.recipe.rules.masks, *small.recipe.rules.scores)
-    return (
-        not any(rule.misfit(at.heads, at.rows, at.keys) for rule in rules)
-        and not blind(expected(small)["masked"]).any()
-    )
+    is_misfit = any(rule.misfit(shape.heads, shape.rows, shape.keys) for rule in rules)
+    return not is_misfit and not blind(expected(small)["masked"]).any()
 
 
 def smaller(case: Case, caller: Caller) -> Iterator[Case]:
-    at = at_of(case)
-    square = case.given.x is not None or at.rows == at.keys
-    sizes = [
-        (heads, rows, keys, size)
-        for heads, rows, keys, size in product(
-            (1, 2, at.heads) if can_choose_heads(caller) else (at.heads,),
-            range(1, 5),
-            range(1, 5),
-            (at.size,) if caller.is_made else (1, 2, 4),
-        )
-        if (not square or rows == keys)
-        and all(covers_sizes(mask, rows, keys) for mask in case.recipe.rules.masks)
-        and at.heads in (at.groups, heads)
-        and not any(position.misfit(size) for position in case.recipe.positions)
-    ]
-    for heads, rows, keys, size in sorted(
-        set(sizes), key=lambda size: (size[0] * (size[1] + 2 * size[2]) * size[3], size)
-    ):
-        for seed in range(TRIES):
-            shared = heads if at.groups == at.heads else at.groups
-            small = small_case(case, (heads, shared, rows, keys, size), caller.request, seed)
-            if fits(small):
-                yield small
+    """Yield cases like this one with fewer tokens, heads and dimensions, those with the smallest q, k and v first."""
+    shape = at_of(case)
+    heads_to_try = {1, 2, shape.heads} if can_choose_heads(caller) else {shape.heads}
+    head_sizes = {shape.size} if caller.is_made else {1, 2, 4}
+    sizes = product(heads_to_try, range(1, 5), range(1, 5), head_sizes)
+    counted = [(heads * (rows + 2 * keys) * size, heads, rows, keys, size) for heads, rows, keys, size in sizes]
+    for _, heads, rows, keys, size in sorted(counted):
+        if can_have_sizes(case, heads, rows, keys, size):
+            groups = heads if shape.groups == shape.heads else shape.groups
+            cases = (small_case(case, (heads, groups, rows, keys, size), caller.request, seed) for seed in range(TRIES))
+            yield from filter(is_valid, cases)
+
+
+def can_have_sizes(case: Case, heads: int, rows: int, keys: int, size: int) -> bool:
+    shape, recipe = at_of(case), case.recipe
+    is_square = case.given.x is not None or shape.rows == shape.keys
+    can_have_tokens = not is_square or rows == keys
+    can_have_heads = shape.heads in (shape.groups, heads)
+    return can_have_tokens and can_have_heads and (
+        all(covers_sizes(mask, rows, keys) for mask in recipe.rules.masks)
+        and not any(position.misfit(size) for position in recipe.positions)
+    )  # fmt: skip
 
 
 def can_choose_heads(caller: Caller) -> bool:
@@ -147,117 +163,114 @@ def covers_sizes(mask: Mask, rows: int, keys: int) -> bool:
 
 
 def small_case(
-    case: Case, sizes: tuple[int, int, int, int, int], request: Request, seed: int, of_the_whole: bool = False
+    case: Case, sizes: tuple[int, int, int, int, int], request: Request, seed: int, keep_scale: bool = False
 ) -> Case:
-    """Return a case of these sizes with integers 0 to 3; `of_the_whole`: normal numbers, batch size and scale kept."""
+    """Return a case of these sizes with integer inputs 0 to 3.
+
+    Args:
+        case: the case whose rules and kind of inputs it gets.
+        sizes: numbers of heads, key/value heads, queries and keys, and the head size.
+        request: tells how queries and keys are aligned.
+        seed: of the random generator.
+        keep_scale: draw normal numbers instead, with the batch size and magnitude of the case.
+    """
     heads, groups, rows, keys, size = sizes
+    recipe = replace(case.recipe, rules=resize_rules(case, sizes, request), heads=heads, groups=groups)
     rng = np.random.default_rng([seed, *sizes])
-    old = case.recipe.rules
-    usual = np.isclose(old.scale, 1 / np.sqrt(at_of(case).size))
-    masks, scores = (
-        tuple(cut_down(rule, (heads, rows, keys), at_of(case).keys) for rule in rules)
-        for rules in (old.masks, old.scores)
-    )
-    last = AllOf(masks).unpadded(keys) if request.align == "before_filler" else keys
-    offset = 0 if request.align == "top_left" else last - rows
-    rules = replace(old, masks=masks, scores=scores, scale=1 / np.sqrt(size) if usual else old.scale, offset=offset)
-    recipe = replace(case.recipe, rules=rules, heads=heads, groups=groups)
 
-    def whole(*shape: int) -> Array:
-        return rng.standard_normal(shape) if of_the_whole else rng.integers(0, 4, shape).astype(np.float64)
+    def draw(*shape: int) -> Array:
+        return rng.standard_normal(shape) if keep_scale else rng.integers(0, 4, shape).astype(np.float64)
 
-    batch = at_of(case).batch if of_the_whole else 1
+    batch = at_of(case).batch if keep_scale else 1
+    main_input = case.given.q if case.given.x is None else case.given.x
+    scale = float(np.abs(main_input).mean()) or 1.0 if keep_scale and main_input is not None else 1.0
     if case.given.x is None:
-        large = mean_magnitude(case.given.q) if of_the_whole else 1.0
-        q, k, v = ((batch, heads, rows, size), (batch, groups, keys, size), (batch, groups, keys, size))
-        given = Given(whole(*q) * large, whole(*k), whole(*v))
-        return replace(case, recipe=recipe, given=given)
+        q_shape, k_shape = (batch, heads, rows, size), (batch, groups, keys, size)
+        return replace(case, recipe=recipe, given=Given(draw(*q_shape) * scale, draw(*k_shape), draw(*k_shape)))
     width = heads * size
     columns = {"q": width, "k": groups * size, "v": groups * size, "o": width}
     arrays = {
-        name: whole(width, columns[name[-1]]) if name.startswith("W_") else whole(columns[name[-1]])
+        name: draw(width, columns[name[-1]]) if name.startswith("W_") else draw(columns[name[-1]])
         for name in case.given.arrays
     }
-    large = mean_magnitude(case.given.x) if of_the_whole else 1.0
-    return replace(case, recipe=recipe, given=Given(x=whole(batch, rows, width) * large, arrays=arrays))
+    return replace(case, recipe=recipe, given=Given(x=draw(batch, rows, width) * scale, arrays=arrays))
 
 
-def mean_magnitude(array: Array | None) -> float:
-    return 1.0 if array is None else float(np.abs(array).mean()) or 1.0
+def resize_rules(case: Case, sizes: tuple[int, int, int, int, int], request: Request) -> Rules:
+    """Return the rules of a case for other sizes: masks and scores cut down, default scale and offset adjusted."""
+    heads, _, rows, keys, size = sizes
+    shape, rules = at_of(case), case.recipe.rules
+    masks = tuple(cut_down(mask, (heads, rows, keys), shape.keys) for mask in rules.masks)
+    scores = tuple(cut_down(score, (heads, rows, keys), shape.keys) for score in rules.scores)
+    has_default_scale = np.isclose(rules.scale, 1 / np.sqrt(shape.size))
+    scale = 1 / np.sqrt(size) if has_default_scale else rules.scale
+    last = AllOf(masks).unpadded(keys) if request.align == "before_filler" else keys
+    offset = 0 if request.align == "top_left" else last - rows
+    return replace(rules, masks=masks, scores=scores, scale=scale, offset=offset)
 
 
-def cut_down(rule: Any, sizes: tuple[int, int, int], whole: int) -> Any:
-    """Cut a mask or score rule down to these heads, queries and keys; originally there were `whole` keys.
+def cut_down(rule: Any, sizes: tuple[int, int, int], old_keys: int) -> Any:
+    """Cut a mask or score rule down to these heads, queries and keys; originally there were `old_keys`.
 
-    A mask that hid padding still hides some of the remaining keys.
+    A mask that hid padding still hides some of the remaining keys. Masks that consist of others are cut part by part.
     """
     heads, rows, keys = sizes
     if isinstance(rule, Allowed | Added):
         return type(rule)(rule.values[..., :rows, :keys])
     if isinstance(rule, Padding):
         length = int(np.ravel(rule.lengths)[0])
-        return Padding(max(min(length, keys - 1), min(length, 1)) if length < whole else keys)
+        return Padding(max(min(length, keys - 1), min(length, 1)) if length < old_keys else keys)
     if isinstance(rule, Document):
         return Document(rule.ids[:keys])
     if isinstance(rule, AllOf | AnyOf):
-        return type(rule)(tuple(cut_down(part, sizes, whole) for part in rule.masks))
+        return type(rule)(tuple(cut_down(part, sizes, old_keys) for part in rule.masks))
     return Sink(np.resize(rule.logit, heads).tolist()) if isinstance(rule, Sink) else rule
 
 
 def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
-    parameters, given = caller.offer.parameters, caller.arguments(case)
-    names = {name: value for role, name in parameters.items() if (value := given.get(role, MISSING)) is not MISSING}
-    first = [parameters[role] for role in caller.offer.positional]
+    """Return a case as code that calls the user's function, with the actual and the expected output as text."""
+    parameters, by_role = caller.offer.parameters, caller.arguments(case)
+    arguments = {name: by_role[role] for role, name in parameters.items() if role in by_role}
+    positional = [parameters[role] for role in caller.offer.positional]
     if isinstance(caller.function, Adapter):
-        names, first = caller.function.arguments(**names), list(caller.function.positional)
+        arguments, positional = caller.function.arguments(**arguments), list(caller.function.positional)
     module = module_of(own)
-    lines = [f"from {module} import {own.name.split('.')[0]}"] * bool(module) + IMPORTS[caller.library.name]
-    words = []
-    for name, value in sorted(names.items(), key=lambda item: item[0] not in first):
-        before = "" if name in first else f"{name}="
-        if hasattr(value, "shape"):
+    lines = [f"from {module} import {own.name.split('.')[0]}"] * bool(module) + [IMPORTS[caller.library.name]]
+    call = []
+    for name, value in sorted(arguments.items(), key=lambda item: item[0] not in positional):
+        is_array = hasattr(value, "shape")
+        if is_array:
             lines.append(f"{name} = {literal(np.asarray(caller.library.back(value)), caller)}")
-            words.append(f"{before}{name}")
-        else:
-            words.append(f"{before}{value!r}")
-    lines.append(f"{own.name}({', '.join(words)})")
+        call.append(("" if name in positional else f"{name}=") + (name if is_array else repr(value)))
+    lines.append(f"{own.name}({', '.join(call)})")
     assert answer.output is not None
     right = expected(case)["output"]
-    shaped = answer.output.shape != right.shape  # then only the shapes matter
-    return Smallest("\n".join(lines), brief(answer.output, shaped), brief(right, shaped))
-
-
-MISSING = object()
-IMPORTS = {
-    "numpy": ["import numpy as np"],
-    "torch": ["import torch"],
-    "jax": ["import jax.numpy as jnp"],
-}
-MAKERS = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}
+    is_shape_wrong = answer.output.shape != right.shape  # then only the shapes matter
+    return Smallest("\n".join(lines), brief(answer.output, is_shape_wrong), brief(right, is_shape_wrong))
 
 
 def literal(array: Array, caller: Caller) -> str:
-    kind = "" if array.dtype.kind in "bi" else {"torch": ", dtype=torch.float64"}.get(caller.library.name, "")
+    """Return an array as code of the caller's library."""
+    dtype = ", dtype=torch.float64" if caller.library.name == "torch" and array.dtype.kind not in "bi" else ""
     numbers = str(array.tolist()).replace(".0,", ".,").replace(".0]", ".]")
-    return f"{MAKERS[caller.library.name]}({numbers}{kind})"
+    return f"{CONSTRUCTORS[caller.library.name]}({numbers}{dtype})"
 
 
 def module_of(own: OwnFunction) -> str:
-    place = own.target.rpartition(":")[0]
-    if place and not place.endswith(".py"):
-        return place
+    """Return the module from which to import the user's function."""
+    target = own.target.rpartition(":")[0]
+    if target and not target.endswith(".py"):
+        return target
     stem = own.file.rpartition("/")[2].removesuffix(".py")
     return stem if own.file and "site-packages" not in own.file else getattr(own.function, "__module__", "") or stem
 
 
-def brief(array: Array, shaped: bool) -> str:
-    text = str(np.round(array if shaped else np.squeeze(array), 4).tolist())
-    return f"{text}, of shape {list(array.shape)}" if shaped else text
+def brief(array: Array, with_shape: bool) -> str:
+    text = str(np.round(array if with_shape else np.squeeze(array), 4).tolist())
+    return f"{text}, of shape {list(array.shape)}" if with_shape else text
 
 
 # A case stage by stage: actual values next to the expected ones
-
-SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
 
 
 def stages_beside(case: Case, answer: Answer, change: Change | None, digits: int) -> tuple[Stage, ...]:
@@ -265,19 +278,15 @@ def stages_beside(case: Case, answer: Answer, change: Change | None, digits: int
 
     The actual output is that of the function; if a mistake explains it, the other stages are computed with the mistake.
     """
-    right = expected(case)
-    mine = find_actual_stages(case, answer, change, digits)
-    bound = tolerance(right, digits)
-    again = {"masked": "logits", "output": "context"}  # skip a stage equal to the one before it
-    shown = [
-        name
-        for name in SHOWN
-        if name in right and not (again.get(name) in right and np.array_equal(right[again[name]], right[name]))
-    ]
-    return tuple(stage(name, right[name], mine.get(name), bound) for name in shown)
+    right, actual = expected(case), find_actual_stages(case, answer, change, digits)
+    repeated = [name for name, before in PRECEDING.items() if np.array_equal(right[before], right[name])]
+    bound = max(tolerance(right, digits), 1e-9)
+    names = [name for name in SHOWN if name in right and name not in repeated]
+    return tuple(compare_stage(name, right[name], actual.get(name), bound) for name in names)
 
 
 def find_actual_stages(case: Case, answer: Answer, change: Change | None, digits: int) -> dict[str, Array]:
+    """Return the output of the function and, if attention with the mistake `change` gives it too, all of its stages."""
     assert answer.output is not None
     last = {"output": answer.output} | ({"context": answer.output} if answer.output.ndim == 4 else {})
     stages = predicted(change(case), case.given) if change is not None else None
@@ -286,22 +295,22 @@ def find_actual_stages(case: Case, answer: Answer, change: Change | None, digits
     return stages | last
 
 
-def stage(name: str, right: Array, mine: Array | None, bound: float) -> Stage:
-    if mine is None:
+def compare_stage(name: str, right: Array, actual: Array | None, bound: float) -> Stage:
+    if actual is None:
         return Stage(name, cells(right), (), False)
-    room = max(bound, 1e-9)
-    same = right.shape == mine.shape and np.allclose(right, mine, rtol=1e-6, atol=room, equal_nan=True)
-    return Stage(name, cells(right), cells(mine), not same)
+    is_same = right.shape == actual.shape and np.allclose(right, actual, rtol=1e-6, atol=bound, equal_nan=True)
+    return Stage(name, cells(right), cells(actual), not is_same)
 
 
 def cells(array: Array) -> Cells:
     """Format an array without its batch axis: one matrix of strings per head, with four significant digits."""
-    rows = array.shape[-2:] if array.ndim > 1 else (1, array.size)
-    whole = array.reshape(math.prod(array.shape[:-2]), *rows)  # the array may be empty
-    return tuple(
-        tuple(tuple(f"{float(number) + 0.0:.4g}".replace("inf", "∞") for number in row) for row in matrix)
-        for matrix in whole
-    )
+    shape = array.shape[-2:] if array.ndim > 1 else (1, array.size)
+    matrices = array.reshape(math.prod(array.shape[:-2]), *shape)  # the array may be empty
+    return tuple(tuple(tuple(map(format_number, row)) for row in matrix) for matrix in matrices)
+
+
+def format_number(number: float) -> str:
+    return f"{float(number) + 0.0:.4g}".replace("inf", "∞")  # adding 0.0 turns -0.0 into 0.0
 
 
 # Fresh calls of a function that answered wrongly: an explanation must reproduce their outputs too
@@ -311,8 +320,8 @@ def evidence_of(
     caller: Caller, tried: Tried, seen: Seen, wrong: Seen, *, digits: int, broken: Sequence[str] = (),
     small: Asked | None = None,
 ) -> Answers:  # fmt: skip
-    function, lost = tried.function, {case for case, _ in wrong}
-    right = [pair for pair in seen if pair[0] not in lost]
+    function, wrong_cases = tried.function, {case for case, _ in wrong}
+    right = [(case, answer) for case, answer in seen if case not in wrong_cases]
 
     @cache  # every view calls this, and each call would build a layer again
     def ask() -> Seen:
@@ -323,7 +332,7 @@ def evidence_of(
 
     return Answers(
         [*promised(wrong), *right], digits, DIGITS[caller.dtype], broken, ask=ask, ask_equal=ask_equal,
-        crossed=[pair for pair in wrong if pair[0].rung == CROSS],
+        crossed=[(case, answer) for case, answer in wrong if case.rung == CROSS],
     )  # fmt: skip
 
 
@@ -333,16 +342,16 @@ def promised(wrong: Seen) -> Seen:
 
 
 def of_one_input(wrong: Seen) -> Seen:
+    """Return the wrong answers except those to keys of another input, or all wrong answers if there are no others."""
     return [(case, answer) for case, answer in wrong if case.rung != CROSS] or wrong
 
 
 def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> Asked | None:
+    """Return a case whose scores are all equal, with its answer; for a layer, its query projection is made zero."""
     if caller.offer.core:
-        return next((pair for pair in seen if pair[0].rung == "equal inputs"), None)
+        return next((pair for pair in seen if pair[0].rung == EQUAL), None)
     if function.inside is not None:  # the module has its own weights
         return None
-    arrays = {
-        name: np.zeros_like(array) if name in ("W_q", "b_q") else array for name, array in case.given.arrays.items()
-    }
-    other = replace(case, given=replace(case.given, arrays=arrays))
-    return other, caller(other)
+    zeros = {name: np.zeros_like(array) for name, array in case.given.arrays.items() if name in ("W_q", "b_q")}
+    equal = replace(case, given=replace(case.given, arrays={**case.given.arrays, **zeros}))
+    return equal, caller(equal)

@@ -128,7 +128,7 @@ def compare_own_mask(core: Core, seen: Observed, request: Request) -> Reading:
 
 
 def required_bits(seen: Observed) -> int:
-    return FINE if seen.recording.exact == EXACT else COARSE
+    return FINE if seen.recording.tolerance == EXACT else COARSE
 
 
 def hides_keys(core: Core) -> bool:

@@ -1,26 +1,42 @@
-"""Find attention in a trace: pairs of products with weights in between, and what they compute in `[b h t s]`."""
+"""Find attention in a trace: pairs of products with weights in between, and what they compute in `[b h t s]`.
+
+`find_pairs` takes a recording of a layer, and `arrange_core` turns its pairs into q, k, v, weights and context. A pair
+is for example `scores = q @ k.T` and the later `weights @ v`. Loops over heads or examples give several pairs.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from attn_exp.arrays import Array, Shape
+from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.diagnosis.observe.recording import Recording
-from attn_exp.diagnosis.observe.trace import find_ancestors, find_axes, follow, spread_labels, take_labelled
+from attn_exp.diagnosis.observe.trace import (
+    Axes,
+    Producer,
+    find_ancestors,
+    find_axes,
+    follow_labels,
+    invert_order,
+    scatter_by_labels,
+)
 
-MOST_PRODUCTS = 150
+MAX_PRODUCTS = 150
 """Maximum number of products of two token-dependent arrays; beyond it, attention is split too finely to read."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """One input of a product in every run, `[n r k]`, and the token of each row, `[n r]`."""
+    """One input of a product: `values` in every run, `[n r k]`, and the number of each row's token, `[n r]`.
 
-    operation: int
+    `place` is its index among the inputs of the product, and `producer` the source of the array.
+    """
+
     place: int
+    producer: Producer
     values: Sequence[Array]
     tokens: Array
 
@@ -31,8 +47,9 @@ class Pair:
 
     `scores`, `weights` and `context` are those of the first run, with axes `[n t s]`, `[m t s]` and `[m t e]`.
     `places` gives for each weight the flat index of its score, `[m t s]`, or -1. `between` are the arrays from scores
-    to weights, arranged like the weights. `is_transposed`: the left side of the first product gives the keys, and the
-    weights are nevertheless the left side of the second.
+    to weights, arranged like the weights. `first` and `second` are the operations that compute the products.
+    `is_transposed`: the left side of the first product gives the keys, and the weights are nevertheless the left side
+    of the second.
     """
 
     q: Rows
@@ -49,118 +66,130 @@ class Pair:
 
 
 def find_pairs(recording: Recording) -> list[Pair]:
+    """Return the pairs of products whose inputs depend on tokens; the first product depends on no other such product.
+
+    The second depends on it through exactly one of its inputs, the weights.
+    """
     trace = recording.first
-    live = [place for place, one in enumerate(trace.operations) if one.product is not None
-            and recording.is_live(place, one.product.left) and recording.is_live(place, one.product.right)]  # fmt: skip
-    if len(live) > MOST_PRODUCTS:
+    factors = {index: (operation.product.left, operation.product.right)
+               for index, operation in enumerate(trace.operations) if operation.product is not None}  # fmt: skip
+    products = [index for index, places in factors.items() if all(recording.is_live(index, at) for at in places)]
+    if len(products) > MAX_PRODUCTS:
         return []
-    behind = {place: [find_ancestors(trace, (producer,)) & set(live) for producer in sides_of(recording, place)]
-              for place in live}  # fmt: skip
-    first = [place for place in live if not any(behind[place])]
-    pairs = list[Pair]()
-    for place in live:
-        made = [side for side, others in enumerate(behind[place]) if others]
-        if len(made) == 1:
-            sources = sorted(behind[place][made[0]] & set(first))
-            found = (find_pair(recording, source, place, made[0]) for source in reversed(sources))
-            pairs += [one for one in found if one is not None][:1]
+    pairs, first_products = list[Pair](), set[int]()
+    for index in products:
+        producers = [trace.operations[index].producers[place] for place in factors[index]]
+        earlier = [find_ancestors(trace, (producer,)).intersection(products) for producer in producers]
+        if not any(earlier):
+            first_products.add(index)
+        elif not all(earlier):
+            side = 0 if earlier[0] else 1
+            nearest_first = sorted(earlier[side] & first_products, reverse=True)
+            found = (find_pair(recording, first, index, side) for first in nearest_first)
+            pairs += [pair for pair in found if pair is not None][:1]
     return pairs
 
 
-def sides_of(recording: Recording, place: int) -> tuple[int | str | None, int | str | None]:
-    operation = recording.first.operations[place]
-    assert operation.product is not None
-    return operation.producers[operation.product.left], operation.producers[operation.product.right]
-
-
-def read_rows(recording: Recording, operation: int, side: int, *, is_summed: bool = False) -> Rows | None:
+def read_rows(recording: Recording, index: int, side: int, *, is_summed: bool = False) -> Rows | None:
     """Return one input of a product (0: left) as rows `[n r k]` in every run; None if shapes differ between runs.
 
     `is_summed` means that rows run along the summed axis, like those of the values.
     """
-    axes, every = find_axes(recording.first.operations[operation]), recording.sides(operation, side)
-    if axes is None or every is None:
+    operation = recording.first.operations[index]
+    axes, values = find_axes(operation), recording.sides(index, side)
+    if axes is None or values is None:
         return None
-    every = [one.swapaxes(1, 2) for one in every] if is_summed else every
-    tokens = recording.find_tokens(every)
-    return None if tokens is None else Rows(operation, axes.places[side], every, tokens)
+    values = [array.swapaxes(1, 2) for array in values] if is_summed else values
+    tokens = recording.find_tokens(values)
+    place = axes.places[side]
+    return None if tokens is None else Rows(place, operation.producers[place], values, tokens)
 
 
 def find_factor(recording: Recording, rows: Rows) -> float:
     """Return the factor by which queries or keys were scaled since the last product."""
-    factor, producer = 1.0, recording.first.operations[rows.operation].producers[rows.place]
+    factor, producer = 1.0, rows.producer
     while isinstance(producer, int) and recording.first.operations[producer].product is None:
         operation = recording.first.operations[producer]
         live = [place for place in range(len(operation.inputs)) if recording.is_live(producer, place)]
         if not live:
             break
-        given, made = operation.inputs[live[0]], operation.output
-        if given.shape == made.shape and (ratio := constant_ratio(made, given)):
+        before, after = operation.inputs[live[0]], operation.output
+        if before.shape == after.shape and (ratio := find_constant_ratio(after, before)):
             factor *= ratio
         producer = operation.producers[live[0]]
     return factor
 
 
-def constant_ratio(made: Array, given: Array) -> float:
-    known = (given != 0) | (made != 0)
+def find_constant_ratio(numerator: Array, denominator: Array) -> float:
+    """Return the common ratio of all numbers of two arrays, except 0 / 0; 0.0 if there is none."""
+    is_defined = (denominator != 0) | (numerator != 0)
     with np.errstate(all="ignore"):
-        ratios = np.asarray(made, float)[known] / np.asarray(given, float)[known]
-    first = float(ratios[0]) if ratios.size else 0.0
-    return first if np.isfinite(first) and np.allclose(ratios, first, rtol=1e-4, atol=0) else 0.0
+        ratios = np.asarray(numerator, float)[is_defined] / np.asarray(denominator, float)[is_defined]
+    ratio = float(ratios[0]) if ratios.size else 0.0
+    return ratio if np.isfinite(ratio) and np.allclose(ratios, ratio, rtol=1e-4, atol=0) else 0.0
 
 
 def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair | None:
-    """Return the pair that two products form, or None; weights are the left (`side` 0) or right input of `second`."""
-    trace = recording.first
-    one, two = trace.operations[first], trace.operations[second]
-    axes, later = find_axes(one), find_axes(two)
-    if axes is None or later is None:
+    """Return the pair that two products form, or None; weights are the left (`side` 0) or right input of `second`.
+
+    Each score is labelled with its index, and the labels that arrive at the weights tell which score each one is from.
+    """
+    operations = recording.first.operations
+    score_axes, value_axes = find_axes(operations[first]), find_axes(operations[second])
+    if score_axes is None or value_axes is None:
         return None
-    shape = axes.output(one.output).shape
-    numbered = np.arange(one.output.size).reshape(one.output.shape)
-    labels = spread_labels(axes.output(numbered), one.output.size).reshape(one.output.shape)
-    known = follow(trace, first, labels, second)
-    place = later.places[side]
-    producer = two.producers[place]
-    lying = known.get(producer) if isinstance(producer, int) else None
-    if lying is None or lying.shape != two.inputs[place].shape:
+    labels_of = follow_labels(recording.first, first, label_scores(score_axes), second)
+    place = value_axes.places[side]
+    producer, weights = operations[second].producers[place], operations[second].inputs[place]
+    weight_labels = labels_of.get(producer) if isinstance(producer, int) else None
+    if weight_labels is None or weight_labels.shape != weights.shape:
         return None
-    places = later.side(lying, side)
-    left, right = (read_rows(recording, first, side) for side in (0, 1))
-    values = read_rows(recording, second, 1 - side, is_summed=True)
-    if left is None or right is None or values is None:
+    q, k = read_rows(recording, first, 0), read_rows(recording, first, 1)
+    v = read_rows(recording, second, 1 - side, is_summed=True)
+    if q is None or k is None or v is None:
         return None
-    is_turned = lies_turned(places, shape)
-    scores = axes.output(one.output)
-    if is_turned:
-        left, right, scores = right, left, scores.swapaxes(1, 2)
-        n, t, s = np.unravel_index(np.maximum(places, 0), shape)
-        places = np.where(places < 0, -1, np.ravel_multi_index((n, s, t), scores.shape))
+    places = value_axes.side(weight_labels, side)
+    scores, context = score_axes.output(operations[first].output), value_axes.output(operations[second].output)
     between = [
-        arrange_between(trace.operations[at].output, known[at], shape, places, is_turned) for at in sorted(known)
+        arrange_between(operations[index].output, labels, scores.shape, places)
+        for index, labels in sorted(labels_of.items())
     ]
-    context = later.output(two.output)
+    are_keys_left = have_keys_left(places, scores.shape)
+    if are_keys_left:
+        places = transpose_places(places, scores.shape)
+        q, k, scores = k, q, scores.swapaxes(1, 2)
     context = context if side == 0 else context.swapaxes(1, 2)
-    weights = later.side(np.asarray(two.inputs[place], float), side)
-    is_transposed = is_turned and side == 0
-    return Pair(left, right, values, scores, weights, context, places, between, first, second, is_transposed)
+    weights = value_axes.side(np.asarray(weights, float), side)
+    return Pair(q, k, v, scores, weights, context, places, between, first, second, are_keys_left and side == 0)
 
 
-def arrange_between(array: Array, labels: Array, shape: Shape, places: Array, is_turned: bool) -> Array:
-    whole = take_labelled(array, labels, shape)
-    whole = whole.swapaxes(1, 2) if is_turned else whole
-    return np.where(places < 0, np.nan, whole.reshape(-1)[places])
+def label_scores(axes: Axes) -> Array:
+    """Return for each score its flat index in standard axes, in the layout of the operation's output."""
+    output = axes.operation.output
+    numbered = np.arange(output.size).reshape(output.shape)
+    return invert_order(axes.output(numbered)).reshape(output.shape)
 
 
-def lies_turned(places: Array, shape: Shape) -> bool:
-    """Return whether weights are transposed relative to the scores, as for `k q^T`."""
+def arrange_between(array: Array, labels: Array, shape: Shape, places: Array) -> Array:
+    """Arrange an array like the weights: scores of `shape` gave its labels, and `places` of the weights."""
+    by_score = scatter_by_labels(array, labels, shape)
+    return np.where(places < 0, np.nan, by_score.reshape(-1)[places])
+
+
+def have_keys_left(places: Array, shape: Shape) -> bool:
+    """Return whether the rows of scores are keys, as for `k q^T`: then a row of weights is a column of scores."""
     _, rows, columns = np.unravel_index(np.maximum(places, 0), shape)
+    is_row_constant, is_column_constant = (
+        bool((np.ma.ptp(np.ma.masked_where(places < 0, indices), axis=2).filled(0) == 0).all())
+        for indices in (rows, columns)
+    )
+    return is_column_constant and not is_row_constant
 
-    def spread(array: Array) -> int:
-        known = np.ma.masked_where(places < 0, array)
-        return int(np.ma.filled(np.ma.max(known, axis=2) - np.ma.min(known, axis=2), 0).max(initial=0))
 
-    return spread(rows) > 0 and spread(columns) == 0
+def transpose_places(places: Array, shape: Shape) -> Array:
+    """Return flat indices into scores of this shape `[n r c]` as indices into the scores `[n c r]`."""
+    n, row, column = np.unravel_index(np.maximum(places, 0), shape)
+    return np.where(places < 0, -1, np.ravel_multi_index((n, column, row), (shape[0], shape[2], shape[1])))
 
 
 # What the pairs compute, in the axes of attention
@@ -193,69 +222,74 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
     Raises:
         MixedTokensError: a row mixes tokens, keys belong to another example, or the numbers of heads differ.
     """
-    rows = dict[tuple[int, int], list[tuple[int, int, int]]]()
-    for at, pair in enumerate(pairs):
-        for m in range(pair.weights.shape[0]):
-            for row in range(pair.weights.shape[1]):
-                token = token_of(recording, query_token(pair, m, row))
-                rows.setdefault(token, []).append((at, m, row))
-    heads = {len(one) for one in rows.values()}
-    entries = sorted({entry for entry, _ in rows})
-    positions = sorted({position for _, position in rows})
-    if len(heads) != 1 or len(rows) != len(entries) * len(positions):
+    # the row of weights of each head (pair, matrix, row), by the example and position of its query
+    heads_of = dict[tuple[int, int], list[tuple[Pair, int, int]]]()
+    for pair in pairs:
+        for m, row in np.ndindex(pair.weights.shape[:2]):
+            token = find_token(recording, find_query_number(pair, m, row))
+            heads_of.setdefault(token, []).append((pair, m, row))
+    counts = {len(heads) for heads in heads_of.values()}
+    examples = sorted({example for example, _ in heads_of})
+    positions = sorted({position for _, position in heads_of})
+    if len(counts) != 1 or len(heads_of) != len(examples) * len(positions):
         raise MixedTokensError("queries have different numbers of heads")
-    count = heads.pop()
-    parts = [[[read_row(recording, pairs[at], m, row, entry)
-               for at, m, row in (rows[entry, position][head] for position in positions)]
-              for head in range(count)] for entry in entries]  # fmt: skip
-    made = {name: stack_parts(parts, name) for name in ("q", "k", "v", "scores", "weights", "context")}
+    shape = (len(examples), counts.pop(), len(positions))
+    rows = [
+        read_row(recording, *heads_of[example, position][head], example)
+        for example, head, position in itertools.product(examples, range(shape[1]), positions)
+    ]
+    arrays = {name: stack_rows(rows, name, shape) for name in ("q", "k", "v", "scores", "weights", "context")}
     steps = range(min(len(pair.between) for pair in pairs))
-    between = [stack_parts(parts, f"between{step}") for step in steps]
+    between = [stack_rows(rows, f"between{step}", shape) for step in steps]
     for side in ("k", "v"):
-        if not (made[side] == made[side][:, :, :1]).all():
+        if not (arrays[side] == arrays[side][:, :, :1]).all():
             raise MixedTokensError(f"queries of one head have different {side}")
-    scaled = {side: find_factor(recording, getattr(pairs[0], side)) for side in "qk"}
-    q, k = made["q"] / scaled["q"], made["k"][:, :, 0] / scaled["k"]
-    return Core(q, k, made["v"][:, :, 0], made["scores"], made["weights"], made["context"], between)
+    q = arrays["q"] / find_factor(recording, pairs[0].q)
+    k, v = arrays["k"][:, :, 0] / find_factor(recording, pairs[0].k), arrays["v"][:, :, 0]
+    return Core(q, k, v, arrays["scores"], arrays["weights"], arrays["context"], between)
 
 
-def stack_parts(parts: Sequence[Sequence[Sequence[dict[str, Array]]]], name: str) -> Array:
+def stack_rows(rows: Sequence[Arrays], name: str, shape: Shape) -> Array:
+    """Return one array of every row as `[b h t ...]`, where `shape` is `[b h t]`."""
     try:
-        return np.array([[[row[name] for row in head] for head in entry] for entry in parts])
+        stacked = np.array([row[name] for row in rows])
     except ValueError:
         raise MixedTokensError("queries have different numbers of keys") from None
+    return stacked.reshape(*shape, *stacked.shape[1:])
 
 
-def query_token(pair: Pair, m: int, row: int) -> int:
-    known = pair.places[m, row]
-    known = known[known >= 0]
-    if not known.size:
+def find_query_number(pair: Pair, m: int, row: int) -> int:
+    """Return the number of the token whose query gives a row of weights."""
+    places = pair.places[m, row]
+    n, t, _ = np.unravel_index(places[places >= 0], pair.scores.shape)
+    if not n.size:
         raise MixedTokensError("a row of weights is not computed from scores")
-    n, t, _ = np.unravel_index(known, pair.scores.shape)
     if len(set(zip(n.tolist(), t.tolist(), strict=True))) > 1:
         raise MixedTokensError("a row of weights comes from several rows of scores")
     return int(pair.q.tokens[n[0], t[0]])
 
 
-def token_of(recording: Recording, number: int) -> tuple[int, int]:
+def find_token(recording: Recording, number: int) -> tuple[int, int]:
+    """Return the example and position of a token."""
     if number < 0:
         raise MixedTokensError("rows depend on several tokens, or on none")
     return recording.tokens[number][1:]
 
 
-def read_row(recording: Recording, pair: Pair, m: int, row: int, entry: int) -> dict[str, Array]:
-    known = pair.places[m, row]
-    n, t, s = np.unravel_index(np.maximum(known, 0), pair.scores.shape)
-    first = int(np.argmax(known >= 0))
-    query, of_n = pair.q.values[0][n[first], t[first]], n[first]
-    columns = np.where(known >= 0, s, np.arange(len(known)))  # masked keys keep their column
-    keys = [token_of(recording, int(pair.k.tokens[of_n, column])) for column in columns]
-    values = [token_of(recording, int(number)) for number in pair.v.tokens[m]]
-    if any(one[0] != entry for one in (*keys, *values)):
+def read_row(recording: Recording, pair: Pair, m: int, row: int, example: int) -> dict[str, Array]:
+    """Return the query, keys, values, scores, weights and context of a row of weights, keys in order of position."""
+    places = pair.places[m, row]
+    n, t, s = np.unravel_index(np.maximum(places, 0), pair.scores.shape)
+    known = int(np.argmax(places >= 0))  # all known places have the same n and t
+    n, t = n[known], t[known]
+    columns = np.where(places >= 0, s, np.arange(len(places)))  # masked keys keep their column
+    keys = [find_token(recording, int(number)) for number in pair.k.tokens[n, columns]]
+    values = [find_token(recording, int(number)) for number in pair.v.tokens[m]]
+    if any(owner != example for owner, _ in (*keys, *values)):
         raise MixedTokensError("keys or values belong to another example of the batch")
-    order = np.argsort([at for _, at in keys], kind="stable")
-    late = np.argsort([at for _, at in values], kind="stable")
-    made = {"q": query, "k": pair.k.values[0][of_n, columns][order], "v": pair.v.values[0][m][late],
-            "weights": pair.weights[m, row][late], "context": pair.context[m, row],
-            "scores": pair.scores[of_n, t[first]][columns][order]}  # fmt: skip
-    return made | {f"between{at}": one[m, row][late] for at, one in enumerate(pair.between)}
+    key_order = np.argsort([position for _, position in keys], kind="stable")
+    value_order = np.argsort([position for _, position in values], kind="stable")
+    arrays = {"q": pair.q.values[0][n, t], "k": pair.k.values[0][n, columns][key_order],
+              "v": pair.v.values[0][m][value_order], "weights": pair.weights[m, row][value_order],
+              "context": pair.context[m, row], "scores": pair.scores[n, t][columns][key_order]}  # fmt: skip
+    return arrays | {f"between{step}": array[m, row][value_order] for step, array in enumerate(pair.between)}

@@ -1,4 +1,7 @@
-"""Record a JAX call: the operations of its jaxpr, run in NumPy in float64."""
+"""Record a JAX call: the operations of its jaxpr, run in NumPy in float64.
+
+`record` traces the call to a jaxpr, and `run_step` runs each of its equations and lists it as an `Operation`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from attn_exp.diagnosis.asking import jaxprs
 from attn_exp.diagnosis.asking.jaxprs import is_about_values
 from attn_exp.diagnosis.asking.libraries import parts_of
 from attn_exp.diagnosis.observe.trace import (
-    LARGEST,
+    MAX_SIZE,
     Call,
     Operation,
     Producer,
@@ -28,23 +31,10 @@ from attn_exp.diagnosis.observe.trace import (
 
 @dataclass(frozen=True, eq=False)
 class Value:
+    """An array of the jaxpr that runs, and its source."""
+
     array: Any
     producer: Producer = None
-
-
-def run_step(operations: list[Operation], step: Any, name: str, values: Sequence[Value]) -> list[Value]:
-    arrays, producers = tuple(one.array for one in values), tuple(one.producer for one in values)
-    results = run_equation(step, name, arrays)
-    if all(one is None for one in producers) or not all(map(is_array, (*arrays, *results))):
-        return [Value(one) for one in results]
-    inputs, outputs = tuple(map(np.asarray, arrays)), list[Value]()
-    for index, output in enumerate(map(np.asarray, results)):
-        is_large, again = output.size > LARGEST, partial(redo, step, name, inputs, index)
-        outputs.append(Value(output, None if is_large else len(operations)))
-        operations += [] if is_large else [
-            Operation(name, inputs, producers, output, again, find_product(step, name, inputs))
-        ]  # fmt: skip
-    return outputs
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
@@ -59,33 +49,54 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
         cache[key] = make_jaxpr(call, inputs)
     arrays = {name: jaxprs.wide(array) for name, array in inputs.items()}
     if cache[key] is None:
-        return Trace((), arrays, tuple((None, jaxprs.wide(one)) for one in parts_of(call(inputs)).values()))
+        return Trace((), arrays, tuple((None, jaxprs.wide(output)) for output in parts_of(call(inputs)).values()))
     jaxpr, constants = cache[key]
     operations: list[Operation] = []
-    given = [Value(array, name if array.size <= LARGEST else None) for name, array in arrays.items()]
-    outputs = jaxprs.run_jaxpr(jaxpr, constants, given, partial(run_step, operations), hold)
+    values = [Value(array, name if array.size <= MAX_SIZE else None) for name, array in arrays.items()]
+    results = jaxprs.run_jaxpr(jaxpr, constants, values, partial(run_step, operations), as_value)
     return Trace(tuple(operations), arrays, tuple(
-        (one.producer, np.asarray(one.array)) for one in outputs if is_array(one.array)
+        (result.producer, np.asarray(result.array)) for result in results if is_array(result.array)
     ))  # fmt: skip
 
 
+def run_step(operations: list[Operation], step: Any, name: str, values: Sequence[Value]) -> list[Value]:
+    """Run one equation, and add an operation for each of its outputs unless it depends on constants only."""
+    arrays, producers = tuple(value.array for value in values), tuple(value.producer for value in values)
+    results = run_equation(step, name, arrays)
+    if all(producer is None for producer in producers) or not all(map(is_array, (*arrays, *results))):
+        return [Value(result) for result in results]
+    inputs, outputs = tuple(map(np.asarray, arrays)), list[Value]()
+    for index, output in enumerate(map(np.asarray, results)):
+        is_large = output.size > MAX_SIZE
+        outputs.append(Value(output, None if is_large else len(operations)))
+        if not is_large:
+            redo = partial(redo_step, step, name, inputs, index)
+            operations.append(Operation(name, inputs, producers, output, redo, find_product(step, name, inputs)))
+    return outputs
+
+
 def make_jaxpr(call: Call, inputs: Mapping[str, Any]) -> Any:
-    def find_all(context: Callable[[], Any], *arrays: Any) -> list[Any]:
+    """Return the jaxpr of a call and its constants, or None if the call needs the values of its inputs.
+
+    The second attempt computes what depends on constants only, such as the size of a mask, while tracing.
+    """
+
+    def call_in_order(context: Callable[[], Any], *arrays: Any) -> list[Any]:
         with context():
             return list(parts_of(call(dict(zip(inputs, arrays, strict=True)))).values())
 
     for context in (nullcontext, jax.ensure_compile_time_eval):
         try:
-            closed = jax.make_jaxpr(partial(find_all, context))(*inputs.values())
+            closed = jax.make_jaxpr(partial(call_in_order, context))(*inputs.values())
         except Exception as error:
             if not is_about_values(error):
                 raise
         else:
-            return closed.jaxpr, list(map(hold, closed.consts))
+            return closed.jaxpr, list(map(as_value, closed.consts))
     return None
 
 
-def hold(constant: Any) -> Value:
+def as_value(constant: Any) -> Value:
     return constant if isinstance(constant, Value) else Value(jaxprs.wide(constant))
 
 
@@ -96,25 +107,31 @@ def is_array(value: Any) -> bool:
 def run_equation(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
     """Run one equation of a jaxpr in float64; integers in floating-point outputs are converted."""
     return [
-        np.asarray(one, np.float64)
-        if jaxprs.is_float(out.aval.dtype) and is_array(one) and one.dtype.kind in "biu"
-        else one
-        for one, out in zip(jaxprs.in_float64(step, name, arrays), step.outvars, strict=True)
+        np.asarray(result, np.float64)
+        if jaxprs.is_float(variable.aval.dtype) and is_array(result) and result.dtype.kind in "biu"
+        else result
+        for result, variable in zip(jaxprs.in_float64(step, name, arrays), step.outvars, strict=True)
     ]
 
 
-def redo(step: Any, name: str, before: Sequence[Array], index: int, arrays: Sequence[Array]) -> Array:
-    """Run an equation again; operations that only move numbers keep the dtype, because the numbers may be labels."""
-    new = [np.asarray(one) for one in arrays]
-    rule = jaxprs.rule_of(name, step.params, new) if name in jaxprs.MOVES and name != "convert_element_type" else None
+def redo_step(step: Any, name: str, before: Sequence[Array], index: int, arrays: Sequence[Array]) -> Array:
+    """Run an equation on other arrays than `before`, and return output `index`.
+
+    Operations that only move numbers keep the dtype, because the numbers may be labels.
+    """
+    arrays = [np.asarray(array) for array in arrays]
+    keeps_dtype = name in jaxprs.MOVES and name != "convert_element_type"
+    rule = jaxprs.rule_of(name, step.params, arrays) if keeps_dtype else None
     try:
-        moved = NotImplemented if rule is None else rule(*new)
-        results = run_equation(step, name, new) if moved is NotImplemented else moved
+        moved = NotImplemented if rule is None else rule(*arrays)
+        results = run_equation(step, name, arrays) if moved is NotImplemented else moved
     except (TypeError, ValueError, IndexError):  # floats instead of integers or booleans
-        results = run_equation(step, name, [one.astype(old.dtype) for one, old in zip(new, before, strict=True)])
+        restored = [array.astype(old.dtype) for array, old in zip(arrays, before, strict=True)]
+        results = run_equation(step, name, restored)
     return np.asarray(results[index] if isinstance(results, list) else results)
 
 
 def find_product(step: Any, name: str, inputs: Sequence[Array]) -> Product | None:
-    ndims, numbers = [one.ndim for one in inputs], step.params.get("dimension_numbers")
-    return Product(0, 1, contract_axes(ndims, *numbers)) if name == "dot_general" else None
+    return None if name != "dot_general" else Product(
+        0, 1, contract_axes([array.ndim for array in inputs], *step.params["dimension_numbers"])
+    )  # fmt: skip

@@ -1,4 +1,8 @@
-"""Record NumPy functions through an array subclass, to which NumPy passes each call."""
+"""Record NumPy functions through an array subclass, to which NumPy passes each call.
+
+The function gets `Tracked` arrays. NumPy calls their `__array_ufunc__` and `__array_function__`, which call `perform`:
+it runs the NumPy function on plain arrays, records it, and wraps the results again.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.jaxprs import is_half, is_number
 from attn_exp.diagnosis.asking.libraries import parts_of
 from attn_exp.diagnosis.observe.trace import (
-    LARGEST,
+    MAX_SIZE,
     Call,
     Place,
     Product,
@@ -26,20 +30,23 @@ from attn_exp.diagnosis.observe.trace import (
     resolve_subscripts,
 )
 
-METHODS = tuple(
+TRACKED_METHODS = tuple(
     """
     __copy__ __deepcopy__ __getitem__ all any argmax argmin argsort astype choose clip compress conj copy cumprod
     cumsum diagonal dot flatten max mean min prod ravel repeat reshape round searchsorted squeeze std sum swapaxes
     take trace transpose var view
     """.split()
 )
+"""Methods of arrays that NumPy does not pass on, so `Tracked` overrides them."""
 WRITING_METHODS = ("__setitem__", "fill", "partition", "put", "sort")
+"""Methods that write into their array."""
 WRITING_FUNCTIONS = ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")
 """Functions that write into their first argument."""
 CREATORS = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "empty", "full", "ones", "zeros")
 """Functions that take no tracked arrays, or bypass their dispatch; they are patched to return tracked arrays."""
 
-current: ContextVar[Recorder | None] = ContextVar("current", default=None)
+active_recorder: ContextVar[Recorder | None] = ContextVar("active_recorder", default=None)
+"""None while a NumPy function runs, so that the functions which it calls in turn are not recorded."""
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
@@ -49,20 +56,23 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
     recorder.add_inputs(tracked)
     originals = {name: getattr(np, name) for name in CREATORS}
     vars(np).update({name: make_creator(name, function) for name, function in originals.items()})
-    token = current.set(recorder)
+    token = active_recorder.set(recorder)
     try:
         outputs = parts_of(call(tracked)).values()
     finally:
-        current.reset(token)
+        active_recorder.reset(token)
         vars(np).update(originals)
     return recorder.make_trace(outputs)
 
 
 def make_creator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that replaces `np.<name>` while a call is recorded."""
     return wraps(function)(lambda *args, **kwargs: perform(name, function, args, kwargs))
 
 
 class Dispatch:
+    """What NumPy calls instead of its own functions, for tracked arrays and numbers."""
+
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         return perform(name, getattr(ufunc, method), args, kwargs, is_writer=method == "at")
@@ -91,7 +101,7 @@ def make_method(name: str) -> Callable[..., Any]:
     return lambda self, *args, **kwargs: perform(name.strip("_"), function, (self, *args), kwargs, is_writer=is_writer)
 
 
-for _name in (*METHODS, *WRITING_METHODS):
+for _name in (*TRACKED_METHODS, *WRITING_METHODS):
     setattr(Tracked, _name, make_method(_name))
 for _name, _method in (*vars(NDArrayOperatorsMixin).items(), *vars(Dispatch).items()):
     if callable(_method) and not _name.startswith("__i"):  # a number has no in-place operators
@@ -103,30 +113,34 @@ def perform(
 ) -> Any:
     """Call a NumPy function with plain arrays, and record the call if a recorder is active.
 
-    A writer overwrites its first argument and returns None.
+    A writer overwrites its first argument and returns None. With `out`, the result of a function is a new array that is
+    also written into `out`; with `where` as well, `out` is an input.
     """
-    recorder, out = current.get(), kwargs.get("out")
+    recorder, out = active_recorder.get(), kwargs.get("out")
     if recorder is None:
         args, kwargs = strip((args, kwargs))
         return function(*args, **kwargs)
     outs = out if isinstance(out, tuple) else (out,)
-    targets = args[:1] if is_writer else tuple(one for one in outs if isinstance(one, np.ndarray))
-    run = again = partial(write_first if is_writer else run_plain, function)
-    options = kwargs
-    if targets and not is_writer and "where" not in kwargs:  # with `where`, the result depends on what `out` holds
-        run, options = partial(run, out=out), {key: value for key, value in kwargs.items() if key != "out"}
-    token = current.set(None)
+    targets = args[:1] if is_writer else tuple(target for target in outs if isinstance(target, np.ndarray))
+    again = run = partial(write_first if is_writer else run_plain, function)
+    read_kwargs = kwargs
+    if targets and not is_writer and "where" not in kwargs:  # the result does not depend on what `out` contains
+        run, read_kwargs = partial(run, out=out), {key: value for key, value in kwargs.items() if key != "out"}
+    token = active_recorder.set(None)
     try:
         returned = recorder.run(
-            name, run, (args, options), writes=targets, again=again, reads=not name.endswith("_like"),
+            name, run, (args, read_kwargs), writes=targets, again=again, reads=not name.endswith("_like"),
             product=find_product(name, args, kwargs),
         )  # fmt: skip
     finally:
-        current.reset(token)
-    return None if is_writer else returned if not targets else out if len(outs) > 1 else outs[0]
+        active_recorder.reset(token)
+    if is_writer or not targets:
+        return None if is_writer else returned
+    return out if len(outs) > 1 else outs[0]
 
 
 def run_plain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function with plain arrays, and return its results tracked."""
     args, kwargs = strip((args, kwargs))
     return map_arrays(function(*args, **kwargs), is_result, track)
 
@@ -137,8 +151,9 @@ def write_first(function: Callable[..., Any], target: Any, *args: Any, **kwargs:
 
 
 def strip(value: Any) -> Any:
-    return map_arrays(value, lambda one: isinstance(one, Tracked | TrackedNumber), lambda one: (
-        np.ndarray.view(one, np.ndarray) if isinstance(one, Tracked) else np.float64(float(one))
+    """Replace tracked arrays and numbers, also in nested lists and the like, by plain ones."""
+    return map_arrays(value, lambda item: isinstance(item, Tracked | TrackedNumber), lambda item: (
+        np.ndarray.view(item, np.ndarray) if isinstance(item, Tracked) else np.float64(float(item))
     ))  # fmt: skip
 
 
@@ -165,18 +180,23 @@ def locate_array(array: Any) -> Place:
 
 def copy_array(array: Any) -> Array:
     plain = np.asarray(strip(array))
-    return np.array(plain, np.float32 if is_half(plain.dtype) else None, copy=True if plain.size <= LARGEST else None)
+    return np.array(plain, np.float32 if is_half(plain.dtype) else None, copy=True if plain.size <= MAX_SIZE else None)
 
 
 def find_product(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Product | None:
+    """Return the product of two arrays that a call computes, if it is one of `PRODUCTS`."""
     is_einsum = name == "einsum" and isinstance(args[0], str)
     operands = args[1:] if is_einsum else args[:2] if name != "einsum" else ()
-    if len(operands) != 2 or not all(is_array(one) and one.ndim for one in operands):
+    if (
+        name not in PRODUCTS
+        or len(operands) != 2
+        or not all(is_array(operand) and operand.ndim for operand in operands)
+    ):
         return None
-    axes = args[0] if is_einsum else kwargs.get("axes", args[2] if len(args) > 2 else 2)
-    if name not in PRODUCTS or (name in ("matmul", "vecdot") and not {"axes", "axis"}.isdisjoint(kwargs)):
+    if name in ("matmul", "vecdot") and not {"axes", "axis"}.isdisjoint(kwargs):
         return None
-    return Product(0, 1, PRODUCTS[name]((operands[0].ndim, operands[1].ndim), axes))
+    option = args[0] if is_einsum else kwargs.get("axes", args[2] if len(args) > 2 else 2)
+    return Product(0, 1, PRODUCTS[name]((operands[0].ndim, operands[1].ndim), option))
 
 
 def find_matrix_subscripts(ndims: Sequence[int], _: Any) -> Subscripts:
@@ -187,7 +207,7 @@ def find_matrix_subscripts(ndims: Sequence[int], _: Any) -> Subscripts:
 def find_tensordot_subscripts(ndims: Sequence[int], axes: Any) -> Subscripts:
     if isinstance(axes, int):
         axes = range(ndims[0] - axes, ndims[0]), range(axes)
-    return contract_axes(ndims, [[one] if isinstance(one, int) else [*one] for one in axes])
+    return contract_axes(ndims, [[axis] if isinstance(axis, int) else [*axis] for axis in axes])
 
 
 PRODUCTS: dict[str, Callable[[Sequence[int], Any], Subscripts]] = {

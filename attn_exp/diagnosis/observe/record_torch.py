@@ -1,4 +1,7 @@
-"""Record the ATen operations that PyTorch dispatches during a call."""
+"""Record the ATen operations that PyTorch dispatches during a call.
+
+`record` runs the call in a dispatch mode, which receives each operation and passes it to a `Recorder`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.libraries import parts_of
 from attn_exp.diagnosis.observe.trace import (
-    LARGEST,
+    MAX_SIZE,
     Call,
     Place,
     Product,
@@ -28,10 +31,11 @@ PRODUCTS = {
     "mv": (0, "td,d->t"), "addmv": (1, "td,d->t"), "dot": (0, "d,d->"), "linear": (0, "...d,sd->...s"),
 }  # fmt: skip
 """The index of each product's first factor among its arguments, and its subscripts."""
-
-
 SUMS = {"addmm": torch.mm, "baddbmm": torch.bmm, "addmv": torch.mv}
-"""Products that add `beta` times a bias to `alpha` times a product; if alpha is not 1, both steps are recorded."""
+"""The plain product of each operation that adds `beta` times a bias to `alpha` times a product.
+
+If alpha is not 1, the product and the sum are recorded as two operations.
+"""
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
@@ -75,17 +79,19 @@ class Dispatch(TorchDispatchMode):
             product = None if is_scaled else find_product(name, args)
             return run(name, function, (args, kwargs), writes=writes, reads=reads, product=product)
         multiply, alpha, beta = SUMS[name], kwargs["alpha"], kwargs.get("beta", 1)
-        raw = run(multiply.__name__, multiply, (args[1:], {}), product=find_product(multiply.__name__, args[1:]))
+        product_name, (bias, *factors) = multiply.__name__, args
+        unscaled = run(product_name, multiply, (tuple(factors), {}), product=find_product(product_name, factors))
         return run(  # PyTorch ignores the bias if beta is 0, even if it is NaN
-            name, lambda bias, product: alpha * product + (beta * bias if beta else 0), ((args[0], raw), {})
+            name, lambda bias, product: alpha * product + (beta * bias if beta else 0), ((bias, unscaled), {})
         )
 
 
 def find_written(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    arguments = getattr(getattr(function, "_schema", None), "arguments", ())
-    values = dict(zip((one.name for one in arguments), args, strict=False)) | dict(kwargs)
-    names = [one.name for one in arguments if one.alias_info is not None and one.alias_info.is_write]
-    return [values[one] for one in names if is_dense(values.get(one))]
+    """Return the tensors among the arguments that an operation overwrites, such as `self` of `add_`."""
+    parameters = getattr(getattr(function, "_schema", None), "arguments", ())
+    values = dict(zip((parameter.name for parameter in parameters), args, strict=False)) | dict(kwargs)
+    written = [values.get(one.name) for one in parameters if one.alias_info is not None and one.alias_info.is_write]
+    return [tensor for tensor in written if is_dense(tensor)]
 
 
 def is_constant(function: Any, name: str) -> bool:
@@ -100,18 +106,20 @@ def find_product(name: str, args: Sequence[Any]) -> Product | None:
     if name not in PRODUCTS:
         return None
     left, subscripts = PRODUCTS[name]
-    return Product(left, left + 1, resolve_subscripts(subscripts, [one.ndim for one in args[left : left + 2]]))
+    return Product(left, left + 1, resolve_subscripts(subscripts, [tensor.ndim for tensor in args[left : left + 2]]))
 
 
 def find_pointwise_product(x: Any, kernel: Any, bias: Any, stride: Any, padding: Any, *options: Any) -> Product | None:
+    """Return the product of a convolution with a kernel of size 1; None if it combines several places."""
     _, is_transposed, _, groups = options
     if is_transposed or groups != 1 or max(padding) > 0 or max(*stride, *kernel.shape[2:]) > 1:
         return None
-    places, ones = "tuv"[: x.ndim - 2], "xyz"[: x.ndim - 2]
-    return Product(0, 1, (f"bc{places}", f"oc{ones}", f"bo{places}"))
+    image_axes, kernel_axes = "tuv"[: x.ndim - 2], "xyz"[: x.ndim - 2]
+    return Product(0, 1, (f"bc{image_axes}", f"oc{kernel_axes}", f"bo{image_axes}"))
 
 
 def is_dense(value: Any) -> bool:
+    """Return whether a value is a tensor whose numbers can be copied to NumPy and that has strides."""
     is_strided = isinstance(value, torch.Tensor) and value.layout == torch.strided
     return is_strided and not (value.is_nested or value.is_quantized or value.is_meta)
 
@@ -123,9 +131,10 @@ def locate_tensor(tensor: Any) -> Place:
 
 
 def copy_tensor(tensor: Any) -> Array:
-    held = tensor.detach().resolve_conj().resolve_neg().cpu()
-    array: Array = (held.float() if held.is_floating_point() and held.itemsize < 4 else held).numpy()
-    return array.copy() if array.size <= LARGEST else array
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
+    # NumPy has no bfloat16
+    array: Array = (plain.float() if plain.is_floating_point() and plain.itemsize < 4 else plain).numpy()
+    return array.copy() if array.size <= MAX_SIZE else array
 
 
 def restore_tensor(array: Array) -> Any:

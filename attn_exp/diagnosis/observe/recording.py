@@ -2,6 +2,7 @@
 
 The runs in which a row of an array changes tell which token the row depends on. Each token has a number, and for each
 bit of that number there are two runs: one changes the tokens with that bit set, the other changes all other tokens.
+With tokens 0 to 3, a row that changes in the runs "bit 0 set" and "bit 1 clear", and in no others, depends on token 1.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ GRID = 2
 class Recording:
     """Traces of a layer on inputs of one shape.
 
-    `given` holds the inputs of each trace by role, `[b t m]`. The first trace is the baseline; two more follow for each
-    of the `bits` bits of a token's number. `tokens` lists the role, example and position of each token by number.
+    `given` holds the inputs of each trace by role (x, q, k, v or memory), `[b t m]`. The first trace is the baseline;
+    two more follow for each of the `bits` bits of a token's number: tokens with the bit set, then all others are
+    changed. `tokens` lists the role, example and position of each token by number.
     """
 
     layer: Layer
@@ -45,33 +47,42 @@ class Recording:
         return self.traces[0]
 
     @property
-    def exact(self) -> float:
-        """Rounding tolerance of the coarsest dtype among the operations."""
-        kinds = [one.output.dtype for one in self.first.operations if one.output.dtype.kind == "f"]
-        return FINE if all(kind.itemsize >= np.dtype(np.float64).itemsize for kind in kinds) else COARSE
+    def query_role(self) -> str:
+        return "x" if "x" in self.layer.inputs else "q"
+
+    @property
+    def tolerance(self) -> float:
+        """Relative rounding error of the coarsest dtype among the operations."""
+        dtypes = [operation.output.dtype for operation in self.first.operations]
+        is_fine = all(dtype.itemsize >= np.dtype(np.float64).itemsize for dtype in dtypes if dtype.kind == "f")
+        return FINE if is_fine else COARSE
 
     def inputs(self, operation: int, place: int) -> list[Array]:
-        return [one.operations[operation].inputs[place] for one in self.traces]
+        """Return one input of an operation in each run."""
+        return [trace.operations[operation].inputs[place] for trace in self.traces]
 
     def is_live(self, operation: int, place: int) -> bool:
-        first, *others = self.inputs(operation, place)[:3]
-        return any(not np.array_equal(one, first, equal_nan=True) for one in others)
+        """Return whether an input of an operation depends on any token: the first two changes concern all of them."""
+        baseline, *changed = self.inputs(operation, place)[:3]
+        return any(not np.array_equal(array, baseline, equal_nan=True) for array in changed)
 
     def sides(self, operation: int, side: int) -> list[Array] | None:
         """Return one input of a product (0: left) in standard axes in each run; None for other operations."""
         axes = find_axes(self.first.operations[operation])
-        return None if axes is None else [axes.side(one, side) for one in self.inputs(operation, axes.places[side])]
+        return None if axes is None else [axes.side(array, side) for array in self.inputs(operation, axes.places[side])]
 
     def find_tokens(self, rows: Sequence[Array]) -> Array | None:
         """Return the number of the token on which each row depends, given the rows `[... k]` in each run."""
-        base, *others = rows[: 2 * self.bits + 1]
-        if any(one.shape != base.shape for one in others):
+        baseline, *others = rows[: 2 * self.bits + 1]
+        if any(array.shape != baseline.shape for array in others):
             return None
-        changed = [np.any((one != base) & ~(np.isnan(one) & np.isnan(base)), axis=-1) for one in others]
-        first, second = np.array(changed[::2]), np.array(changed[1::2])
-        numbers = np.array((first * 2 ** np.arange(self.bits).reshape(-1, *[1] * (first.ndim - 1))).sum(axis=0))
-        numbers[~(first ^ second).all(axis=0)] = SEVERAL
-        numbers[~(first | second).any(axis=0)] = NONE
+        changed = np.array([
+            np.any((array != baseline) & ~(np.isnan(array) & np.isnan(baseline)), axis=-1) for array in others
+        ])  # fmt: skip
+        if_set, if_clear = changed[::2], changed[1::2]
+        numbers = np.tensordot(2 ** np.arange(self.bits), if_set, axes=1)
+        numbers[~(if_set ^ if_clear).all(axis=0)] = SEVERAL
+        numbers[~(if_set | if_clear).any(axis=0)] = NONE
         return numbers
 
 
@@ -91,45 +102,44 @@ def record_layer(
     rng = np.random.default_rng([seed, 46])
     batch = batch if "b" in next(iter(layer.inputs.values())) else 1
     lengths = {role: length if role in ("x", "q") else keys for role in layer.inputs}
-    tokens = [(role, entry, at) for role, count in lengths.items() for entry in range(batch) for at in range(count)]
+    tokens = [(role, *place) for role, count in lengths.items() for place in np.ndindex(batch, count)]
     bits = max(1, int(np.ceil(np.log2(len(tokens)))))
 
     def draw() -> dict[str, Array]:
         widths = {role: layer.widths.get(role, layer.sizes["m"]) for role in lengths}
         return {role: rng.standard_normal((batch, count, widths[role])) for role, count in lengths.items()}
 
-    base, given = draw(), list[dict[str, Array]]()
+    given = [draw()]
     for bit in range(bits):
-        numbers = np.arange(len(tokens)) >> bit & 1
-        given += [mix(base, draw(), numbers == one) for one in (1, 0)]
-    given = [base, *given]
+        is_set = (np.arange(len(tokens)) >> bit & 1).astype(bool)
+        given += [replace_tokens(given[0], draw(), is_changed) for is_changed in (is_set, ~is_set)]
     cache = dict[Any, Any]()
-    traces = [record_once(layer, one, keywords, cache) for one in given]
-    paths = {tuple(each.name for each in one.operations) for one in traces}
+    traces = [record_once(layer, inputs, keywords, cache) for inputs in given]
+    paths = {tuple(operation.name for operation in trace.operations) for trace in traces}
     if len(paths) > 1:
         raise DifferentPathsError
     return Recording(layer, traces, given, bits, tokens)
 
 
-def mix(base: Arrays, other: Arrays, is_changed: Array) -> dict[str, Array]:
-    made, start = dict[str, Array](), 0
-    for role, array in base.items():
-        count = array.shape[0] * array.shape[1]
-        chosen = is_changed[start : start + count].reshape(*array.shape[:2], 1)
-        made[role], start = np.where(chosen, other[role], array), start + count
-    return made
+def replace_tokens(base: Arrays, other: Arrays, is_changed: Array) -> dict[str, Array]:
+    """Return inputs by role with the tokens of `other` where `is_changed`, which has one boolean per token number."""
+    counts = [array.shape[0] * array.shape[1] for array in base.values()]
+    parts = zip(base.items(), np.split(is_changed, np.cumsum(counts)), strict=False)  # the last part is empty
+    return {role: np.where(part.reshape(*array.shape[:2], 1), other[role], array) for (role, array), part in parts}
 
 
-def record_once(layer: Layer, given: Arrays, keywords: Mapping[str, Any], cache: dict[Any, Any]) -> Trace:
+def record_once(layer: Layer, inputs: Arrays, keywords: Mapping[str, Any], cache: dict[Any, Any]) -> Trace:
     arrays = {role: layer.convert(lay(array, layer.inputs[role], find_height(layer, array.shape[1])))
-              for role, array in given.items()}  # fmt: skip
+              for role, array in inputs.items()}  # fmt: skip
     fields = getattr(layer.target, "__dict__", {}) if layer.library == "numpy" else {}
+    # a layer writes keys and values into its caches, which lose their source unless they are tracked as well
     fields.update({name: track(value) for name, value in fields.items() if "cache" in name and is_result(value)})
     with held(), np.errstate(all="ignore"):
         return record_with(layer.library, lambda tracked: layer.call(tracked, keywords), arrays, cache)
 
 
 def find_height(layer: Layer, length: int) -> int:
+    """Return the height of the image that a layer requires, or 0 if it requires none for this number of tokens."""
     return layer.lengths.get("h", 0) if length == layer.lengths.get("t") else 0
 
 
@@ -144,11 +154,14 @@ def lay(rows: Any, axes: str, height: int = 0) -> Any:
         return lay(rows[:1], f"b{axes}", height)[0]
     batch, length, width = rows.shape
     height = height or (GRID if length % GRID == 0 else 1)
-    if axes == "bhwm":
-        return rows.reshape(batch, height, length // height, width)
-    if axes == "bmhw":
-        return rows.swapaxes(1, 2).reshape(batch, width, height, length // height)
-    return {"btm": rows, "tbm": rows.swapaxes(0, 1), "bmt": rows.swapaxes(1, 2)}[axes]
+    layouts = {
+        "btm": lambda: rows,
+        "tbm": lambda: rows.swapaxes(0, 1),
+        "bmt": lambda: rows.swapaxes(1, 2),
+        "bhwm": lambda: rows.reshape(batch, height, length // height, width),
+        "bmhw": lambda: rows.swapaxes(1, 2).reshape(batch, width, height, length // height),
+    }
+    return layouts[axes]()
 
 
 def unlay(array: Any, axes: str) -> Any:
@@ -158,18 +171,22 @@ def unlay(array: Any, axes: str) -> Any:
         return array
     if "b" not in axes:
         return unlay(array[None], f"b{axes}")
-    if axes == "bhwm":
-        return array.reshape(array.shape[0], -1, array.shape[-1])
-    if axes == "bmhw":
-        return array.reshape(array.shape[0], array.shape[1], -1).swapaxes(1, 2)
-    return {"btm": array, "tbm": array.swapaxes(0, 1), "bmt": array.swapaxes(1, 2)}[axes]
+    tokens = {
+        "btm": lambda: array,
+        "tbm": lambda: array.swapaxes(0, 1),
+        "bmt": lambda: array.swapaxes(1, 2),
+        "bhwm": lambda: array.reshape(array.shape[0], -1, array.shape[-1]),
+        "bmhw": lambda: array.reshape(array.shape[0], array.shape[1], -1).swapaxes(1, 2),
+    }
+    return tokens[axes]()
 
 
-def tokens_given(recording: Recording) -> Array:
-    axes, made = recording.layer.inputs, list[Array]()
-    for one in recording.traces:
-        several = [unlay(array, axes[role]) for role, array in one.inputs.items()]
-        widest = max(rows.shape[-1] for rows in several)
-        flat = (rows.reshape(-1, rows.shape[-1]) for rows in several)
-        made.append(np.concatenate([np.pad(rows, ((0, 0), (0, widest - rows.shape[1]))) for rows in flat]))
-    return np.array(made)
+def stack_tokens(recording: Recording) -> Array:
+    """Return the tokens of all inputs in each run, `[runs tokens m]`; narrower ones are padded with zeros."""
+    axes, runs = recording.layer.inputs, list[Array]()
+    for trace in recording.traces:
+        inputs = [unlay(array, axes[role]) for role, array in trace.inputs.items()]
+        rows = [array.reshape(-1, array.shape[-1]) for array in inputs]
+        widest = max(array.shape[1] for array in rows)
+        runs.append(np.concatenate([np.pad(array, ((0, 0), (0, widest - array.shape[1]))) for array in rows]))
+    return np.array(runs)

@@ -1,6 +1,10 @@
 """Represent a call in any library as a flat list of operations on NumPy arrays, with products in standard axes.
 
-The standard axes are `[n r k]` (left), `[n c k]` (right) and `[n r c]` (output), whatever subscripts a product uses.
+The standard axes are `[n r k]` (left), `[n c k]` (right) and `[n r c]` (output), whatever subscripts a product uses:
+for `q k^T` with `"bhtd,bhsd->bhts"`, n is (b h), r is t, c is s and k is d.
+
+A recorder passes each operation to `Recorder.run`, which lists it for a `Trace`. `find_axes` arranges the
+products of a trace, and `follow_labels` tells where the elements of an array go in later operations.
 """
 
 from __future__ import annotations
@@ -17,8 +21,23 @@ import numpy as np
 
 from attn_exp.arrays import Array, Arrays, Shape
 
+MAX_SIZE = 2_200_000
+"""Maximum number of elements of a recorded array: larger ones are not copied and have no producer."""
+MIN_PRESERVED = 0.9
+"""Minimum fraction of indices that an operation must preserve to count as moving numbers."""
+MIN_VARIETY = 0.3
+"""Minimum fraction of distinct indices that must be preserved, so that a few repeated numbers do not suffice."""
+
 Producer = int | str | None
 """Source of an array: the index of an operation, the name of an input, or None for parameters and constants."""
+Subscripts = tuple[str, str, str]
+"""The letters of a product's left input, right input and output, as in `np.einsum`."""
+Redo = Callable[[Sequence[Array]], Array]
+"""Applies an operation to other inputs of the same shapes."""
+Call = Callable[[Mapping[str, Any]], Any]
+"""The call to record: it takes arrays of its library by name, and returns anything that contains arrays."""
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""The positional and keyword arguments of an operation."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +50,7 @@ class Product:
 
     left: int
     right: int
-    subscripts: tuple[str, str, str]
+    subscripts: Subscripts
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +64,7 @@ class Operation:
     inputs: tuple[Array, ...]
     producers: tuple[Producer, ...]
     output: Array
-    redo: Callable[[Sequence[Array]], Array]
+    redo: Redo
     product: Product | None = None
 
 
@@ -60,21 +79,19 @@ class Trace:
 
 # Subscripts of `np.einsum` for products that are written in other ways
 
-Subscripts = tuple[str, str, str]
-
 
 def resolve_subscripts(subscripts: str, ndims: Sequence[int]) -> Subscripts:
     """Replace `...` with letters in the subscripts of two arrays of `ndims` axes, and add an implicit output."""
     operands, arrow, output = subscripts.replace(" ", "").partition("->")
     if not arrow:
-        output = "..." + "".join(one for one in sorted(set(operands) - set(",.")) if operands.count(one) == 1)
+        output = "..." + "".join(letter for letter in sorted(set(operands) - set(",.")) if operands.count(letter) == 1)
     terms = operands.split(",")
-    counts = [ndim - len(term) + 3 if "..." in term else 0 for term, ndim in zip(terms, ndims, strict=True)]
-    unused = [one for one in string.ascii_letters if one not in subscripts]
-    dots = "".join(unused[: max(counts)])
+    hidden_axes = [ndim - len(term) + 3 if "..." in term else 0 for term, ndim in zip(terms, ndims, strict=True)]
+    unused = [letter for letter in string.ascii_letters if letter not in subscripts]
+    dots = "".join(unused[: max(hidden_axes)])  # arrays with fewer hidden axes use the last of these letters
     left, right, output = (
-        term.replace("...", dots[len(dots) - length :])
-        for term, length in zip((*terms, output), (*counts, len(dots)), strict=True)
+        term.replace("...", dots[len(dots) - count :])
+        for term, count in zip((*terms, output), (*hidden_axes, len(dots)), strict=True)
     )
     return left, right, output
 
@@ -87,17 +104,11 @@ def contract_axes(
     left, right = ([next(letters) for _ in range(ndim)] for ndim in ndims)
     for axis, other in zip((*summed[0], *batch[0]), (*summed[1], *batch[1]), strict=True):
         right[other] = left[axis]
-    free = [one for one in left if one not in right] + [one for one in right if one not in left]
+    free = [letter for letter in left if letter not in right] + [letter for letter in right if letter not in left]
     return "".join(left), "".join(right), "".join([*(left[axis] for axis in batch[0]), *free])
 
 
 # The recorder of each library
-
-LARGEST = 2_200_000
-"""Maximum number of elements of a recorded array: larger ones are not copied and have no producer."""
-
-Call = Callable[[Mapping[str, Any]], Any]
-"""The call to record: it takes arrays of its library by name, and returns anything that contains arrays."""
 
 
 def record_with(
@@ -117,9 +128,6 @@ def record_with(
 
 # Operations on arrays that may share memory, as those of PyTorch and NumPy do
 
-Redo = Callable[[Sequence[Array]], Array]
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
 
 class Place(NamedTuple):
     """The location of an array in memory: allocation, first address, shape, strides in bytes, and dtype.
@@ -136,7 +144,7 @@ class Place(NamedTuple):
 
 @dataclass(eq=False)
 class Recorder:
-    """The operations recorded so far.
+    """The operations recorded so far, as the parts of a `Trace`.
 
     `copy` converts an array of the library to NumPy, and `restore` converts it back. `known` keeps each array that was
     seen, so that no address is reused, together with its producer.
@@ -153,12 +161,12 @@ class Recorder:
     def add_inputs(self, arrays: Mapping[str, Any]) -> None:
         for name, array in arrays.items():
             self.inputs[name] = np.array(self.copy(array))
-            self.known[self.locate(array)] = array, None if self.inputs[name].size > LARGEST else name
+            self.known[self.locate(array)] = array, None if self.inputs[name].size > MAX_SIZE else name
 
     def make_trace(self, outputs: Iterable[Any]) -> Trace:
         return Trace(tuple(self.operations), self.inputs, tuple(
-            (self.find_producer(one), self.copy(one)) if self.is_array(one) else (None, np.asarray(one))
-            for one in outputs
+            (self.find_producer(output), self.copy(output)) if self.is_array(output) else (None, np.asarray(output))
+            for output in outputs
         ))  # fmt: skip
 
     def find_producer(self, array: Any) -> Producer:
@@ -184,15 +192,16 @@ class Recorder:
             again: what to call to redo the operation, if not the function itself.
             product: the product that the function computes, if any.
         """
-        inputs, (args, kwargs) = self.collect(arguments), arguments
-        producers = tuple(self.find_producer(one) for one in inputs)
-        pairs = [(target, other) for target in writes for other in self.find_overlapping(target)]
-        if not reads or all(one is None for one in (*producers, *(self.find_producer(other) for _, other in pairs))):
+        inputs = self.collect(arguments)
+        producers = tuple(self.find_producer(array) for array in inputs)
+        overwritten = [(target, view) for target in writes for view in self.find_overlapping(target)]
+        views = [view for _, view in overwritten]
+        args, kwargs = arguments
+        if not reads or all(self.find_producer(array) is None for array in (*inputs, *views)):
             returned = function(*args, **kwargs)
-            constants = [*self.collect(returned), *(other for _, other in pairs)]
-            self.known.update({self.locate(one): (one, None) for one in constants})
+            self.known.update({self.locate(array): (array, None) for array in (*self.collect(returned), *views)})
             return returned
-        before, stale = tuple(map(self.copy, inputs)), [self.copy(other) for _, other in pairs]
+        before, views_before = tuple(map(self.copy, inputs)), [self.copy(view) for view in views]
         returned = function(*args, **kwargs)
         outputs = self.collect(returned)
         for index, output in enumerate(outputs):
@@ -200,38 +209,41 @@ class Recorder:
             if name == "as_strided":  # depends on strides, which copies do not keep
                 redo = make_scatter(self.locate(output), self.locate(inputs[0]))
             self.add(Operation(name, before, producers, self.copy(output), redo, product), output)
-        for (target, other), old in zip(pairs, stale, strict=True):
-            if self.locate(other) not in map(self.locate, outputs):
-                self.add_write(target, other, old)
+        for (target, view), old in zip(overwritten, views_before, strict=True):
+            if self.locate(view) not in map(self.locate, outputs):
+                self.add_write(target, view, old)
         return returned
 
     def add(self, operation: Operation, output: Any) -> None:
-        is_large = operation.output.size > LARGEST
+        is_large = operation.output.size > MAX_SIZE
         self.known[self.locate(output)] = output, None if is_large else len(self.operations)
         self.operations += [] if is_large else [operation]
 
-    def add_write(self, target: Any, other: Any, old: Array) -> None:
-        """Record that writing into an array changed another array that shares its memory."""
-        source, place = self.locate(target), self.locate(other)
-        if source.kind != place.kind:
-            self.known[place] = other, None
+    def add_write(self, target: Any, view: Any, old: Array) -> None:
+        """Record that writing into an array changed a view that shares its memory and contained `old`."""
+        source, place = self.locate(target), self.locate(view)
+        if source.kind != place.kind:  # bytes of another dtype: what they mean is unknown
+            self.known[place] = view, None
             return
+        producers = (self.find_producer(view), self.find_producer(target))
         redo = make_scatter(place, source)
-        producers = (self.find_producer(other), self.find_producer(target))
-        self.add(Operation("write", (old, self.copy(target)), producers, self.copy(other), redo), other)
+        self.add(Operation("write", (old, self.copy(target)), producers, self.copy(view), redo), view)
 
     def find_overlapping(self, target: Any) -> list[Any]:
+        """Return the arrays seen so far that share an element's address with an array."""
         place = self.locate(target)
         addresses = find_addresses(place)
-        return [other for near, (other, _) in self.known.items() if near.owner == place.owner
-                and np.isin(find_addresses(near), addresses).any()]  # fmt: skip
+        return [array for known, (array, _) in self.known.items() if known.owner == place.owner
+                and np.isin(find_addresses(known), addresses).any()]  # fmt: skip
 
     def make_redo(
         self, function: Callable[..., Any], arguments: Arguments, before: Sequence[Array], index: int
     ) -> Redo:
+        """Return a function that puts other arrays in place of those in the arguments, and returns output `index`."""
+
         def call_with(arrays: Sequence[Array]) -> Array:
-            new = iter(arrays)
-            args, kwargs = map_arrays(arguments, self.is_array, lambda _: self.restore(next(new)))
+            remaining = iter(arrays)
+            args, kwargs = map_arrays(arguments, self.is_array, lambda _: self.restore(next(remaining)))
             return self.copy(self.collect(function(*args, **kwargs))[index])
 
         def redo(arrays: Sequence[Array]) -> Array:
@@ -245,16 +257,18 @@ class Recorder:
 
 
 def map_arrays(value: Any, is_array: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:
+    """Change every array in nested tuples, lists and dictionaries, from left to right."""
     if is_array(value):
         return change(value)
     if type(value) in (tuple, list):
-        return type(value)([map_arrays(one, is_array, change) for one in value])
+        return type(value)([map_arrays(item, is_array, change) for item in value])
     if type(value) is dict:
-        return {name: map_arrays(one, is_array, change) for name, one in value.items()}
+        return {name: map_arrays(item, is_array, change) for name, item in value.items()}
     return value
 
 
 def find_addresses(place: Place) -> Array:
+    """Return the address of each element, in the shape of the array."""
     addresses = np.full(place.shape, place.address)
     for axis, (length, stride) in enumerate(zip(place.shape, place.strides, strict=True)):
         addresses += (np.arange(length) * stride).reshape(-1, *[1] * (len(place.shape) - axis - 1))
@@ -297,24 +311,29 @@ class Axes:
 
     @cached_property
     def lengths(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        """The length of each letter's axis; an axis of length 1 is broadcast to that of the other input."""
+        lengths: dict[str, int] = {}
         for place, letters in zip(self.places, self.product.subscripts, strict=False):
             for letter, length in zip(letters, self.operation.inputs[place].shape, strict=True):
-                found[letter] = max(found.get(letter, 1), length)
-        return found
+                lengths[letter] = max(lengths.get(letter, 1), length)
+        return lengths
 
     def arrange(self, array: Array, letters: str, groups: tuple[str, ...]) -> Array:
-        order = [letter for group in groups for letter in group]
-        kept = [letter for letter in order if letter in letters]
+        """Return an array with one axis per group, from axes that have these letters; missing ones are broadcast."""
+        order = "".join(groups)
         array = np.asarray(array)[tuple(slice(None) if letter in order else 0 for letter in letters)]
         letters = "".join(letter for letter in letters if letter in order)
-        turned = array.transpose([letters.index(letter) for letter in kept])
-        wide = turned.reshape([turned.shape[kept.index(letter)] if letter in kept else 1 for letter in order])
-        full = np.broadcast_to(wide, [self.lengths[letter] for letter in order])
+        present = [letter for letter in order if letter in letters]
+        transposed = array.transpose([letters.index(letter) for letter in present])
+        lengths = dict(zip(present, transposed.shape, strict=True))
+        full = np.broadcast_to(
+            transposed.reshape([lengths.get(letter, 1) for letter in order]), [self.lengths[letter] for letter in order]
+        )
         return full.reshape([prod(self.lengths[letter] for letter in group) for group in groups])
 
     @property
     def places(self) -> tuple[int, int]:
+        """The indices of the left and right factors among the operation's inputs."""
         return self.product.left, self.product.right
 
     def side(self, array: Array, side: int) -> Array:
@@ -323,6 +342,7 @@ class Axes:
         return self.arrange(array, self.product.subscripts[side], (self.batch, letters, self.summed))
 
     def output(self, array: Array) -> Array:
+        """Arrange an array like the output, as `[n r c]`."""
         return self.arrange(array, self.product.subscripts[2], (self.batch, self.rows, self.columns))
 
 
@@ -336,43 +356,45 @@ def find_axes(operation: Operation) -> Axes | None:
     columns = "".join(letter for letter in output if letter in right and letter not in left)
     summed = "".join(letter for letter in left if letter in right and letter not in output)
     is_plain = all(len(set(letters)) == len(letters) for letters in (left, right, output))
-    found = Axes(operation, operation.product, batch, rows, columns, summed)
-    rest = {*left, *right} - {*batch, *rows, *columns, *summed}
-    return found if is_plain and all(found.lengths[letter] == 1 for letter in rest) else None
+    axes = Axes(operation, operation.product, batch, rows, columns, summed)
+    unsorted = {*left, *right} - {*batch, *rows, *columns, *summed}
+    return axes if is_plain and all(axes.lengths[letter] == 1 for letter in unsorted) else None
 
 
 def find_ancestors(trace: Trace, producers: tuple[Producer, ...]) -> set[int]:
-    found, ahead = set[int](), [one for one in producers if isinstance(one, int)]
-    while ahead:
-        one = ahead.pop()
-        if one not in found:
-            found.add(one)
-            ahead += [before for before in trace.operations[one].producers if isinstance(before, int)]
-    return found
+    """Return the indices of all operations that contribute to arrays with these producers."""
+    ancestors, pending = set[int](), list(producers)
+    while pending:
+        producer = pending.pop()
+        if isinstance(producer, int) and producer not in ancestors:
+            ancestors.add(producer)
+            pending += trace.operations[producer].producers
+    return ancestors
 
 
 # Track where numbers move, by applying each operation to indices instead of numbers
 
-MOST = 0.9
-"""Minimum fraction of indices that an operation must preserve to count as moving numbers."""
+
+def follow_labels(trace: Trace, source: int, labels: Array, end: int) -> dict[int, Array]:
+    """Propagate integer labels of one operation's output through the later operations before `end`.
+
+    Returns:
+        labels of each output that has any, by operation; -1 marks elements without a label.
+    """
+    labels_of = {source: labels}
+    for index in range(source + 1, end):
+        operation = trace.operations[index]
+        known = [labels_of.get(producer) if isinstance(producer, int) else None for producer in operation.producers]
+        input_labels = [one if one is not None and one.shape == array.shape else None
+                        for one, array in zip(known, operation.inputs, strict=True)]  # fmt: skip
+        if any(one is not None for one in input_labels):
+            output_labels = find_output_labels(operation, input_labels)
+            if output_labels is not None and (output_labels >= 0).any():
+                labels_of[index] = output_labels
+    return labels_of
 
 
-def follow(trace: Trace, source: int, labels: Array, last: int) -> dict[int, Array]:
-    """Propagate labels of one output through later operations; -1 marks elements without a label."""
-    found = {source: labels}
-    for place in range(source + 1, last):
-        operation = trace.operations[place]
-        known = [found.get(one) if isinstance(one, int) else None for one in operation.producers]
-        fitting = [one if one is not None and one.shape == given.shape else None
-                   for one, given in zip(known, operation.inputs, strict=True)]  # fmt: skip
-        if any(one is not None for one in fitting):
-            made = move_labels(operation, fitting)
-            if made is not None and (made >= 0).any():
-                found[place] = made
-    return found
-
-
-def move_labels(operation: Operation, labels: Sequence[Array | None]) -> Array | None:
+def find_output_labels(operation: Operation, labels: Sequence[Array | None]) -> Array | None:
     """Return the labels of an output, given those of the inputs; None if numbers are combined.
 
     An operation that moves numbers is applied to their indices; one that keeps the shape of an input, such as a scale,
@@ -380,7 +402,7 @@ def move_labels(operation: Operation, labels: Sequence[Array | None]) -> Array |
     """
     if operation.product is not None:
         return None
-    moved = move_places(operation, labels)
+    moved = move_labels(operation, labels)
     if moved is not None:
         return moved
     for known in labels:
@@ -392,50 +414,60 @@ def move_labels(operation: Operation, labels: Sequence[Array | None]) -> Array |
     return None
 
 
-def move_places(operation: Operation, labels: Sequence[Array | None]) -> Array | None:
-    """Return the labels of the output if the operation only moves numbers of its inputs, else None."""
-    given = list(operation.inputs)
-    table, numbers, start = [np.array([-1])], [np.array([np.nan])], 1
-    for place, known in enumerate(labels):
-        if known is not None:
-            size = operation.inputs[place].size
-            given[place] = np.arange(start, start + size, dtype=float).reshape(operation.inputs[place].shape)
-            table.append(known.ravel())
-            numbers.append(np.asarray(operation.inputs[place], float).ravel())
-            start += size
+def move_labels(operation: Operation, labels: Sequence[Array | None]) -> Array | None:
+    """Return the labels of the output if the operation only moves numbers of its inputs, else None.
+
+    The operation is applied to indices. An element was moved if the result is an index there, and the element with that
+    index equals the output.
+    """
+    inputs, label_at, number_at = number_elements(operation, labels)
     try:
         with np.errstate(all="ignore"):
-            places = np.asarray(operation.redo(given), float)
+            result = np.asarray(operation.redo(inputs), float)
     except Exception:  # whatever an operation raises on such numbers
         return None
-    if places.shape != operation.output.shape or not places.size:
+    if result.shape != operation.output.shape or not result.size:
         return None
-    whole = np.isfinite(places) & (places == np.round(places)) & (places >= 1) & (places < start)
-    at = np.where(whole, places, 0).astype(int)
-    read, output = np.concatenate(numbers)[at], np.asarray(operation.output, float)
-    same = whole & ((read == output) | (np.isnan(read) & np.isnan(output)))
-    if not same.any() or same.sum() < MOST * whole.sum() or len(np.unique(at[same])) < 0.3 * len(np.unique(at[whole])):
+    is_index = np.isfinite(result) & (result == np.round(result)) & (result >= 1) & (result < label_at.size)
+    index = np.where(is_index, result, 0).astype(int)
+    number, output = number_at[index], np.asarray(operation.output, float)
+    is_moved = is_index & ((number == output) | (np.isnan(number) & np.isnan(output)))
+    if not is_moved.any() or is_moved.sum() < MIN_PRESERVED * is_index.sum() or (
+        len(np.unique(index[is_moved])) < MIN_VARIETY * len(np.unique(index[is_index]))
+    ):  # fmt: skip
         return None
-    made = np.where(same, np.concatenate(table)[at], -1)
     for known, array in zip(labels, operation.inputs, strict=True):
         if known is not None and array.shape == operation.output.shape:  # such as the input of a masked fill
-            return np.where(same, made, known)
-    return made
+            return np.where(is_moved, label_at[index], known)
+    return np.where(is_moved, label_at[index], -1)
 
 
-def spread_labels(axes_output: Array, size: int) -> Array:
-    """Label an array's elements by their index in standard axes, in the array's own layout.
+def number_elements(operation: Operation, labels: Sequence[Array | None]) -> tuple[list[Array], Array, Array]:
+    """Return the inputs with indices 1, 2, ... instead of labelled numbers, and the label and number at each index.
 
-    `axes_output` contains the flat indices of the array, in standard axes.
+    Index 0 stands for everything else: label -1, number NaN.
     """
-    labels = np.empty(size, int)
-    labels[axes_output.ravel()] = np.arange(size)
-    return labels
+    inputs, start = list(operation.inputs), 1
+    label_at, number_at = [np.array([-1])], [np.array([np.nan])]
+    for place, (array, known) in enumerate(zip(operation.inputs, labels, strict=True)):
+        if known is not None:
+            inputs[place] = np.arange(start, start + array.size, dtype=float).reshape(array.shape)
+            label_at.append(known.ravel())
+            number_at.append(np.asarray(array, float).ravel())
+            start += array.size
+    return inputs, np.concatenate(label_at), np.concatenate(number_at)
 
 
-def take_labelled(array: Array, labels: Array, shape: Shape) -> Array:
-    """Scatter an array to the positions given by its labels, with NaN elsewhere."""
-    made = np.full(shape, np.nan)
-    known = labels >= 0
-    made.reshape(-1)[labels[known]] = np.asarray(array, float)[known]
-    return made
+def invert_order(indices: Array) -> Array:
+    """Return the position of each of the numbers 0, 1, ... in `indices`, which contains each of them once."""
+    positions = np.empty(indices.size, int)
+    positions[indices.ravel()] = np.arange(indices.size)
+    return positions
+
+
+def scatter_by_labels(array: Array, labels: Array, shape: Shape) -> Array:
+    """Write each element of an array to the flat index given by its label, with NaN elsewhere."""
+    scattered = np.full(shape, np.nan)
+    is_labelled = labels >= 0
+    scattered.reshape(-1)[labels[is_labelled]] = np.asarray(array, float)[is_labelled]
+    return scattered

@@ -1,11 +1,15 @@
-"""Candidate explanations: single mistakes, pairs of them, and settings that nobody requested."""
+"""Candidate explanations: single mistakes, pairs of them, and settings that nobody requested.
+
+A `Candidate` changes the recipe of a case, for example to one without a scale. If attention with the changed recipe
+gives the answers, the candidate explains them. `explained` tries all explanations, and `best` chooses one that fits.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +17,6 @@ import numpy as np
 from attn_exp import mistakes
 from attn_exp.diagnosis.asking.case import (
     Answer,
-    Asked,
     Case,
     Seen,
     differs,
@@ -45,13 +48,47 @@ GROUPS = (
     "scale", "products", "masks", "heads", "positions", "scores", "softmax", "precision", "behaviour",
 )  # fmt: skip
 """Groups of mistakes by priority: if several mistakes give the same numbers, one of the earliest group is named."""
+RARE_SCALES = frozenset(("scale_by_d", "scale_by_heads", "scale_twice", "scale_other"))
+"""Scales that are less likely than `scale_by_sqrt_d_model` where they coincide, as with 8 heads of size 8."""
+PAIRED = (
+    "keys_from_queries",
+    "queries_from_keys",
+    "values_from_queries",
+    "values_from_keys",
+    "batch_mixed",
+    "keys_viewed",
+    "weights_averaged",
+    "scale_by_heads",
+)
+"""Code-only mistakes that people combine with others; pairs of all mistakes would take too long."""
+ZERO_SCORES = "zero_scores_hidden"
+"""Code makes this mistake if it masks with a triangle of the scores; combine it only with causal masks."""
+SETTINGS, CHOSEN = {"rules", "heads", "groups", "positions"}, {"allowed", "project"}
+"""Recipe fields that are settings, and steps that some mistakes choose depending on those settings."""
+RULES: tuple[tuple[str, Mask | Score], ...] = (
+    ("mask=causal", Causal()),
+    ("score=sink score.sink.logit=0", Sink(0.0)),
+    ("score=alibi", Alibi()),
+    ("score=alibi score.alibi.signed=true", Alibi(signed=True)),
+    *((f"score=softcap score.softcap.cap={cap:g}", Softcap(cap)) for cap in (10.0, 20.0, 30.0, 50.0, 100.0)),
+)
+"""Rules that a function may apply without being told, as settings."""
+FIRST = 1
+"""The turn of the plainest explanations."""
+FIRST_FEW = 4
+"""Number of leading cases on which a mistake must have an effect in order to be paired."""
+EFFECT_DIGITS = 40
+"""Bits to which outputs must agree for a mistake to have no effect."""
+MAX_ROUNDING = 0.01
+"""An answer is inconclusive if its tolerance exceeds this fraction of its largest number."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """Named mistakes or a setting, and the change that they make to a case's recipe.
 
-    `fitted` is true if a number of the change was fitted to the answers; `said` describes that number.
+    `fitted` is true if a number of the change was fitted to the answers; `said` is a sentence with that number, such as
+    "They are divided by 8".
     """
 
     names: tuple[str, ...]
@@ -66,7 +103,8 @@ class Explained:
 
     `alike` lists other names that give the same numbers. For numbers in boxes, `reading` (a `Reading`) is the
     convention under which they are right, `slips` has a `Slip` or None for each box, and `slip` is one in addition to a
-    mistake. `view` is the view of the evidence to which the explanation applies.
+    mistake. `view` is the view of the evidence to which the explanation applies. `change` and `said` are those of the
+    candidate that is named first.
     """
 
     names: tuple[str, ...] = ()
@@ -95,9 +133,6 @@ class Explanation:
     dear: bool = False
 
 
-FIRST = 1
-
-
 class Evidence(Protocol):
     """A function's answers, or numbers in boxes, with the explanations to try, likelier and cheaper ones first."""
 
@@ -120,10 +155,11 @@ def explained(evidence: Evidence) -> Explained:
     return Explained()
 
 
-def best(fits: Sequence[Candidate]) -> Explained | None:
-    if not fits:
+def best(fitting: Sequence[Candidate]) -> Explained | None:
+    """Return the likeliest of the candidates that fit, with the names of the others; None if there are none."""
+    if not fitting:
         return None
-    first, *rest = sorted(fits, key=rank)
+    first, *rest = sorted(fitting, key=rank)
     others = dict.fromkeys(tuple(sorted(set(candidate.names))) for candidate in rest)
     others.pop(tuple(sorted(set(first.names))), None)
     return Explained(first.names, tuple(others), change=first.change, said=first.said)
@@ -135,18 +171,17 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
     Then come early groups and common pairs: "keys and values from queries" is likelier than "keys from queries, values
     from those keys", and a scale after a missing softmax is unlikely.
     """
-    made = [mistakes.mistake(name) for name in candidate.names]
-    specific = sum(len(one.needs) for one in made)
-    place = sum(GROUPS.index(one.group) for one in made)
-    products = [name for name, one in zip(candidate.names, made, strict=True) if one.group == "products"]
-    rare = sum(name not in PAIRED for name in products) if len(made) > 1 else 0
-    rare += len({name.partition("_from_")[2] for name in products if "_from_" in name}) > 1
-    rare += {"no_softmax", "scale_after_softmax"} <= set(candidate.names)
-    return len(candidate.names), candidate.fitted, -specific, place, rare, not RARE_SCALES.isdisjoint(candidate.names)
-
-
-RARE_SCALES = frozenset(("scale_by_d", "scale_by_heads", "scale_twice", "scale_other"))
-"""Scales that are less likely than `scale_by_sqrt_d_model` where they coincide, as with 8 heads of size 8."""
+    known = [mistakes.mistake(name) for name in candidate.names]
+    preconditions = sum(len(mistake.needs) for mistake in known)
+    priority = sum(GROUPS.index(mistake.group) for mistake in known)
+    products = [name for name, mistake in zip(candidate.names, known, strict=True) if mistake.group == "products"]
+    oddities = sum(name not in PAIRED for name in products) if len(known) > 1 else 0
+    oddities += len({name.partition("_from_")[2] for name in products if "_from_" in name}) > 1
+    oddities += {"no_softmax", "scale_after_softmax"} <= set(candidate.names)
+    return (
+        len(candidate.names), candidate.fitted, -preconditions, priority, oddities,
+        not RARE_SCALES.isdisjoint(candidate.names),
+    )  # fmt: skip
 
 
 def what_mistakes_compute(names: Sequence[str], said: str = "") -> str:
@@ -166,21 +201,23 @@ def every_mistake(cases: Sequence[Case]) -> Iterator[Candidate]:
     present = features((case.recipe, case.given) for case in cases)
     has_one_size = len({at_of(case).size for case in cases}) == 1  # then no other tells a constant from another factor
     for name in mistakes.names():
-        if name == "scale_fixed" and has_one_size:
-            continue
         mistake = mistakes.mistake(name)
-        if set(mistake.needs) <= present and not mistake.remark and mistake.group != "precision":
-            for place, change in enumerate(mistake.changes):
-                yield Candidate((name, *filter(None, mistake.also[place : place + 1])), everywhere(change))
-            if mistake.group == "scale" and any(case.explicit_scale for case in cases):
-                yield from (Candidate((name,), where_not_said(change)) for change in mistake.changes)
+        is_hidden = not set(mistake.needs) <= present or (name == "scale_fixed" and has_one_size)
+        if is_hidden or mistake.remark or mistake.group == "precision":
+            continue
+        for index, change in enumerate(mistake.changes):
+            second_name = filter(None, mistake.also[index : index + 1])  # which only some variants have
+            yield Candidate((name, *second_name), everywhere(change))
+        if mistake.group == "scale" and any(case.explicit_scale for case in cases):
+            yield from (Candidate((name,), with_default_scale_only(change)) for change in mistake.changes)
 
 
 def everywhere(change: RecipeChange) -> Change:
+    """Apply a change of recipes to the recipe of every case."""
     return lambda case: change(case.recipe)
 
 
-def where_not_said(change: RecipeChange) -> Change:
+def with_default_scale_only(change: RecipeChange) -> Change:
     """Restrict a change to cases with the default scale; a scale that is passed is still used."""
     return lambda case: case.recipe if case.explicit_scale else change(case.recipe)
 
@@ -193,39 +230,23 @@ def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
 
     Both orders are tried only if they can give different results.
     """
-    likely = (one for one in single if one.names[0] in (*PAIRED, OF_ZEROS)
+    sample = choose_sample(seen)
+    likely = (one for one in single if one.names[0] in (*PAIRED, ZERO_SCORES)
               or not mistakes.mistake(one.names[0]).of_code)  # fmt: skip
-    some = samples(seen)
-    telling = [
-        (once(candidate), fields_changed(candidate, some)) for candidate in likely if has_effect(candidate, some)
-    ]
-    for (one, first), (other, second) in itertools.combinations(telling, 2):
+    effective = [(once(one), find_changed_fields(one, sample)) for one in likely if has_effect(one, sample)]
+    for (one, fields_of_one), (other, fields_of_other) in itertools.combinations(effective, 2):
         if one.names != other.names and can_combine(one.names[0], other.names[0]):
             names = tuple(sorted({*one.names, *other.names}))
             yield Candidate(names, composed(one, other))
-            if order_matters(first, second):
+            if does_order_matter(fields_of_one, fields_of_other):
                 yield Candidate(names, composed(other, one))
 
 
-PAIRED = (
-    "keys_from_queries",
-    "queries_from_keys",
-    "values_from_queries",
-    "values_from_keys",
-    "batch_mixed",
-    "keys_viewed",
-    "weights_averaged",
-    "scale_by_heads",
-)
-"""Code-only mistakes that people combine with others; pairs of all mistakes would take too long."""
-
-
-OF_ZEROS = "zero_scores_hidden"
-"""Code makes this mistake if it masks with a triangle of the scores; combine it only with causal masks."""
-
-
 def can_combine(one: str, other: str) -> bool:
-    return OF_ZEROS not in (one, other) or ("causal",) in (mistakes.mistake(one).needs, mistakes.mistake(other).needs)
+    return ZERO_SCORES not in (one, other) or ("causal",) in (
+        mistakes.mistake(one).needs,
+        mistakes.mistake(other).needs,
+    )
 
 
 def once(candidate: Candidate) -> Candidate:
@@ -238,83 +259,65 @@ def composed(one: Candidate, other: Candidate) -> Change:
     return lambda case: other.change(case.asking(one.change(case)))
 
 
-def samples(seen: Seen) -> Seen:
+def choose_sample(seen: Seen) -> list[Case]:
     """Return the first few cases and, of the rest, one per combination of masks, score rules and equal inputs.
 
     Mistakes in masks show only in these additional cases.
     """
-    found = dict[object, Asked]()
-    for place, (case, answer) in enumerate(seen):
+    sample = dict[object, Case]()
+    for index, (case, _) in enumerate(seen):
         rules = case.recipe.rules
-        kinds = (*map(type, rules.masks), *map(type, rules.scores), case.rung == "equal inputs")
-        found.setdefault(place if place < FIRST_FEW else kinds, (case, answer))
-    return list(found.values())
+        kind = (*map(type, rules.masks), *map(type, rules.scores), case.rung == "equal inputs")
+        sample.setdefault(index if index < FIRST_FEW else kind, case)
+    return list(sample.values())
 
 
-FIRST_FEW = 4
+def has_effect(candidate: Candidate, sample: Sequence[Case]) -> bool:
+    """Return whether a candidate changes the output of a case; if computing it fails, it may."""
+    outputs = ((predicted(case.recipe, case.given), predicted(candidate.change(case), case.given)) for case in sample)
+    return any(
+        right is None or wrong is None or differs(wrong["output"], right, EFFECT_DIGITS) for right, wrong in outputs
+    )
 
 
-def has_effect(candidate: Candidate, some: Seen) -> bool:
-    for case, _ in some:
-        right = predicted(case.recipe, case.given)
-        wrong = predicted(candidate.change(case), case.given)
-        if right is None or wrong is None or differs(wrong["output"], right, 40):
-            return True
-    return False
-
-
-def fields_changed(candidate: Candidate, some: Seen) -> set[str]:
-    pairs = [(candidate.change(case), case.recipe) for case, _ in some]
+def find_changed_fields(candidate: Candidate, sample: Sequence[Case]) -> set[str]:
+    recipes = [(candidate.change(case), case.recipe) for case in sample]
     return {
         field.name
-        for made, old in pairs
-        for field in fields(old)
-        if getattr(made, field.name) is not getattr(old, field.name)
+        for changed, recipe in recipes
+        for field in fields(recipe)
+        if getattr(changed, field.name) is not getattr(recipe, field.name)
     }
 
 
-SETTINGS, CHOSEN = {"rules", "heads", "groups", "positions"}, {"allowed", "project"}
-"""Recipe fields that are settings, and steps that some mistakes choose depending on those settings."""
-
-
-def order_matters(first: set[str], second: set[str]) -> bool:
-    by_settings = any(one & SETTINGS and other & CHOSEN for one, other in ((first, second), (second, first)))
-    return bool(first & second) or by_settings
+def does_order_matter(one: set[str], other: set[str]) -> bool:
+    """Return whether two changes of these recipe fields may overwrite each other or choose by each other's settings."""
+    return bool(one & other or (one & SETTINGS and other & CHOSEN) or (other & SETTINGS and one & CHOSEN))
 
 
 # Another setting
 
-RULES: tuple[tuple[str, Mask | Score], ...] = (
-    ("mask=causal", Causal()),
-    ("score=sink score.sink.logit=0", Sink(0.0)),
-    ("score=alibi", Alibi()),
-    ("score=alibi score.alibi.signed=true", Alibi(signed=True)),
-    *((f"score=softcap score.softcap.cap={cap:g}", Softcap(cap)) for cap in (10.0, 20.0, 30.0, 50.0, 100.0)),
-)
-
 
 def words_of_windows(left: int) -> dict[str, tuple[Mask, ...]]:
+    """Return the masks with windows of this size, by the settings that choose them."""
     return {f"mask=[causal,window] mask.window.left={left}": (Causal(), Window(left, -1)),
             f"mask=window mask.window.left={left} mask.window.right={left}": (Window(left, left),)}  # fmt: skip
 
 
 def other_settings(recipe: Recipe) -> Iterator[tuple[str, RecipeChange]]:
+    """Yield settings that a recipe does not have, as words of a command line, and the changes that they make."""
     known = {type(rule) for rule in (*recipe.rules.masks, *recipe.rules.scores)}
-    for word, rule in RULES:
+    for words, rule in RULES:
         if type(rule) not in known:
-            yield word, with_masks(rule) if isinstance(rule, Mask) else with_score(rule)
+            yield words, with_masks(rule) if isinstance(rule, Mask) else with_score(rule)
     for left in range(1, 9) if not recipe.rules.masks else ():
         yield from ((words, with_masks(*masks)) for words, masks in words_of_windows(left).items())
     for name in rule_names("normalizer"):
         if name != recipe.rules.normalizer.name:
-            yield f"normalizer={name}", with_normalizer(name)
+            yield f"normalizer={name}", partial(Recipe.with_rules, normalizer=normalizer(name))
     if not recipe.positions:
-        yield "position=rope", with_rope(Rope())
-        yield "position=rope position.rope.interleaved=true", with_rope(Rope(interleaved=True))
-
-
-def with_normalizer(name: str) -> RecipeChange:
-    return lambda recipe: recipe.with_rules(normalizer=normalizer(name))
+        yield "position=rope", partial(replace, positions=(Rope(),))
+        yield "position=rope position.rope.interleaved=true", partial(replace, positions=(Rope(interleaved=True),))
 
 
 def with_masks(*masks: Mask) -> RecipeChange:
@@ -323,10 +326,6 @@ def with_masks(*masks: Mask) -> RecipeChange:
 
 def with_score(rule: Score) -> RecipeChange:
     return lambda recipe: recipe.with_rules(scores=(*recipe.rules.scores, rule))
-
-
-def with_rope(rope: Rope) -> RecipeChange:
-    return lambda recipe: replace(recipe, positions=(rope,))
 
 
 def scaled_as_usual(case: Case) -> Recipe:
@@ -342,16 +341,10 @@ def is_right(seen: Seen, digits: int) -> bool:
 
 def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
     """Return whether a recipe reproduces an answer; False if logits are so large that any recipe would."""
-    stages = predicted(recipe, case.given)
-    if answer.output is None or stages is None or is_blind(stages):
+    stages, output = predicted(recipe, case.given), answer.output
+    if output is None or stages is None or is_blind(stages) or not np.isfinite(output).any():
         return False
-    if not np.isfinite(answer.output).any():
-        return False
-    output = without_blind(answer.output, stages)  # rows without keys are not part of any rule
+    output = without_blind(output, stages)  # rows without keys are not part of any rule
     stages = {**stages, "output": without_blind(stages["output"], stages)}
-    is_any = bool(tolerance(stages, digits) > NEAR * np.abs(output).max(initial=0.0))
-    return not is_any and not differs(output, stages, digits)
-
-
-NEAR = 0.01
-"""An answer is inconclusive if its tolerance exceeds this fraction of its largest number."""
+    is_inconclusive = tolerance(stages, digits) > MAX_ROUNDING * np.abs(output).max(initial=0.0)
+    return not is_inconclusive and not differs(output, stages, digits)

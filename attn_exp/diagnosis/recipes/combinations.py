@@ -29,184 +29,17 @@ from attn_exp.mistakes.mistake import Change, around, instead, together
 from attn_exp.mistakes.scale import fixed, times
 from attn_exp.mistakes.softmax import with_epsilon
 
-# A small fill, fitted to the answer
-
-
-def fitted_fills(seen: Seen) -> Iterator[Candidate]:
-    for case, answer in seen:
-        number = fitted_logit(case, answer, np.zeros_like)
-        if number is not None:
-            yield Candidate(("mask_small_fill",), everywhere(filled(number)), fitted=True)
-            penalty = fitted_logit(case, answer, lambda logits: logits)
-            if penalty is not None:
-                yield Candidate(("mask_small_fill",), everywhere(added(penalty)), fitted=True)
-            return
-
-
-def fitted_logit(case: Case, answer: Answer, hidden: Callable[[Array], Array]) -> float | None:
-    """Return the fill f such that hidden keys have logits `f + hidden(logits)`: the output is linear in `z = e^f`.
-
-    With A the sum of `e^l` over visible keys, N that of `e^l v`, n hidden keys and M the sum of their values:
-    `o (A + n z) = N + z M`. z is the least-squares solution over the numbers of the answer.
-    """
-    if answer.output is None or case.given.x is not None or not case.recipe.rules.masks:
-        return None
-    stages = predicted(case.recipe, case.given)
-    if stages is None or stages["output"].shape != answer.output.shape:
-        return None
-    open_places = np.isfinite(stages["masked"])
-    if open_places.all():
-        return None
-    biased = np.where(open_places, stages["masked"], stages["capped"])
-    shown = np.where(open_places, np.exp(biased), 0.0)
-    kept_out = np.where(open_places, 0.0, np.exp(hidden(biased)))
-    total, mixed = shown.sum(axis=-1, keepdims=True), shown @ stages["v"]
-    count, values = kept_out.sum(axis=-1, keepdims=True), kept_out @ stages["v"]
-    above, below = mixed - answer.output * total, answer.output * count - values
-    clear = np.abs(below) > 1e-3 * np.abs(below).max(initial=0.0)
-    with np.errstate(all="ignore"):
-        share = float(np.sum((above * below)[clear]) / max(np.sum((below * below)[clear]), 1e-300))
-    return float(np.log(share)) if np.isfinite(share) and share > 1e-30 else None
-
-
-# Another fitted number: a factor of the scores, or an epsilon in the softmax sum
-
-
-def fitted_numbers(seen: Seen, read_off: dict[object, float | None]) -> Iterator[Candidate]:
-    """Yield the factor of the scores, and the epsilon in the sum, fitted to the first wrong answers.
-
-    `read_off` caches fitted numbers.
-    """
-    for made, starts in ((factor_of_scores, FACTORS), (beside_the_sums, PLACES)):
-        for case, answer in seen[:2]:
-            if (key := (made, case, answer)) not in read_off:
-                read_off[key] = None if answer.output is None else fitted(case, answer.output, made, starts)
-            number = read_off[key]
-            if number is not None and not is_implausible(made, number):
-                yield made(number)
-                yield from one_for_all_sizes(case, number) if made is factor_of_scores else ()
-                break
-
-
-def is_implausible(made: object, number: float) -> bool:
-    return is_no_factor(number) if made is factor_of_scores else number > PLACES[-1]
-
-
-def is_no_factor(factor: float) -> bool:
-    """Return whether a factor of the scores is 0, or 1 up to the rounding of a float32 square root."""
-    return abs(factor - 1.0) < 1e-5 or abs(factor) < 1e-6
-
-
-def factor_of_scores(number: float) -> Candidate:
-    said = f"They are {number:.6g} times what they should be"
-    return Candidate(("scale_other",), everywhere(times(number)), True, said)
-
-
-def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
-    stages = predicted(case.recipe, case.given)
-    if stages is not None and stages["scores"].size:
-        place = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)
-        number = factor * float(stages["logits"][place] / stages["scores"][place])
-        if number:  # 0 is not a scale
-            said = f"They are divided by {1 / number:.6g}"
-            yield Candidate(("scale_fixed",), everywhere(fixed(number)), True, said)
-
-
-def beside_the_sums(place: float) -> Candidate:
-    number = 10.0**place
-    return Candidate(("sum_epsilon",), everywhere(with_epsilon(number)), True, f"It is {number:.4g}")
-
-
 FACTORS = tuple(sign * 2.0**power for sign in (1, -1) for power in np.arange(-5.5, 6.0, 0.5))
-PLACES = tuple(np.arange(-11.0, 2.0))
-STEPS, RESIDUAL = 12, 1e-7
-
-
-def fitted(case: Case, output: Array, made: Callable[[float], Candidate], starts: Sequence[float]) -> float | None:
-    """Fit a candidate's number to an output by Gauss-Newton from the best start; None if the result does not fit."""
-
-    def missed(number: float) -> Array | None:
-        stages = predicted(made(number).change(case), case.given)
-        return None if stages is None or stages["output"].shape != output.shape else stages["output"] - output
-
-    def size(gap: Array | None) -> float:
-        return np.inf if gap is None or not np.isfinite(gap).all() else float((gap * gap).sum())
-
-    number = min(starts, key=lambda start: size(missed(start)))
-    for _ in range(STEPS):
-        gap, step = missed(number), 1e-6 * max(abs(number), 1.0)
-        near = missed(number + step)
-        if gap is None or near is None or not np.isfinite(size(gap)) or not np.isfinite(size(near)):
-            return None
-        slope = (near - gap) / step
-        before, number = number, number - float((slope * gap).sum() / max((slope * slope).sum(), 1e-300))
-        if number == before:
-            break  # converged
-    return number if size(missed(number)) < RESIDUAL * max(float((output * output).sum()), 1e-300) else None
-
-
-# What a mask fills in if there is no softmax
-
+"""Factors of the scores from which the fit starts."""
+EXPONENTS = tuple(np.arange(-11.0, 2.0))
+"""Powers of 10 of the epsilon in the softmax sum from which the fit starts."""
+MAX_STEPS, MAX_RESIDUAL = 12, 1e-7
+"""Number of Gauss-Newton steps, and the largest sum of squared errors relative to that of the output."""
 LOWEST = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
 FILLS = (-np.inf, *LOWEST, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
 """Common fill values for hidden logits; a softmax would turn all but the last into weight 0."""
-
-
-def use_raw_logits(number: float) -> Change:
-    """Use logits as weights, with a number filled in at hidden keys.
-
-    Nothing is exponentiated, so the fill value itself becomes the weight.
-    """
-    return together(late(number), instead(normalize=lambda at, masked: masked))
-
-
-def divide_by_sum(number: float) -> Change:
-    def normalize(at: At, masked: Array) -> Array:
-        kept = np.where(np.isneginf(masked), number, masked)
-        return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
-
-    return instead(normalize=normalize)
-
-
-RAW = {"no_softmax": use_raw_logits, "sum_normalized": divide_by_sum}
-ROUGH = DIGITS["float16"]
-
-
-def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
-    """Yield the mistakes without a softmax, with each fill value that reproduces the first masked answer."""
-    masked = next((pair for pair in seen if pair[0].recipe.rules.masks and pair[1].output is not None), None)
-    for (name, change), number in itertools.product(RAW.items(), FILLS if masked else ()):
-        if masked is not None and reproduces(change(number), [masked], ROUGH):
-            yield Candidate((name,), everywhere(change(number)), fitted=True)
-
-
-# Logits clipped far above usual values
-
 CLIPS = (32, 40, 50, 60, 64, 70, 75, 80, 85, 88, 90, 100, 128, 200, 250, 256, 500, 512, 600, 700, 709, 750, 800, 1000)
 """Limits at which people clip logits; only logits beyond them are wrong."""
-
-
-def is_clipped(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> bool:
-    if not all(answer.output is not None and np.isfinite(answer.output).all() for _, answer in wrong):
-        return False
-    for number, step, sign in itertools.product(CLIPS, ("scaled", "score"), (-1.0, -np.inf)):
-        change = around(step, partial(clip, least=sign * number, most=number))
-        if reproduces(change, wrong[:1], digits) and reproduces(change, [*wrong, *ask()], digits):
-            return True
-    return False
-
-
-def clip(step: Step, *given: Any, least: float, most: float) -> Any:
-    return np.clip(step(*given), least, most)
-
-
-def reproduces(change: Change, seen: Seen, digits: int) -> bool:
-    made = [(predicted(change(case.recipe), case.given), answer.output) for case, answer in seen]
-    return all(one is not None and own is not None and not differs(own, one, digits) for one, own in made)
-
-
-# Several mistakes at once
-
 PARTS = ("heads", "products", "scale", "softmax")
 """Groups of the catalogue, in the order in which their mistakes apply."""
 LIKELY = frozenset(
@@ -221,68 +54,237 @@ LIKELY = frozenset(
 )
 """Mistakes that the search combines with each other."""
 INVERTED = "mask_inverted"
+"""The mask mistake to which a fill or a second mask mistake may be added."""
 LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
 """A common replacement for -inf: harmless alone, but not in combination with other mistakes."""
 CLOSE = 1e-5
 """Relative tolerance that allows for float32 rounding."""
+EXPLAINING = 8.0
+"""Seconds of processor time after which a check tries no more combinations of mistakes."""
+
+# A small fill, fitted to the answer
+
+
+def fitted_fills(seen: Seen) -> Iterator[Candidate]:
+    """Yield the fill of hidden logits, and what is added to them, fitted to the first answer that allows it."""
+    for case, answer in seen:
+        fill = fit_fill(case, answer, np.zeros_like)
+        if fill is not None:
+            yield Candidate(("mask_small_fill",), everywhere(filled(fill)), fitted=True)
+            penalty = fit_fill(case, answer, lambda logits: logits)
+            if penalty is not None:
+                yield Candidate(("mask_small_fill",), everywhere(added(penalty)), fitted=True)
+            return
+
+
+def fit_fill(case: Case, answer: Answer, base: Callable[[Array], Array]) -> float | None:
+    """Return the fill f such that hidden keys have logits `f + base(logits)`: the output is linear in `z = e^f`.
+
+    With A the sum of `e^l` over visible keys, N that of `e^l v`, n hidden keys and M the sum of their values:
+    `o (A + n z) = N + z M`. z is the least-squares solution over the numbers of the answer.
+    """
+    if answer.output is None or case.given.x is not None or not case.recipe.rules.masks:
+        return None
+    stages = predicted(case.recipe, case.given)
+    if stages is None or stages["output"].shape != answer.output.shape:
+        return None
+    is_visible = np.isfinite(stages["masked"])
+    if is_visible.all():
+        return None
+    logits = np.where(is_visible, stages["masked"], stages["capped"])
+    visible = np.where(is_visible, np.exp(logits), 0.0)
+    hidden = np.where(is_visible, 0.0, np.exp(base(logits)))
+    visible_sum, hidden_sum = visible.sum(axis=-1, keepdims=True), hidden.sum(axis=-1, keepdims=True)
+    constant = visible @ stages["v"] - answer.output * visible_sum  # N - o A
+    slope = answer.output * hidden_sum - hidden @ stages["v"]  # o n - M
+    is_clear = np.abs(slope) > 1e-3 * np.abs(slope).max(initial=0.0)
+    with np.errstate(all="ignore"):
+        z = float(np.sum((constant * slope)[is_clear]) / max(np.sum((slope * slope)[is_clear]), 1e-300))
+    return float(np.log(z)) if np.isfinite(z) and z > 1e-30 else None
+
+
+# Another fitted number: a factor of the scores, or an epsilon in the softmax sum
+
+
+def fitted_numbers(seen: Seen, fitted: dict[object, float | None]) -> Iterator[Candidate]:
+    """Yield the factor of the scores, and the epsilon in the sum, fitted to the first wrong answers.
+
+    `fitted` caches the numbers.
+    """
+    for make_candidate, starts in ((multiply_scores, FACTORS), (add_epsilon, EXPONENTS)):
+        for case, answer in seen[:2]:
+            key = (make_candidate, case, answer)
+            if key not in fitted:
+                fitted[key] = None if answer.output is None else fit_number(case, answer.output, make_candidate, starts)
+            number = fitted[key]
+            if number is not None and is_plausible(make_candidate, number):
+                yield make_candidate(number)
+                yield from one_for_all_sizes(case, number) if make_candidate is multiply_scores else ()
+                break
+
+
+def is_plausible(make_candidate: object, number: float) -> bool:
+    """Return whether an epsilon is at most 10; whether a factor is neither 0 nor 1 with a float32 rounding error."""
+    if make_candidate is add_epsilon:
+        return number <= EXPONENTS[-1]
+    return abs(number - 1.0) >= 1e-5 and abs(number) >= 1e-6
+
+
+def multiply_scores(factor: float) -> Candidate:
+    return Candidate(
+        ("scale_other",), everywhere(times(factor)), True, f"They are {factor:.6g} times what they should be"
+    )
+
+
+def add_epsilon(exponent: float) -> Candidate:
+    epsilon = 10.0**exponent
+    return Candidate(("sum_epsilon",), everywhere(with_epsilon(epsilon)), True, f"It is {epsilon:.4g}")
+
+
+def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
+    """Yield the mistake of a constant scale that is this factor times the right scale at this head size."""
+    stages = predicted(case.recipe, case.given)
+    if stages is not None and stages["scores"].size:
+        largest = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)
+        scale = factor * float(stages["logits"][largest] / stages["scores"][largest])
+        if scale:  # 0 is not a scale
+            yield Candidate(("scale_fixed",), everywhere(fixed(scale)), True, f"They are divided by {1 / scale:.6g}")
+
+
+def fit_number(
+    case: Case, output: Array, make_candidate: Callable[[float], Candidate], starts: Sequence[float]
+) -> float | None:
+    """Fit a candidate's number to an output by Gauss-Newton from the best start; None if the result does not fit."""
+
+    def find_errors(number: float) -> Array | None:
+        stages = predicted(make_candidate(number).change(case), case.given)
+        return None if stages is None or stages["output"].shape != output.shape else stages["output"] - output
+
+    def sum_squares(errors: Array | None) -> float:
+        return np.inf if errors is None or not np.isfinite(errors).all() else float((errors * errors).sum())
+
+    number = min(starts, key=lambda start: sum_squares(find_errors(start)))
+    for _ in range(MAX_STEPS):
+        errors, step = find_errors(number), 1e-6 * max(abs(number), 1.0)
+        errors_after = find_errors(number + step)
+        if errors is None or errors_after is None or np.inf in (sum_squares(errors), sum_squares(errors_after)):
+            return None
+        slope = (errors_after - errors) / step
+        before, number = number, number - float((slope * errors).sum() / max((slope * slope).sum(), 1e-300))
+        if number == before:
+            break  # converged
+    return number if sum_squares(find_errors(number)) < MAX_RESIDUAL * max(sum_squares(output), 1e-300) else None
+
+
+# What a mask fills in if there is no softmax
+
+
+def use_raw_logits(number: float) -> Change:
+    """Use logits as weights, with a number filled in at hidden keys.
+
+    Nothing is exponentiated, so the fill value itself becomes the weight.
+    """
+    return together(late(number), instead(normalize=lambda at, masked: masked))
+
+
+def divide_by_sum(number: float) -> Change:
+    """Divide logits by their sum, with a number filled in at hidden keys."""
+
+    def normalize(at: At, masked: Array) -> Array:
+        logits = np.where(np.isneginf(masked), number, masked)
+        return np.asarray(logits / logits.sum(axis=-1, keepdims=True))
+
+    return instead(normalize=normalize)
+
+
+WITHOUT_SOFTMAX = {"no_softmax": use_raw_logits, "sum_normalized": divide_by_sum}
+
+
+def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
+    """Yield the mistakes without a softmax, with each fill value that reproduces the first masked answer."""
+    masked = [(case, answer) for case, answer in seen if case.recipe.rules.masks and answer.output is not None][:1]
+    for (name, make_change), fill in itertools.product(WITHOUT_SOFTMAX.items(), FILLS if masked else ()):
+        if reproduces(make_change(fill), masked, DIGITS["float16"]):
+            yield Candidate((name,), everywhere(make_change(fill)), fitted=True)
+
+
+# Logits clipped far above usual values
+
+
+def is_clipped(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> bool:
+    """Return whether clipping logits on both sides, or above only, reproduces the wrong answers and those of `ask`."""
+    if not all(answer.output is not None and np.isfinite(answer.output).all() for _, answer in wrong):
+        return False
+    changes = (around(step, partial(clip, least=sign * limit, most=limit))
+               for limit, step, sign in itertools.product(CLIPS, ("scaled", "score"), (-1.0, -np.inf)))  # fmt: skip
+    return any(
+        reproduces(change, wrong[:1], digits) and reproduces(change, [*wrong, *ask()], digits) for change in changes
+    )
+
+
+def clip(step: Step, *inputs: Any, least: float, most: float) -> Any:
+    return np.clip(step(*inputs), least, most)
+
+
+def reproduces(change: Change, seen: Seen, digits: int) -> bool:
+    predictions = ((predicted(change(case.recipe), case.given), answer.output) for case, answer in seen)
+    return all(
+        stages is not None and output is not None and not differs(output, stages, digits)
+        for stages, output in predictions
+    )
+
+
+# Several mistakes at once
 
 
 def group_by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+    """Return the likely mistakes of each part; the first of each list changes nothing."""
     groups = {part: [Candidate((), lambda case: case.recipe)] for part in PARTS}
-    for one in single:
-        group = mistakes.mistake(one.names[0]).group
-        if group in groups and not one.fitted and one.names[0] in LIKELY:
-            groups[group].append(one)
+    for candidate in single:
+        group = mistakes.mistake(candidate.names[0]).group
+        if group in groups and not candidate.fitted and candidate.names[0] in LIKELY:
+            groups[group].append(candidate)
     return groups
 
 
 def combine(parts: Sequence[Candidate]) -> Candidate:
-    made = parts[0]
+    """Return one candidate that makes the changes of all parts, in this order."""
+    combined = parts[0]
     for other in parts[1:]:
-        names = tuple(sorted({*made.names, *other.names}))
-        made = Candidate(names, composed(made, other), made.fitted or other.fitted)
-    return made
+        names = tuple(sorted({*combined.names, *other.names}))
+        combined = Candidate(names, composed(combined, other), combined.fitted or other.fitted)
+    return combined
 
 
 def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
     """Yield combinations of mistakes in several parts that reproduce the answer to a case.
 
     They must also reproduce `equal`, the answer to a case with equal scores; without it, at most two are combined.
+    Equal scores show only mistakes in heads, products and softmax, so these are tried first, without the scales.
     """
     parts = group_by_part(single)
-    late = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
-    before = [once(combine(pair)) for pair in itertools.product(parts["heads"], parts["products"])]
-    for mixed, shared in itertools.product(before, [*parts["softmax"], *late]):
-        if equal is None and count(mixed, shared) > 2:
+    late_scales = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
+    before_scores = [once(combine(pair)) for pair in itertools.product(parts["heads"], parts["products"])]
+    for before, softmax in itertools.product(before_scores, [*parts["softmax"], *late_scales]):
+        if equal is not None and not is_close(combine((before, softmax)), *equal):
             continue
-        if equal is not None and not is_close(combine((mixed, shared)), *equal):
-            continue
-        for scaled in parts["scale"][: 1 if shared in late else None]:
-            some = (mixed, scaled, shared)
-            if count(*some) > 1 and (equal or count(*some) < 3) and is_close(made := combine(some), *asked):
-                yield made
-
-
-def count(*parts: Candidate) -> int:
-    return len(set[str]().union(*[one.names for one in parts]))
+        for scale in parts["scale"][: 1 if softmax in late_scales else None]:
+            chosen = (before, scale, softmax)
+            names = set[str]().union(*(one.names for one in chosen))
+            if len(names) > 1 and (equal is not None or len(names) <= 2) and is_close(combine(chosen), *asked):
+                yield combine(chosen)
 
 
 def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:
+    """Return whether a candidate gives an answer up to float32 rounding."""
     stages = predicted(candidate.change(case), case.given)
     if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
         return False
-    gap, size = np.abs(stages["output"] - answer.output), np.abs(answer.output)
-    return bool(gap.max(initial=0.0) < CLOSE * size.max(initial=0.0))
-
-
-def of_masks(single: Sequence[Candidate]) -> list[Candidate]:
-    return [one for one in single if mistakes.mistake(one.names[0]).group == "masks"]
+    error, size = np.abs(stages["output"] - answer.output), np.abs(answer.output)
+    return bool(error.max(initial=0.0) < CLOSE * size.max(initial=0.0))
 
 
 # Processor time, so that a check on a busy machine tries as much as on an idle one
-
-EXPLAINING = 8.0
-"""Seconds of processor time after which a check tries no more combinations of mistakes."""
 
 
 @dataclass
