@@ -90,7 +90,7 @@ class OfAnotherMemory(Layer):
 
 
 @pytest.mark.parametrize(
-    ("scale", "left"), [(6**-0.5, ""), (nn.Parameter(torch.tensor(0.7)), "scale `scale` (a parameter;")]
+    ("scale", "left"), [(6**-0.5, ""), (nn.Parameter(torch.tensor(0.7)), "scale `scale` (learned:")]
 )
 def test_a_mask_of_the_memory_hides_its_keys_and_a_learned_scale_is_left_open(scale: Any, left: str) -> None:
     layer = OfAnotherMemory(24, 4)

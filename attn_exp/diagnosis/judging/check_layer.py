@@ -295,8 +295,9 @@ def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check)
         verdict = check(bound, request)
     if verdict.unexplained or verdict.uncalled or names_scale_mistake(verdict):
         verdict = explain_layer(own, seen, (bound, turns), request, check, verdict)
-    built_in = " ".join(re.findall(r"\S+=\S+", verdict.right_under))
-    verdict = check_decoding(verdict, seen.layer, bound, with_words(request, built_in))
+    verdict = check_decoding(  # with the settings that are built into the layer
+        verdict, seen.layer, bound, with_words(request, " ".join(re.findall(r"\S+=\S+", verdict.right_under)))
+    )
     for one in PASSES:
         verdict = one(verdict, seen, own, request)
     return verdict

@@ -60,15 +60,16 @@ def leave_unplaced_parameters(verdict: Verdict, seen: Observed, own: OwnFunction
 
 
 def leave_learned_scale_open(verdict: Verdict, seen: Observed, own: OwnFunction, request: Request) -> Verdict:
-    """Leave a scale open if it is a parameter (one for all heads or one per head), because training chooses it."""
+    """Leave a scale open if it is learned: a parameter (for all heads or per head), or a norm of queries or keys."""
     is_scale = verdict.mistakes and all(name == "no_scale" or name.startswith(SCALE) for name in verdict.mistakes)
     sizes = {1, seen.layer.sizes.get("h", 1)}
     names = [path for path, array, _ in parameters_of_layer(seen.layer.target) if is_scale
              and array.size in sizes and re.search("scale|temp|tau", path)]  # fmt: skip
-    names += [*find_omitted_norms(seen)] if is_scale else []
+    names += [path for path in find_omitted_norms(seen)  # of queries or keys, such as `q_norm`
+              if is_scale and re.search(r"(?i)(?:^|[._])(?:qk?|k|query|key)(?:_|norm|ln|$)", path)]  # fmt: skip
     if verdict.passed or not names:
         return verdict
-    left = f"scale `{names[0]}` (next to it, the scores are multiplied by a factor other than 1 / sqrt(d))"
+    left = f"scale `{names[0]}` (learned: the scores are multiplied by a factor other than 1 / sqrt(d))"
     return leave_mistakes_open(verdict, "attention with a learned scale", left)
 
 
