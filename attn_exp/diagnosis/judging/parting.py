@@ -69,6 +69,11 @@ class Pair:
     def silent(self) -> bool:
         return all(answer.output is None for answer in self.answers)
 
+    @property
+    def unanswered(self) -> int:
+        """Index of the function that gave no answer, where only one of them did."""
+        return int(self.answers[1].output is None)
+
     def part(self, digits: int) -> bool:
         """Return whether the answers differ by more than rounding."""
         return self.both and not same_answer(*self.answers, self.case, min(digits, self.digits))
