@@ -186,16 +186,12 @@ def split_answers(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     Raises:
         UserError: a stage is given twice.
     """
-    settings, answers = list[str](), dict[str, str]()
-    for word in words:
-        stage, _, value = word.removeprefix(ANSWER).partition("=")
-        if not word.startswith(ANSWER):
-            settings.append(word)
-        elif stage in answers:
+    answers = [word.removeprefix(ANSWER).partition("=") for word in words if word.startswith(ANSWER)]
+    stages = [stage for stage, _, _ in answers]
+    for stage in stages:
+        if stages.count(stage) > 1:
             raise UserError(f"{ANSWER}{stage} is given twice")
-        else:
-            answers[stage] = value
-    return settings, answers
+    return [word for word in words if not word.startswith(ANSWER)], {stage: value for stage, _, value in answers}
 
 
 # A whole file

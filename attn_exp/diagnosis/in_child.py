@@ -79,10 +79,8 @@ def time_of(words: Sequence[str]) -> float:
     Raises:
         UserError: the value is not a number of seconds in the allowed range.
     """
-    value = next(
-        (word.removeprefix(TIMEOUT_SETTING) for word in reversed(words) if word.startswith(TIMEOUT_SETTING)),
-        str(TIMEOUT),
-    )
+    values = [word.removeprefix(TIMEOUT_SETTING) for word in words if word.startswith(TIMEOUT_SETTING)]
+    value = values[-1] if values else str(TIMEOUT)
     try:
         seconds = float(value)
     except ValueError:
