@@ -276,7 +276,7 @@ def side_of_name(name: str) -> str:
     is_weight = starts_with_w or any(part in WEIGHT_PARTS for part in parts)
     telling = telling_parts(parts, starts_with_w)
     word = telling[0].rstrip("s") if len(telling) == 1 else ""
-    side = next((side for side, words in ARRAY_PARTS.items() if word in {known.rstrip("s") for known in words}), "")
+    side = next((side for side, words in ARRAY_PARTS.items() if word in {part.rstrip("s") for part in words}), "")
     if not is_weight:
         return side if side in ("q", "k", "v", "x", "qkv", "kv") else ""
     if not side:
@@ -298,9 +298,9 @@ def telling_parts(parts: Sequence[str], starts_with_w: bool) -> list[str]:
 
 def biases_of(names: Sequence[str]) -> dict[str, str]:
     """Return the bias arguments, each with the weight argument whose name differs only by a word: `b_in` and `w_in`."""
-    matrices = {stem_without(name, WEIGHT_WORDS): name for name in reversed(names)}
-    biases = {name: stem for name in names if (stem := stem_without(name, BIAS_WORDS)) is not None}
-    return {name: matrices[stem] for name, stem in biases.items() if stem in matrices}
+    weights = {stem_without(name, WEIGHT_WORDS): name for name in reversed(names)}
+    stems = {name: stem_without(name, BIAS_WORDS) for name in names}
+    return {name: weights[stem] for name, stem in stems.items() if stem is not None and stem in weights}
 
 
 def stem_without(name: str, words: Sequence[str]) -> str | None:
