@@ -211,10 +211,8 @@ def as_list(results: Any) -> list[Any]:
     return results if isinstance(results, list) else [results]
 
 
-def is_wider(array: Any, declared: Any) -> bool:
-    return (
-        isinstance(array, np.ndarray) and array.dtype in (np.float64, np.complex128) and array.dtype != declared.dtype
-    )
+def is_wider(array: Any, aval: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype in (np.float64, np.complex128) and array.dtype != aval.dtype
 
 
 def in_float64(equation: Any, name: str, arrays: Sequence[Any]) -> list[Any]:

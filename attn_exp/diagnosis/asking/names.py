@@ -323,7 +323,7 @@ def set_aside(function: Any, parameters: Sequence[inspect.Parameter]) -> list[in
     The function must read another mask parameter, or take this one only by Keras or PyTorch convention: a function's
     only mask parameter is otherwise always tested. A parameter that is passed on counts as read.
     """
-    roles = {given.name: role for given in parameters if (role := role_of(given.name)) in MASK_ROLES}
+    roles = {given.name: known for given in parameters if (known := role_of(given.name)) in MASK_ROLES}
     unread = never_read(function, roles) if roles else set()
     read_roles = {role for name, role in roles.items() if name not in unread}
     takes_hint = "mask" in read_roles and any(given.name == "need_weights" for given in parameters)
