@@ -14,7 +14,7 @@ from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.diagnosis.classroom.boxes import KEYED
 from attn_exp.diagnosis.classroom.numbers import Made, candidates_of, case_of, catalogue
-from attn_exp.diagnosis.classroom.worksheet import Sheet, other_step, stages
+from attn_exp.diagnosis.classroom.worksheet import Sheet, stages, with_step
 from attn_exp.diagnosis.judging.own_form import prepared_with_code
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.executing import STAGES, Stages, first_position, follows_steps
@@ -62,7 +62,7 @@ class Paper:
         rules = self.sheet.settled.rules
         if self.given_weights or not (rules.masks or any(type(rule).bias is not Score.bias for rule in rules.scores)):
             return None
-        zeros = other_step(self.sheet.right, "bent", lambda step: lambda at, logits: np.zeros_like(step(at, logits)))
+        zeros = with_step(self.sheet.right, "bent", lambda step: lambda at, logits: np.zeros_like(step(at, logits)))
         return (stages(self.sheet, zeros) or {}).get("masked")
 
     @property

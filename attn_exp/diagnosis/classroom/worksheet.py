@@ -115,7 +115,7 @@ def unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
 
 def compute_unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
     box, earlier = sheet.boxes[place], sheet.boxes[:place]
-    alone = one_stage(sheet, going_on_from(recipe, earlier), box.stage, 1)
+    alone = compute_stage(sheet, continue_from(recipe, earlier), box.stage, 1)
     centre = None if alone is None else alone[0]
     missed = box.misses(centre)
     if not missed.any() or centre is None or centre.shape != box.values.shape:
@@ -124,7 +124,7 @@ def compute_unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
         sheet.followed.moving[place] = nudge_cells(earlier)
     room = reach(sheet, recipe, sheet.followed.moving[place], box.stage, centre)
     if sheet.open and not box.misses(centre, room + FAR * box.halves).any():
-        room = room + reach_of_scratch(sheet, going_on_from(recipe, earlier), box, centre)
+        room = room + reach_of_scratch(sheet, continue_from(recipe, earlier), box, centre)
     return missed & box.misses(centre, room)
 
 
@@ -147,7 +147,7 @@ def reach(sheet: Sheet, recipe: Recipe, moving: Sequence[Box], stage: str, centr
     if not moving or len(moving[0].values) < 2:
         return total
     count = len(moving[0].values)
-    moved = one_stage(sheet, going_on_from(recipe, moving), stage, count)
+    moved = compute_stage(sheet, continue_from(recipe, moving), stage, count)
     if moved is None or not np.array_equal(moved[-1], centre, equal_nan=True):
         return total  # copies influence each other: nothing is known
     with np.errstate(invalid="ignore", over="ignore"):
@@ -170,12 +170,12 @@ def nudge_cells(boxes: Sequence[Box]) -> list[Box]:
     return copies
 
 
-def one_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | None:
+def compute_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | None:
     """Compute one stage of `copies` of the problem, `[n ...]`, and stop there; None if the shapes do not fit."""
     early = stage in STEPS and stage not in "qkv"
     try:
         with np.errstate(all="ignore"):
-            ending = other_step(recipe, STEPS[stage], stop_after) if early else recipe
+            ending = with_step(recipe, STEPS[stage], stop_after) if early else recipe
             array = compute_stages(ending, sheet.settled, sheet.problem, copies).get(stage)
     except EnoughError as enough:
         array = enough.array
@@ -205,7 +205,7 @@ def stop_after(step: Step) -> Step:
     return end
 
 
-def going_on_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
+def continue_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
     steps: dict[str, Any] = {}
     for box in boxes:
         if box.stage in STEPS:
@@ -214,7 +214,7 @@ def going_on_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
     return replace(recipe, **steps)
 
 
-def other_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Recipe:
+def with_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Recipe:
     steps: dict[str, Any] = {name: change(getattr(recipe, name))}
     return replace(recipe, **steps)
 
@@ -244,7 +244,7 @@ def rounded(recipe: Recipe, digits: int) -> Recipe:
         return lambda *given: np.round(step(*given), digits)
 
     for name in ("project", "place", "score", "scaled", "bent", "forbid", "after", "gather"):
-        recipe = other_step(recipe, name, rounding)
+        recipe = with_step(recipe, name, rounding)
     return recipe
 
 
@@ -299,7 +299,7 @@ def slips_of(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Sli
         if not missed.any():
             yield None
             continue
-        made = stages(sheet, going_on_from(recipe, sheet.boxes[:place])) if later else exact
+        made = stages(sheet, continue_from(recipe, sheet.boxes[:place])) if later else exact
         later = True
         yield Slip(box, missed, part(made, box))
 
