@@ -125,18 +125,18 @@ class Judge:
     def possible(self) -> list[PossibleMistake]:
         """The mistakes made on paper, then those of the catalogue, by group."""
         case, sheet = case_of(self.sheet), self.sheet
-        found = [
+        on_paper = [
             PossibleMistake(name, says, fix, change(sheet.right))
             for name, says, fix, change in find_paper_mistakes(sheet)
         ]
-        by_group = dict[str, list[PossibleMistake]]()
+        in_code = list[tuple[int, PossibleMistake]]()
         for made in self.known:
             name = made.candidate.names[0]
             mistake = mistakes.mistake(name)
             if not mistake.remark and mistake.group not in ("precision", "behaviour"):
                 possible = PossibleMistake(name, mistake.says, mistake.fix, made.candidate.change(case))
-                by_group.setdefault(mistake.group, []).append(possible)
-        return [*found, *(mistake for group in GROUPS for mistake in by_group.get(group, ()))]
+                in_code.append((GROUPS.index(mistake.group), possible))
+        return [*on_paper, *(possible for _, possible in sorted(in_code, key=lambda pair: pair[0]))]
 
     def judged(self) -> Judged:
         wrong, follows, remarks, expected = {}, {}, [], {}
@@ -338,7 +338,7 @@ def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
 
 
 SOFTMAX = "weights = exp(logit) / sum of exp"
-OF_WEIGHTS = (
+SOFTMAX_MISTAKES = (
     (
         "exp_without_sum", "exp is not divided by the sum of its row.", SOFTMAX,
         lambda normalize, at, masked: np.exp(masked),
@@ -373,28 +373,35 @@ OF_WEIGHTS = (
 
 
 def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
-    found = [(name, says, fix, around("normalize", step)) for name, says, fix, step in OF_WEIGHTS]
+    """Return the mistakes that are possible with pencil and paper on this sheet, the most specific first."""
+    found = [(name, says, fix, around("normalize", step)) for name, says, fix, step in SOFTMAX_MISTAKES]
     found += without_signs(sheet)
     found += [
         ("one_head_for_all", f"The context of head {head + 1} is used for every head.",
          "output = context of all heads, side by side", around("gather", partial(repeat_head, head)))
         for head in range(sheet.settled.head if sheet.settled.head > 1 else 0)
     ]  # fmt: skip
-    q = next((box.values for box in sheet.boxes if box.stage == "q"), sheet.problem.q)
     x = sheet.problem.x
-    for side in "qkv" if x is not None else "":
-        made = {"": ("no_projection", f"x itself is used as {side}: W_{side} is left out.")} | {
-            other: ("another_matrix", f"{side} is computed with W_{other} instead of W_{side}.")
-            for other in "qkv".replace(side, "")
-        }
-        found += [(*said, f"{side} = x W_{side}", around("project", partial(projected_otherwise, side, other)))
-                  for other, said in made.items()]  # fmt: skip
     if x is not None:
+        found += [mistake for side in "qkv" for mistake in wrong_projections(side)]
         says = "The weights mix x itself instead of the values v."
         found.append(("values_from_x", says, "context = weights @ v", around("mix", partial(mix_others, x))))
-    steps = {"keys_from_queries": around("score", lambda score, at, q, k: score(at, q, q))}
-    steps |= {"values_from_queries": around("mix", partial(mix_others, q))} if q is not None else {}
-    return [*found, *((name, (one := mistakes.mistake(name)).says, one.fix, step) for name, step in steps.items())]
+    q = next((box.values for box in sheet.boxes if box.stage == "q"), sheet.problem.q)
+    changes = {"keys_from_queries": around("score", lambda score, at, q, k: score(at, q, q))}
+    changes |= {"values_from_queries": around("mix", partial(mix_others, q))} if q is not None else {}
+    for name, change in changes.items():
+        mistake = mistakes.mistake(name)
+        found.append((name, mistake.says, mistake.fix, change))
+    return found
+
+
+def wrong_projections(side: str) -> Iterator[PaperMistake]:
+    """Yield mistakes in the projection of q, k or v: the projection of another side, or none (`""`)."""
+    for other in ("", *"qkv".replace(side, "")):
+        name, says = ("no_projection", f"x itself is used as {side}: W_{side} is left out.")
+        if other:
+            name, says = ("another_matrix", f"{side} is computed with W_{other} instead of W_{side}.")
+        yield name, says, f"{side} = x W_{side}", around("project", partial(projected_otherwise, side, other))
 
 
 def without_signs(sheet: Sheet) -> Iterator[PaperMistake]:
@@ -456,20 +463,21 @@ def broadcast_like(values: Array, other: Any) -> Array:
 
 
 def sharpened(box: Box, exact: Stages) -> Box:
+    """Return a box in which exactly right numbers count as unrounded when later boxes are computed from them."""
     array = part(exact, box)
     if array is None or array.shape != box.values.shape:
         return replace(box, moves=None)
     with np.errstate(invalid="ignore"):
-        there = np.abs(box.values - array) <= SAME
-    return replace(box, moves=np.where(there, 0.0, box.halves))
+        is_exact = np.abs(box.values - array) <= SAME
+    return replace(box, moves=np.where(is_exact, 0.0, box.halves))
 
 
 # Right numbers in other notations
 
 
-def coarse_text(decimals: int, asked: int) -> str:
+def coarse_text(decimals: int, required: int) -> str:
     plural = "decimal" if decimals == 1 else "decimals"
-    return f"rounded too coarsely, to {NUMERALS[decimals]} {plural} instead of {NUMERALS[asked]}"
+    return f"rounded too coarsely, to {NUMERALS[decimals]} {plural} instead of {NUMERALS[required]}"
 
 
 def convert_percent(box: Box) -> Box:
@@ -481,10 +489,10 @@ def moved_to_one(box: Box) -> Box | None:
 
     Return None if no row sums to 1 as written.
     """
-    given = box.given.all(axis=-1, keepdims=True)
-    sums = np.isclose(box.values.sum(axis=-1, keepdims=True), 1, rtol=0, atol=SAME)
-    moved = given & sums
-    return replace(box, halves=np.where(moved, 3 * box.halves, box.halves), moves=None) if moved.any() else None
+    is_complete = box.given.all(axis=-1, keepdims=True)
+    sum_to_one = np.isclose(box.values.sum(axis=-1, keepdims=True), 1, rtol=0, atol=SAME)
+    widened = is_complete & sum_to_one
+    return replace(box, halves=np.where(widened, 3 * box.halves, box.halves), moves=None) if widened.any() else None
 
 
 def decimals_written(boxes: Sequence[Box]) -> int:
@@ -496,10 +504,10 @@ def own_halves(values: Array) -> Array:
     """Return half a unit of the last decimal (at most the sixth), for numbers known only by value."""
     halves = np.full(values.shape, 0.5)
     with np.errstate(invalid="ignore"):
-        short = np.where(np.abs(values) < INTEGERS, values, 0.0)
+        finite_values = np.where(np.abs(values) < INTEGERS, values, 0.0)
     for decimals in range(6):
-        longer = np.abs(short - np.round(short, decimals)) > 1e-9
-        halves[longer] = 0.5 * 10.0 ** -(decimals + 1)
+        has_more = np.abs(finite_values - np.round(finite_values, decimals)) > 1e-9
+        halves[has_more] = 0.5 * 10.0 ** -(decimals + 1)
     return halves
 
 
