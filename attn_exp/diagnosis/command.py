@@ -134,12 +134,11 @@ def reply_uncalled(function: OwnFunction, why: str, words: Sequence[str]) -> dic
 
 def check_objects(function: Any, other: Any, words: Sequence[str], quick: bool) -> Verdict:
     """Check a function, given as an object or by name, or compare it with another function."""
-    request = understood(words)
     functions = [
         replace(find_function(given), target=given) if isinstance(given, str) else function_at_hand(given)
         for given in (function, other) if given is not None
     ]  # fmt: skip
-    return check_or_compare(functions, request, quick)
+    return check_or_compare(functions, understood(words), quick)
 
 
 def check_or_compare(functions: Sequence[OwnFunction], request: Request, quick: bool) -> Verdict:
@@ -172,8 +171,7 @@ def explained(words: Sequence[str]) -> tuple[str, int]:
     Raises:
         UserError: the numbers cannot be read or do not fit the run, or an argument is not a setting of a run.
     """
-    flags = {word for word in words if word.startswith("--")}
-    for flag in flags - {"--json"}:
+    for flag in {word for word in words if word.startswith("--")} - {"--json"}:
         raise UserError(unknown(flag, ("--json",), "option"))
     settings, answers = split_answers([word for word in words if not word.startswith("--")])
     verdict = explain(composed(settings, []), answers, " ".join(settings) or "the default settings")

@@ -14,7 +14,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from attn_exp.errors import EXIT_CODES, NOT_VERIFIED, RIGHT, WRONG, FaultError, UserError, brief, printable
 from attn_exp.own_code import split_files, with_other_joined
@@ -107,8 +107,7 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
         reply: Reply = child.ask(list(words), seconds, hear, PREPARING)
     except NoAnswerError as ended:
         if "doing" not in progress and not ended.late:
-            fault = f"the process that runs the check ended before it imported anything ({ended})"
-            raise FaultError(fault) from ended
+            raise FaultError(f"the process that runs the check ended before it imported anything ({ended})") from ended
         child.kill()
         how, target = describe_end(ended, seconds, "asking" in progress), target_of(words)
         reason = f"{how} {progress.get('doing', 'before it was imported')}"
@@ -132,19 +131,15 @@ def reply_without_answer(words: Sequence[str], reason: str, progress: Mapping[st
 
     target = target_of(words)
     settings = [word for word in words if word != target and not word.startswith("-")]
-    reply = reply_without_verdict(words, target, reason, progress.get("asked", " ".join(settings)))
-    return {**reply, "is_over": True}
+    asked = progress.get("asked", " ".join(settings))
+    return {**reply_without_verdict(words, target, reason, asked), "is_over": True}
 
 
 # All attention functions in a file
 
 
-class Row(NamedTuple):
-    """A row of the table: the function's name, its outcome, and a note such as the names of its mistakes."""
-
-    name: str
-    outcome: str
-    note: str
+Row = tuple[str, str, str]
+"""A row of the table: the function's name, its outcome, and a note such as the names of its mistakes."""
 
 
 def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
@@ -169,14 +164,14 @@ def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
             verdict = reply["verdict"] or {"name": name, "outcome": NOT_VERIFIED, "reason": why, "uncalled": why}
             if may_be_attention or verdict["outcome"] == RIGHT:
                 verdicts.append(verdict)
-                rows.append(Row(name, NOT_VERIFIED if why else verdict["outcome"], describe_reply(name, reply)))
+                rows.append((name, NOT_VERIFIED if why else verdict["outcome"], describe_reply(name, reply)))
             else:
                 others.append(name)
     finally:
         child.close()
     if not rows:
         raise UserError(f"{file}: it contains no attention that can be called")
-    outcomes = [row.outcome for row in rows]
+    outcomes = [outcome for _, outcome, _ in rows]
     code = next(EXIT_CODES[outcome] for outcome in (WRONG, NOT_VERIFIED, RIGHT) if outcome in outcomes)
     return json.dumps(verdicts) if JSON in words else format_table(file, listed["asked"], rows, others), code
 
@@ -192,11 +187,11 @@ def ask_about(child: Child, words: Sequence[str], seconds: float) -> Reply:
 
 
 def format_table(file: str, asked: str, rows: Sequence[Row], others: Sequence[str]) -> str:
-    outcomes = [row.outcome for row in rows]
+    outcomes = [outcome for _, outcome, _ in rows]
     counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in EXIT_CODES if outcome in outcomes)
-    width = max(len(row.name) for row in rows)
+    width = max(len(name) for name, _, _ in rows)
     lines = [f"{Path(file).name}: {counts}   (asked: {asked})", ""]
-    lines += [f"  {row.name:{width}}  {row.outcome:12}  {row.note}".rstrip() for row in rows]
+    lines += [f"  {name:{width}}  {outcome:12}  {note}".rstrip() for name, outcome, note in rows]
     lines += ["", f"Not attention: {', '.join(others)}"] if others else []
     return "\n".join(lines)
 
@@ -212,6 +207,5 @@ def describe_reply(name: str, reply: Reply) -> str:
     mistakes, setting = ", ".join(verdict["mistakes"]), verdict["right_under"]
     if verdict["outcome"] != RIGHT:
         return mistakes or brief(verdict["computes"], WIDEST_CELL)
-    if setting:
-        return f"right under {setting}"
-    return f"remark: {mistakes}" if mistakes else ""
+    remark = f"remark: {mistakes}" if mistakes else ""
+    return f"right under {setting}" if setting else remark

@@ -46,10 +46,6 @@ CALLS = ("pjit", "jit", "closed_call", "core_call", "custom_jvp_call", "custom_v
 """Operations that contain a jaxpr."""
 
 
-def product(left: Any, right: Any, *, dimension_numbers: Any, **_: Any) -> Any:
-    return contract(left, right, dimension_numbers, np.matmul)
-
-
 def contract(left: Any, right: Any, numbers: Any, multiply: Callable[[Any, Any], Any]) -> Any:
     """Contract any axes of two arrays by calling `multiply` on `[n t d]` and `[n d s]`.
 
@@ -74,8 +70,12 @@ def broadcast(array: Any, *_: Any, shape: Sequence[int], broadcast_dimensions: S
 
 
 def iota(*_: Any, dtype: Any, shape: Sequence[int], dimension: int, **__: Any) -> Any:
-    lengths = [length if axis == dimension else 1 for axis, length in enumerate(shape)]
-    return np.broadcast_to(np.arange(shape[dimension], dtype=dtype).reshape(lengths), shape)
+    return np.broadcast_to(
+        np.arange(shape[dimension], dtype=dtype).reshape(
+            [length if axis == dimension else 1 for axis, length in enumerate(shape)]
+        ),
+        shape,
+    )
 
 
 def slice_array(array: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
@@ -83,17 +83,13 @@ def slice_array(array: Any, *, start_indices: Any, limit_indices: Any, strides: 
     return array[tuple(slice(*bounds) for bounds in zip(start_indices, limit_indices, steps, strict=True))]
 
 
-def select(condition: Any, *cases: Any) -> Any:
-    return np.where(condition, cases[1], cases[0]) if condition.dtype == np.bool_ else np.choose(condition, cases)
-
-
-def split_array(array: Any, *, sizes: Sequence[int], axis: int) -> list[Any]:
-    return np.split(array, np.cumsum(sizes)[:-1], axis)
-
-
 OTHERS: dict[str, Rule] = {
-    "dot_general": product, "broadcast_in_dim": broadcast, "iota": iota, "slice": slice_array, "select_n": select,
-    "stack": lambda *several, axis=0: np.stack(several, axis), "split": split_array,
+    "dot_general": lambda left, right, *, dimension_numbers, **_: contract(left, right, dimension_numbers, np.matmul),
+    "broadcast_in_dim": broadcast, "iota": iota, "slice": slice_array,
+    "select_n": lambda which, *cases: (
+        np.where(which, cases[1], cases[0]) if which.dtype == np.bool_ else np.choose(which, cases)
+    ),
+    "stack": lambda *several, axis=0: np.stack(several, axis), "split": lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis),
     "reshape": lambda x, *_, new_sizes, dimensions=None, **__: np.reshape(
         x if dimensions is None else np.transpose(x, dimensions), new_sizes
     ),
@@ -316,5 +312,4 @@ def separate_arrays(
 
 def trace_call(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Call a JAX function; trace it again each time, because it may draw random numbers."""
-    traced = trace_once(lambda arguments, keywords: function(*arguments, **keywords))
-    return traced(list(positional), dict(named))
+    return trace_once(lambda arguments, keywords: function(*arguments, **keywords))(list(positional), dict(named))

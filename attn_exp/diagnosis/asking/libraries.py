@@ -85,13 +85,9 @@ def library(name: str, device: str = "cpu") -> Library:
 
 def of_numpy() -> Library:
     def into(array: Array, dtype: str) -> Any:
-        return array.copy() if array.dtype.kind in "bi" else array.astype(np_type(dtype))
+        return array.copy() if array.dtype.kind in "bi" else array.astype(bfloat16() if dtype == "bfloat16" else dtype)
 
     return Library("numpy", into, wide, read_array, "float64")
-
-
-def np_type(dtype: str) -> Any:
-    return bfloat16() if dtype == "bfloat16" else np.dtype(dtype)
 
 
 def wide(array: Any) -> Array:
@@ -142,13 +138,12 @@ def of_torch(device: str) -> Library:
 
 def of_jax() -> Library:
     jnp = module_of("jax")
-    widest = "float64" if jnp.asarray(1.0).dtype == jnp.float64 else "float32"
     return Library(
         "jax",
         lambda array, dtype: in_jax(array, None if array.dtype.kind in "bi" else jnp.dtype(dtype)),
         lambda array: wide(np.asarray(array)),
         read_array,
-        widest,
+        "float64" if jnp.asarray(1.0).dtype == jnp.float64 else "float32",
     )
 
 
@@ -280,8 +275,11 @@ def stack_rows(returned: Any) -> Any:
         with suppress(ValueError, TypeError):  # not numbers, or of different lengths
             return np.array(returned, np.float64)
     shapes = {tuple(getattr(row, "shape", ())) for row in returned}
-    are_vectors = len(shapes) == 1 and len(shapes.pop()) == 1
-    return stack(returned, 0) if are_vectors and len(returned) > MOST_RESULTS else returned
+    return (
+        stack(returned, 0)
+        if (len(shapes) == 1 and len(shapes.pop()) == 1) and len(returned) > MOST_RESULTS
+        else returned
+    )
 
 
 def leaves(value: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:

@@ -229,8 +229,7 @@ def parameters_behind_stars(function: Any) -> list[inspect.Parameter]:
     if not callable(inner):
         return []
     first = (None,) if inspect.isclass(function) else tuple(getattr(function, "args", ()))
-    whole = partial(inner, *first, **getattr(function, "keywords", {}))
-    return list(inspect.signature(whole).parameters.values())
+    return list(inspect.signature(partial(inner, *first, **getattr(function, "keywords", {}))).parameters.values())
 
 
 def is_required(given: inspect.Parameter) -> bool:
@@ -243,9 +242,10 @@ def is_starred(given: inspect.Parameter) -> bool:
 
 def parse_parameter(text: str) -> inspect.Parameter:
     name_and_type, _, default = text.partition("=")
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     name = name_and_type.partition(":")[0].strip()
-    return inspect.Parameter(name, kind, default=default.strip() if default else inspect.Parameter.empty)
+    return inspect.Parameter(
+        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default.strip() if default else inspect.Parameter.empty
+    )
 
 
 def words_in(name: str) -> list[str]:

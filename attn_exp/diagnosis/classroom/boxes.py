@@ -107,8 +107,12 @@ def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
     columns = problem.key_tokens if stage in KEYED else tuple(str(column + 1) for column in range(shape[2]))
     notes = list[str]()
     if not has_room(cells.values.shape, shape) and has_room(cells.values.T.shape, shape) and cells.values.ndim == 2:
-        arrays = {name: getattr(cells, name).T for name in ("values", "halves", "own")}
-        cells = replace(cells, **arrays, rows=cells.columns, columns=cells.rows)
+        cells = replace(
+            cells,
+            **{name: getattr(cells, name).T for name in ("values", "halves", "own")},
+            rows=cells.columns,
+            columns=cells.rows,
+        )
         notes.append(TURNED)
     given = cells.values
     if not has_room(given.shape, shape):
@@ -151,8 +155,7 @@ def spread(
         whole[:, : part.shape[1], : part.shape[2]] = part
         return whole
     part = np.atleast_2d(part)
-    column_names = cells.columns if stage in KEYED else ()
-    columns = find_places(column_names, names[1], part.shape[1], f"answer.{stage}: column")
+    columns = find_places(cells.columns if stage in KEYED else (), names[1], part.shape[1], f"answer.{stage}: column")
     if len(part) > shape[1]:
         whole.reshape(-1, shape[2])[:, columns] = part
     else:
@@ -287,8 +290,7 @@ def shape_of(given: Any, key: str) -> Shape:
 def from_array(array: Array, key: str) -> Cells:
     """Convert an array to cells, as if each number were written with all the digits that its dtype needs."""
     dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
-    numbers = cells(to_strings(np.atleast_1d(array)), key)
-    return replace(numbers, floor=float(np.finfo(dtype).eps ** 0.75))
+    return replace(cells(to_strings(np.atleast_1d(array)), key), floor=float(np.finfo(dtype).eps ** 0.75))
 
 
 def from_file(path: Path, key: str) -> Cells:
@@ -317,13 +319,15 @@ def table(text: str, key: str) -> Cells:
     has_corner = head is not None and (not head[0].strip() or len(head) == len(body[0]) - 1)
     has_names = has_corner or all(not is_number(row[0]) and len(row) > 1 for row in body)
     numbers = cells([list(row[has_names:]) for row in body], key)
-    columns = () if head is None else tuple(cell.strip() for cell in head[-numbers.values.shape[1] :])
-    return replace(numbers, rows=tuple(row[0].strip() for row in body) if has_names else (), columns=columns)
+    return replace(
+        numbers,
+        rows=tuple(row[0].strip() for row in body) if has_names else (),
+        columns=() if head is None else tuple(cell.strip() for cell in head[-numbers.values.shape[1] :]),
+    )
 
 
 def lines(text: str) -> list[list[str]]:
-    without_comments = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
-    return rows_of(without_comments, (COMMA, SEMICOLON, TAB, BLANK))
+    return rows_of(re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE), (COMMA, SEMICOLON, TAB, BLANK))
 
 
 def is_number(cell: str) -> bool:

@@ -48,7 +48,7 @@ SAME = 1e-9
 """Numbers closer than this are the same."""
 NUMERALS = ("no", "one", "two", "three", "four", "five", "six")
 
-INTEGER_TEXT = "rounded to whole numbers, which is too coarse to count as right"
+
 CUT_TEXT = "truncated after the last decimal instead of rounded"
 INTEGERS = 2.0**53
 """A float64 this large has no decimals."""
@@ -88,10 +88,6 @@ class Judged:
     follows: dict[str, Array]
     remarks: tuple[Remark, ...]
     expected: dict[str, Array] = field(default_factory=dict)
-
-    @property
-    def known(self) -> bool:
-        return all(remark.kind != UNKNOWN for remark in self.remarks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,8 +162,9 @@ class Judge:
         missed = box.misses(part(self.exact, box))
         for earlier in (self.written, self.mended):
             if missed.any() and (place or self.sheet.open):
-                sheet = replace(self.sheet, boxes=(*earlier[:place], box))
-                missed = missed & unfollowed(sheet, self.sheet.right, place)
+                missed = missed & unfollowed(
+                    replace(self.sheet, boxes=(*earlier[:place], box)), self.sheet.right, place
+                )
         return missed
 
     def find_notation(self, place: int, box: Box) -> tuple[Remark, Box] | None:
@@ -200,15 +197,14 @@ class Judge:
         partner = self.swapped_with(box) if are_many else ""
         are_integers = are_many and self.has_integers(box)
         if missed.sum() > 1:
-            is_explained = partner or are_integers
-            if not is_explained and (remark := self.find_mistake(place, box, missed)):
+            if not (partner or are_integers) and (remark := self.find_mistake(place, box, missed)):
                 return remark, corrected
             if exchange := self.find_exchange(place, box):
                 return exchange
         if partner:
             kind, says = EXCHANGED, f"the boxes of {box.stage} and {partner} are swapped"
         elif are_integers:
-            kind, says = COARSE, INTEGER_TEXT
+            kind, says = COARSE, "rounded to whole numbers, which is too coarse to count as right"
         elif not are_many:
             kind, says = SLIP, slip_text(box, missed, array)
         else:
@@ -270,11 +266,13 @@ class Judge:
         It is the larger of two measures: how far mistakes spread these numbers, and how many other numbers of the
         expected range could be in the wrong cells.
         """
-        spread = bits(box, [array for made in self.known if (array := part(made.stages, box)) is not None])
         right = part(self.exact, box)
         finite = np.zeros(1) if right is None else right[np.isfinite(right)]
         unit = 1.0 if np.array_equal(finite, np.round(finite)) else 2 * float(box.halves.max())
-        return max(spread, float((missed & box.given).sum()) * math.log2(max(np.ptp(finite) / unit, 1.0)))
+        return max(
+            bits(box, [array for made in self.known if (array := part(made.stages, box)) is not None]),
+            float((missed & box.given).sum()) * math.log2(max(np.ptp(finite) / unit, 1.0)),
+        )
 
     def missed_sides(self, mistake: PossibleMistake) -> int:
         """Count the numbers of q, k and v that a mistake does not reproduce; the likeliest one misses the fewest."""
@@ -303,8 +301,11 @@ class Judge:
         with np.errstate(invalid="ignore"):
             if box.misses(array, 40 * box.halves).all():  # far off: no need to propagate rounding
                 return None
-        sheet = replace(self.sheet, boxes=(*earlier, box))
-        return unfollowed(sheet, mistake.recipe, len(earlier)) if earlier or self.sheet.open else box.misses(array)
+        return (
+            unfollowed(replace(self.sheet, boxes=(*earlier, box)), mistake.recipe, len(earlier))
+            if earlier or self.sheet.open
+            else box.misses(array)
+        )
 
     def find_exchange(self, place: int, box: Box) -> tuple[Remark, Box] | None:
         """Return a remark and the corrected box, if swapping two columns, rows or heads makes its numbers right."""
@@ -318,8 +319,9 @@ class Judge:
                 values, halves, own = (np.take(array, order, axis=axis) for array in (box.values, box.halves, box.own))
                 corrected = replace(box, values=values, halves=halves, own=own, moves=None)
                 if not self.missed(place, corrected).any():
-                    says = f"in {box.stage} the {what} {names[one]} and {names[other]} are swapped"
-                    return Remark(box.stage, EXCHANGED, says), corrected
+                    return Remark(
+                        box.stage, EXCHANGED, f"in {box.stage} the {what} {names[one]} and {names[other]} are swapped"
+                    ), corrected
         return None
 
 
@@ -532,8 +534,7 @@ def coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
     decimals = decimals_written(sheet.boxes)
     if not 1 <= decimals < digits:
         return None
-    boxes = tuple(with_halves(box, decimals) for box in sheet.boxes)
-    return coarse_text(decimals, digits), replace(sheet, boxes=boxes)
+    return coarse_text(decimals, digits), replace(sheet, boxes=tuple(with_halves(box, decimals) for box in sheet.boxes))
 
 
 def slip_text(box: Box, missed: Array, expected: Array | None) -> str:

@@ -196,7 +196,7 @@ def compute_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Arra
             stopping = with_step(recipe, STEPS[stage], stop_after) if can_stop else recipe
             array = compute_stages(stopping, sheet.settled, sheet.problem, copies).get(stage)
     except EnoughError as stopped:
-        array = stopped.array
+        (array,) = stopped.args
     except (ValueError, IndexError, ZeroDivisionError):
         return None
     shared = sheet.settled.heads.shared
@@ -209,11 +209,7 @@ def compute_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Arra
 
 
 class EnoughError(Exception):
-    """Carries the requested stage out of a computation, which stops there."""
-
-    def __init__(self, array: Array) -> None:
-        super().__init__()
-        self.array = array
+    """Carries the requested stage, its only argument, out of a computation, which stops there."""
 
 
 def stop_after(step: Step) -> Step:
@@ -292,12 +288,10 @@ class Slip:
     def cell(self, index: Sequence[int]) -> str:
         """Describe one wrong cell, such as `row she, key 2: 0.21 should be 0.12 (digits swapped)`."""
         number, where = float(self.box.values[tuple(index)]), self.box.where(index)
-        written = self.box.write_like(index, number)
-        if self.expected is None or self.expected.shape != self.box.values.shape:
+        written, expected = self.box.write_like(index, number), self.expected
+        if expected is None or expected.shape != self.box.values.shape or np.isnan(expected[tuple(index)]):
             return f"{where}: {written} is wrong"
-        right = float(self.expected[tuple(index)])
-        if np.isnan(right):
-            return f"{where}: {written} is wrong"
+        right = float(expected[tuple(index)])
         right_written = self.box.write_like(index, right)
         kind = kind_of_slip(written, number, right_written, right)
         return f"{where}: {written} should be {right_written}{f' ({kind})' if kind else ''}"
@@ -352,11 +346,8 @@ def sums(sheet: Sheet) -> Iterator[Finding]:
     totals = weights.values.sum(axis=-1)
     complete = weights.given.all(axis=-1) & weights.values.any(axis=-1)
     bad = complete & (np.abs(np.where(complete, totals, 1.0) - 1) > weights.halves.sum(axis=-1) + 1e-9)
-    if bad.any():
-        note = f"{int(bad.sum())} of {int(complete.sum())} do not; one sums to {totals[bad][0]:.4g}"
-        yield Finding("rows of weights sum to 1", BROKEN, note)
-    else:
-        yield Finding("rows of weights sum to 1", HELD)
+    note = f"{int(bad.sum())} of {int(complete.sum())} do not; one sums to {totals[bad][0]:.4g}" if bad.any() else ""
+    yield Finding("rows of weights sum to 1", BROKEN if bad.any() else HELD, note)
 
 
 # Harmless variations in right numbers: steps done early, logits shifted, transposed tables, intermediate rounding
@@ -389,15 +380,15 @@ def scale_early(sheet: Sheet) -> Iterator[Reading]:
     for name, query, key in shares:
         recipe = sheet.right
         place = times(recipe.place, {"q": factor**query, "k": factor**key})
-        yield Reading(sheet, replace(recipe, place=place, scaled=unchanged), f"the scale is already applied to {name}")
+        yield Reading(
+            sheet,
+            replace(recipe, place=place, scaled=lambda at, scores: scores),
+            f"the scale is already applied to {name}",
+        )
 
 
 def times(place: Step, factors: dict[str, float]) -> Step:
     return lambda at, side, heads, positions: place(at, side, heads, positions) * factors.get(side, 1.0)
-
-
-def unchanged(at: Any, scores: Array) -> Array:
-    return scores
 
 
 def shift_logits(sheet: Sheet) -> Iterator[Reading]:

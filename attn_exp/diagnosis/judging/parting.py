@@ -45,7 +45,7 @@ from attn_exp.rules.masks.causal import Causal
 EMPTY_ROWS = "rows without keys"
 """The kind of case in which the mask hides all keys from one query."""
 FOLLOWS = "follows the definition"
-UNKNOWN = "does not, and no known mistake explains how"
+
 PLAIN = "on plain inputs"
 STAGES = {
     "q": "the queries", "k": "the keys", "v": "the values", "scores": "the scores q k^T", "logits": "the scaled logits",
@@ -139,9 +139,8 @@ def join_places(places: Sequence[str]) -> str:
 
 
 def where(case: Case) -> str:
-    if is_aligned(case):
-        return "under a causal mask, where t and s differ"
-    return WHERE.get(case.rung, f"in {case.rung!r}")
+    kind = WHERE.get(case.rung, f"in {case.rung!r}")
+    return "under a causal mask, where t and s differ" if is_aligned(case) else kind
 
 
 def is_aligned(case: Case) -> bool:
@@ -160,9 +159,8 @@ def describe_answers(seen: Seen, verdict: Verdict, digits: int) -> str:
             return phrase
     if is_right(seen, digits):
         return FOLLOWS
-    if verdict.mistakes and verdict.is_wrong:
-        return f"computes {verdict.computes.rstrip('.')}"
-    return UNKNOWN
+    is_known = verdict.mistakes and verdict.is_wrong
+    return f"computes {verdict.computes.rstrip('.')}" if is_known else "does not, and no known mistake explains how"
 
 
 def describe_blind_row(case: Case, answer: Answer) -> str:

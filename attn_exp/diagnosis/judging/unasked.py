@@ -102,8 +102,7 @@ OTHER_LENGTH = "keys of a different length"
 
 def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
     """Return what could not be checked, as phrases such as `cross attention (it takes one input)`."""
-    phrases = (*find_unsupported(caller, function), *list_refused(seen), *never_read(function))
-    return tuple(dict.fromkeys(phrases))
+    return tuple(dict.fromkeys((*find_unsupported(caller, function), *list_refused(seen), *never_read(function))))
 
 
 def never_read(function: Bound) -> Iterator[str]:
@@ -122,8 +121,11 @@ def find_routine(target: Any) -> Any:
 
 def arguments_of(function: Any) -> list[str]:
     with suppress(UserError):
-        parameters = parameters_of(find_routine(function), "")
-        return [given.name for given in parameters if not is_starred(given) and given.name != "self"]
+        return [
+            given.name
+            for given in parameters_of(find_routine(function), "")
+            if not is_starred(given) and given.name != "self"
+        ]
     return []
 
 
@@ -167,8 +169,10 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
         is_cache = bool(CACHES & words)
         why = "never passed" if is_cache or role_of_argument(name) else "its meaning is not known"
         phrases.append(f"{'cache' if is_cache else 'argument'} `{name}` ({why})")
-    required = [name for name in function.unknown or () if name not in defaults]
-    return phrases + [f"argument `{name}` (only one value passed)" for name in required]
+    return phrases + [
+        f"argument `{name}` (only one value passed)"
+        for name in [name for name in function.unknown or () if name not in defaults]
+    ]
 
 
 def list_refused_masks(caller: Caller, seen: Seen) -> Iterator[str]:
@@ -255,10 +259,17 @@ def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     if any(finding.rung not in FORMAT_CASES or "Error" in finding.said for finding in broken):
         return verdict
     mask = next((f" `{name}`" for name in mask_arguments(own)), "")
-    open_point = f"mask{mask} (no known mask format gives the right numbers: {broken[0].said})"
-    verdict = with_state(verdict, NOT_VERIFIED, open_point)
-    computes = f"{AS_REQUESTED}, except for its masks"
-    return replace(verdict, passed=True, unexplained=False, stage="", smallest=None, computes=computes)
+    verdict = with_state(
+        verdict, NOT_VERIFIED, f"mask{mask} (no known mask format gives the right numbers: {broken[0].said})"
+    )
+    return replace(
+        verdict,
+        passed=True,
+        unexplained=False,
+        stage="",
+        smallest=None,
+        computes=f"{AS_REQUESTED}, except for its masks",
+    )
 
 
 def leave_polarity_open(verdict: Verdict, own: OwnFunction) -> Verdict:
@@ -275,8 +286,7 @@ def leave_convention_open(verdict: Verdict, own: OwnFunction) -> tuple[Verdict, 
     """Leave open the convention under which a function is right; also return what each convention would mean."""
     if verdict.passed or verdict.mistakes or not (verdict.right_under and verdict.alike):
         return verdict, ""
-    known = (said for setting, said in MEANINGS.items() if setting in verdict.right_under)
-    question, meanings = next(known, ("", ""))
+    question, meanings = next((said for setting, said in MEANINGS.items() if setting in verdict.right_under), ("", ""))
     masks = " and ".join(f"`{name}`" for name in mask_arguments(own))
     question = question or f"what True means in {masks or 'its mask'}"
     return replace(with_state(verdict, REMARK, f"{question} ({meanings})"), passed=True, smallest=None), meanings
