@@ -199,8 +199,7 @@ def values_in_file(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """Yield the callables defined in a file, in file order, and the static methods of its classes."""
     yielded = list[Any]()  # a list, because user objects may have no hash
     for name, value in list(vars(module).items()):
-        is_alias = any(value is other for other in yielded)
-        if name.startswith("__") or is_alias or origin_of(value, module) is None:
+        if name.startswith("__") or any(value is other for other in yielded) or origin_of(value, module) is None:
             continue
         yielded.append(value)
         yield name, value

@@ -26,8 +26,7 @@ PREPARING = 300.0
 """Limit in seconds for steps that the user's timeout does not cover: imports, building and compiling."""
 TIMEOUT_SETTING = "timeout="
 JSON = "--json"
-CHECK_IN_CHILD = "attn_exp.cli:check_in_child"
-"""The function that the child process runs."""
+
 SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Environment of a child process: with its small arrays, several threads would take 20 times as long as one."""
 WIDEST_CELL = 90
@@ -65,7 +64,7 @@ def checked(words: Sequence[str]) -> tuple[str, int]:
 
 
 def start_child() -> Child:
-    return Child(CHECK_IN_CHILD, variables=SINGLE_THREADED)
+    return Child("attn_exp.cli:check_in_child", variables=SINGLE_THREADED)
 
 
 def target_of(words: Sequence[str]) -> str:
@@ -119,11 +118,8 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
 
 def describe_end(ended: NoAnswerError, seconds: float, was_called: bool) -> str:
     """Say how a child process ended; before the first call, the user's timeout counts only if it is the longer one."""
-    if not ended.late:
-        return f"it ended without an answer ({ended})"
-    if was_called:
-        return f"no answer within {seconds:g} s ({TIMEOUT_SETTING}{seconds:g})"
-    return f"no answer within {max(seconds, PREPARING):g} s"
+    limit = f"{seconds:g} s ({TIMEOUT_SETTING}{seconds:g})" if was_called else f"{max(seconds, PREPARING):g} s"
+    return f"no answer within {limit}" if ended.late else f"it ended without an answer ({ended})"
 
 
 def reply_without_answer(words: Sequence[str], reason: str, progress: Mapping[str, Any]) -> Reply:

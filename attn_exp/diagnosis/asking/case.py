@@ -87,8 +87,7 @@ def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
 
 def is_blind(stages: Arrays) -> bool:
     """Return whether so many queries see no key that an answer is inconclusive."""
-    are_blind = (stages["masked"] == -np.inf).all(axis=-1)
-    return bool(are_blind.mean() > MOST_BLIND)
+    return bool((stages["masked"] == -np.inf).all(axis=-1).mean() > MOST_BLIND)
 
 
 def is_for_no_key(output: Array, stages: Arrays) -> bool:
@@ -119,10 +118,9 @@ def tolerance(stages: Arrays, digits: int) -> float:
     layer, whose projections round too. Below 24 bits, sums are assumed to accumulate in float32; rounding weights,
     values and output adds `4 2^-digits` of the largest number.
     """
-    safety = 64.0 if stages["output"].ndim == 3 else 8.0
     size, keys = stages["q"].shape[-1], stages["k"].shape[-2]
     with np.errstate(all="ignore"):
-        bound = safety * (2 * (size + keys) + 4 * largest_logit(stages))
+        bound = (64.0 if stages["output"].ndim == 3 else 8.0) * (2 * (size + keys) + 4 * largest_logit(stages))
         largest = largest_output(stages)
     if digits >= 24:
         return float(bound * 2.0**-digits * largest)

@@ -89,7 +89,8 @@ OTHERS: dict[str, Rule] = {
     "select_n": lambda which, *cases: (
         np.where(which, cases[1], cases[0]) if which.dtype == np.bool_ else np.choose(which, cases)
     ),
-    "stack": lambda *several, axis=0: np.stack(several, axis), "split": lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis),
+    "stack": lambda *several, axis=0: np.stack(several, axis),
+    "split": lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis),
     "reshape": lambda x, *_, new_sizes, dimensions=None, **__: np.reshape(
         x if dimensions is None else np.transpose(x, dimensions), new_sizes
     ),

@@ -46,8 +46,6 @@ OUTPUTS = ("output", "out", "context", "attn_output", "result", "o")
 """Names of the field or key that holds the output, if a function returns several arrays by name."""
 MOST_RESULTS = 3
 """A list of more vectors than this is a matrix by rows, not several results."""
-STACKED = "all that it returned"
-"""Name of a returned list of arrays after stacking."""
 
 
 def replaced_in_numpy() -> list[str]:
@@ -159,8 +157,8 @@ def wanted(function: Any) -> tuple[str, ...]:
         return (package,)
     named = libraries_named(function)
     likely = [name for name in ("torch", "jax", "numpy") if name in named]
-    others = [name for name in LIBRARIES if name not in likely and (name == "numpy" or name in sys.modules)]
-    return (*likely, *others)
+    loaded = (name for name in LIBRARIES if name == "numpy" or name in sys.modules)
+    return tuple(dict.fromkeys((*likely, *loaded)))
 
 
 def libraries_named(function: Any) -> set[str]:
@@ -168,8 +166,7 @@ def libraries_named(function: Any) -> set[str]:
     if inspect.isclass(function):
         if any(base.__module__.startswith("torch.nn") for base in function.__mro__):
             return {"torch"}
-        methods = (getattr(function, name, None) for name in METHODS)
-        function = next(filter(inspect.isfunction, methods), function)
+        function = next(filter(inspect.isfunction, (getattr(function, name, None) for name in METHODS)), function)
     function = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function  # a jitted function
     source, module_name = source_with_helpers(function), getattr(function, "__module__", None) or ""
     globals_of_file = vars(sys.modules.get(module_name, inspect))
@@ -287,8 +284,7 @@ def leaves(value: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
     if hasattr(value, "shape"):
         yield name, value
     elif depth and isinstance(value, tuple | list | Mapping):
-        items = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for key, item in items:
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from leaves(item, f"{name} {key}" if name == "returned" else f"{name}, {key}", depth - 1)
 
 
@@ -296,7 +292,7 @@ def stack_list(returned: Any) -> dict[str, Any]:
     shapes = [tuple(part.shape) if hasattr(part, "shape") else None for part in returned]
     if not isinstance(returned, list) or None in shapes or len(set(shapes)) != 1:
         return {}
-    return {STACKED: stack(returned, 0)}
+    return {"all that it returned": stack(returned, 0)}
 
 
 def fields_of(returned: Any) -> Mapping[str, Any]:

@@ -102,13 +102,8 @@ FILLING = frozenset(
 WEIGHT_WORDS = ("w", "weight", "weights", "kernel", "kernels", "matrix")
 BIAS_WORDS = ("b", "bias", "biases")
 """Words, and first their initials, that tell the weight of a projection from its bias."""
-MOST_LETTERS = 4
-"""Maximum length of a name such as `wq` or `bqkv`, whose first letter tells weight from bias."""
-MASK_ROLES = ("mask", "padding", "causal")
-KERAS_MASK = "mask"
-"""The keyword under which Keras passes the mask of an embedding; many layers accept it only for that reason."""
-CAUSAL_HINT = "is_causal"
-"""An optimization hint of `torch.nn.MultiheadAttention`, which still requires the mask itself."""
+
+
 CORE = ("q", "k", "v")
 
 
@@ -131,17 +126,14 @@ def role_of(name: str) -> str:
     return "padding" if words & {"pad", "padding", "key", "keys"} else "mask"
 
 
-def is_array_of_mask(given: inspect.Parameter) -> bool:
-    """Return whether a parameter for a causal mask takes an array, as `causal_mask=None` does, rather than a flag."""
-    return "mask" in plain(given.name) and given.default is None and "bool" not in str(given.annotation)
-
-
 def role_taken(given: inspect.Parameter) -> str:
     """Return the role of a parameter from its name and default; a boolean `scale=True` is a flag and has none."""
     role = role_of(given.name)
     if role == "scale" and is_switch(given):
         return ""
-    return "mask" if role == "causal" and is_array_of_mask(given) else role
+    # a causal mask as an array, such as `causal_mask=None`, rather than a flag
+    is_array = "mask" in plain(given.name) and given.default is None and "bool" not in str(given.annotation)
+    return "mask" if role == "causal" and is_array else role
 
 
 def roles_taken(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
@@ -242,10 +234,8 @@ def is_starred(given: inspect.Parameter) -> bool:
 
 def parse_parameter(text: str) -> inspect.Parameter:
     name_and_type, _, default = text.partition("=")
-    name = name_and_type.partition(":")[0].strip()
-    return inspect.Parameter(
-        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default.strip() if default else inspect.Parameter.empty
-    )
+    kind, name = inspect.Parameter.POSITIONAL_OR_KEYWORD, name_and_type.partition(":")[0].strip()
+    return inspect.Parameter(name, kind, default=default.strip() if default else inspect.Parameter.empty)
 
 
 def words_in(name: str) -> list[str]:
@@ -310,7 +300,7 @@ def stem_without(name: str, words: Sequence[str]) -> str | None:
     if len(others) < len(parts):
         return "".join(others)
     if name in parts or name.lower() in parts:
-        return name.lower()[1:] if len(name) <= MOST_LETTERS and name[0].lower() == words[0] else None
+        return name.lower()[1:] if len(name) <= len("bqkv") and name[0].lower() == words[0] else None
     return None
 
 
@@ -323,7 +313,9 @@ def set_aside(function: Any, parameters: Sequence[inspect.Parameter]) -> list[in
     The function must read another mask parameter, or take this one only by Keras or PyTorch convention: a function's
     only mask parameter is otherwise always tested. A parameter that is passed on counts as read.
     """
-    roles = {given.name: known for given in parameters if (known := role_of(given.name)) in MASK_ROLES}
+    roles = {
+        given.name: known for given in parameters if (known := role_of(given.name)) in ("mask", "padding", "causal")
+    }
     unread = never_read(function, roles) if roles else set()
     read_roles = {role for name, role in roles.items() if name not in unread}
     takes_hint = "mask" in read_roles and any(given.name == "need_weights" for given in parameters)
@@ -333,9 +325,11 @@ def set_aside(function: Any, parameters: Sequence[inspect.Parameter]) -> list[in
         if given.name not in unread or given.default is given.empty:
             continue
         if role == "causal":
-            can_omit = given.name == CAUSAL_HINT and takes_hint
+            # an optimization hint of torch.nn.MultiheadAttention, which still requires the mask itself
+            can_omit = given.name == "is_causal" and takes_hint
         else:
-            by_convention = given.name == KERAS_MASK and is_of_keras(function)
+            # Keras passes the mask of an embedding as `mask`; many layers accept it only for that reason
+            by_convention = given.name == "mask" and is_of_keras(function)
             can_omit = by_convention or role in read_roles or (bool(read_roles) and role == "mask")
         omitted += [given] if can_omit else []
     return omitted
@@ -347,8 +341,7 @@ def never_read(function: Any, names: Collection[str]) -> set[str]:
     code = getattr(inner, "__code__", None)
     if code is None or "locals" in code.co_names:
         return set()
-    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return set(names).intersection(arguments) - names_loaded(code)
+    return set(names).intersection(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - names_loaded(code)
 
 
 def names_loaded(code: CodeType) -> set[str]:

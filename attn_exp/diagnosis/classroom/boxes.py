@@ -231,8 +231,7 @@ def to_strings(given: Any) -> Any:
 
 def parse_lists(text: str, key: str) -> Any:
     """Parse bracketed text into nested lists of strings; a cell between two commas may be empty."""
-    cell = re.compile(r"[^\[\],\s]+")
-    text = cell.sub(lambda word: json.dumps(plain(word[0]) or "_"), text)  # quote each cell
+    text = re.sub(r"[^\[\],\s]+", lambda cell: json.dumps(plain(cell[0]) or "_"), text)  # quote each cell
     text = re.sub(r'(?<=["\]])(?=\s*\[)|(?<=")(?=\s+")|(?<=\])(?=\s*")', ",", text)  # add missing commas
     text = re.sub(r"(?<=[\[,])(?=\s*,)|(?<=,)(?=\s*\])", '""', text)  # fill empty cells
     try:
@@ -311,7 +310,9 @@ def from_file(path: Path, key: str) -> Cells:
 
 def table(text: str, key: str) -> Cells:
     """Read a CSV table that may have column names in its first row and row names in its first column."""
-    rows = [row for row in lines(text) if any(cell.strip() for cell in row)]
+    without_comments = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
+    lines = rows_of(without_comments, (COMMA, SEMICOLON, TAB, BLANK))
+    rows = [row for row in lines if any(cell.strip() for cell in row)]
     if not rows:
         raise UserError(f"{key}: the file is empty")
     head = rows[0] if names_columns(rows[0], rows[1:], key, is_number) else None
@@ -324,10 +325,6 @@ def table(text: str, key: str) -> Cells:
         rows=tuple(row[0].strip() for row in body) if has_names else (),
         columns=() if head is None else tuple(cell.strip() for cell in head[-numbers.values.shape[1] :]),
     )
-
-
-def lines(text: str) -> list[list[str]]:
-    return rows_of(re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE), (COMMA, SEMICOLON, TAB, BLANK))
 
 
 def is_number(cell: str) -> bool:

@@ -125,14 +125,13 @@ class Judge:
             PossibleMistake(name, says, fix, change(sheet.right))
             for name, says, fix, change in find_paper_mistakes(sheet)
         ]
-        in_code = list[tuple[int, PossibleMistake]]()
-        for made in self.known:
-            name = made.candidate.names[0]
-            mistake = mistakes.mistake(name)
-            if not mistake.remark and mistake.group not in ("precision", "behaviour"):
-                possible = PossibleMistake(name, mistake.says, mistake.fix, made.candidate.change(case))
-                in_code.append((GROUPS.index(mistake.group), possible))
-        return [*on_paper, *(possible for _, possible in sorted(in_code, key=lambda pair: pair[0]))]
+        known = [(mistakes.mistake(made.candidate.names[0]), made.candidate) for made in self.known]
+        known = [pair for pair in known if not pair[0].remark and pair[0].group not in ("precision", "behaviour")]
+        in_code = [
+            PossibleMistake(candidate.names[0], mistake.says, mistake.fix, candidate.change(case))
+            for mistake, candidate in sorted(known, key=lambda pair: GROUPS.index(pair[0].group))
+        ]
+        return [*on_paper, *in_code]
 
     def judged(self) -> Judged:
         wrong, follows, remarks, expected = {}, {}, [], {}
@@ -176,7 +175,8 @@ class Judge:
 
     def notations(self, box: Box) -> Iterator[tuple[str, Box]]:
         if box.stage == "weights":
-            yield "in percent instead of fractions of 1", convert_percent(box)
+            in_fractions = replace(box, values=box.values / 100, own=box.own / 100, moves=None)
+            yield "in percent instead of fractions of 1", in_fractions
             if (adjusted := moved_to_one(box)) is not None:
                 yield "adjusted slightly, so that the written weights sum to 1", adjusted
         transposed = swapped(box) if TURNED not in box.note else None
@@ -244,8 +244,7 @@ class Judge:
         if np.ptp(box.values[missed]) == 0 or self.information(box, missed) < SPARE:
             return None
         for cells, where in parts_of(box, missed):
-            inside = replace(box, values=np.where(cells, box.values, np.nan))
-            if where and self.information(inside, missed) < SPARE:
+            if where and self.information(replace(box, values=np.where(cells, box.values, np.nan)), missed) < SPARE:
                 continue
             if missed.sum() >= LEAST_WRONG - bool(where) and (found := self.mistake_in(place, box, cells)):
                 return Remark(box.stage, MISTAKE, f"{where}{found.says}", found.name, found.fix)
@@ -398,12 +397,13 @@ def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
 
 
 def wrong_projections(side: str) -> Iterator[PaperMistake]:
-    """Yield mistakes in the projection of q, k or v: the projection of another side, or none (`""`)."""
-    for other in ("", *"qkv".replace(side, "")):
-        name, says = ("no_projection", f"x itself is used as {side}: W_{side} is left out.")
-        if other:
-            name, says = ("another_matrix", f"{side} is computed with W_{other} instead of W_{side}.")
-        yield name, says, f"{side} = x W_{side}", around("project", partial(projected_otherwise, side, other))
+    """Yield mistakes in the projection of q, k or v: none, or the matrix of another side."""
+    fix = f"{side} = x W_{side}"
+    says = f"x itself is used as {side}: W_{side} is left out."
+    yield "no_projection", says, fix, around("project", partial(projected_otherwise, side, ""))
+    for other in "qkv".replace(side, ""):
+        says = f"{side} is computed with W_{other} instead of W_{side}."
+        yield "another_matrix", says, fix, around("project", partial(projected_otherwise, side, other))
 
 
 def without_signs(sheet: Sheet) -> Iterator[PaperMistake]:
@@ -480,10 +480,6 @@ def sharpened(box: Box, exact: Stages) -> Box:
 def coarse_text(decimals: int, required: int) -> str:
     plural = "decimal" if decimals == 1 else "decimals"
     return f"rounded too coarsely, to {NUMERALS[decimals]} {plural} instead of {NUMERALS[required]}"
-
-
-def convert_percent(box: Box) -> Box:
-    return replace(box, values=box.values / 100, own=box.own / 100, moves=None)
 
 
 def moved_to_one(box: Box) -> Box | None:

@@ -89,8 +89,7 @@ def grade(
     rounded numbers in the boxes before it. `notes` are remarks on the file itself. `decimals` is the number of decimals
     with which each number is written, where known.
     """
-    boxes = boxes_of(paper, answers, decimals or {})
-    sheet = sheet_with(paper, tuple(box for box in boxes if box.given.any()))
+    sheet = sheet_with(paper, tuple(box for box in boxes_of(paper, answers, decimals or {}) if box.given.any()))
     with np.errstate(all="ignore"):  # a student may write any number
         judged = judge(paper, sheet)
     cells = {
@@ -174,9 +173,8 @@ def noted(texts: Sequence[str]) -> tuple[Remark, ...]:
 
 
 def not_their_own(grade: Grade, whose: str) -> Grade:
-    says = f"these are the numbers of {whose}'s sheet, not of this one"
     cells = {stage: np.where(np.isin(states, (RIGHT, FOLLOWS)), WRONG, states) for stage, states in grade.cells.items()}
-    return grade_cells(cells, (Remark("", COPIED, says),), {})
+    return grade_cells(cells, (Remark("", COPIED, f"these are the numbers of {whose}'s sheet, not of this one"),), {})
 
 
 # Explanations of a sheet
@@ -198,9 +196,9 @@ def judge(paper: Paper, sheet: Sheet) -> Judged:
     base = sheet if coarse is None else coarse[1]
     notation = () if coarse is None else (Remark("", WRITTEN, coarse[0]),)
     plain_judge = Judge(base, paper.exact, paper.catalogue, paper.digits, plainly=True)
-    names = one_mistake(paper, base)
-    if names:
-        return replace(plain_judge.judged(), remarks=(*notation, *describe_mistakes(paper, base, names)))
+    found = Numbers(base, lambda: paper.catalogue, kind="sheet").one_mistake()
+    if found is not None:
+        return replace(plain_judge.judged(), remarks=(*notation, *describe_mistakes(paper, base, found.names)))
     by_boxes = Judge(base, paper.exact, paper.catalogue, paper.digits).judged()
     by_boxes = replace(by_boxes, remarks=(*notation, *by_boxes.remarks))
     if all(remark.kind != UNKNOWN for remark in by_boxes.remarks):
@@ -222,11 +220,6 @@ def written_otherwise(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet
     other = transpose_sheet(sheet)
     if other is not None:
         yield Remark("", LAYOUT, "right, with tokens in columns"), other
-
-
-def one_mistake(paper: Paper, sheet: Sheet) -> tuple[str, ...]:
-    found = Numbers(sheet, lambda: paper.catalogue, kind="sheet").one_mistake()
-    return () if found is None else found.names
 
 
 def describe_mistakes(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[Remark]:

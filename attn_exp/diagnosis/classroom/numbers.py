@@ -91,15 +91,11 @@ def catalogue(sheet: Sheet) -> list[Made]:
         UserError: the results would not fit in memory.
     """
     head, rows, keys = sheet.settled.head, len(sheet.problem.tokens), sheet.problem.keys
-    needed = MATRICES * long_runs.NUMBER * head * rows * keys
-    long_runs.refuse_too_large(
-        [long_runs.Need(needed, f"embeddings.tokens={rows}", "to compute every known mistake", "explain fewer tokens")]
-    )
+    needed, purpose = MATRICES * long_runs.NUMBER * head * rows * keys, "to compute every known mistake"
+    long_runs.refuse_too_large([long_runs.Need(needed, f"embeddings.tokens={rows}", purpose, "explain fewer tokens")])
     case = case_of(sheet)
-    return [
-        Made(candidate, recipe, stages(sheet, recipe))
-        for candidate, recipe in [(candidate, candidate.change(case)) for candidate in candidates_of(sheet)]
-    ]
+    recipes = [(candidate, candidate.change(case)) for candidate in candidates_of(sheet)]
+    return [Made(candidate, recipe, stages(sheet, recipe)) for candidate, recipe in recipes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +175,6 @@ class Numbers:
         return Explained(slips=tuple(slips)) if is_slip(slips) else None
 
     def mistake_and_slip(self) -> Explained | None:
-        known = self.known()
         fits = [(made.candidate, slip) for made in self.distinct() if (slip := only_slip(self.sheet, made)) is not None]
         found = best([candidate for candidate, _ in fits])
         if found is None:
@@ -189,7 +184,7 @@ class Numbers:
         without = replace(slip.box, values=np.where(slip.cells, np.nan, slip.box.values))
         boxes = tuple(without if box is slip.box else box for box in self.sheet.boxes)
         remaining = replace(self, sheet=replace(self.sheet, boxes=boxes))
-        return None if remaining.tell_too_little(len(known) * count) else replace(found, slip=slip)
+        return None if remaining.tell_too_little(len(self.known()) * count) else replace(found, slip=slip)
 
     def distinct(self) -> list[Made]:
         """Return the candidates that change the boxes, one per name and result."""
@@ -334,10 +329,8 @@ def verdict_of_mistake(found: Explained) -> Verdict:
     """
     findings = tuple(after_slips(found.view.sheet, every_slip(found.view.sheet)))
     if found.names and found.slip is None and found.view.tell_too_little(len(found.view.known())):
-        alike = (tuple(sorted(found.names)), *found.alike)
-        return Verdict("", False, (), TOO_FEW, findings, alike=alike)
-    setting = what_a_setting_computes(found.setting)
-    computes = what_mistakes_compute(found.names) if found.names else setting
+        return Verdict("", False, (), TOO_FEW, findings, alike=(tuple(sorted(found.names)), *found.alike))
+    computes = what_mistakes_compute(found.names) if found.names else what_a_setting_computes(found.setting)
     slip = found.slip
     computes = computes if slip is None else f"{computes} There is also a slip, in {slip.box.stage}: {slip}"
     return Verdict("", False, found.names, computes, findings, alike=found.alike)

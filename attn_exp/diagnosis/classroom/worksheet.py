@@ -190,10 +190,11 @@ def nudge_cells(boxes: Sequence[Box]) -> list[Box]:
 
 def compute_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | None:
     """Compute one stage of `copies` of the problem, `[n ...]`, and stop there; None if the shapes do not fit."""
-    can_stop = stage in STEPS and stage not in "qkv"
     try:
         with np.errstate(all="ignore"):
-            stopping = with_step(recipe, STEPS[stage], stop_after) if can_stop else recipe
+            stopping = (
+                with_step(recipe, STEPS[stage], stop_after) if (stage in STEPS and stage not in "qkv") else recipe
+            )
             array = compute_stages(stopping, sheet.settled, sheet.problem, copies).get(stage)
     except EnoughError as stopped:
         (array,) = stopped.args
@@ -376,8 +377,7 @@ def scale_early(sheet: Sheet) -> Iterator[Reading]:
     factor = sheet.settled.multiplier
     if factor == 1 or factor <= 0:
         return
-    shares = (("q", 1.0, 0.0), ("k", 0.0, 1.0), ("q and k, half to each", 0.5, 0.5))
-    for name, query, key in shares:
+    for name, query, key in (("q", 1.0, 0.0), ("k", 0.0, 1.0), ("q and k, half to each", 0.5, 0.5)):
         recipe = sheet.right
         place = times(recipe.place, {"q": factor**query, "k": factor**key})
         yield Reading(

@@ -78,7 +78,9 @@ class Implementation:
     @property
     def rules(self) -> list[str]:
         """Settings that the user did not request, but under which the function is right, such as `mask=causal`."""
-        return [setting for setting in self.verdict.right_under.split() if not is_of_format(setting)]
+        return [
+            setting for setting in self.verdict.right_under.split() if setting.partition("=")[0] not in FORMAT_SETTINGS
+        ]
 
     def takes(self, role: str) -> bool:
         """Return whether a case with this role can be passed, perhaps as a mask."""
@@ -87,10 +89,6 @@ class Implementation:
 
 
 Both = tuple[Implementation, Implementation]
-
-
-def is_of_format(setting: str) -> bool:
-    return setting.partition("=")[0] in FORMAT_SETTINGS
 
 
 def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool = False) -> Verdict:
@@ -151,7 +149,7 @@ def find_calls(
 ) -> Both:
     both = list[Implementation]()
     for target, name, verdict in zip(targets, names, verdicts, strict=True):
-        formats = [setting for setting in verdict.right_under.split() if is_of_format(setting)]
+        formats = [setting for setting in verdict.right_under.split() if setting.partition("=")[0] in FORMAT_SETTINGS]
         request = with_words(common, " ".join(formats)) if formats else common
         call = ways_to_call.how_to_call(target, request, look(target, request) if is_layer(target.function) else None)
         caller = conventions.with_its_mask(call.caller, call.function)
@@ -201,8 +199,8 @@ def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
         if not any(ways_to_call.is_beyond_dtype(side.caller, case) for side in both):
             answers = (both[0].caller(case), both[1].caller(case))
             bits = [ways_to_call.digits_of(side.caller, answer) for side, answer in zip(both, answers, strict=True)]
-            pair = Pair(case, answers, min(bits))
-            yield from () if pair.silent else (pair,)
+            if any(answer.output is not None for answer in answers):
+                yield Pair(case, answers, min(bits))
 
 
 def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
@@ -415,10 +413,9 @@ def conclude(
     computes = "They agree on all cases that both answered"
     if first.mistakes == second.mistakes and first.is_wrong:
         computes += f"; both compute {first.computes}"
-    mistakes = list[str]()
+    mistakes = [name for verdict in verdicts if reasons and verdict.is_wrong for name in verdict.mistakes]
     if reasons:
         computes = ". ".join(reason.rstrip(".") for reason in reasons)
-        mistakes += [name for verdict in verdicts if verdict.is_wrong for name in verdict.mistakes]
     sides = tuple(
         Side(name, verdict.outcome, verdict.computes, verdict.mistakes, verdict.right_under, smallest)
         for name, verdict, smallest in zip(names, verdicts, small or (None, None), strict=True)
@@ -445,6 +442,5 @@ def smallest_of_both(both: Both, case: Case, digits: int) -> tuple[Smallest, Sma
 
 def small_cases(case: Case, caller: Caller) -> Iterator[Case]:
     if case.rung == EMPTY_ROWS:
-        small = small_case(case, (1, 1, 2, 2, 1), caller.request, 1)
-        yield masked(small, np.array([[True, True], [False, False]]))
+        yield masked(small_case(case, (1, 1, 2, 2, 1), caller.request, 1), np.array([[True, True], [False, False]]))
     yield from smaller(case, caller)

@@ -83,10 +83,6 @@ class Pair:
         return all(answer.output is not None for answer in self.answers)
 
     @property
-    def silent(self) -> bool:
-        return all(answer.output is None for answer in self.answers)
-
-    @property
     def unanswered(self) -> int:
         """Index of the function that gave no answer, where only one of them did."""
         return int(self.answers[1].output is None)
@@ -283,8 +279,9 @@ def find_stages(caller: Caller, case: Case, stages: Arrays) -> set[str]:
     found = {HIDES if any((output < LOWEST).any() for output in outputs) else RECORDED}
     for stage, expected_numbers in stages.items():
         # numbers are weights only where they are multiplied by the values
-        arrays = factors if stage == "weights" else outputs
-        if any(are_same(expected_numbers, sort_numbers(array)) for array in arrays):
+        if any(
+            are_same(expected_numbers, sort_numbers(array)) for array in (factors if stage == "weights" else outputs)
+        ):
             found.add(stage)
     return found
 

@@ -96,8 +96,6 @@ MEANINGS = {
     ),
 }
 """For each convention under which a function may be right: the open question, and what each answer would mean."""
-OTHER_LENGTH = "keys of a different length"
-"""The case that a function refuses if its memory must be as long as x."""
 
 
 def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
@@ -115,8 +113,7 @@ def find_routine(target: Any) -> Any:
     """Return the function or method that computes attention, or the object itself if it has no such method."""
     if isroutine(target) or isinstance(target, partial):
         return target
-    methods = (getattr(target, name, None) for name in METHODS)
-    return next(filter(isroutine, methods), target)
+    return next(filter(isroutine, (getattr(target, name, None) for name in METHODS)), target)
 
 
 def arguments_of(function: Any) -> list[str]:
@@ -321,7 +318,7 @@ def list_refused(seen: Seen) -> Iterator[str]:
             continue
         phrase = ASKED.get(case.rung, "")
         if case.rung in answered:  # a memory as long as x works, and one of a different length does not
-            phrase = OTHER_LENGTH if case.rung == CROSS else ""
+            phrase = "keys of a different length" if case.rung == CROSS else ""
         if phrase:
             yield f"{phrase} ({shortened(answer.error)})"
 
