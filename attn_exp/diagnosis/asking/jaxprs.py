@@ -70,12 +70,8 @@ def broadcast(array: Any, *_: Any, shape: Sequence[int], broadcast_dimensions: S
 
 
 def iota(*_: Any, dtype: Any, shape: Sequence[int], dimension: int, **__: Any) -> Any:
-    return np.broadcast_to(
-        np.arange(shape[dimension], dtype=dtype).reshape(
-            [length if axis == dimension else 1 for axis, length in enumerate(shape)]
-        ),
-        shape,
-    )
+    lengths = [length if axis == dimension else 1 for axis, length in enumerate(shape)]
+    return np.broadcast_to(np.arange(shape[dimension], dtype=dtype).reshape(lengths), shape)
 
 
 def slice_array(array: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:

@@ -107,12 +107,7 @@ def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
     columns = problem.key_tokens if stage in KEYED else tuple(str(column + 1) for column in range(shape[2]))
     notes = list[str]()
     if not has_room(cells.values.shape, shape) and has_room(cells.values.T.shape, shape) and cells.values.ndim == 2:
-        cells = replace(
-            cells,
-            **{name: getattr(cells, name).T for name in ("values", "halves", "own")},
-            rows=cells.columns,
-            columns=cells.rows,
-        )
+        cells = Cells(cells.values.T, cells.halves.T, cells.own.T, cells.columns, cells.rows, cells.floor)
         notes.append(TURNED)
     given = cells.values
     if not has_room(given.shape, shape):

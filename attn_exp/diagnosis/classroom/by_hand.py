@@ -175,8 +175,10 @@ class Judge:
 
     def notations(self, box: Box) -> Iterator[tuple[str, Box]]:
         if box.stage == "weights":
-            in_fractions = replace(box, values=box.values / 100, own=box.own / 100, moves=None)
-            yield "in percent instead of fractions of 1", in_fractions
+            yield (
+                "in percent instead of fractions of 1",
+                replace(box, values=box.values / 100, own=box.own / 100, moves=None),
+            )
             if (adjusted := moved_to_one(box)) is not None:
                 yield "adjusted slightly, so that the written weights sum to 1", adjusted
         transposed = swapped(box) if TURNED not in box.note else None

@@ -158,13 +158,8 @@ def boxes_of(paper: Paper, answers: Arrays, decimals: Arrays) -> Iterator[Box]:
         if blank.stage in answers:
             values = answers[blank.stage].reshape(paper.exact[blank.stage].shape)
             own = 0.5 * 10.0 ** -decimals[blank.stage] if blank.stage in decimals else own_halves(values)
-            box = Box(
-                blank.stage,
-                values,
-                np.full(values.shape, paper.room(blank.stage)),
-                own.reshape(values.shape),
-                (blank.rows, blank.columns),
-            )
+            halves = np.full(values.shape, paper.room(blank.stage))
+            box = Box(blank.stage, values, halves, own.reshape(values.shape), (blank.rows, blank.columns))
             yield sharpened(box, paper.exact)
 
 
@@ -245,9 +240,7 @@ def explain_whole_sheet(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
         if found.view.sheet is not sheet:
             remarks.append(Remark("", LAYOUT, "tokens in columns"))
         return tuple(remarks)
-    if found.setting:
-        return (Remark("", SETTING, what_a_setting_computes(found.setting), found.setting),)
-    return ()
+    return (Remark("", SETTING, what_a_setting_computes(found.setting), found.setting),) if found.setting else ()
 
 
 # In words

@@ -126,7 +126,7 @@ class Numbers:
         if self.kind == "sheet":
             sheets = self.layouts if first else self.layouts[:1]
         elif first:
-            sheets = [way for layout in self.layouts for way in (layout, self.lenient[layout])]
+            sheets = [sheet for layout in self.layouts for sheet in (layout, self.lenient[layout])]
             sheets = list(dict.fromkeys(sheets))
         else:
             sheets = list(self.lenient.values())
@@ -146,7 +146,9 @@ class Numbers:
         return Explained(reading=reading) if agrees(reading.sheet, reading.recipe) else None
 
     def written_otherwise(self) -> Explained | None:
-        reading = next((one for one in other_readings(self.sheet) if agrees(one.sheet, one.recipe)), None)
+        reading = next(
+            (reading for reading in other_readings(self.sheet) if agrees(reading.sheet, reading.recipe)), None
+        )
         return None if reading is None else Explained(reading=reading)
 
     def one_mistake(self) -> Explained | None:
@@ -282,7 +284,7 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
     sheet = filled_in(variants[0], problem, answers)
     with np.errstate(all="ignore"):  # a person may give numbers of any size
         verdict = verdict_on(sheet, {variant.name: variant for variant in variants})
-    name = " and ".join(f"answer.{one.stage}" for one in sheet.boxes)
+    name = " and ".join(f"answer.{box.stage}" for box in sheet.boxes)
     return decide(replace(verdict, name=name, asked=asked or variants[0].name, seconds=perf_counter() - start))
 
 
@@ -312,7 +314,7 @@ def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
     evidence = Numbers(sheet, cache(partial(catalogue, sheet)), variants=variants)
     found = explained(evidence)
     if found.reading is not None:
-        findings = [Finding(one.stage, HELD, one.counted) for one in found.reading.sheet.boxes]
+        findings = [Finding(box.stage, HELD, box.counted) for box in found.reading.sheet.boxes]
         remark = found.reading.remark
         findings += [Finding("a harmless difference", REMARK, remark)] if remark else []
         return Verdict("", True, (), "attention as requested", tuple(findings))

@@ -279,9 +279,8 @@ def find_stages(caller: Caller, case: Case, stages: Arrays) -> set[str]:
     found = {HIDES if any((output < LOWEST).any() for output in outputs) else RECORDED}
     for stage, expected_numbers in stages.items():
         # numbers are weights only where they are multiplied by the values
-        if any(
-            are_same(expected_numbers, sort_numbers(array)) for array in (factors if stage == "weights" else outputs)
-        ):
+        arrays = factors if stage == "weights" else outputs
+        if any(are_same(expected_numbers, sort_numbers(array)) for array in arrays):
             found.add(stage)
     return found
 

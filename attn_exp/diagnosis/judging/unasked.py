@@ -136,8 +136,8 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
                            "wrong if it counts the query too)")  # fmt: skip
     open_points += list_refused_masks(caller, seen)
     if offer.takes("mask") and COLUMN_MASK.search(source_of(type(function.origin))):
-        mask = offer.parameters["mask"]
-        open_points.append(f"mask `{mask}` (comments in the code say that it has one entry per query)")
+        open_points.append(f"mask `{offer.parameters['mask']}` (comments in the code say that it has one entry per "
+                           "query)")  # fmt: skip
     return tuple(open_points)
 
 
@@ -166,10 +166,8 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
         is_cache = bool(CACHES & words)
         why = "never passed" if is_cache or role_of_argument(name) else "its meaning is not known"
         phrases.append(f"{'cache' if is_cache else 'argument'} `{name}` ({why})")
-    return phrases + [
-        f"argument `{name}` (only one value passed)"
-        for name in [name for name in function.unknown or () if name not in defaults]
-    ]
+    required = [name for name in function.unknown or () if name not in defaults]
+    return phrases + [f"argument `{name}` (only one value passed)" for name in required]
 
 
 def list_refused_masks(caller: Caller, seen: Seen) -> Iterator[str]:
