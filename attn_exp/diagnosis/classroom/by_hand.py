@@ -376,7 +376,7 @@ SOFTMAX_MISTAKES = (
 
 
 def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
-    """Return the mistakes that are possible with pencil and paper on this sheet, the most specific first."""
+    """Return the mistakes that are possible with pencil and paper on this sheet, in the order of trial."""
     found = [(name, says, fix, around("normalize", step)) for name, says, fix, step in SOFTMAX_MISTAKES]
     found += without_signs(sheet)
     found += [
