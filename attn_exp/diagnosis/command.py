@@ -1,5 +1,7 @@
 """`attn-exp check` and `attn-exp explain`: read the command line, and format the verdict as text or JSON.
 
+`checked` runs in the child process of `in_child.py`, and returns a reply for its parent: a verdict, why the function
+could not be called, or the names in a whole file. `explained` needs no child process, because it runs no user code.
 If a target cannot be called, the output is a draft of a factory, in which the user replaces each `...`.
 """
 
@@ -39,6 +41,16 @@ FILES: dict[str, ModuleType] = {}
 """Modules by path: a child process that checks every function in a file imports the file only once."""
 ANSWER = "answer."
 """Prefix of arguments with the numbers of a stage, such as `answer.weights=mine.csv`."""
+FIRST_CALLS = 2
+"""Number of calls that restart the timeout: imports and building precede the first call, which may also compile."""
+SOFTMAX = re.compile(r"\b(log_?)?softmax\b|\blogsumexp\b|\bexp2?\b")
+"""Matches code that turns scores into weights."""
+PRODUCT = re.compile(r"\b(matmul|einsum|b?mm|baddbmm|dot|dot_general|tensordot|vecdot)\b|\s@\s")
+"""Matches code that multiplies arrays."""
+FUSED_CALL = re.compile(r"\b(\w*(?:attention|sdpa|attn)\w*)\(", re.IGNORECASE)
+"""Matches a call of fused attention."""
+MOST_WRAPPERS = 8
+"""Number of wrappers, such as decorators and partials, that are removed from a callable."""
 
 
 def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]:
@@ -54,45 +66,54 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
     flags, other = {word for word in words if word.startswith("--")}, other_of(words)
     for flag in flags - {*FLAGS, f"{AGAINST}={other}"}:
         raise UserError(unknown(flag, (*FLAGS, AGAINST), "option"))
-    target, *rest = [word for word in words if not word.startswith("--")] or [""]
+    target, *settings = [word for word in words if not word.startswith("--")] or [""]
     calls = count(1)
-    question = replace(understood(rest), tell=lambda call: tell(
+    request = replace(understood(settings), tell=lambda call: tell(
         {"doing": f"while it was called with {call}", "asking": next(calls) <= FIRST_CALLS}
     ))  # fmt: skip
-    if target.endswith(".py"):  # a whole file: return its names, which are checked one by one
-        tell({"asked": question.words, "doing": f"while {target} was imported"})
-        FILES[target] = module_of_functions(target)
-        with unreadable(target):
-            names = {name: may_be_attention(value, FILES[target]) for name, value in values_in_file(FILES[target])}
-        return {"names": names, "asked": question.words, "uncalled": ""}
-    found = list[OwnFunction]()
-    verdict = None
-    for name in filter(None, (target, other)):
-        importing = f"while {name.rpartition(':')[0]} was imported"
-        tell({"asked": question.words, "doing": importing})
-        try:
-            found.append(replace(find_function(name, FILES), target=name))
-        except OwnCodeError as error:
-            verdict = verdict or unfinished(
-                name.rpartition(":")[2], f"it {error.__cause__} {importing}", question.words
-            )
+    if target.endswith(".py"):
+        return reply_with_names(target, request, tell)
+    functions, verdict = import_functions(list(filter(None, (target, other))), request, tell)
     if verdict is None:
         tell({"doing": "while its signature was read"})
         try:
-            verdict = check_or_compare(found, question, "--quick" in flags)
+            verdict = check_or_compare(functions, request, "--quick" in flags)
         except UncalledError as error:
-            return reply_uncalled(found[-1], str(error), words)
-    return reply_to(verdict, words, target, found)
+            return reply_uncalled(functions[-1], str(error), words)
+    return reply_to(verdict, words, target, functions)
 
 
-FIRST_CALLS = 2
-"""Number of calls that restart the timeout: imports and building precede the first call, which may also compile."""
+def reply_with_names(file: str, request: Request, tell: Callable[[Any], None]) -> dict[str, Any]:
+    """Import a whole file and return its names; the parent then checks them one by one."""
+    tell({"asked": request.words, "doing": f"while {file} was imported"})
+    module = FILES[file] = module_of_functions(file)
+    with unreadable(file):
+        names = {name: may_be_attention(value, module) for name, value in values_in_file(module)}
+    return {"names": names, "asked": request.words, "uncalled": ""}
 
 
-def reply_to(verdict: Verdict, words: Sequence[str], target: str, found: Sequence[OwnFunction] = ()) -> dict[str, Any]:
+def import_functions(
+    targets: Sequence[str], request: Request, tell: Callable[[Any], None]
+) -> tuple[list[OwnFunction], Verdict | None]:
+    """Import the functions; if user code raises an error, also return a verdict that quotes the first error."""
+    functions, verdict = list[OwnFunction](), None
+    for target in targets:
+        file, _, name = target.rpartition(":")
+        importing = f"while {file} was imported"
+        tell({"asked": request.words, "doing": importing})
+        try:
+            functions.append(replace(find_function(target, FILES), target=target))
+        except OwnCodeError as error:
+            verdict = verdict or unfinished(name, f"it {error.__cause__} {importing}", request.words)
+    return functions, verdict
+
+
+def reply_to(
+    verdict: Verdict, words: Sequence[str], target: str, functions: Sequence[OwnFunction] = ()
+) -> dict[str, Any]:
     why = f"{verdict.name} could not be called {verdict.uncalled}" if verdict.uncalled else ""
-    if why and "--json" not in words and len(found) == 1:
-        return reply_uncalled(found[0], why, words)
+    if why and "--json" not in words and len(functions) == 1:
+        return reply_uncalled(functions[0], why, words)
     text = "" if why and "--json" not in words else shown(verdict, words, target)
     return {"text": text, "code": EXIT_CODES[verdict.outcome], "uncalled": why, "verdict": verdict.plain()}
 
@@ -102,39 +123,39 @@ def reply_without_verdict(words: Sequence[str], target: str, reason: str, asked:
     return reply_to(unfinished(target.rpartition(":")[2], reason, asked), words, target)
 
 
-def reply_uncalled(own: OwnFunction, why: str, words: Sequence[str]) -> dict[str, Any]:
-    text = "" if why.startswith("device=") or is_factory(own.function) else describe_factory(own, why)
+def reply_uncalled(function: OwnFunction, why: str, words: Sequence[str]) -> dict[str, Any]:
+    """Return a reply without verdict, with the draft of a factory that would make the function callable."""
+    text = "" if why.startswith("device=") or is_factory(function.function) else describe_factory(function, why)
     if "--json" in words:
-        said = {"name": own.name, "outcome": NOT_VERIFIED, "reason": why, "uncalled": why, "wrapper": text}
-        text = json.dumps(said, ensure_ascii=False, indent=1)
+        fields = {"name": function.name, "outcome": NOT_VERIFIED, "reason": why, "uncalled": why, "wrapper": text}
+        text = json.dumps(fields, ensure_ascii=False, indent=1)
     return {"text": text, "uncalled": why, "verdict": None}
 
 
 def check_objects(function: Any, other: Any, words: Sequence[str], quick: bool) -> Verdict:
     """Check a function, given as an object or by name, or compare it with another function."""
-    question = understood(words)
-    found = [
-        replace(find_function(one), target=one) if isinstance(one, str) else function_at_hand(one)
-        for one in (function, other) if one is not None
+    functions = [
+        replace(find_function(given), target=given) if isinstance(given, str) else function_at_hand(given)
+        for given in (function, other) if given is not None
     ]  # fmt: skip
-    return check_or_compare(found, question, quick)
+    return check_or_compare(functions, understood(words), quick)
 
 
-def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: bool) -> Verdict:
+def check_or_compare(functions: Sequence[OwnFunction], request: Request, quick: bool) -> Verdict:
     """Check one function, or compare two.
 
     Raises:
         UserError: `ignore` names nothing that a function takes or that a check leaves open. Not raised for a name in a
             whole file.
     """
-    known = [name for own in found for name in arguments_of(own.function)]
-    read = " ".join([*POINTS, *(source_with_helpers(own.function, classes=True) for own in found)])
-    for name in question.ignore:
-        if known and name not in known and not re.search(rf"\b{re.escape(name)}\b", read) and not FILES:
-            raise UserError(unknown(name, known, f"argument of {found[0].name} in ignore="))
-    if len(found) == 1:
-        return check(found[0], question, quick)
-    return against(found[0], found[1], question, quick)
+    arguments = [name for own in functions for name in arguments_of(own.function)]
+    code = " ".join([*POINTS, *(source_with_helpers(own.function, classes=True) for own in functions)])
+    for name in request.ignore:
+        if arguments and name not in arguments and not re.search(rf"\b{re.escape(name)}\b", code) and not FILES:
+            raise UserError(unknown(name, arguments, f"argument of {functions[0].name} in ignore="))
+    if len(functions) == 1:
+        return check(functions[0], request, quick)
+    return against(functions[0], functions[1], request, quick)
 
 
 def shown(verdict: Verdict, words: Sequence[str], name: str = "") -> str:
@@ -150,8 +171,7 @@ def explained(words: Sequence[str]) -> tuple[str, int]:
     Raises:
         UserError: the numbers cannot be read or do not fit the run, or an argument is not a setting of a run.
     """
-    flags = {word for word in words if word.startswith("--")}
-    for flag in flags - {"--json"}:
+    for flag in {word for word in words if word.startswith("--")} - {"--json"}:
         raise UserError(unknown(flag, ("--json",), "option"))
     settings, answers = split_answers([word for word in words if not word.startswith("--")])
     verdict = explain(composed(settings, []), answers, " ".join(settings) or "the default settings")
@@ -164,32 +184,28 @@ def split_answers(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     Raises:
         UserError: a stage is given twice.
     """
-    given = [word.removeprefix(ANSWER).partition("=") for word in words if word.startswith(ANSWER)]
-    stages = [stage for stage, _, _ in given]
-    for stage in (one for one in stages if stages.count(one) > 1):
-        raise UserError(f"{ANSWER}{stage} is given twice")
-    return [word for word in words if not word.startswith(ANSWER)], {stage: value for stage, _, value in given}
+    answers = [word.removeprefix(ANSWER).partition("=") for word in words if word.startswith(ANSWER)]
+    stages = [stage for stage, _, _ in answers]
+    for stage in stages:
+        if stages.count(stage) > 1:
+            raise UserError(f"{ANSWER}{stage} is given twice")
+    return [word for word in words if not word.startswith(ANSWER)], {stage: value for stage, _, value in answers}
 
 
 # A whole file
 
-WEIGHTS = re.compile(r"\b(log_?)?softmax\b|\blogsumexp\b|\bexp2?\b")
-PRODUCTS = re.compile(r"\b(matmul|einsum|b?mm|baddbmm|dot|dot_general|tensordot|vecdot)\b|\s@\s")
-FUSED = re.compile(r"\b(\w*(?:attention|sdpa|attn)\w*)\(", re.IGNORECASE)
-"""Patterns for code that turns scores into weights, multiplies arrays, or calls fused attention."""
-MOST_WRAPPERS = 8
-
 
 def values_in_file(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """Yield the callables defined in a file, in file order, and the static methods of its classes."""
-    met = list[Any]()
+    yielded = list[Any]()  # a list, because user objects may have no hash
     for name, value in list(vars(module).items()):
-        if not name.startswith("__") and not any(value is one for one in met) and origin_of(value, module) is not None:
-            met.append(value)
-            yield name, value
-            for word, method in vars(value).items() if inspect.isclass(value) else ():
-                if isinstance(method, staticmethod) and not word.startswith("__"):
-                    yield f"{name}.{word}", method.__func__
+        if name.startswith("__") or any(value is other for other in yielded) or origin_of(value, module) is None:
+            continue
+        yielded.append(value)
+        yield name, value
+        for method_name, method in vars(value).items() if inspect.isclass(value) else ():
+            if isinstance(method, staticmethod) and not method_name.startswith("__"):
+                yield f"{name}.{method_name}", method.__func__
 
 
 def origin_of(value: Any, module: ModuleType) -> Any:
@@ -210,5 +226,5 @@ def may_be_attention(value: Any, module: ModuleType) -> bool:
     Functions and base classes that it uses from the same file count too.
     """
     code = source_with_helpers(origin_of(value, module))
-    is_fused = any(word not in vars(module) and f"def {word}(" not in code for word in FUSED.findall(code))
-    return bool(WEIGHTS.search(code) and PRODUCTS.search(code)) or is_fused
+    is_fused = any(name not in vars(module) and f"def {name}(" not in code for name in FUSED_CALL.findall(code))
+    return bool(SOFTMAX.search(code) and PRODUCT.search(code)) or is_fused

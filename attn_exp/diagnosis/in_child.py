@@ -1,5 +1,7 @@
 """Run `attn-exp check`: import and check the user's function in a child process.
 
+In: the arguments of the command line. Out: the text to print and the exit code.
+
 User code may call `sys.exit`, crash, hang or print, so it is never imported here. A child process gets the same
 arguments, reports each step before it begins, and returns a verdict or ends without one. The functions in a whole file
 are checked one by one, and a table lists the results.
@@ -22,12 +24,13 @@ TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
 """Default timeout for checking one function, and the longest that a user can set, in seconds."""
 PREPARING = 300.0
 """Limit in seconds for steps that the user's timeout does not cover: imports, building and compiling."""
-WORD = "timeout="
+TIMEOUT_SETTING = "timeout="
 JSON = "--json"
-CHECK_IN_CHILD = "attn_exp.cli:check_in_child"
-ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Environment of a child process: with its small arrays, several threads would take 20 times as long as one."""
-WIDEST_SAID = 90
+WIDEST_CELL = 90
+"""Maximum width of the last column of the table for a whole file."""
 
 Reply = Mapping[str, Any]
 """The result for one name: the `verdict` as JSON and as `text`, and the exit `code`.
@@ -47,7 +50,7 @@ def checked(words: Sequence[str]) -> tuple[str, int]:
         FaultError: attn_exp itself raised an error, here or in the child.
     """
     seconds, words = time_of(words), with_other_joined(["--verbose" if word == "-v" else word for word in words])
-    rest = [word for word in words if not word.startswith(WORD)]
+    rest = [word for word in words if not word.startswith(TIMEOUT_SETTING)]
     if target_of(rest).endswith(".py"):
         return check_file(rest, seconds)
     with start_child() as child:
@@ -61,7 +64,7 @@ def checked(words: Sequence[str]) -> tuple[str, int]:
 
 
 def start_child() -> Child:
-    return Child(CHECK_IN_CHILD, variables=ALONE)
+    return Child("attn_exp.cli:check_in_child", variables=SINGLE_THREADED)
 
 
 def target_of(words: Sequence[str]) -> str:
@@ -75,13 +78,14 @@ def time_of(words: Sequence[str]) -> float:
     Raises:
         UserError: the value is not a number of seconds in the allowed range.
     """
-    given = next((word.removeprefix(WORD) for word in reversed(words) if word.startswith(WORD)), str(TIMEOUT))
+    values = [word.removeprefix(TIMEOUT_SETTING) for word in words if word.startswith(TIMEOUT_SETTING)]
+    value = values[-1] if values else str(TIMEOUT)
     try:
-        seconds = float(given)
+        seconds = float(value)
     except ValueError:
         seconds = math.nan
     if not 0 < seconds <= MOST_SECONDS:
-        raise UserError(f"timeout is {brief(repr(given))}; expected seconds, above 0 and at most {MOST_SECONDS:,.0f}")
+        raise UserError(f"timeout is {brief(repr(value))}; expected seconds, above 0 and at most {MOST_SECONDS:,.0f}")
     return seconds
 
 
@@ -92,41 +96,46 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
         FaultError: the child ended before it imported any user code.
         UserError: the child ended or timed out while it listed the names in a file.
     """
-    heard: dict[str, Any] = {}
+    progress: dict[str, Any] = {}
 
-    def hear(said: dict[str, Any]) -> bool:
-        heard.update(said)
-        return bool(said.get("asking"))
+    def hear(message: dict[str, Any]) -> bool:
+        progress.update(message)
+        return bool(message.get("asking"))
 
     try:
         reply: Reply = child.ask(list(words), seconds, hear, PREPARING)
     except NoAnswerError as ended:
-        if "doing" not in heard and not ended.late:
-            said = f"the process that runs the check ended before it imported anything ({ended})"
-            raise FaultError(said) from ended
-        how = f"it ended without an answer ({ended})"
-        if ended.late:
-            is_asked = "asking" in heard
-            limit = f"{seconds if is_asked else max(seconds, PREPARING):g} s{f' ({WORD}{seconds:g})' * is_asked}"
-            how = f"no answer within {limit}"
+        if "doing" not in progress and not ended.late:
+            raise FaultError(f"the process that runs the check ended before it imported anything ({ended})") from ended
         child.kill()
-        target, doing = target_of(words), heard.get("doing", "before it was imported")
+        how, target = describe_end(ended, seconds, "asking" in progress), target_of(words)
+        reason = f"{how} {progress.get('doing', 'before it was imported')}"
         if target.endswith(".py"):
-            raise UserError(f"{target}: {how} {doing}") from ended
-        return reply_without_answer(words, f"{how} {doing}", heard)
+            raise UserError(f"{target}: {reason}") from ended
+        return reply_without_answer(words, reason, progress)
     return reply
 
 
-def reply_without_answer(words: Sequence[str], reason: str, heard: Mapping[str, Any]) -> Reply:
+def describe_end(ended: NoAnswerError, seconds: float, was_called: bool) -> str:
+    """Say how a child process ended; before the first call, the user's timeout counts only if it is the longer one."""
+    limit = f"{seconds:g} s ({TIMEOUT_SETTING}{seconds:g})" if was_called else f"{max(seconds, PREPARING):g} s"
+    return f"no answer within {limit}" if ended.late else f"it ended without an answer ({ended})"
+
+
+def reply_without_answer(words: Sequence[str], reason: str, progress: Mapping[str, Any]) -> Reply:
     from attn_exp.diagnosis.command import reply_without_verdict  # noqa: PLC0415 - few checks end so
 
     target = target_of(words)
     settings = [word for word in words if word != target and not word.startswith("-")]
-    reply = reply_without_verdict(words, target, reason, heard.get("asked", " ".join(settings)))
-    return {**reply, "is_over": True}
+    asked = progress.get("asked", " ".join(settings))
+    return {**reply_without_verdict(words, target, reason, asked), "is_over": True}
 
 
 # All attention functions in a file
+
+
+Row = tuple[str, str, str]
+"""A row of the table: the function's name, its outcome, and a note such as the names of its mistakes."""
 
 
 def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
@@ -138,50 +147,61 @@ def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
     Raises:
         UserError: the file does not exist, cannot be imported, or contains no attention.
     """
-    place, child = target_of(words), start_child()
-    rows, others, plain = list[tuple[str, str, str]](), list[str](), list[Any]()
+    file, child = target_of(words), start_child()
+    rows, others, verdicts = list[Row](), list[str](), list[Any]()
     try:
         listed = ask(child, words, seconds)
-        for name, attends in listed["names"].items():
-            named = [f"{place}:{name}" if word == place else word for word in words]
-            try:
-                reply = ask(child, named, seconds)
-            except FaultError:
-                raise
-            except UserError as error:
-                reply = {"uncalled": str(error), "verdict": None}
+        for name, may_be_attention in listed["names"].items():
+            reply = ask_about(child, [f"{file}:{name}" if word == file else word for word in words], seconds)
             if reply.get("is_over"):
                 child.close()
                 child = start_child()
             why = reply["uncalled"]
             verdict = reply["verdict"] or {"name": name, "outcome": NOT_VERIFIED, "reason": why, "uncalled": why}
-            if attends or verdict["outcome"] == RIGHT:
-                plain.append(verdict)
+            if may_be_attention or verdict["outcome"] == RIGHT:
+                verdicts.append(verdict)
                 rows.append((name, NOT_VERIFIED if why else verdict["outcome"], describe_reply(name, reply)))
             else:
                 others.append(name)
     finally:
         child.close()
     if not rows:
-        raise UserError(f"{place}: it contains no attention that can be called")
+        raise UserError(f"{file}: it contains no attention that can be called")
     outcomes = [outcome for _, outcome, _ in rows]
-    code = next(EXIT_CODES[one] for one in (WRONG, NOT_VERIFIED, RIGHT) if one in outcomes)
-    counts = ", ".join(f"{outcomes.count(one)} {one}" for one in EXIT_CODES if one in outcomes)
+    code = next(EXIT_CODES[outcome] for outcome in (WRONG, NOT_VERIFIED, RIGHT) if outcome in outcomes)
+    return json.dumps(verdicts) if JSON in words else format_table(file, listed["asked"], rows, others), code
+
+
+def ask_about(child: Child, words: Sequence[str], seconds: float) -> Reply:
+    """Ask about one function of a file; a UserError is the reason why it could not be called."""
+    try:
+        return ask(child, words, seconds)
+    except FaultError:
+        raise
+    except UserError as error:
+        return {"uncalled": str(error), "verdict": None}
+
+
+def format_table(file: str, asked: str, rows: Sequence[Row], others: Sequence[str]) -> str:
+    outcomes = [outcome for _, outcome, _ in rows]
+    counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in EXIT_CODES if outcome in outcomes)
     width = max(len(name) for name, _, _ in rows)
-    lines = [f"{Path(place).name}: {counts}   (asked: {listed['asked']})", ""]
-    lines += [f"  {name:{width}}  {outcome:12}  {said}".rstrip() for name, outcome, said in rows]
+    lines = [f"{Path(file).name}: {counts}   (asked: {asked})", ""]
+    lines += [f"  {name:{width}}  {outcome:12}  {note}".rstrip() for name, outcome, note in rows]
     lines += ["", f"Not attention: {', '.join(others)}"] if others else []
-    return json.dumps(plain) if JSON in words else "\n".join(lines), code
+    return "\n".join(lines)
 
 
 def describe_reply(name: str, reply: Reply) -> str:
-    verdict = reply["verdict"]
-    why = reply["uncalled"].removeprefix(name).strip().removeprefix("could not be called")
+    """Return the last column of the table: an error, what was not verified, or the names of mistakes."""
     if reply["uncalled"]:
-        return brief(f"could not be called: {why.strip()}", WIDEST_SAID)
+        why = reply["uncalled"].removeprefix(name).strip().removeprefix("could not be called")
+        return brief(f"could not be called: {why.strip()}", WIDEST_CELL)
+    verdict = reply["verdict"]
     if verdict["outcome"] == NOT_VERIFIED:
-        return brief("; ".join(verdict["not_verified"]) or verdict["reason"], WIDEST_SAID)
-    names, under = ", ".join(verdict["mistakes"]), verdict["right_under"]
-    if verdict["outcome"] == RIGHT:
-        return f"right under {under}" if under else f"remark: {names}" if names else ""
-    return names or brief(verdict["computes"], WIDEST_SAID)
+        return brief("; ".join(verdict["not_verified"]) or verdict["reason"], WIDEST_CELL)
+    mistakes, setting = ", ".join(verdict["mistakes"]), verdict["right_under"]
+    if verdict["outcome"] != RIGHT:
+        return mistakes or brief(verdict["computes"], WIDEST_CELL)
+    remark = f"remark: {mistakes}" if mistakes else ""
+    return f"right under {setting}" if setting else remark

@@ -1,4 +1,8 @@
-"""Test cases: their inputs, the expected results, and the comparison of answers with expected results."""
+"""Test cases: their inputs, the expected results, and the comparison of answers with expected results.
+
+A `Case` is what a function is called with, an `Answer` what it returned. `differs` decides whether an answer is wrong:
+if it differs from the exact stages by more than `tolerance`. A query that sees no key is called *blind* here.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,11 @@ import numpy as np
 from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.rules.masks.mask import Mask
+
+MOST_BLIND = 0.5
+"""Largest fraction of queries without visible keys at which an answer can still identify a mistake."""
+HUGE = 1e290
+"""Sums of numbers beyond this may overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +85,9 @@ def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
         return None
 
 
-FEW_BLIND = 0.5
-"""Largest fraction of queries without visible keys at which an answer can still identify a mistake."""
-
-
 def is_blind(stages: Arrays) -> bool:
     """Return whether so many queries see no key that an answer is inconclusive."""
-    blind = (stages["masked"] == -np.inf).all(axis=-1)
-    return bool(blind.mean() > FEW_BLIND)
+    return bool((stages["masked"] == -np.inf).all(axis=-1).mean() > MOST_BLIND)
 
 
 def is_for_no_key(output: Array, stages: Arrays) -> bool:
@@ -99,9 +103,10 @@ def without_blind(output: Array, stages: Arrays) -> Array:
     If no query sees any of several keys, return the output unchanged: there is nothing else to compare.
     """
     blind = (stages["masked"] == -np.inf).all(axis=-1)
-    all_of_it = blind.all() and stages["masked"].shape[-1] > 1
-    if not blind.any() or all_of_it or output.shape != stages["output"].shape:
+    only_blind = blind.all() and stages["masked"].shape[-1] > 1
+    if not blind.any() or only_blind or output.shape != stages["output"].shape:
         return output
+    # an output with joined heads is replaced if any head is blind
     rows = blind[..., None] if output.ndim == stages["context"].ndim else blind.any(axis=1)[..., None]
     return np.where(rows, 0.0, output) if rows.shape[:-1] == output.shape[:-1] else output
 
@@ -113,24 +118,32 @@ def tolerance(stages: Arrays, digits: int) -> float:
     layer, whose projections round too. Below 24 bits, sums are assumed to accumulate in float32; rounding weights,
     values and output adds `4 2^-digits` of the largest number.
     """
-    safety = 64.0 if stages["output"].ndim == 3 else 8.0
     size, keys = stages["q"].shape[-1], stages["k"].shape[-2]
     with np.errstate(all="ignore"):
-        weights = sizes(stages["weights"])
-        known = np.isfinite(stages["masked"])
-        if weights.shape == known.shape:  # rounding a logit has no effect if its weight is 0
-            known &= weights != 0
-        logits = np.abs(np.where(known, stages["masked"], 0.0)).max(initial=0.0)
-        values = sizes(stages["v"])
-        scale = sizes(weights @ values if can_mix(weights, values) else values).max(initial=0.0)
-        total = weights.sum(axis=-1)
-        lost = total / np.abs(stages["weights"].sum(axis=-1))  # cancellation loses more digits
-        scale *= max(np.fmin(total, lost).max(initial=0.0), 1.0)  # weights whose sum nearly vanishes
-        scale = max(scale, sizes(stages["output"]).max(initial=0.0))
+        bound = (64.0 if stages["output"].ndim == 3 else 8.0) * (2 * (size + keys) + 4 * largest_logit(stages))
+        largest = largest_output(stages)
     if digits >= 24:
-        return float(safety * 2.0**-digits * (2 * (size + keys) + 4 * logits) * scale)
-    sums = safety * 2.0**-24 * (2 * (size + keys) + 4 * logits)
-    return float((sums + 4 * 2.0**-digits) * scale)
+        return float(bound * 2.0**-digits * largest)
+    return float((bound * 2.0**-24 + 4 * 2.0**-digits) * largest)
+
+
+def largest_logit(stages: Arrays) -> float:
+    """Return the largest finite |logit|; rounding a logit has no effect if its weight is 0."""
+    weights = stages["weights"]
+    matters = np.isfinite(stages["masked"])
+    if weights.shape == matters.shape:
+        matters &= sizes(weights) != 0
+    return float(np.abs(np.where(matters, stages["masked"], 0.0)).max(initial=0.0))
+
+
+def largest_output(stages: Arrays) -> float:
+    """Return the largest number of `|weights| |v|` and the output, more if the signed weights of a row cancel out."""
+    weights, values = sizes(stages["weights"]), sizes(stages["v"])
+    largest = sizes(weights @ values if can_mix(weights, values) else values).max(initial=0.0)
+    total = weights.sum(axis=-1)
+    cancellation = total / np.abs(stages["weights"].sum(axis=-1))  # digits that the sum loses
+    largest *= max(np.fmin(total, cancellation).max(initial=0.0), 1.0)  # weights whose sum nearly vanishes
+    return float(max(largest, sizes(stages["output"]).max(initial=0.0)))
 
 
 def can_mix(weights: Array, values: Array) -> bool:
@@ -152,18 +165,18 @@ def differs(output: Array, stages: Arrays, digits: int) -> bool:
     if output.shape != right.shape:
         return True
     with np.errstate(all="ignore"):
-        gap = np.abs(output - right)
-    farthest = gap.max(initial=0.0)
-    if not np.isfinite(farthest):
+        errors = np.abs(output - right)
+    largest = errors.max(initial=0.0)
+    if not np.isfinite(largest):
         if overflows(output, right):
             return False
         if not np.array_equal(np.isnan(output), np.isnan(right)):
             return True
-        gap = np.where((output == right) | np.isnan(right), 0.0, gap)
-        farthest = gap.max(initial=0.0)
-        if not np.isfinite(farthest):
+        errors = np.where((output == right) | np.isnan(right), 0.0, errors)
+        largest = errors.max(initial=0.0)
+        if not np.isfinite(largest):
             return True
-    return bool(farthest) and bool(farthest > tolerance(stages, digits))
+    return bool(largest) and bool(largest > tolerance(stages, digits))
 
 
 def overflows(output: Array, right: Array) -> bool:
@@ -171,15 +184,11 @@ def overflows(output: Array, right: Array) -> bool:
 
     A sum that contains the lowest float64 may be -inf, NaN or, with one more positive term, finite.
     """
-    one, other = (~(np.abs(array) < HUGE) for array in (output, right))
+    overflowed, expected_overflow = (~(np.abs(array) < HUGE) for array in (output, right))
     are_huge = any((np.abs(array) > HUGE).any() for array in (output, right))  # NaN alone is no overflow
-    if not are_huge or not np.array_equal(one, other):
+    if not are_huge or not np.array_equal(overflowed, expected_overflow):
         return False
-    return bool(np.allclose(output[~one], right[~other], rtol=1e-6, atol=1e-9))
-
-
-HUGE = 1e290
-"""Sums of numbers beyond this may overflow."""
+    return bool(np.allclose(output[~overflowed], right[~overflowed], rtol=1e-6, atol=1e-9))
 
 
 # Comparing two answers, and the same case with other numbers

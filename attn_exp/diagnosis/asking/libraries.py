@@ -1,5 +1,9 @@
 """Arrays of NumPy, PyTorch and JAX: find a function's library, convert to and from it, and read what a call returned.
 
+1. `wanted` lists the libraries to try for a function; `library` returns the conversions of one of them.
+2. `stack`, `join` and `beside` work on arrays of any library.
+3. `numbers_of` turns what a call returned into float64 arrays by name, such as `{"output": ..., "returned 1": ...}`.
+
 Reading anything from a user's object may run user code: its shape, its class, its conversion to an array. All of that
 happens here, while `own_code.held` protects the process; the results are plain arrays that nothing else refers to.
 """
@@ -28,9 +32,20 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 """Significant bits of each dtype."""
 
-
 NUMPY = {name: value for name, value in vars(np).items() if callable(value)}
 """NumPy's functions as they were before user code could replace any."""
+METHODS = ("forward", "__call__", "call")
+"""Methods of a class that may be what the user calls."""
+KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "strings", "O": "Python objects", "M": "dates",
+         "m": "time differences", "V": "records"}  # fmt: skip
+"""What arrays without real numbers contain, by NumPy's dtype kind."""
+REAL = ("f", "i", "u")
+SMALL_FLOATS = ("bfloat", "float")
+"""Prefixes of floating-point dtypes that other packages add to NumPy, which has no kind for them."""
+OUTPUTS = ("output", "out", "context", "attn_output", "result", "o")
+"""Names of the field or key that holds the output, if a function returns several arrays by name."""
+MOST_RESULTS = 3
+"""A list of more vectors than this is a matrix by rows, not several results."""
 
 
 def replaced_in_numpy() -> list[str]:
@@ -67,25 +82,21 @@ def library(name: str, device: str = "cpu") -> Library:
 
 
 def of_numpy() -> Library:
-    def into(array: Array, kind: str) -> Any:
-        return array.copy() if array.dtype.kind in "bi" else array.astype(np_type(kind))
+    def into(array: Array, dtype: str) -> Any:
+        return array.copy() if array.dtype.kind in "bi" else array.astype(bfloat16() if dtype == "bfloat16" else dtype)
 
     return Library("numpy", into, wide, read_array, "float64")
 
 
-def np_type(kind: str) -> Any:
-    return bfloat16() if kind == "bfloat16" else np.dtype(kind)
-
-
 def wide(array: Any) -> Array:
-    plain = np.asarray(array)
-    return plain.astype(np.float64) if plain.dtype.kind not in "bi" else plain
+    as_numpy = np.asarray(array)
+    return as_numpy.astype(np.float64) if as_numpy.dtype.kind not in "bi" else as_numpy
 
 
 def read_array(array: Any, most: int) -> tuple[Array | int, str]:
     """Convert an array to NumPy, or return its size if that exceeds `most`; also return the name of its dtype."""
-    plain = np.asarray(array)
-    return (plain if plain.size <= most else int(plain.size)), str(plain.dtype)
+    as_numpy = np.asarray(array)
+    return (as_numpy if as_numpy.size <= most else int(as_numpy.size)), str(as_numpy.dtype)
 
 
 def of_torch(device: str) -> Library:
@@ -99,106 +110,98 @@ def of_torch(device: str) -> Library:
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        kind = UserError if "Expected one of" in str(error) else UncalledError  # no such device; none here
-        raise kind(f"device={device}: torch cannot use it here ({first_line(error)})") from error
+        error_class = UserError if "Expected one of" in str(error) else UncalledError  # no such device; none here
+        raise error_class(f"device={device}: torch cannot use it here ({first_line(error)})") from error
 
-    def into(array: Array, kind: str) -> Any:
+    def into(array: Array, dtype: str) -> Any:
         tensor = torch.from_numpy(np.array(array, copy=True))
-        return tensor.to(device) if array.dtype.kind in "bi" else tensor.to(device, getattr(torch, kind))
+        return tensor.to(device) if array.dtype.kind in "bi" else tensor.to(device, getattr(torch, dtype))
 
     def back(tensor: Any) -> Array:
-        if not torch.is_tensor(tensor):
-            return wide(tensor)
-        return wide(plain(tensor))
+        return wide(to_numpy(tensor) if torch.is_tensor(tensor) else tensor)
 
-    def plain(tensor: Any) -> Any:
+    def to_numpy(tensor: Any) -> Any:  # NumPy has no bfloat16
         return tensor.detach().cpu().to(torch.float64 if tensor.is_floating_point() else tensor.dtype).numpy()
 
     def read(tensor: Any, most: int) -> tuple[Array | int, str]:
         if not torch.is_tensor(tensor):
             return read_array(tensor, most)
-        kind = str(tensor.dtype).removeprefix("torch.")
+        dtype = str(tensor.dtype).removeprefix("torch.")
         if tensor.numel() > most:
-            return int(tensor.numel()), kind
-        return read_array(plain(tensor.resolve_neg().resolve_conj()), most)[0], kind
+            return int(tensor.numel()), dtype
+        return to_numpy(tensor.resolve_neg().resolve_conj()), dtype
 
     return Library("torch", into, back, read, "float64")
 
 
 def of_jax() -> Library:
     jnp = module_of("jax")
-    widest = "float64" if jnp.asarray(1.0).dtype == jnp.float64 else "float32"
     return Library(
         "jax",
-        lambda array, kind: in_jax(array, None if array.dtype.kind in "bi" else jnp.dtype(kind)),
+        lambda array, dtype: in_jax(array, None if array.dtype.kind in "bi" else jnp.dtype(dtype)),
         lambda array: wide(np.asarray(array)),
         read_array,
-        widest,
+        "float64" if jnp.asarray(1.0).dtype == jnp.float64 else "float32",
     )
 
 
-def in_jax(array: Array, kind: Any = None) -> Any:
+def in_jax(array: Array, dtype: Any = None) -> Any:
     """Copy an array to JAX; `jnp.asarray` would compile for each shape."""
-    return sys.modules["jax"].device_put(np.array(array, kind))
+    return sys.modules["jax"].device_put(np.array(array, dtype))
 
 
 def wanted(function: Any) -> tuple[str, ...]:
     """Return the libraries to try, likeliest first: those of a function's module and of the modules that it names."""
-    home = (getattr(function, "__module__", None) or type(function).__module__).split(".")[0]
-    if home in ("torch", "jax", "numpy"):
-        return (home,)
-    named = modules_named(function)
-    first = [name for name in ("torch", "jax", "numpy") if name in named]
-    rest = [name for name in LIBRARIES if name not in first and (name == "numpy" or name in sys.modules)]
-    return (*first, *rest)
+    package = (getattr(function, "__module__", None) or type(function).__module__).split(".")[0]
+    if package in LIBRARIES:
+        return (package,)
+    named = libraries_named(function)
+    likely = [name for name in ("torch", "jax", "numpy") if name in named]
+    loaded = (name for name in LIBRARIES if name == "numpy" or name in sys.modules)
+    return tuple(dict.fromkeys((*likely, *loaded)))
 
 
-CALLS = ("forward", "__call__", "call")
-
-
-def modules_named(function: Any) -> set[str]:
+def libraries_named(function: Any) -> set[str]:
+    """Return the libraries that the code of a function or class refers to."""
     if inspect.isclass(function):
         if any(base.__module__.startswith("torch.nn") for base in function.__mro__):
             return {"torch"}
-        function = next((one for word in CALLS if inspect.isfunction(one := getattr(function, word, None))), function)
+        function = next(filter(inspect.isfunction, (getattr(function, name, None) for name in METHODS)), function)
     function = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function  # a jitted function
-    source, home = source_with_helpers(function), getattr(function, "__module__", None) or ""
-    space = vars(sys.modules.get(home, inspect))
-    values = [space[word] for word in set(re.findall(r"\w+", source)) if word in space]
-    homes = {str(getattr(value, word, "") or "") for value in values for word in ("__name__", "__module__")}
-    homes |= set(re.findall(r"\w+\.", source))  # a quoted annotation may name a library that the file does not import
-    return {home.partition(".")[0] for home in homes} & set(LIBRARIES)
+    source, module_name = source_with_helpers(function), getattr(function, "__module__", None) or ""
+    globals_of_file = vars(sys.modules.get(module_name, inspect))
+    values = [globals_of_file[word] for word in set(re.findall(r"\w+", source)) if word in globals_of_file]
+    modules = {str(getattr(value, field, "") or "") for value in values for field in ("__name__", "__module__")}
+    modules |= set(re.findall(r"\w+\.", source))  # a quoted annotation may name a library that the file does not import
+    return {module.partition(".")[0] for module in modules} & set(LIBRARIES)
 
 
 # Functions common to all libraries
 
 
 def stack(arrays: Sequence[Any], axis: int) -> Any:
-    return home(arrays[0]).stack(tuple(arrays), axis)
+    return module_of(library_of(arrays[0])).stack(tuple(arrays), axis)
 
 
 def join(arrays: Sequence[Any], axis: int) -> Any:
-    module = home(arrays[0])
+    module = module_of(library_of(arrays[0]))
     return (module.cat if hasattr(module, "cat") else module.concatenate)(tuple(arrays), axis)
 
 
 def beside(array: Array, x: Any) -> Any:
+    """Convert a NumPy array to the library and device of x, and floats to its dtype."""
     name = library_of(x)
     if name == "torch":
-        made = module_of(name).as_tensor(array, device=x.device)
-        if made.is_complex():
-            return made.to(x.dtype.to_complex())
-        return made.to(x.dtype) if made.is_floating_point() else made
-    kind = x.dtype if array.dtype.kind == "f" else None
+        tensor = module_of(name).as_tensor(array, device=x.device)
+        if tensor.is_complex():
+            return tensor.to(x.dtype.to_complex())
+        return tensor.to(x.dtype) if tensor.is_floating_point() else tensor
+    dtype = x.dtype if array.dtype.kind == "f" else None
     if array.dtype.kind == "c":
-        kind = module_of(name).result_type(x.dtype, np.complex64)
+        dtype = module_of(name).result_type(x.dtype, np.complex64)
     if name == "jax":
-        return in_jax(array, kind)
-    return array if kind is None else array.astype(kind)
-
-
-def home(array: Any) -> Any:
-    return module_of(library_of(array))
+        return in_jax(array, dtype)
+    return array if dtype is None else array.astype(dtype)
 
 
 def library_of(array: Any) -> str:
@@ -213,19 +216,12 @@ def module_of(name: str) -> Any:
 
 # What a call returned, as plain arrays or as an error that says what it is instead
 
-KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "strings", "O": "Python objects", "M": "dates",
-         "m": "time differences", "V": "records"}  # fmt: skip
-"""What arrays without real numbers contain, by NumPy's dtype kind."""
-REAL = ("f", "i", "u")
-SMALL_FLOATS = ("bfloat", "float")
-"""Prefixes of floating-point dtypes that other packages add to NumPy, which has no kind for them."""
-
 
 class NoNumbersError(Exception):
     """The function returned no array of real numbers; the message says what it returned."""
 
 
-def numbers_of(said: Any, library: Library, most: int, part: str = "") -> tuple[dict[str, Array], str]:
+def numbers_of(returned: Any, library: Library, most: int, part: str = "") -> tuple[dict[str, Array], str]:
     """Return the arrays of an answer in float64, the output first, and the dtype of the output.
 
     Additional results that are not arrays of real numbers are left out. `most` is the maximum number of elements per
@@ -235,71 +231,73 @@ def numbers_of(said: Any, library: Library, most: int, part: str = "") -> tuple[
         NoNumbersError: there is no output, or it is not an array of real numbers.
     """
     try:
-        parts = parts_of(said)
+        parts = parts_of(returned)
         if not parts:
-            kind = "nothing" if said is None else f"a {type(said).__name__}"
+            kind = "nothing" if returned is None else f"a {type(returned).__name__}"
             raise NoNumbersError(f"returned {kind}; expected an array")
-        first, *others = [part, *(name for name in parts if name != part)] if part in parts else parts
-        output, kind = read_real(parts[first], library, most)
-        arrays = {first: output}
-        for name in others:
+        output_name = part if part in parts else next(iter(parts))
+        output, dtype = read_real(parts.pop(output_name), library, most)
+        arrays = {output_name: output}
+        for name, other in parts.items():
             with suppress(Exception), held():
-                arrays[name] = read_real(parts[name], library, most)[0]
+                arrays[name] = read_real(other, library, most)[0]
     except NoNumbersError:
         raise
     except Exception as error:
         raise NoNumbersError(f"returned something that is not an array: {error_line(error)}") from error
-    return arrays, kind
+    return arrays, dtype
 
 
-def parts_of(said: Any) -> dict[str, Any]:
+def parts_of(returned: Any) -> dict[str, Any]:
     """Return the arrays of an answer by name, the output first.
 
     A list of arrays of equal shape, such as heads, is also returned stacked.
     """
-    said = rows_of(said)
-    if not isinstance(said, Mapping) and hasattr(said, "shape"):
-        return {"output": said}
-    if isinstance(said, tuple | list):
-        return {**dict(leaves(said, "returned")), **stack_list(said)}
-    named = said if isinstance(said, Mapping) else fields_of(said)
-    first = next((name for name in OUTPUTS if name in named), None)
-    ordered = [*([first] if first is not None else []), *(name for name in named if name != first)]
-    return dict(leaf for name in ordered for leaf in leaves(named[name], str(name)))
+    returned = stack_rows(returned)
+    if not isinstance(returned, Mapping) and hasattr(returned, "shape"):
+        return {"output": returned}
+    if isinstance(returned, tuple | list):
+        return {**dict(leaves(returned, "returned")), **stack_list(returned)}
+    fields = returned if isinstance(returned, Mapping) else fields_of(returned)
+    first = [name for name in OUTPUTS if name in fields][:1]
+    names = [*first, *(name for name in fields if name not in first)]
+    return dict(leaf for name in names for leaf in leaves(fields[name], str(name)))
 
 
-def rows_of(said: Any) -> Any:
-    if isinstance(said, list) and said and all(isinstance(row, list) for row in said):
+def stack_rows(returned: Any) -> Any:
+    """Turn a matrix that is a list of rows, as numbers or vectors, into an array; return anything else unchanged."""
+    if not isinstance(returned, list) or not returned:
+        return returned
+    if all(isinstance(row, list) for row in returned):
         with suppress(ValueError, TypeError):  # not numbers, or of different lengths
-            return np.array(said, np.float64)
-    shapes = {tuple(getattr(row, "shape", ())) for row in said} if isinstance(said, list) else set()
-    is_rows = len(shapes) == 1 and len(next(iter(shapes))) == 1 and len(said) > len("out")
-    return stack(said, 0) if is_rows else said
+            return np.array(returned, np.float64)
+    shapes = {tuple(getattr(row, "shape", ())) for row in returned}
+    return (
+        stack(returned, 0)
+        if (len(shapes) == 1 and len(shapes.pop()) == 1) and len(returned) > MOST_RESULTS
+        else returned
+    )
 
 
-OUTPUTS = ("output", "out", "context", "attn_output", "result", "o")
-STACKED = "all that it returned"
+def leaves(value: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays inside nested tuples, lists and dicts, with names such as "returned 1, weights"."""
+    if hasattr(value, "shape"):
+        yield name, value
+    elif depth and isinstance(value, tuple | list | Mapping):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from leaves(item, f"{name} {key}" if name == "returned" else f"{name}, {key}", depth - 1)
 
 
-def leaves(said: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
-    if hasattr(said, "shape"):
-        yield name, said
-    elif depth and isinstance(said, tuple | list | Mapping):
-        inner = said.items() if isinstance(said, Mapping) else enumerate(said)
-        for place, part in inner:
-            yield from leaves(part, f"{name} {place}" if name == "returned" else f"{name}, {place}", depth - 1)
-
-
-def stack_list(said: Any) -> dict[str, Any]:
-    shapes = [tuple(part.shape) if hasattr(part, "shape") else None for part in said]
-    if not isinstance(said, list) or None in shapes or len(set(shapes)) != 1:
+def stack_list(returned: Any) -> dict[str, Any]:
+    shapes = [tuple(part.shape) if hasattr(part, "shape") else None for part in returned]
+    if not isinstance(returned, list) or None in shapes or len(set(shapes)) != 1:
         return {}
-    return {STACKED: stack(said, 0)}
+    return {"all that it returned": stack(returned, 0)}
 
 
-def fields_of(said: Any) -> Mapping[str, Any]:
-    fields = getattr(said, "__dict__", {})
-    return fields if isinstance(fields, Mapping) and not callable(said) else {}
+def fields_of(returned: Any) -> Mapping[str, Any]:
+    fields = getattr(returned, "__dict__", {})
+    return fields if isinstance(fields, Mapping) and not callable(returned) else {}
 
 
 def read_real(part: Any, library: Library, most: int) -> tuple[Array, str]:
@@ -310,12 +308,12 @@ def read_real(part: Any, library: Library, most: int) -> tuple[Array, str]:
     """
     if np.ma.is_masked(part):
         raise NoNumbersError("returned a masked array, which hides numbers; expected a plain array")
-    plain, kind = library.read(part, most)
-    if isinstance(plain, int):
-        raise NoNumbersError(f"returned an array of {plain:.3g} numbers; expected at most {most:,}")
-    letter, name = plain.dtype.kind, plain.dtype.name
-    if letter not in REAL and not (letter == "V" and name.startswith(SMALL_FLOATS)):
-        raise NoNumbersError(f"returned an array of {KINDS.get(letter, name)}; expected real numbers")
-    if plain.ndim == 0:
+    array, dtype = library.read(part, most)
+    if isinstance(array, int):
+        raise NoNumbersError(f"returned an array of {array:.3g} numbers; expected at most {most:,}")
+    kind, name = array.dtype.kind, array.dtype.name
+    if kind not in REAL and not (kind == "V" and name.startswith(SMALL_FLOATS)):
+        raise NoNumbersError(f"returned an array of {KINDS.get(kind, name)}; expected real numbers")
+    if array.ndim == 0:
         raise NoNumbersError("returned a single number; expected an array")
-    return plain.astype(np.float64), kind
+    return array.astype(np.float64), dtype

@@ -1,4 +1,9 @@
-"""Infer the roles of arguments, arrays and matrices from names, and find masks that the code never reads."""
+"""Infer the roles of arguments, arrays and matrices from names, and find masks that the code never reads.
+
+A *role* is what an argument is for: `role_of("key_padding_mask")` is "padding", and `role_of("num_heads")` is "heads".
+An array or matrix may have a longer name: `side_of_name("queries_BHTD")` is "q", and `side_of_name("c_attn_w")` is
+"W_qkv".
+"""
 
 from __future__ import annotations
 
@@ -54,6 +59,51 @@ dropout: dropoutp dropout pdropout dropoutrate
 """Each role with the parameter names used for it in practice, in lower case without underscores."""
 
 BY_NAME = {name: role for role, names in ROLES.items() for name in names}
+"""The role of each of these names."""
+NOT_KEY_LENGTHS = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
+"""Words next to `lengths` in names of lengths that are not those of the keys, such as cumulative lengths."""
+MASK_WORDS = {"mask", "masks", "masking", "adj", "adjacency"}
+"""Words that mark a mask in a longer name."""
+MASK_FILLS = {"token", "tokens"}
+"""Words after `mask` in names of arguments that are not masks, such as `mask_token`."""
+NOT_MASKS = frozenset(
+    """
+    value fill type use is with return index mode flag fn func mod ratio prob default no has add causal head layer
+    need apply do drop dropout query queries q loss
+    """.split()
+)
+"""Words next to `mask` in names of arguments that are not masks."""
+SWITCH_WORDS = {"mask", "masking", "masked", "do", "use", "apply", "with", "is", "add", "enable", "flag"}
+"""The name of a flag that turns masks on consists of these words only."""
+ARRAY_PARTS = read_names("""
+q: q query queries quer qs xq qq querys qry
+k: k key keys ks xk kk
+v: v value values val vals vs xv vv
+o: o out output wo p last final
+qkv: qkv qvk kqv attn in
+kv: kv keysvalues context keyvalue keyvalues memory
+x: x hidden input inputs embedding embeddings emb tokens xs sequence seq inp features residual source src
+""")
+"""Parts of argument names that say which array it is: `o` is the output, `qkv` and `kv` are joined arrays."""
+WEIGHT_PARTS = frozenset(
+    """
+    w weight weights kernel proj projection matrix mat linear params param c lin fc to dense net
+""".split()
+)
+"""Parts of names that mark a weight matrix."""
+FILLING = frozenset(
+    """
+    state states layer heads head tensor array arr all multi split vec vector vectors bhtd bthd bhld blhd btd btnh
+    bshd bhsd bnsd mat projected new rot full ref block chunk embed hat np jnp in raw data seq input inputs the my
+    and x 1 2 0 packed mixed fused tensors matrix matrices proj antecedent code feat features map maps
+""".split()
+)
+"""Parts of names that do not say which array it is."""
+WEIGHT_WORDS = ("w", "weight", "weights", "kernel", "kernels", "matrix")
+BIAS_WORDS = ("b", "bias", "biases")
+"""Words, and first their initials, that tell the weight of a projection from its bias."""
+
+
 CORE = ("q", "k", "v")
 
 
@@ -67,30 +117,13 @@ def role_of(name: str) -> str:
         return BY_NAME[plain(name)]
     parts = words_in(name)
     words = set(parts)
-    if words & {"lens", "lengths", "seqlens"} and not words & NO_LENGTH:
+    if words & {"lens", "lengths", "seqlens"} and not words & NOT_KEY_LENGTHS:
         return "lengths"
-    masks = {"mask", "masks", "masking", "adj", "adjacency"}
-    if not words & masks or words & NO_MASK or (words & MASKED and parts[-1] not in masks):
+    if not words & MASK_WORDS or words & NOT_MASKS:
+        return ""
+    if words & MASK_FILLS and parts[-1] not in MASK_WORDS:
         return ""
     return "padding" if words & {"pad", "padding", "key", "keys"} else "mask"
-
-
-NO_LENGTH = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
-"""Words next to `lengths` in names of lengths that are not those of the keys, such as cumulative lengths."""
-MASKED = {"token", "tokens"}
-"""Words after `mask` in names of arguments that are not masks, such as `mask_token`."""
-NO_MASK = frozenset(
-    """
-    value fill type use is with return index mode flag fn func mod ratio prob default no has add causal head layer
-    need apply do drop dropout query queries q loss
-    """.split()
-)
-"""Words next to `mask` in names of arguments that are not masks."""
-
-
-def is_array_of_mask(given: inspect.Parameter) -> bool:
-    """Return whether a parameter for a causal mask takes an array, as `causal_mask=None` does, rather than a flag."""
-    return "mask" in plain(given.name) and given.default is None and "bool" not in str(given.annotation)
 
 
 def role_taken(given: inspect.Parameter) -> str:
@@ -98,7 +131,9 @@ def role_taken(given: inspect.Parameter) -> str:
     role = role_of(given.name)
     if role == "scale" and is_switch(given):
         return ""
-    return "mask" if role == "causal" and is_array_of_mask(given) else role
+    # a causal mask as an array, such as `causal_mask=None`, rather than a flag
+    is_array = "mask" in plain(given.name) and given.default is None and "bool" not in str(given.annotation)
+    return "mask" if role == "causal" and is_array else role
 
 
 def roles_taken(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
@@ -107,21 +142,18 @@ def roles_taken(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
     A flag such as `do_mask=False` or `mask: bool` means causal if the function takes no mask array. If one array is
     named as a causal mask, any other mask is a padding mask.
     """
-    roles = {given.name: role_taken(given) for given in parameters}
-    roles |= {given.name: "" for given in parameters if turns_masks_on(given)}
+    flags = [given.name for given in parameters if turns_masks_on(given)]
+    roles = {given.name: role_taken(given) for given in parameters} | dict.fromkeys(flags, "")
     if not set(roles.values()) & {"mask", "padding", "causal", "lengths"}:
-        roles |= {given.name: "causal" for given in parameters if turns_masks_on(given)}
-    causal = {given.name for given in parameters if role_of(given.name) == "causal" and roles[given.name] == "mask"}
-    others = {name: "padding" for name, role in roles.items() if role == "mask" and name not in causal}
-    return roles | (others if causal else {})
+        roles |= dict.fromkeys(flags, "causal")
+    masks = {name for name, role in roles.items() if role == "mask"}
+    causal_masks = {name for name in masks if role_of(name) == "causal"}
+    return roles | dict.fromkeys(masks - causal_masks, "padding") if causal_masks else roles
 
 
 def turns_masks_on(given: inspect.Parameter) -> bool:
     words = {*words_in(given.name)}
-    return is_switch(given) and bool(words & {"mask", "masking", "masked"}) and words <= OF_SWITCHES
-
-
-OF_SWITCHES = {"mask", "masking", "masked", "do", "use", "apply", "with", "is", "add", "enable", "flag"}
+    return is_switch(given) and bool(words & {"mask", "masking", "masked"}) and words <= SWITCH_WORDS
 
 
 def is_switch(given: inspect.Parameter) -> bool:
@@ -134,13 +166,13 @@ def parameters_of(function: Any, name: str) -> list[inspect.Parameter]:
     Raises:
         UserError: its parameters cannot be determined.
     """
-    every = every_parameter(function, name)
-    aside = set_aside(function, every)
-    return [one for one in every if one not in aside]
+    parameters = every_parameter(function, name)
+    unread = set_aside(function, parameters)
+    return [given for given in parameters if given not in unread]
 
 
 def words_set_aside(function: Any) -> list[str]:
-    return [one.name for one in set_aside(function, every_parameter(function, ""))]
+    return [given.name for given in set_aside(function, every_parameter(function, ""))]
 
 
 def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
@@ -150,31 +182,46 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
         UserError: its parameters cannot be determined.
     """
     schema = getattr(function, "schema", None)
-    if type(function).__name__ in ("ScriptMethod", "ScriptFunction") and schema is not None:  # TorchScript
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return [inspect.Parameter(given.name, kind, annotation=str(given.type), default=(
-            given.default_value if given.has_default_value() else inspect.Parameter.empty
-        )) for given in schema.arguments if given.name != "self"]  # fmt: skip
+    if type(function).__name__ in ("ScriptMethod", "ScriptFunction") and schema is not None:
+        return parameters_of_schema(schema)
     try:
-        taken = list(inspect.signature(function).parameters.values())
-        return taken if not all(map(is_starred, taken)) else parameters_behind_stars(function) or taken
+        parameters = list(inspect.signature(function).parameters.values())
+        if all(map(is_starred, parameters)):  # `*args, **kwargs` alone say nothing
+            return parameters_behind_stars(function) or parameters
     except (TypeError, ValueError):
-        documented = getattr(function, "__doc__", None)
-    text = documented if isinstance(documented, str) else ""
-    written = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
-    words = [word for word in re.split(r",\s*", written[1] if written else "") if re.match(r"\w", word)]
-    if written is None or not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", word, re.DOTALL) for word in words):  # prose
+        return parameters_in_docstring(function, name)
+    return parameters
+
+
+def parameters_of_schema(schema: Any) -> list[inspect.Parameter]:
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return [inspect.Parameter(given.name, kind, annotation=str(given.type), default=(
+        given.default_value if given.has_default_value() else inspect.Parameter.empty
+    )) for given in schema.arguments if given.name != "self"]  # fmt: skip
+
+
+def parameters_in_docstring(function: Any, name: str) -> list[inspect.Parameter]:
+    """Read the parameters from a signature in the docstring, as compiled functions have it.
+
+    Raises:
+        UserError: the docstring contains no parentheses, or prose in them.
+    """
+    docstring = getattr(function, "__doc__", None)
+    signature = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", docstring if isinstance(docstring, str) else "")
+    parts = re.split(r",\s*", signature[1]) if signature else []
+    texts = [text for text in parts if re.match(r"\w", text)]
+    if signature is None or not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", text, re.DOTALL) for text in texts):
         raise UserError(f"{name}: its parameters cannot be determined; wrap it in a function of q, k and v")
-    return [parse_parameter(word) for word in words]
+    return [parse_parameter(text) for text in texts]
 
 
 def parameters_behind_stars(function: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a class's `__init__`, or of the function in a `functools.partial`."""
     inner = vars(function).get("__init__") if inspect.isclass(function) else getattr(function, "func", None)
     if not callable(inner):
         return []
     first = (None,) if inspect.isclass(function) else tuple(getattr(function, "args", ()))
-    whole = partial(inner, *first, **getattr(function, "keywords", {}))
-    return list(inspect.signature(whole).parameters.values())
+    return list(inspect.signature(partial(inner, *first, **getattr(function, "keywords", {}))).parameters.values())
 
 
 def is_required(given: inspect.Parameter) -> bool:
@@ -185,16 +232,15 @@ def is_starred(given: inspect.Parameter) -> bool:
     return given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
 
 
-def parse_parameter(word: str) -> inspect.Parameter:
-    named, _, default = word.partition("=")
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    name = named.partition(":")[0].strip()
+def parse_parameter(text: str) -> inspect.Parameter:
+    name_and_type, _, default = text.partition("=")
+    kind, name = inspect.Parameter.POSITIONAL_OR_KEYWORD, name_and_type.partition(":")[0].strip()
     return inspect.Parameter(name, kind, default=default.strip() if default else inspect.Parameter.empty)
 
 
 def words_in(name: str) -> list[str]:
     """Return the words of a name in lowercase, without digits: `srcKeyMask_2` has three."""
-    return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+    return [part for part in parts_of_name(name) if not part.isdigit()]
 
 
 def plain(name: str) -> str:
@@ -202,29 +248,6 @@ def plain(name: str) -> str:
 
 
 # Which of q, k, v, x or a matrix a name means, by its parts: `queries_BHTD`, `xq`, `key_layer`
-
-SIDES = read_names("""
-q: q query queries quer qs xq qq querys qry
-k: k key keys ks xk kk
-v: v value values val vals vs xv vv
-o: o out output wo p last final
-qkv: qkv qvk kqv attn in
-kv: kv keysvalues context keyvalue keyvalues memory
-x: x hidden input inputs embedding embeddings emb tokens xs sequence seq inp features residual source src
-""")
-"""Parts of argument names, by meaning."""
-WEIGHT = frozenset(
-    """
-    w weight weights kernel proj projection matrix mat linear params param c lin fc to dense net
-""".split()
-)
-FILLING = frozenset(
-    """
-    state states layer heads head tensor array arr all multi split vec vector vectors bhtd bthd bhld blhd btd btnh
-    bshd bhsd bnsd mat projected new rot full ref block chunk embed hat np jnp in raw data seq input inputs the my
-    and x 1 2 0 packed mixed fused tensors matrix matrices proj antecedent code feat features map maps
-""".split()
-)
 
 
 def parts_of_name(name: str) -> list[str]:
@@ -239,54 +262,49 @@ def side_of_name(name: str) -> str:
         return known if known in ("q", "k", "v", "x") or known[:2] in ("W_", "b_") else ""
     parts = parts_of_name(name)
     joined = "".join(part for part in parts if part not in FILLING)
-    is_weight = any(part in WEIGHT for part in parts) or (len(joined) > 1 and joined[0] == "w")
-    core = [part for part in parts if part not in FILLING and part not in WEIGHT]
-    if is_weight and len(joined) > 1 and joined[0] == "w" and len(core) == 1:
-        core = [core[0].removeprefix("w") or core[0]]
-    if not core:
-        core = [part for part in parts if part in ("x", "in", "input", "inputs", "features", "proj", "out")][:1]
-    core = core if len(core) == 1 else [part for part in core if part not in ("src", "source", "tgt")]
-    if len(core) == 2 and set(core) == {"key", "value"}:
-        core = ["kv"]
-    word = core[0].rstrip("s") if len(core) == 1 else ""
-    side = next((side for side, words in SIDES.items() if word in {one.rstrip("s") for one in words}), "")
-    if is_weight:
-        return f"W_{side}" if side in ("q", "k", "v", "o", "qkv", "kv") else "W" if not side else ""
-    return side if side in ("q", "k", "v", "x", "qkv", "kv") else ""
+    starts_with_w = len(joined) > 1 and joined[0] == "w"
+    is_weight = starts_with_w or any(part in WEIGHT_PARTS for part in parts)
+    telling = telling_parts(parts, starts_with_w)
+    word = telling[0].rstrip("s") if len(telling) == 1 else ""
+    side = next((side for side, words in ARRAY_PARTS.items() if word in {part.rstrip("s") for part in words}), "")
+    if not is_weight:
+        return side if side in ("q", "k", "v", "x", "qkv", "kv") else ""
+    if not side:
+        return "W"
+    return f"W_{side}" if side in ("q", "k", "v", "o", "qkv", "kv") else ""
 
 
-SAYS_WEIGHT, SAYS_BIAS = ("w", "weight", "weights", "kernel", "kernels", "matrix"), ("b", "bias", "biases")
+def telling_parts(parts: Sequence[str], starts_with_w: bool) -> list[str]:
+    """Return the parts that say which array a name means; usually one, such as `q` of `c_attn_wq`."""
+    telling = [part for part in parts if part not in FILLING and part not in WEIGHT_PARTS]
+    if starts_with_w and len(telling) == 1:
+        return [telling[0].removeprefix("w") or telling[0]]
+    if not telling:  # parts that usually say nothing, such as `in` of `in_proj`
+        return [part for part in parts if part in ("x", "in", "input", "inputs", "features", "proj", "out")][:1]
+    if len(telling) > 1:
+        telling = [part for part in telling if part not in ("src", "source", "tgt")]
+    return ["kv"] if sorted(telling) == ["key", "value"] else telling
 
 
 def biases_of(names: Sequence[str]) -> dict[str, str]:
-    matrices = {stem: name for name in reversed(names) if (stem := stem_without(name, SAYS_WEIGHT)) is not None}
-    biases = {name: stem for name in names if (stem := stem_without(name, SAYS_BIAS)) is not None}
-    return {name: matrices[stem] for name, stem in biases.items() if stem in matrices}
+    """Return the bias arguments, each with the weight argument whose name differs only by a word: `b_in` and `w_in`."""
+    weights = {stem_without(name, WEIGHT_WORDS): name for name in reversed(names)}
+    stems = {name: stem_without(name, BIAS_WORDS) for name in names}
+    return {name: weights[stem] for name, stem in stems.items() if stem is not None and stem in weights}
 
 
 def stem_without(name: str, words: Sequence[str]) -> str | None:
     """Remove one of the words, or its initial, from a name (`c_attn_w`, `Wq`); return None if the name has neither."""
     parts = parts_of_name(name)
-    rest = [part for part in parts if part not in words]
-    if len(rest) < len(parts):
-        return "".join(rest)
+    others = [part for part in parts if part not in words]
+    if len(others) < len(parts):
+        return "".join(others)
     if name in parts or name.lower() in parts:
-        return name.lower()[1:] if len(name) <= SHORT and name[0].lower() == words[0] else None
+        return name.lower()[1:] if len(name) <= len("bqkv") and name[0].lower() == words[0] else None
     return None
 
 
-SHORT = 4
-"""Maximum length of a name such as `wq` or `bqkv`, whose first letter tells weight from bias."""
-
-
 # Mask parameters that a function takes but never reads: another parameter may be the real mask
-
-OF_MASKS = ("mask", "padding", "causal")
-PROTOCOL = "mask"
-"""The keyword under which Keras passes the mask of an embedding; many layers accept it only for that reason."""
-
-HINT = "is_causal"
-"""An optimization hint of `torch.nn.MultiheadAttention`, which still requires the mask itself."""
 
 
 def set_aside(function: Any, parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
@@ -295,37 +313,45 @@ def set_aside(function: Any, parameters: Sequence[inspect.Parameter]) -> list[in
     The function must read another mask parameter, or take this one only by Keras or PyTorch convention: a function's
     only mask parameter is otherwise always tested. A parameter that is passed on counts as read.
     """
-    words = {one.name: role for one in parameters if (role := role_of(one.name)) in OF_MASKS}
-    lost = never_read(function, words) if words else set()
-    read = set(words) - lost
-    roles, named = {words[word] for word in read}, {one.name for one in parameters}
+    roles = {
+        given.name: known for given in parameters if (known := role_of(given.name)) in ("mask", "padding", "causal")
+    }
+    unread = never_read(function, roles) if roles else set()
+    read_roles = {role for name, role in roles.items() if name not in unread}
+    takes_hint = "mask" in read_roles and any(given.name == "need_weights" for given in parameters)
+    omitted = list[inspect.Parameter]()
+    for given in parameters:
+        role = roles.get(given.name)
+        if given.name not in unread or given.default is given.empty:
+            continue
+        if role == "causal":
+            # an optimization hint of torch.nn.MultiheadAttention, which still requires the mask itself
+            can_omit = given.name == "is_causal" and takes_hint
+        else:
+            # Keras passes the mask of an embedding as `mask`; many layers accept it only for that reason
+            by_convention = given.name == "mask" and is_of_keras(function)
+            can_omit = by_convention or role in read_roles or (bool(read_roles) and role == "mask")
+        omitted += [given] if can_omit else []
+    return omitted
 
-    def is_aside(one: inspect.Parameter) -> bool:
-        if one.name not in lost or one.default is one.empty:
-            return False
-        if words[one.name] == "causal":
-            return one.name == HINT and "mask" in roles and "need_weights" in named
-        of_protocol = one.name == PROTOCOL and is_of_keras(function)
-        return of_protocol or words[one.name] in roles or (bool(read) and words[one.name] == "mask")
 
-    return [one for one in parameters if is_aside(one)]
-
-
-def never_read(function: Any, words: Collection[str]) -> set[str]:
+def never_read(function: Any, names: Collection[str]) -> set[str]:
+    """Return the parameters among these names that the bytecode of a function never loads."""
     inner = inspect.unwrap(getattr(function, "__func__", function)) if inspect.isroutine(function) else None
     code = getattr(inner, "__code__", None)
     if code is None or "locals" in code.co_names:
         return set()
-    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return {word for word in words if word in own} - names_loaded(code)
+    return set(names).intersection(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - names_loaded(code)
 
 
 def names_loaded(code: CodeType) -> set[str]:
-    found = set[str]()
-    for step in (step for one in codes_in(code) for step in dis.get_instructions(one)):
-        if step.opname.startswith("LOAD_") or "_LOAD_" in step.opname:
-            found |= set(step.argval) if isinstance(step.argval, tuple) else {str(step.argval)}
-    return found
+    loaded = set[str]()
+    for inner in codes_in(code):
+        for step in dis.get_instructions(inner):
+            if step.opname.startswith("LOAD_") or "_LOAD_" in step.opname:
+                # one instruction may load two names
+                loaded |= set(step.argval) if isinstance(step.argval, tuple) else {str(step.argval)}
+    return loaded
 
 
 def is_of_keras(function: Any) -> bool:
@@ -336,49 +362,53 @@ def is_of_keras(function: Any) -> bool:
 # The source of functions and classes, and their compiled code
 
 
-def source_of(thing: Any) -> str:
+def source_of(target: Any) -> str:
     """Return the source of a function or class, or of an object's class; an empty string if it has none."""
-    kind: Any = thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)
-    return read_source(kind)
+    return read_source(class_or_routine(target))
 
 
-def source_with_helpers(thing: Any, *, classes: bool = False) -> str:
+def source_with_helpers(target: Any, *, classes: bool = False) -> str:
     """Return the source of code and of the functions and base classes that it uses from its file.
 
     `classes` includes the other classes that it uses.
     """
-    kind: Any = thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)
-    return read_sources(kind, classes)
+    return read_sources(class_or_routine(target), classes)
+
+
+def class_or_routine(target: Any) -> Any:
+    return target if inspect.isclass(target) or inspect.isroutine(target) else type(target)
 
 
 @functools.lru_cache(maxsize=256)
-def read_sources(thing: Any, classes: bool) -> str:
-    home = getattr(thing, "__module__", None) or ""
-    names, code, ahead, met = vars(sys.modules.get(home, inspect)), "", [thing], list[Any]()
-    while ahead:
-        one = ahead.pop()
-        if any(one is other for other in met):
+def read_sources(target: Any, classes: bool) -> str:
+    home = getattr(target, "__module__", None) or ""
+    globals_of_file, code = vars(sys.modules.get(home, inspect)), ""
+    queue, visited = [target], list[Any]()
+    while queue:
+        current = queue.pop()
+        if any(current is other for other in visited):
             continue
-        met.append(one)
-        source = source_of(one)
+        visited.append(current)
+        source = source_of(current)
         code += source
-        used = (names.get(word) for word in dict.fromkeys(re.findall(r"\w+", source)))
-        ahead += [other for other in used if (inspect.isfunction(other) or (classes and inspect.isclass(other)))
+        used = (globals_of_file.get(word) for word in dict.fromkeys(re.findall(r"\w+", source)))
+        queue += [other for other in used if (inspect.isfunction(other) or (classes and inspect.isclass(other)))
                   and other.__module__ == home]  # fmt: skip
-        ahead += one.__bases__ if inspect.isclass(one) else ()
+        queue += current.__bases__ if inspect.isclass(current) else ()
     return code
 
 
 @functools.lru_cache(maxsize=256)
-def read_source(thing: Any) -> str:
+def read_source(target: Any) -> str:
     """Return source code, cached because `inspect` parses the whole file for each class before Python 3.13."""
     try:
-        return inspect.getsource(thing)
+        return inspect.getsource(target)
     except (OSError, TypeError):
         return ""
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and those of the functions defined inside it."""
     yield code
     for inner in code.co_consts:
         if isinstance(inner, CodeType):

@@ -13,9 +13,9 @@ from typing import Any
 
 from attn_exp.diagnosis.asking.libraries import beside, join, library_of
 from attn_exp.diagnosis.asking.names import (
+    BIAS_WORDS,
     CORE,
-    SAYS_BIAS,
-    SAYS_WEIGHT,
+    WEIGHT_WORDS,
     biases_of,
     is_required,
     is_starred,
@@ -294,7 +294,7 @@ def keys_read(function: Any, name: str) -> list[Path]:
 
 
 def name_of_entry(path: Path) -> str:
-    return "_".join(path[-2:]) if path[-1].lower() in (*SAYS_WEIGHT, *SAYS_BIAS) else path[-1]
+    return "_".join(path[-2:]) if path[-1].lower() in (*WEIGHT_WORDS, *BIAS_WORDS) else path[-1]
 
 
 def fill_containers(values: Values, places: Mapping[str, Path]) -> dict[str, Any]:

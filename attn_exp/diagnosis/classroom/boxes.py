@@ -1,10 +1,14 @@
-"""A worksheet box: one stage of a person's computation, with the cells that were filled in and their precision."""
+"""A worksheet box: one stage of a person's computation, with the cells that were filled in and their precision.
+
+`read_cells` turns a string, file or array into `Cells`: numbers with the precision in which each is written, and the
+row and column names of a table. `box` places these in the array of a stage; `Box.misses` compares them with a result.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +27,14 @@ from attn_exp.problem.problem import Problem
 KEYED = ("scores", "logits", "capped", "masked", "weights")
 """Stages with a column for each key."""
 TURNED = "rows and columns swapped"
+"""The note on a box whose numbers were transposed."""
 AS_GOOD_AS_MINUS_INFINITY = -1e4
+"""A number this low counts as -inf, because many write it for a hidden key."""
+NOT_GIVEN = ("", "null", "none", "nan", "na", "n/a", "_", "?", "-", "...")
+"""Strings that mark a cell as left out."""
+INFINITE = re.compile(r"[-+]?inf(inity)?", re.IGNORECASE)
+PASTED = re.compile(r"\[[\[\s]*(?:[-+.\d\u2212]|nan\b|inf\b)")
+"""Matches the beginning of a printed array, but not a table that begins with a name such as [CLS]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,17 +80,17 @@ class Box:
                 near |= (self.values == array) | (np.isneginf(array) & (self.values <= AS_GOOD_AS_MINUS_INFINITY))
         return np.asarray(self.given & ~near)
 
-    def write_like(self, place: Iterable[int], number: float) -> str:
-        half = float(self.halves[tuple(place)])
+    def write_like(self, index: Iterable[int], number: float) -> str:
+        half = float(self.halves[tuple(index)])
         digits = max(0, round(-np.log10(2 * half))) if half > 0 else 6
         return f"{number:.{digits}f}" if digits <= 6 else f"{number:.6g}"
 
-    def where(self, place: Iterable[int]) -> str:
-        *head, row, column = place
+    def where(self, index: Iterable[int]) -> str:
+        *head, row, column = index
         rows, columns = self.names
-        which = f"head {head[0] + 1}, " if head and self.values.shape[0] > 1 else ""
+        head_name = f"head {head[0] + 1}, " if head and self.values.shape[0] > 1 else ""
         name = f"key {columns[column]}" if self.stage in KEYED else f"number {column + 1}"
-        return f"{which}row {rows[row]}, {name}"
+        return f"{head_name}row {rows[row]}, {name}"
 
 
 def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
@@ -93,23 +104,24 @@ def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
     """
     shape = whole.shape if whole.ndim == 3 else (1, *whole.shape)
     rows = problem.key_tokens if stage in "kv" else problem.tokens
-    columns = problem.key_tokens if stage in KEYED else tuple(str(place + 1) for place in range(shape[2]))
-    parts = [cells.values, np.maximum(cells.halves, floor(cells)), np.maximum(cells.own, floor(cells))]
-    turned = (
-        not has_room(cells.values.shape, shape) and has_room(cells.values.shape[::-1], shape) and cells.values.ndim == 2
-    )
-    if turned:
-        parts = [part.T for part in parts]
-        cells = replace(cells, rows=cells.columns, columns=cells.rows)
-    if not has_room(parts[0].shape, shape):
+    columns = problem.key_tokens if stage in KEYED else tuple(str(column + 1) for column in range(shape[2]))
+    notes = list[str]()
+    if not has_room(cells.values.shape, shape) and has_room(cells.values.T.shape, shape) and cells.values.ndim == 2:
+        cells = Cells(cells.values.T, cells.halves.T, cells.own.T, cells.columns, cells.rows, cells.floor)
+        notes.append(TURNED)
+    given = cells.values
+    if not has_room(given.shape, shape):
         per_head = f" for each of {shape[0]} heads" if shape[0] > 1 else ""
         raise UserError(
-            f"answer.{stage} has shape {list(parts[0].shape)}; "
+            f"answer.{stage} has shape {list(given.shape)}; "
             f"expected {shape[1]} rows of {shape[2]} numbers{per_head}, or some of them"
         )
-    values, halves, own = (spread(stage, part, shape, cells, (rows, columns)).reshape(whole.shape) for part in parts)
-    notes = [TURNED] if turned else []
-    notes += ["the first head"] if shape[0] > 1 and parts[0].ndim == 2 and len(parts[0]) <= shape[1] else []
+    if shape[0] > 1 and given.ndim == 2 and len(given) <= shape[1]:
+        notes.append("the first head")
+    values, halves, own = (
+        spread(stage, array, shape, cells, (rows, columns)).reshape(whole.shape)
+        for array in (given, np.maximum(cells.halves, floor(cells)), np.maximum(cells.own, floor(cells)))
+    )
     return Box(stage, values, halves, own, (rows, columns), ", ".join(notes))
 
 
@@ -132,41 +144,42 @@ def has_room(given: Shape, shape: Shape) -> bool:
 def spread(
     stage: str, part: Array, shape: Shape, cells: Cells, names: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> Array:
+    """Write given numbers into an array of NaN: for all heads, all heads stacked, or the first head."""
     whole = np.full(shape, np.nan)
-    part = part[None] if part.ndim == 1 else part
     if part.ndim == 3:
         whole[:, : part.shape[1], : part.shape[2]] = part
         return whole
-    keys = cells.columns if stage in KEYED else ()
-    columns = placed(keys, names[1], part.shape[1], f"answer.{stage}: column")
+    part = np.atleast_2d(part)
+    columns = find_places(cells.columns if stage in KEYED else (), names[1], part.shape[1], f"answer.{stage}: column")
     if len(part) > shape[1]:
         whole.reshape(-1, shape[2])[:, columns] = part
     else:
-        rows = placed(cells.rows, names[0], len(part), f"answer.{stage}: row")
+        rows = find_places(cells.rows, names[0], len(part), f"answer.{stage}: row")
         whole[0][np.ix_(rows, columns)] = part
     return whole
 
 
-def placed(given: tuple[str, ...], names: tuple[str, ...], count: int, what: str) -> list[int]:
-    lower = [name.lower() for name in names]
-    known = [name.lower() in lower for name in given]
-    if not any(known):
+def find_places(given: tuple[str, ...], tokens: tuple[str, ...], count: int, what: str) -> list[int]:
+    """Return the index of each named row or column among the tokens; the first `count` indices if none is a token.
+
+    Raises:
+        UserError: only some of the names are tokens, or a name occurs too often.
+    """
+    names, free = [name.lower() for name in given], dict[str, list[int]]()
+    for place, token in enumerate(tokens):
+        free.setdefault(token.lower(), []).append(place)
+    if not any(name in free for name in names):
         return list(range(count))
-    for name, is_known in zip(given, known, strict=True):
-        if not is_known:
-            raise UserError(f"{what} {name!r} is not a token; expected {', '.join(names)}")
-    free = {name: [place for place, other in enumerate(lower) if other == name] for name in lower}
-    for name, spots in free.items():
-        if sum(other.lower() == name for other in given) > len(spots):
+    for original, name in zip(given, names, strict=True):
+        if name not in free:
+            raise UserError(f"{what} {original!r} is not a token; expected {', '.join(tokens)}")
+    for name, places in free.items():
+        if names.count(name) > len(places):
             raise UserError(f"{what} {name!r} occurs more often here than among the tokens")
-    return [free[name.lower()].pop(0) for name in given]
+    return [free[name].pop(0) for name in names]
 
 
 # Numbers from a person, typed or from a file: their values, their precision, and which were left out
-
-NOT_GIVEN = ("", "null", "none", "nan", "na", "n/a", "_", "?", "-", "...")
-"""Strings that mark a cell as left out."""
-INFINITE = re.compile(r"[-+]?inf(inity)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +207,7 @@ def read_cells(given: Any, key: str) -> Cells:
     if isinstance(given, str | Path):
         text = bare(str(given)).strip()
         if text.startswith("["):
-            return cells(nested(text, key), key)
+            return cells(parse_lists(text, key), key)
         words = text.replace(",", " ").split()  # a row of numbers may stand without brackets
         if words and all(map(NUMBER.fullmatch, words)) and not Path(text).is_file():
             return cells(words, key)
@@ -202,40 +215,44 @@ def read_cells(given: Any, key: str) -> Cells:
     array = np.asarray(given)
     if array.dtype.kind in "iuf":
         return from_array(array, key)
-    return cells(listed(given), key)
+    return cells(to_strings(given), key)
 
 
-def listed(given: Any) -> Any:
+def to_strings(given: Any) -> Any:
     if isinstance(given, list | tuple | np.ndarray):
-        return [listed(item) for item in given]
+        return [to_strings(item) for item in given]
     return "" if given is None else str(given)
 
 
-def nested(text: str, key: str) -> Any:
+def parse_lists(text: str, key: str) -> Any:
     """Parse bracketed text into nested lists of strings; a cell between two commas may be empty."""
-    cell = re.compile(r"[^\[\],\s]+")
-    text = cell.sub(lambda word: json.dumps(plain(word[0]) or "_"), text)
-    text = re.sub(r'(?<=["\]])(?=\s*\[)|(?<=")(?=\s+")|(?<=\])(?=\s*")', ",", text)
-    text = re.sub(r"(?<=[\[,])(?=\s*,)|(?<=,)(?=\s*\])", '""', text)
+    text = re.sub(r"[^\[\],\s]+", lambda cell: json.dumps(plain(cell[0]) or "_"), text)  # quote each cell
+    text = re.sub(r'(?<=["\]])(?=\s*\[)|(?<=")(?=\s+")|(?<=\])(?=\s*")', ",", text)  # add missing commas
+    text = re.sub(r"(?<=[\[,])(?=\s*,)|(?<=,)(?=\s*\])", '""', text)  # fill empty cells
     try:
         return machine.parse_json(text.encode())
     except ValueError as error:
-        said = f"{key}={brief(text, 60)}: the brackets do not match"
-        raise UserError(f"{said}; expected rows, such as [[0.4,0.6],[1,0]]") from error
+        shown = f"{key}={brief(text, 60)}: the brackets do not match"
+        raise UserError(f"{shown}; expected rows, such as [[0.4,0.6],[1,0]]") from error
 
 
 def cells(given: Any, key: str) -> Cells:
+    """Convert nested lists of strings to numbers with their precision.
+
+    Raises:
+        UserError: a cell is not a number, no cell is, or rows have different lengths.
+    """
     shape = shape_of(given, key)
-    words = [plain(word) for word in flat(given)]
+    words = [plain(word) for word in np.array(given, dtype=object).ravel()]
     for place, word in enumerate(words):
-        if not (NUMBER.fullmatch(word) or INFINITE.fullmatch(word) or word.lower() in NOT_GIVEN):
+        if not is_number(word):
             where = ", ".join(str(int(index) + 1) for index in np.unravel_index(place, shape))
             raise UserError(f"{key}: cell {where} holds {brief(word, 40)!r}, which is not a number")
     values = np.array([np.nan if word.lower() in NOT_GIVEN else float(word) for word in words])
     if not np.isfinite(values).any():
         raise UserError(f"{key}: no number is given")
-    together, own = (halves(words, shared=shared).reshape(shape) for shared in (True, False))
-    return Cells(values.reshape(shape), together, own)
+    shared, own = (halves(words, shared=shared).reshape(shape) for shared in (True, False))
+    return Cells(values.reshape(shape), shared, own)
 
 
 def plain(word: str) -> str:
@@ -244,11 +261,12 @@ def plain(word: str) -> str:
 
 
 def halves(words: Sequence[str], *, shared: bool) -> Array:
-    counted = {word: count_digits(word) for word in words if NUMBER.fullmatch(word)}
-    most = most_decimals([*counted.values()])
+    """Return half a unit of the last decimal of each number; `shared` as if all had as many decimals as the longest."""
+    digits = {word: count_digits(word) for word in words if NUMBER.fullmatch(word)}
+    most = most_decimals([*digits.values()])
     lasts = {
         word: decimals - power if power is not None else most if shared else decimals
-        for word, (decimals, power) in counted.items()
+        for word, (decimals, power) in digits.items()
     }
     return np.array([float(f"0.5e{-lasts[word]}") if word in lasts else 0.0 for word in words])
 
@@ -263,23 +281,10 @@ def shape_of(given: Any, key: str) -> Shape:
     return (len(given), *shapes.pop())
 
 
-def flat(given: Any) -> Iterator[str]:
-    if isinstance(given, list):
-        for item in given:
-            yield from flat(item)
-    else:
-        yield str(given)
-
-
 def from_array(array: Array, key: str) -> Cells:
     """Convert an array to cells, as if each number were written with all the digits that its dtype needs."""
-    kind = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
-    numbers = cells(listed(array.reshape(array.shape or (1,))), key)
-    return replace(numbers, floor=float(np.finfo(kind).eps ** 0.75))
-
-
-PASTED = re.compile(r"\[[\[\s]*(?:[-+.\d\u2212]|nan\b|inf\b)")
-"""Matches the beginning of a printed array, but not a table that begins with a name such as [CLS]."""
+    dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
+    return replace(cells(to_strings(np.atleast_1d(array)), key), floor=float(np.finfo(dtype).eps ** 0.75))
 
 
 def from_file(path: Path, key: str) -> Cells:
@@ -291,7 +296,7 @@ def from_file(path: Path, key: str) -> Cells:
             return from_array(array, key)
         text = machine.decoded(machine.read(path)).removeprefix("\ufeff")
         pasted = bare(text).strip()
-        return cells(nested(pasted, key), key) if PASTED.match(pasted) else table(text, key)
+        return cells(parse_lists(pasted, key), key) if PASTED.match(pasted) else table(text, key)
     except Exception as error:  # reading a person's file may raise anything
         if isinstance(error, UserError):
             raise
@@ -299,21 +304,22 @@ def from_file(path: Path, key: str) -> Cells:
 
 
 def table(text: str, key: str) -> Cells:
-    rows = [row for row in lines(text) if any(cell.strip() for cell in row)]
+    """Read a CSV table that may have column names in its first row and row names in its first column."""
+    without_comments = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
+    lines = rows_of(without_comments, (COMMA, SEMICOLON, TAB, BLANK))
+    rows = [row for row in lines if any(cell.strip() for cell in row)]
     if not rows:
         raise UserError(f"{key}: the file is empty")
     head = rows[0] if names_columns(rows[0], rows[1:], key, is_number) else None
     body = rows[1:] if head else rows
-    corner = head is not None and (not head[0].strip() or len(head) == len(body[0]) - 1)
-    named = corner or all(not is_number(row[0]) and len(row) > 1 for row in body)
-    table_cells = cells([list(row[named:]) for row in body], key)
-    columns = () if head is None else tuple(cell.strip() for cell in head[-table_cells.values.shape[1] :])
-    return replace(table_cells, rows=tuple(row[0].strip() for row in body) if named else (), columns=columns)
-
-
-def lines(text: str) -> list[list[str]]:
-    kept = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
-    return rows_of(kept, (COMMA, SEMICOLON, TAB, BLANK))
+    has_corner = head is not None and (not head[0].strip() or len(head) == len(body[0]) - 1)
+    has_names = has_corner or all(not is_number(row[0]) and len(row) > 1 for row in body)
+    numbers = cells([list(row[has_names:]) for row in body], key)
+    return replace(
+        numbers,
+        rows=tuple(row[0].strip() for row in body) if has_names else (),
+        columns=() if head is None else tuple(cell.strip() for cell in head[-numbers.values.shape[1] :]),
+    )
 
 
 def is_number(cell: str) -> bool:

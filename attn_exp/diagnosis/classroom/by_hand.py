@@ -24,8 +24,8 @@ from attn_exp.diagnosis.classroom.worksheet import (
     FEW,
     Sheet,
     Slip,
-    going_on_from,
-    one_stage,
+    compute_stage,
+    continue_from,
     part,
     stages,
     swapped,
@@ -40,13 +40,33 @@ WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN, COARSE = (
     "written", "mistake", "exchanged", "slip", "unknown", "coarse",
 )  # fmt: skip
 """Kinds of remarks on a box that is not simply right."""
-LEAST = 3
+LEAST_WRONG = 3
 """Minimum number of wrong cells that a mistake in one box must explain; one less within some rows or heads."""
 SPARE = 6.0
 """Information that a box needs, in bits, beyond what it takes to choose among mistakes."""
-NOTHING = 1e-9
+SAME = 1e-9
 """Numbers closer than this are the same."""
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
+NUMERALS = ("no", "one", "two", "three", "four", "five", "six")
+
+
+CUT_TEXT = "truncated after the last decimal instead of rounded"
+INTEGERS = 2.0**53
+"""A float64 this large has no decimals."""
+SKIPPED_BOXES = {
+    "logits": ("The softmax is applied to the scores, not to the logits.", "weights = softmax(logits)"),
+    "masked": ("The softmax is applied to the logits before they are masked.", "weights = softmax(masked)"),
+    "weights": ("The logits themselves are multiplied by v: the weights are left out.", "context = weights @ v"),
+}
+"""Sentence and remedy if a box is right, but the next box is computed without it."""
+SKIPPING_NAMES = {
+    ("logits", "no_scale"): "softmax_of_scores", ("masked", "causal_ignored"): "softmax_before_mask",
+    ("masked", "mask_ignored"): "softmax_before_mask", ("weights", "no_softmax"): "weights_left_out",
+}  # fmt: skip
+"""Names of the mistakes in which a right box is not used."""
+SKIPPABLE = ("logits", "masked", "weights", "context")
+"""Boxes that may be right without being used."""
+PaperMistake = tuple[str, str, str, Change]
+"""Name, sentence, remedy and change of a mistake that is made with pencil and paper rather than in code."""
 
 
 @dataclass(frozen=True)
@@ -69,27 +89,24 @@ class Judged:
     remarks: tuple[Remark, ...]
     expected: dict[str, Array] = field(default_factory=dict)
 
-    @property
-    def known(self) -> bool:
-        return all(remark.kind != UNKNOWN for remark in self.remarks)
-
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """A possible mistake in one box: its name, sentence, fix and recipe, and the earlier boxes that it ignores."""
+class PossibleMistake:
+    """A possible mistake in one box: its name, sentence, fix and recipe, and the earlier box that it skips, if any."""
 
     name: str
     says: str
     fix: str
     recipe: Recipe
-    past: tuple[str, ...] = ()
+    skipped: str = ""
 
 
 @dataclass(eq=False)
 class Judge:
     """Grades the boxes of a sheet in order, given the `exact` numbers and the `known` results of every mistake.
 
-    If `plainly` is true, the cells are graded without remarks.
+    If `plainly` is true, the cells are graded without remarks. `written` are the boxes that are graded already, and
+    `mended` the same boxes with right numbers in wrong cells, where the mistake is understood.
     """
 
     sheet: Sheet
@@ -99,100 +116,106 @@ class Judge:
     plainly: bool = False
     written: list[Box] = field(default_factory=list)
     mended: list[Box] = field(default_factory=list)
-    before_wrong: bool = False
 
     @cached_property
-    def ways(self) -> list[Known]:
+    def possible(self) -> list[PossibleMistake]:
+        """The mistakes made on paper, then those of the catalogue, by group."""
         case, sheet = case_of(self.sheet), self.sheet
-        found = [
-            Known(name, one.says, one.fix, made.candidate.change(case))
-            for made in self.known
-            for name in made.candidate.names[:1]
-            for one in [mistakes.mistake(name)]
-            if not one.remark and one.group not in ("precision", "behaviour")
+        on_paper = [
+            PossibleMistake(name, says, fix, change(sheet.right))
+            for name, says, fix, change in find_paper_mistakes(sheet)
         ]
-        own = [Known(name, says, fix, change(sheet.right)) for name, says, fix, change in find_paper_mistakes(sheet)]
-        return [*own, *sorted(found, key=lambda way: GROUPS.index(mistakes.mistake(way.name).group))]
+        known = [(mistakes.mistake(made.candidate.names[0]), made.candidate) for made in self.known]
+        known = [pair for pair in known if not pair[0].remark and pair[0].group not in ("precision", "behaviour")]
+        in_code = [
+            PossibleMistake(candidate.names[0], mistake.says, mistake.fix, candidate.change(case))
+            for mistake, candidate in sorted(known, key=lambda pair: GROUPS.index(pair[0].group))
+        ]
+        return [*on_paper, *in_code]
 
     def judged(self) -> Judged:
         wrong, follows, remarks, expected = {}, {}, [], {}
-        for place, given in enumerate(self.sheet.boxes):
-            box, missed = given, self.missed(place, given)
-            found = self.otherwise(place, box) if missed.any() and not self.plainly else None
-            if found is not None:
-                remark, box = found
+        is_after_wrong = False
+        for place, as_written in enumerate(self.sheet.boxes):
+            box, missed = as_written, self.missed(place, as_written)
+            if missed.any() and not self.plainly and (notation := self.find_notation(place, box)):
+                remark, box = notation
                 remarks.append(remark)
                 missed = np.zeros_like(missed)
-            plain = box.misses(part(self.exact, box))
-            follows[box.stage] = box.given & ~missed & (plain if self.before_wrong else np.zeros_like(plain))
+            follows[box.stage] = box.given & ~missed & box.misses(part(self.exact, box)) & is_after_wrong
             wrong[box.stage] = missed
-            right = box
+            corrected = box
             if missed.any():
-                if (centre := self.centre(place, box)) is not None:
-                    expected[box.stage] = centre
+                if (array := self.from_written(place, box)) is not None:
+                    expected[box.stage] = array
                 if not self.plainly:
-                    said, right = self.explained(place, box, missed)
-                    remarks += said
-                self.before_wrong = True
+                    remark, corrected = self.explain(place, box, missed)
+                    remarks.append(remark)
+                is_after_wrong = True
             self.written.append(sharpened(box, self.exact))
-            self.mended.append(sharpened(right, self.exact))
+            self.mended.append(sharpened(corrected, self.exact))
         return Judged(wrong, follows, tuple(remarks), expected)
-
-    def before(self, mended: bool, place: int, box: Box) -> Sheet:
-        earlier = self.mended if mended else self.written
-        return replace(self.sheet, boxes=(*earlier[:place], box))
 
     def missed(self, place: int, box: Box) -> Array:
         """Return a mask of the cells that are not right and follow from neither the written nor the corrected boxes."""
         missed = box.misses(part(self.exact, box))
-        for mended in (False, True):
+        for earlier in (self.written, self.mended):
             if missed.any() and (place or self.sheet.open):
-                missed = missed & unfollowed(self.before(mended, place, box), self.sheet.right, place)
+                missed = missed & unfollowed(
+                    replace(self.sheet, boxes=(*earlier[:place], box)), self.sheet.right, place
+                )
         return missed
 
-    def otherwise(self, place: int, box: Box) -> tuple[Remark, Box] | None:
-        for says, other in self.writings(box):
-            if not self.missed(place, other).any():
-                return Remark(box.stage, WRITTEN, f"{box.stage}: {says}"), other
+    def find_notation(self, place: int, box: Box) -> tuple[Remark, Box] | None:
+        """Return a remark and the box as it was meant, if its numbers are right in another notation."""
+        for says, meant in self.notations(box):
+            if not self.missed(place, meant).any():
+                return Remark(box.stage, WRITTEN, f"{box.stage}: {says}"), meant
         return None
 
-    def writings(self, box: Box) -> Iterator[tuple[str, Box]]:
+    def notations(self, box: Box) -> Iterator[tuple[str, Box]]:
         if box.stage == "weights":
-            yield "in percent instead of fractions of 1", convert_percent(box)
-            if (moved := moved_to_one(box)) is not None:
-                yield "adjusted slightly, so that the written weights sum to 1", moved
-        other = swapped(box) if TURNED not in box.note else None
-        if other is not None and box.values.shape[-1] == box.values.shape[-2]:
-            yield "the box has rows and columns swapped", other
-        for way in (box, replace(box, own=own_halves(box.values))):  # as written, and with zeros at its end cut off
-            if 1 <= (decimals := decimals_written([way])) < self.digits:
+            yield (
+                "in percent instead of fractions of 1",
+                replace(box, values=box.values / 100, own=box.own / 100, moves=None),
+            )
+            if (adjusted := moved_to_one(box)) is not None:
+                yield "adjusted slightly, so that the written weights sum to 1", adjusted
+        transposed = swapped(box) if TURNED not in box.note else None
+        if transposed is not None and box.values.shape[-1] == box.values.shape[-2]:
+            yield "the box has rows and columns swapped", transposed
+        for other in (box, replace(box, own=own_halves(box.values))):  # as written, and with zeros at its end cut off
+            if 1 <= (decimals := decimals_written([other])) < self.digits:
                 yield coarse_text(decimals, self.digits), with_halves(box, decimals)
         yield CUT_TEXT, uncut(box)
 
-    def explained(self, place: int, box: Box, missed: Array) -> tuple[list[Remark], Box]:
-        centre = self.centre(place, box)
-        right = box
-        if centre is not None and centre.shape == box.values.shape:
-            right = replace(box, values=np.where(missed, centre, box.values))
-        share = missed.sum() / max(1, box.given.sum())
-        paper = share > FEW and (self.in_its_box(box) or self.whole_numbers(box))
-        remark = self.mistake_at(place, box, missed) if missed.sum() > 1 and not paper else None
-        if remark is None and missed.sum() > 1 and (found := self.exchanged(place, box)) is not None:
-            remark, right = found
-        if remark is not None:
-            return [remark], right
-        if share > FEW and (stands := self.in_its_box(box)):
-            says = f"the boxes of {box.stage} and {stands} are swapped"
-            return [Remark(box.stage, EXCHANGED, says)], right
-        if share > FEW and self.whole_numbers(box):
-            return [Remark(box.stage, COARSE, WHOLE_TEXT)], right
-        if share <= FEW:
-            return [Remark(box.stage, SLIP, slip_text(box, missed, centre))], right
-        return [Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}")], box
+    def explain(self, place: int, box: Box, missed: Array) -> tuple[Remark, Box]:
+        """Return a remark on wrong cells, and the box with these corrected, unless nothing explains them."""
+        array = self.from_written(place, box)
+        corrected = box
+        if array is not None and array.shape == box.values.shape:
+            corrected = replace(box, values=np.where(missed, array, box.values))
+        are_many = missed.sum() / max(1, box.given.sum()) > FEW
+        partner = self.swapped_with(box) if are_many else ""
+        are_integers = are_many and self.has_integers(box)
+        if missed.sum() > 1:
+            if not (partner or are_integers) and (remark := self.find_mistake(place, box, missed)):
+                return remark, corrected
+            if exchange := self.find_exchange(place, box):
+                return exchange
+        if partner:
+            kind, says = EXCHANGED, f"the boxes of {box.stage} and {partner} are swapped"
+        elif are_integers:
+            kind, says = COARSE, "rounded to whole numbers, which is too coarse to count as right"
+        elif not are_many:
+            kind, says = SLIP, slip_text(box, missed, array)
+        else:
+            return Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}"), box
+        return Remark(box.stage, kind, says), corrected
 
-    def in_its_box(self, box: Box) -> str:
+    def swapped_with(self, box: Box) -> str:
         """Return which of q, k and v was swapped with this one, or an empty string; the scores must be right."""
-        boxes = {one.stage: one for one in self.sheet.boxes}
+        boxes = {other.stage: other for other in self.sheet.boxes}
         scores = boxes.get("scores")
         if box.stage not in "qkv" or scores is None or scores.misses(part(self.exact, scores)).any():
             return ""
@@ -201,95 +224,105 @@ class Judge:
                 return other.stage
         return ""
 
-    def whole_numbers(self, box: Box) -> bool:
+    def has_integers(self, box: Box) -> bool:
+        """Return whether a box contains the right numbers, rounded to integers although decimals were required."""
         array = part(self.exact, box)
         if array is None or array.shape != box.values.shape or decimals_written([box]) > 0 or self.digits == 0:
             return False
         with np.errstate(invalid="ignore"):
-            near = (np.abs(box.values - array) <= 0.5 + NOTHING) | (box.values == array)
+            near = (np.abs(box.values - array) <= 0.5 + SAME) | (box.values == array)
         return bool(near[box.given].all())
 
-    def centre(self, place: int, box: Box) -> Array | None:
+    def from_written(self, place: int, box: Box) -> Array | None:
+        """Return what follows for a box from the numbers written in the boxes before it."""
         exact = part(self.exact, box)
         if not place or exact is None:
             return exact
-        alone = one_stage(self.sheet, going_on_from(self.sheet.right, self.written[:place]), box.stage, 1)
+        alone = compute_stage(self.sheet, continue_from(self.sheet.right, self.written[:place]), box.stage, 1)
         return None if alone is None else alone[0].reshape(exact.shape)
 
-    def mistake_at(self, place: int, box: Box, missed: Array) -> Remark | None:
+    def find_mistake(self, place: int, box: Box, missed: Array) -> Remark | None:
         """Return the mistake in this box that explains its wrong numbers: all, or those of some heads or rows."""
-        if np.ptp(box.values[missed]) == 0 or self.told_by(box, missed) < SPARE:
+        if np.ptp(box.values[missed]) == 0 or self.information(box, missed) < SPARE:
             return None
-        for where, only in parts_of(box, missed):
-            if missed.sum() < LEAST - bool(only):
+        for cells, where in parts_of(box, missed):
+            if where and self.information(replace(box, values=np.where(cells, box.values, np.nan)), missed) < SPARE:
                 continue
-            if only and self.told_by(replace(box, values=np.where(where, box.values, np.nan)), missed) < SPARE:
-                continue
-            fits = (
-                way
-                for way in self.ways_at(place)
-                if (left := self.left_by(way, place, box)) is not None and not (left & where).any()
-            )
-            way = min(fits, key=self.missed_sides, default=None) if box.stage in "qkv" else next(fits, None)
-            if way is not None:
-                return Remark(box.stage, MISTAKE, f"{only}{way.says}", way.name, way.fix)
+            if missed.sum() >= LEAST_WRONG - bool(where) and (found := self.mistake_in(place, box, cells)):
+                return Remark(box.stage, MISTAKE, f"{where}{found.says}", found.name, found.fix)
         return None
 
-    def told_by(self, box: Box, missed: Array) -> float:
+    def mistake_in(self, place: int, box: Box, cells: Array) -> PossibleMistake | None:
+        """Return the first mistake that explains these cells; in q, k or v, the one that fits the three best."""
+        fits = (
+            mistake
+            for mistake in self.possible_at(place)
+            if (left := self.unexplained(mistake, place, box)) is not None and not (left & cells).any()
+        )
+        return min(fits, key=self.missed_sides, default=None) if box.stage in "qkv" else next(fits, None)
+
+    def information(self, box: Box, missed: Array) -> float:
         """Return the information in the given cells of a box, in bits.
 
         It is the larger of two measures: how far mistakes spread these numbers, and how many other numbers of the
         expected range could be in the wrong cells.
         """
-        spread = bits(box, [made for one in self.known if (made := part(one.stages, box)) is not None])
         right = part(self.exact, box)
         finite = np.zeros(1) if right is None else right[np.isfinite(right)]
         unit = 1.0 if np.array_equal(finite, np.round(finite)) else 2 * float(box.halves.max())
-        return max(spread, float((missed & box.given).sum()) * math.log2(max(np.ptp(finite) / unit, 1.0)))
+        return max(
+            bits(box, [array for made in self.known if (array := part(made.stages, box)) is not None]),
+            float((missed & box.given).sum()) * math.log2(max(np.ptp(finite) / unit, 1.0)),
+        )
 
-    def missed_sides(self, way: Known) -> int:
+    def missed_sides(self, mistake: PossibleMistake) -> int:
         """Count the numbers of q, k and v that a mistake does not reproduce; the likeliest one misses the fewest."""
-        made = stages(self.sheet, way.recipe)
+        made = stages(self.sheet, mistake.recipe)
         return sum(int(box.misses(part(made, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
 
-    def ways_at(self, place: int) -> Iterator[Known]:
+    def possible_at(self, place: int) -> Iterator[PossibleMistake]:
         """Yield the mistakes possible in a box that is computed from the boxes before it, with or without the last."""
-        yield from self.ways
-        past = self.written[place - 1].stage if place else ""
-        if past in PASSED:
-            for way in self.ways:
-                named = PAST.get((past, way.name), "")
-                says, fix = SKIPPED.get(past, ("", "")) if named else (way.says, way.fix)
-                yield Known(named or way.name, says, fix, way.recipe, (past,))
+        yield from self.possible
+        last = self.written[place - 1].stage if place else ""
+        for mistake in self.possible if last in SKIPPABLE else ():
+            name = SKIPPING_NAMES.get((last, mistake.name))
+            if name is None:
+                yield replace(mistake, skipped=last)
+            else:
+                says, fix = SKIPPED_BOXES.get(last, ("", ""))
+                yield PossibleMistake(name, says, fix, mistake.recipe, last)
 
-    def left_by(self, way: Known, place: int, box: Box) -> Array | None:
-        earlier = [one for one in self.written[:place] if one.stage not in way.past]
-        alone = one_stage(self.sheet, going_on_from(way.recipe, earlier), box.stage, 1)
-        array = None if alone is None else alone[0]
-        if array is not None and array.shape != box.values.shape and array.size == box.values.size:
-            array = array.reshape(box.values.shape)
-        if array is None or array.shape != box.values.shape:
+    def unexplained(self, mistake: PossibleMistake, place: int, box: Box) -> Array | None:
+        """Return a mask of the cells that a mistake does not explain; None if it explains none of them."""
+        earlier = [written for written in self.written[:place] if written.stage != mistake.skipped]
+        alone = compute_stage(self.sheet, continue_from(mistake.recipe, earlier), box.stage, 1)
+        if alone is None or alone[0].size != box.values.size:
             return None
+        array = alone[0].reshape(box.values.shape)
         with np.errstate(invalid="ignore"):
-            far = box.misses(array, 40 * box.halves)
-        if far.all():
-            return None
-        sheet = replace(self.sheet, boxes=(*earlier, box))
-        return unfollowed(sheet, way.recipe, len(earlier)) if earlier or self.sheet.open else box.misses(array)
+            if box.misses(array, 40 * box.halves).all():  # far off: no need to propagate rounding
+                return None
+        return (
+            unfollowed(replace(self.sheet, boxes=(*earlier, box)), mistake.recipe, len(earlier))
+            if earlier or self.sheet.open
+            else box.misses(array)
+        )
 
-    def exchanged(self, place: int, box: Box) -> tuple[Remark, Box] | None:
-        several = box.values.ndim == 3 and len(box.values) > 1
-        heads = tuple(str(head + 1) for head in range(len(box.values))) if several else ()
-        kinds = ((-1, box.names[1], "columns"), (-2, box.names[0], "rows"), (-3, heads, "heads"))
-        for axis, names, what in kinds[: 2 + several]:
+    def find_exchange(self, place: int, box: Box) -> tuple[Remark, Box] | None:
+        """Return a remark and the corrected box, if swapping two columns, rows or heads makes its numbers right."""
+        axes: list[tuple[int, Sequence[Any], str]] = [(-1, box.names[1], "columns"), (-2, box.names[0], "rows")]
+        if box.values.ndim == 3 and len(box.values) > 1:
+            axes.append((-3, range(1, len(box.values) + 1), "heads"))
+        for axis, names, what in axes:
             for one, other in itertools.combinations(range(box.values.shape[axis]), 2):
                 order = list(range(box.values.shape[axis]))
                 order[one], order[other] = other, one
                 values, halves, own = (np.take(array, order, axis=axis) for array in (box.values, box.halves, box.own))
-                there = replace(box, values=values, halves=halves, own=own, moves=None)
-                if not self.missed(place, there).any():
-                    says = f"in {box.stage} the {what} {names[one]} and {names[other]} are swapped"
-                    return Remark(box.stage, EXCHANGED, says), there
+                corrected = replace(box, values=values, halves=halves, own=own, moves=None)
+                if not self.missed(place, corrected).any():
+                    return Remark(
+                        box.stage, EXCHANGED, f"in {box.stage} the {what} {names[one]} and {names[other]} are swapped"
+                    ), corrected
         return None
 
 
@@ -307,25 +340,8 @@ def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
         yield rows & everywhere, f"In row {' and '.join(names)} only: "
 
 
-SKIPPED = {
-    "logits": ("The softmax is applied to the scores, not to the logits.", "weights = softmax(logits)"),
-    "masked": ("The softmax is applied to the logits before they are masked.", "weights = softmax(masked)"),
-    "weights": ("The logits themselves are multiplied by v: the weights are left out.", "context = weights @ v"),
-}
-"""Sentence and remedy if a box is right, but the next box is computed without it."""
-PAST = {
-    ("logits", "no_scale"): "softmax_of_scores", ("masked", "causal_ignored"): "softmax_before_mask",
-    ("masked", "mask_ignored"): "softmax_before_mask", ("weights", "no_softmax"): "weights_left_out",
-}  # fmt: skip
-"""Names of the mistakes in which a right box is not used."""
-PASSED = ("logits", "masked", "weights", "context")
-"""Boxes that may be right without being used."""
-
-
-PaperMistake = tuple[str, str, str, Change]
-"""Name, sentence, remedy and change of a mistake that is made with pencil and paper rather than in code."""
 SOFTMAX = "weights = exp(logit) / sum of exp"
-OF_WEIGHTS = (
+SOFTMAX_MISTAKES = (
     (
         "exp_without_sum", "exp is not divided by the sum of its row.", SOFTMAX,
         lambda normalize, at, masked: np.exp(masked),
@@ -360,28 +376,36 @@ OF_WEIGHTS = (
 
 
 def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
-    found = [(name, says, fix, around("normalize", step)) for name, says, fix, step in OF_WEIGHTS]
+    """Return the mistakes that are possible with pencil and paper on this sheet, in the order of trial."""
+    found = [(name, says, fix, around("normalize", step)) for name, says, fix, step in SOFTMAX_MISTAKES]
     found += without_signs(sheet)
     found += [
         ("one_head_for_all", f"The context of head {head + 1} is used for every head.",
          "output = context of all heads, side by side", around("gather", partial(repeat_head, head)))
         for head in range(sheet.settled.head if sheet.settled.head > 1 else 0)
     ]  # fmt: skip
-    q = next((box.values for box in sheet.boxes if box.stage == "q"), sheet.problem.q)
     x = sheet.problem.x
-    for side in "qkv" if x is not None else "":
-        made = {"": ("no_projection", f"x itself is used as {side}: W_{side} is left out.")} | {
-            other: ("another_matrix", f"{side} is computed with W_{other} instead of W_{side}.")
-            for other in "qkv".replace(side, "")
-        }
-        found += [(*said, f"{side} = x W_{side}", around("project", partial(projected_otherwise, side, other)))
-                  for other, said in made.items()]  # fmt: skip
     if x is not None:
+        found += [mistake for side in "qkv" for mistake in wrong_projections(side)]
         says = "The weights mix x itself instead of the values v."
         found.append(("values_from_x", says, "context = weights @ v", around("mix", partial(mix_others, x))))
-    steps = {"keys_from_queries": around("score", lambda score, at, q, k: score(at, q, q))}
-    steps |= {"values_from_queries": around("mix", partial(mix_others, q))} if q is not None else {}
-    return [*found, *((name, (one := mistakes.mistake(name)).says, one.fix, step) for name, step in steps.items())]
+    q = next((box.values for box in sheet.boxes if box.stage == "q"), sheet.problem.q)
+    changes = {"keys_from_queries": around("score", lambda score, at, q, k: score(at, q, q))}
+    changes |= {"values_from_queries": around("mix", partial(mix_others, q))} if q is not None else {}
+    for name, change in changes.items():
+        mistake = mistakes.mistake(name)
+        found.append((name, mistake.says, mistake.fix, change))
+    return found
+
+
+def wrong_projections(side: str) -> Iterator[PaperMistake]:
+    """Yield mistakes in the projection of q, k or v: none, or the matrix of another side."""
+    fix = f"{side} = x W_{side}"
+    says = f"x itself is used as {side}: W_{side} is left out."
+    yield "no_projection", says, fix, around("project", partial(projected_otherwise, side, ""))
+    for other in "qkv".replace(side, ""):
+        says = f"{side} is computed with W_{other} instead of W_{side}."
+        yield "another_matrix", says, fix, around("project", partial(projected_otherwise, side, other))
 
 
 def without_signs(sheet: Sheet) -> Iterator[PaperMistake]:
@@ -443,27 +467,21 @@ def broadcast_like(values: Array, other: Any) -> Array:
 
 
 def sharpened(box: Box, exact: Stages) -> Box:
+    """Return a box in which exactly right numbers count as unrounded when later boxes are computed from them."""
     array = part(exact, box)
     if array is None or array.shape != box.values.shape:
         return replace(box, moves=None)
     with np.errstate(invalid="ignore"):
-        there = np.abs(box.values - array) <= NOTHING
-    return replace(box, moves=np.where(there, 0.0, box.halves))
+        is_exact = np.abs(box.values - array) <= SAME
+    return replace(box, moves=np.where(is_exact, 0.0, box.halves))
 
 
 # Right numbers in other notations
 
-WHOLE_TEXT = "rounded to whole numbers, which is too coarse to count as right"
-CUT_TEXT = "truncated after the last decimal instead of rounded"
 
-
-def coarse_text(decimals: int, asked: int) -> str:
+def coarse_text(decimals: int, required: int) -> str:
     plural = "decimal" if decimals == 1 else "decimals"
-    return f"rounded too coarsely, to {NUMBERS[decimals]} {plural} instead of {NUMBERS[asked]}"
-
-
-def convert_percent(box: Box) -> Box:
-    return replace(box, values=box.values / 100, own=box.own / 100, moves=None)
+    return f"rounded too coarsely, to {NUMERALS[decimals]} {plural} instead of {NUMERALS[required]}"
 
 
 def moved_to_one(box: Box) -> Box | None:
@@ -471,10 +489,10 @@ def moved_to_one(box: Box) -> Box | None:
 
     Return None if no row sums to 1 as written.
     """
-    given = box.given.all(axis=-1, keepdims=True)
-    sums = np.isclose(box.values.sum(axis=-1, keepdims=True), 1, rtol=0, atol=NOTHING)
-    moved = given & sums
-    return replace(box, halves=np.where(moved, 3 * box.halves, box.halves), moves=None) if moved.any() else None
+    is_complete = box.given.all(axis=-1, keepdims=True)
+    sum_to_one = np.isclose(box.values.sum(axis=-1, keepdims=True), 1, rtol=0, atol=SAME)
+    widened = is_complete & sum_to_one
+    return replace(box, halves=np.where(widened, 3 * box.halves, box.halves), moves=None) if widened.any() else None
 
 
 def decimals_written(boxes: Sequence[Box]) -> int:
@@ -486,15 +504,11 @@ def own_halves(values: Array) -> Array:
     """Return half a unit of the last decimal (at most the sixth), for numbers known only by value."""
     halves = np.full(values.shape, 0.5)
     with np.errstate(invalid="ignore"):
-        short = np.where(np.abs(values) < WHOLE, values, 0.0)
+        finite_values = np.where(np.abs(values) < INTEGERS, values, 0.0)
     for decimals in range(6):
-        longer = np.abs(short - np.round(short, decimals)) > 1e-9
-        halves[longer] = 0.5 * 10.0 ** -(decimals + 1)
+        has_more = np.abs(finite_values - np.round(finite_values, decimals)) > 1e-9
+        halves[has_more] = 0.5 * 10.0 ** -(decimals + 1)
     return halves
-
-
-WHOLE = 2.0**53
-"""A float64 this large has no decimals."""
 
 
 def with_halves(box: Box, decimals: int) -> Box:
@@ -518,8 +532,7 @@ def coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
     decimals = decimals_written(sheet.boxes)
     if not 1 <= decimals < digits:
         return None
-    boxes = tuple(with_halves(box, decimals) for box in sheet.boxes)
-    return coarse_text(decimals, digits), replace(sheet, boxes=boxes)
+    return coarse_text(decimals, digits), replace(sheet, boxes=tuple(with_halves(box, decimals) for box in sheet.boxes))
 
 
 def slip_text(box: Box, missed: Array, expected: Array | None) -> str:

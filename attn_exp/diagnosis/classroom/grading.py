@@ -1,4 +1,9 @@
-"""Grade the numbers of a worksheet: which are right, follow from wrong ones, or are slips or named mistakes."""
+"""Grade the numbers of a worksheet: which are right, follow from wrong ones, or are slips or named mistakes.
+
+In: the worksheet and a student's numbers by stage. Out: a `Grade`: the state of each cell, the points, and remarks.
+`judge` looks for one explanation of the whole sheet; without one, `by_hand.py` grades each box by itself. `sentence`
+writes the summary.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +36,11 @@ from attn_exp.diagnosis.classroom.numbers import Numbers, equal_but_for_rounding
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.diagnosis.classroom.worksheet import Sheet, agrees, part, transpose_sheet
 from attn_exp.diagnosis.recipes.candidates import explained, what_a_setting_computes
-from attn_exp.experiment.executing import STAGES, Stages
+from attn_exp.experiment.executing import STAGES
 
 RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE = "right", "follows", "wrong", "empty", "unreadable"
 SETTING, LAYOUT, CANNOT_BE_READ, COPIED, MISSING = "setting", "layout", "cannot be read", "copied", "missing"
 """Kinds of remarks that are not about one box: another setting, a transposed table, and so on."""
-TURNED_TEXT = "right, with tokens in columns"
 
 
 @dataclass(frozen=True)
@@ -85,8 +89,7 @@ def grade(
     rounded numbers in the boxes before it. `notes` are remarks on the file itself. `decimals` is the number of decimals
     with which each number is written, where known.
     """
-    boxes = boxes_of(paper, answers, decimals or {})
-    sheet = sheet_with(paper, tuple(box for box in boxes if box.given.any()))
+    sheet = sheet_with(paper, tuple(box for box in boxes_of(paper, answers, decimals or {}) if box.given.any()))
     with np.errstate(all="ignore"):  # a student may write any number
         judged = judge(paper, sheet)
     cells = {
@@ -125,10 +128,10 @@ def scores(grade: Grade, worth: Mapping[str, float]) -> tuple[Score, ...]:
     """Return the points of each box: one per correct cell, or a share of the box's points in `worth`."""
     found = []
     for box in grade.boxes:
-        good = box.right + box.follows
+        right = box.right + box.follows
         cells = sum((box.right, box.follows, box.wrong, box.empty, box.unreadable))
         most = worth.get(box.stage, float(cells))
-        found.append(Score(box.stage, most * good / cells if cells else 0.0, most))
+        found.append(Score(box.stage, most * right / cells if cells else 0.0, most))
     return tuple(found)
 
 
@@ -154,8 +157,8 @@ def boxes_of(paper: Paper, answers: Arrays, decimals: Arrays) -> Iterator[Box]:
     for blank in paper.blanks:
         if blank.stage in answers:
             values = answers[blank.stage].reshape(paper.exact[blank.stage].shape)
-            halves = np.full(values.shape, paper.room(blank.stage))
             own = 0.5 * 10.0 ** -decimals[blank.stage] if blank.stage in decimals else own_halves(values)
+            halves = np.full(values.shape, paper.room(blank.stage))
             box = Box(blank.stage, values, halves, own.reshape(values.shape), (blank.rows, blank.columns))
             yield sharpened(box, paper.exact)
 
@@ -165,9 +168,8 @@ def noted(texts: Sequence[str]) -> tuple[Remark, ...]:
 
 
 def not_their_own(grade: Grade, whose: str) -> Grade:
-    says = f"these are the numbers of {whose}'s sheet, not of this one"
     cells = {stage: np.where(np.isin(states, (RIGHT, FOLLOWS)), WRONG, states) for stage, states in grade.cells.items()}
-    return grade_cells(cells, (Remark("", COPIED, says),), {})
+    return grade_cells(cells, (Remark("", COPIED, f"these are the numbers of {whose}'s sheet, not of this one"),), {})
 
 
 # Explanations of a sheet
@@ -187,18 +189,17 @@ def judge(paper: Paper, sheet: Sheet) -> Judged:
             return grade_all_right(sheet, remark)
     coarse = coarser(sheet, paper.digits)
     base = sheet if coarse is None else coarse[1]
-    before = () if coarse is None else (Remark("", WRITTEN, coarse[0]),)
-    plain = Judge(base, paper.exact, paper.catalogue, paper.digits, plainly=True)
-    one = one_mistake(paper, base)
-    if one:
-        cells = plain.judged()
-        return replace(cells, remarks=(*before, *describe_mistakes(paper, base, one)))
+    notation = () if coarse is None else (Remark("", WRITTEN, coarse[0]),)
+    plain_judge = Judge(base, paper.exact, paper.catalogue, paper.digits, plainly=True)
+    found = Numbers(base, lambda: paper.catalogue, kind="sheet").one_mistake()
+    if found is not None:
+        return replace(plain_judge.judged(), remarks=(*notation, *describe_mistakes(paper, base, found.names)))
     by_boxes = Judge(base, paper.exact, paper.catalogue, paper.digits).judged()
-    by_boxes = replace(by_boxes, remarks=(*before, *by_boxes.remarks))
-    if by_boxes.known:
+    by_boxes = replace(by_boxes, remarks=(*notation, *by_boxes.remarks))
+    if all(remark.kind != UNKNOWN for remark in by_boxes.remarks):
         return by_boxes
     remarks = explain_whole_sheet(paper, base)
-    return replace(plain.judged(), remarks=(*before, *remarks)) if remarks else by_boxes
+    return replace(plain_judge.judged(), remarks=(*notation, *remarks)) if remarks else by_boxes
 
 
 def grade_all_right(sheet: Sheet, *remarks: Remark) -> Judged:
@@ -213,32 +214,24 @@ def written_otherwise(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet
     yield Remark("", WRITTEN, CUT_TEXT), replace(sheet, boxes=tuple(map(uncut, sheet.boxes)))
     other = transpose_sheet(sheet)
     if other is not None:
-        yield Remark("", LAYOUT, TURNED_TEXT), other
-
-
-def one_mistake(paper: Paper, sheet: Sheet) -> tuple[str, ...]:
-    found = Numbers(sheet, lambda: paper.catalogue, kind="sheet").one_mistake()
-    return () if found is None else found.names
+        yield Remark("", LAYOUT, "right, with tokens in columns"), other
 
 
 def describe_mistakes(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[Remark]:
+    """Return a remark on each mistake, at the first box that it changes, in the order of the stages."""
     remarks = []
     for name in names:
-        one, made = mistakes.mistake(name), by_name(paper, name)
+        mistake = mistakes.mistake(name)
+        stages = next((made.stages for made in paper.catalogue if made.candidate.names == (name,)), None)
         changed = (
-            box.stage for box in sheet.boxes if not equal_but_for_rounding(part(made, box), part(paper.exact, box))
+            box.stage for box in sheet.boxes if not equal_but_for_rounding(part(stages, box), part(paper.exact, box))
         )
-        remarks.append(Remark(next(changed, one.stage), MISTAKE, one.says, name, one.fix))
+        remarks.append(Remark(next(changed, mistake.stage), MISTAKE, mistake.says, name, mistake.fix))
     return sorted(remarks, key=lambda remark: STAGES.index(remark.stage) if remark.stage in STAGES else len(STAGES))
 
 
-def by_name(paper: Paper, name: str) -> Stages | None:
-    return next((made.stages for made in paper.catalogue if made.candidate.names == (name,)), None)
-
-
 def explain_whole_sheet(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
-    evidence = Numbers(sheet, lambda: paper.catalogue, kind="sheet")
-    found = explained(evidence)
+    found = explained(Numbers(sheet, lambda: paper.catalogue, kind="sheet"))
     if found.names:
         remarks = list(describe_mistakes(paper, sheet, found.names))
         if found.slip is not None:
@@ -247,45 +240,53 @@ def explain_whole_sheet(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
         if found.view.sheet is not sheet:
             remarks.append(Remark("", LAYOUT, "tokens in columns"))
         return tuple(remarks)
-    if found.setting:
-        return (Remark("", SETTING, what_a_setting_computes(found.setting), found.setting),)
-    return ()
+    return (Remark("", SETTING, what_a_setting_computes(found.setting), found.setting),) if found.setting else ()
 
 
 # In words
 
 
 def sentence(remarks: Sequence[Remark]) -> str:
+    """Return the summary: mistakes, slips, what is unexplained, then notation and what is missing."""
     copied = [remark.says for remark in remarks if remark.kind == COPIED]
     if copied:
         return copied[0]
-    said = list(dict.fromkeys(remark.says for remark in remarks if remark.kind in (MISTAKE, SETTING)))
+    parts = list(dict.fromkeys(remark.says for remark in remarks if remark.kind in (MISTAKE, SETTING)))
     slips = exchanged_once([remark for remark in remarks if remark.kind in (SLIP, EXCHANGED)])
-    unknown = [remark.stage for remark in remarks if remark.kind == UNKNOWN]
     if slips:
-        several = len(slips) > 1 or "; " in slips[0]
-        named = ("Slips" if several else "A slip") + " besides" if said else "slips" if several else "a slip"
-        said.append(f"{named}: {'; '.join(slips)}" + ("." if said else ""))
+        parts.append(describe_slips(slips, besides=bool(parts)))
+    unknown = [remark.stage for remark in remarks if remark.kind == UNKNOWN]
     if unknown:
-        said.append(f"no known mistake gives these numbers; {unknown[0]} is the first wrong stage")
-    written: dict[str, list[str]] = {}
+        parts.append(f"no known mistake gives these numbers; {unknown[0]} is the first wrong stage")
+    parts += describe_notations(remarks)
+    unread = [remark.says for remark in remarks if remark.kind == CANNOT_BE_READ]
+    parts += [f"cannot be read: {'; '.join(unread)}"] if unread else []
+    parts += [remark.says for remark in remarks if remark.kind == MISSING]
+    return join_sentences(parts)
+
+
+def describe_slips(slips: Sequence[str], besides: bool) -> str:
+    """Return a phrase, or a sentence if the slips are made `besides` a mistake."""
+    noun = "slips" if len(slips) > 1 or "; " in slips[0] else "a slip"
+    return f"{noun.capitalize()} besides: {'; '.join(slips)}." if besides else f"{noun}: {'; '.join(slips)}"
+
+
+def describe_notations(remarks: Sequence[Remark]) -> list[str]:
+    """Return remarks on notation, each with all stages that it applies to."""
+    stages_by_text: dict[str, list[str]] = {}
     for remark in remarks:
         if remark.kind == COARSE:
-            written.setdefault(remark.says, []).append(remark.stage)
+            stages_by_text.setdefault(remark.says, []).append(remark.stage)
         elif remark.kind in (WRITTEN, LAYOUT):
             stage, _, text = remark.says.rpartition(": ") if remark.stage else ("", "", remark.says)
-            written.setdefault(text, []).extend([stage] if stage else [])
-    said += [f"{', '.join(stages)}: {text}" if stages else text for text, stages in written.items()]
-    unread = [remark.says for remark in remarks if remark.kind == CANNOT_BE_READ]
-    said += [f"cannot be read: {'; '.join(unread)}"] if unread else []
-    said += [remark.says for remark in remarks if remark.kind == MISSING]
-    return join_sentences(said)
+            stages_by_text.setdefault(text, []).extend([stage] if stage else [])
+    return [f"{', '.join(stages)}: {text}" if stages else text for text, stages in stages_by_text.items()]
 
 
 def exchanged_once(remarks: Sequence[Remark]) -> list[str]:
-    said = dict.fromkeys(remark.says for remark in remarks)
-    turned_round = {f"the boxes of {other} and {one} are swapped" for one, other in ("qk", "qv", "kv")}
-    return [text for text in said if text not in turned_round]
+    """Leave out that k and q are swapped, because a remark says that q and k are."""
+    reversed_pairs = [f"the boxes of {other} and {one} are swapped" for one, other in ("qk", "qv", "kv")]
+    return [text for text in dict.fromkeys(remark.says for remark in remarks) if text not in reversed_pairs]
 
 
 def join_sentences(parts: Sequence[str]) -> str:

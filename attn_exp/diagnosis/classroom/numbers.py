@@ -1,4 +1,9 @@
-"""Explain numbers in the boxes of a worksheet: whether they are right, which recipe gives them, or where a slip is."""
+"""Explain numbers in the boxes of a worksheet: whether they are right, which recipe gives them, or where a slip is.
+
+In: the numbers of some stages, such as `{"weights": "[[0.4,0.6],[1,0]]"}`. Out: a verdict. `filled_in` reads the
+numbers, `catalogue` computes what every mistake would produce, and the methods of `Numbers` are the explanations that
+are tried, in the order of `OF_NUMBERS`.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +58,7 @@ from attn_exp.experiment.verdict import HELD, REMARK, Finding, Verdict, decide
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem
 
+TOO_FEW = "something else: no known mistake explains it for certain; these numbers are too few, or have too few digits"
 MATRICES = 800
 """Number of `[h t s]` matrices in the stages of all mistakes, for the memory estimate."""
 SPARE = 5.0
@@ -73,7 +79,9 @@ def case_of(sheet: Sheet) -> Case:
 
 
 def candidates_of(sheet: Sheet) -> list[Candidate]:
-    return [one for one in every_mistake([case_of(sheet)]) if not mistakes.mistake(one.names[0]).of_code]
+    """Return the mistakes that a person can make; some are possible only in code."""
+    candidates = every_mistake([case_of(sheet)])
+    return [candidate for candidate in candidates if not mistakes.mistake(candidate.names[0]).of_code]
 
 
 def catalogue(sheet: Sheet) -> list[Made]:
@@ -83,12 +91,11 @@ def catalogue(sheet: Sheet) -> list[Made]:
         UserError: the results would not fit in memory.
     """
     head, rows, keys = sheet.settled.head, len(sheet.problem.tokens), sheet.problem.keys
-    needed = MATRICES * long_runs.NUMBER * head * rows * keys
-    purpose = "to compute every known mistake"
+    needed, purpose = MATRICES * long_runs.NUMBER * head * rows * keys, "to compute every known mistake"
     long_runs.refuse_too_large([long_runs.Need(needed, f"embeddings.tokens={rows}", purpose, "explain fewer tokens")])
     case = case_of(sheet)
-    made = [(candidate, candidate.change(case)) for candidate in candidates_of(sheet)]
-    return [Made(candidate, recipe, stages(sheet, recipe)) for candidate, recipe in made]
+    recipes = [(candidate, candidate.change(case)) for candidate in candidates_of(sheet)]
+    return [Made(candidate, recipe, stages(sheet, recipe)) for candidate, recipe in recipes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +126,7 @@ class Numbers:
         if self.kind == "sheet":
             sheets = self.layouts if first else self.layouts[:1]
         elif first:
-            sheets = [way for layout in self.layouts for way in (layout, self.lenient[layout])]
+            sheets = [sheet for layout in self.layouts for sheet in (layout, self.lenient[layout])]
             sheets = list(dict.fromkeys(sheets))
         else:
             sheets = list(self.lenient.values())
@@ -139,8 +146,9 @@ class Numbers:
         return Explained(reading=reading) if agrees(reading.sheet, reading.recipe) else None
 
     def written_otherwise(self) -> Explained | None:
-        fits = (one for one in other_readings(self.sheet) if agrees(one.sheet, one.recipe))
-        reading = next(fits, None)
+        reading = next(
+            (reading for reading in other_readings(self.sheet) if agrees(reading.sheet, reading.recipe)), None
+        )
         return None if reading is None else Explained(reading=reading)
 
     def one_mistake(self) -> Explained | None:
@@ -154,32 +162,31 @@ class Numbers:
                 continue
             if follows_steps(settled, problem) and agrees(Sheet(settled, problem, sheet.boxes), right(settled)):
                 return Explained(setting=f"variant=[{name}]")
-        others = []
+        settings = []
         if problem.q is not None:
-            usual = (problem.q.shape[-1] // sheet.settled.head) ** -0.5
-            if sheet.settled.multiplier != usual:
-                others.append(("scale=true", sheet.right.with_rules(scale=usual)))
+            usual_scale = (problem.q.shape[-1] // sheet.settled.head) ** -0.5
+            if sheet.settled.multiplier != usual_scale:
+                settings.append(("scale=true", sheet.right.with_rules(scale=usual_scale)))
         if problem.weights is None:
-            others += [(word, change(sheet.right)) for word, change in other_settings(sheet.right)]
-        word = next((word for word, recipe in others if agrees(sheet, recipe)), "")
-        return Explained(setting=word) if word else None
+            settings += [(setting, change(sheet.right)) for setting, change in other_settings(sheet.right)]
+        setting = next((setting for setting, recipe in settings if agrees(sheet, recipe)), "")
+        return Explained(setting=setting) if setting else None
 
     def slipped(self) -> Explained | None:
         slips = every_slip(self.sheet)
         return Explained(slips=tuple(slips)) if is_slip(slips) else None
 
     def mistake_and_slip(self) -> Explained | None:
-        known = self.known()
         fits = [(made.candidate, slip) for made in self.distinct() if (slip := only_slip(self.sheet, made)) is not None]
         found = best([candidate for candidate, _ in fits])
         if found is None:
             return None
         slip = next(slip for candidate, slip in fits if candidate.names == found.names)
-        cells = sum(int(box.given.sum()) for box in self.sheet.boxes)
+        count = sum(int(box.given.sum()) for box in self.sheet.boxes)
         without = replace(slip.box, values=np.where(slip.cells, np.nan, slip.box.values))
         boxes = tuple(without if box is slip.box else box for box in self.sheet.boxes)
-        rest = replace(self, sheet=replace(self.sheet, boxes=boxes))
-        return None if rest.tell_too_little(len(known) * cells) else replace(found, slip=slip)
+        remaining = replace(self, sheet=replace(self.sheet, boxes=boxes))
+        return None if remaining.tell_too_little(len(self.known()) * count) else replace(found, slip=slip)
 
     def distinct(self) -> list[Made]:
         """Return the candidates that change the boxes, one per name and result."""
@@ -195,9 +202,9 @@ class Numbers:
 
     def text_of(self, made: Stages | None) -> str:
         """Return a comparison key: the numbers that `made` predicts for the boxes, to nine decimals."""
-        arrays = (part(made, box) for box in self.sheet.boxes)
         return " ".join(
-            "-" if array is None else f"{array.shape}{(np.round(array, 9) + 0.0).tolist()}" for array in arrays
+            "-" if array is None else f"{array.shape}{(np.round(array, 9) + 0.0).tolist()}"
+            for array in (part(made, box) for box in self.sheet.boxes)
         )
 
     def tell_too_little(self, tried: int) -> bool:
@@ -206,11 +213,11 @@ class Numbers:
         A cell contains `log2(spread / rounding)` bits; its spread is the middle 80% of what the candidates predict
         there. Boxes follow from one another, so only the most informative one counts.
         """
-        amounts = (
+        information = (
             bits(box, [array for made in self.known() if (array := part(made.stages, box)) is not None])
             for box in self.sheet.boxes
         )
-        return max(amounts, default=0.0) < math.log2(max(tried, 1)) + SPARE
+        return max(information, default=0.0) < math.log2(max(tried, 1)) + SPARE
 
 
 OF_NUMBERS = (
@@ -221,6 +228,7 @@ OF_NUMBERS = (
     Explanation(Numbers.slipped, turn=3),
     Explanation(Numbers.mistake_and_slip, turn=5),
 )
+"""Explanations for any numbers; those with a smaller `turn` are preferred."""
 OF_SHEETS = (
     Explanation(Numbers.as_asked),
     Explanation(Numbers.one_mistake),
@@ -232,23 +240,25 @@ OF_SHEETS = (
 
 
 def bits(box: Box, arrays: Sequence[Array]) -> float:
-    fitting = [np.where(np.isfinite(array), array, 0.0) for array in arrays if array.shape == box.values.shape]
-    if not fitting:
+    """Return how much information the given cells contain, if `arrays` are the possible numbers of the box."""
+    predictions = [np.where(np.isfinite(array), array, 0.0) for array in arrays if array.shape == box.values.shape]
+    if not predictions:
         return 0.0
-    low, high = np.quantile(np.stack(fitting), [0.1, 0.9], axis=0)
-    width = np.maximum(2 * box.halves, 1e-12)
-    return float(np.log2(np.maximum((high - low) / width, 1.0)).sum(where=box.given))
+    low, high = np.quantile(np.stack(predictions), [0.1, 0.9], axis=0)
+    rounding = np.maximum(2 * box.halves, 1e-12)
+    return float(np.log2(np.maximum((high - low) / rounding, 1.0)).sum(where=box.given))
 
 
 def only_slip(sheet: Sheet, made: Made) -> Slip | None:
+    """Return the slip if one wrong cell is all that separates the numbers from a candidate's."""
     if not sheet.open and sheet.boxes[0].misses(part(made.stages, sheet.boxes[0])).sum() > 1:
         return None
-    only = None
+    found = None
     for slip in slips_of(sheet, made.recipe, made.stages):
-        if slip and (only or slip.cells.sum() > 1):
+        if slip and (found or slip.cells.sum() > 1):
             return None
-        only = only or slip
-    return only
+        found = found or slip
+    return found
 
 
 def equal_but_for_rounding(one: Array | None, other: Array | None) -> bool:
@@ -274,25 +284,29 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
     sheet = filled_in(variants[0], problem, answers)
     with np.errstate(all="ignore"):  # a person may give numbers of any size
         verdict = verdict_on(sheet, {variant.name: variant for variant in variants})
-    name = " and ".join(f"answer.{one.stage}" for one in sheet.boxes)
+    name = " and ".join(f"answer.{box.stage}" for box in sheet.boxes)
     return decide(replace(verdict, name=name, asked=asked or variants[0].name, seconds=perf_counter() - start))
 
 
 def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) -> Sheet:
     if settled.mistakes:
         raise UserError(f"leave out mistake={settled.mistake}: the run must be right for explain to find the mistake")
-    empty = Sheet(settled, problem, ())
-    exact = stages(empty, empty.right)
+    empty_sheet = Sheet(settled, problem, ())
+    exact = stages(empty_sheet, empty_sheet.right)
     if settled.refused or exact is None or not follows_steps(settled, problem):
         raise UserError(f"variant={settled.name} is not computed in the steps that explain knows; try variant=[matrix]")
-    formed = [stage for stage in STAGES if stage in exact]
+    known_stages = [stage for stage in STAGES if stage in exact]
     if not answers:
-        raise UserError(f"nothing to explain; give answer.STAGE=NUMBERS or answer.STAGE=FILE ({', '.join(formed)})")
+        raise UserError(
+            f"nothing to explain; give answer.STAGE=NUMBERS or answer.STAGE=FILE ({', '.join(known_stages)})"
+        )
     for stage in answers:
-        if stage not in formed:
-            raise UserError(unknown(stage, formed, "stage of an answer"))
-    order = sorted(answers, key=STAGES.index)
-    boxes = (box(stage, read_cells(answers[stage], f"answer.{stage}"), exact[stage], problem) for stage in order)
+        if stage not in known_stages:
+            raise UserError(unknown(stage, known_stages, "stage of an answer"))
+    boxes = (
+        box(stage, read_cells(answers[stage], f"answer.{stage}"), exact[stage], problem)
+        for stage in sorted(answers, key=STAGES.index)
+    )
     return Sheet(settled, problem, tuple(boxes))
 
 
@@ -300,14 +314,14 @@ def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
     evidence = Numbers(sheet, cache(partial(catalogue, sheet)), variants=variants)
     found = explained(evidence)
     if found.reading is not None:
-        findings = [Finding(one.stage, HELD, one.counted) for one in found.reading.sheet.boxes]
+        findings = [Finding(box.stage, HELD, box.counted) for box in found.reading.sheet.boxes]
         remark = found.reading.remark
         findings += [Finding("a harmless difference", REMARK, remark)] if remark else []
         return Verdict("", True, (), "attention as requested", tuple(findings))
     if found.names or found.setting:
         return verdict_of_mistake(found)
-    last = evidence.lenient[sheet] if found.view is None else found.view.sheet
-    return verdict_of_slips(last, found.slips or every_slip(last))
+    sheet_read = evidence.lenient[sheet] if found.view is None else found.view.sheet
+    return verdict_of_slips(sheet_read, found.slips or every_slip(sheet_read))
 
 
 def verdict_of_mistake(found: Explained) -> Verdict:
@@ -317,16 +331,11 @@ def verdict_of_mistake(found: Explained) -> Verdict:
     """
     findings = tuple(after_slips(found.view.sheet, every_slip(found.view.sheet)))
     if found.names and found.slip is None and found.view.tell_too_little(len(found.view.known())):
-        alike = (tuple(sorted(found.names)), *found.alike)
-        return Verdict("", False, (), TOO_FEW, findings, alike=alike)
-    setting = what_a_setting_computes(found.setting)
-    computes = what_mistakes_compute(found.names) if found.names else setting
+        return Verdict("", False, (), TOO_FEW, findings, alike=(tuple(sorted(found.names)), *found.alike))
+    computes = what_mistakes_compute(found.names) if found.names else what_a_setting_computes(found.setting)
     slip = found.slip
     computes = computes if slip is None else f"{computes} There is also a slip, in {slip.box.stage}: {slip}"
     return Verdict("", False, found.names, computes, findings, alike=found.alike)
-
-
-TOO_FEW = "something else: no known mistake explains it for certain; these numbers are too few, or have too few digits"
 
 
 def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:

@@ -1,4 +1,8 @@
-"""What a worksheet asks: its boxes, the right numbers, and how positions rotate queries and keys."""
+"""What a worksheet asks: its boxes, the right numbers, and how positions rotate queries and keys.
+
+`paper` makes a worksheet of a configuration. `foretold` predicts what each mistake would produce on it. `drawn` draws
+small integers for one student until the common mistakes show in the numbers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.diagnosis.classroom.boxes import KEYED
 from attn_exp.diagnosis.classroom.numbers import Made, candidates_of, case_of, catalogue
-from attn_exp.diagnosis.classroom.worksheet import Sheet, other_step, stages
+from attn_exp.diagnosis.classroom.worksheet import Sheet, stages, with_step
 from attn_exp.diagnosis.judging.own_form import prepared_with_code
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.executing import STAGES, Stages, first_position, follows_steps
@@ -26,8 +30,24 @@ from attn_exp.rules.scores.score import Score
 
 MOST_NUMBERS = 400
 """Maximum number of cells to fill in by hand."""
-TOLD_NORMALIZERS = ("softmax", "sum", "sigmoid")
+KNOWN_NORMALIZERS = ("softmax", "sum", "sigmoid")
 """Normalizers for which a sheet has a formula."""
+TRIED = 16
+"""Number of positions used to find which columns are rotated together; at position 0, none are rotated."""
+SAME = 1e-9
+"""Numbers closer than this are the same."""
+COMMON = tuple(
+    """
+    no_scale scale_by_d scale_multiplied scale_after_softmax softmax_over_queries no_softmax sum_normalized
+    weights_transposed queries_keys_swapped values_from_keys causal_ignored causal_flipped causal_strict
+    mask_after_softmax heads_not_transposed single_head no_bias projection_transposed no_output_projection
+    """.split()
+)
+"""The most common mistakes; a sheet whose numbers hide one of them is redrawn."""
+LARGEST_WEIGHT = 0.97
+"""A softmax with a larger weight on one key is saturated, and hides mistakes made before it."""
+TRIES = 60
+"""How often a student's numbers are drawn again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +82,14 @@ class Paper:
         rules = self.sheet.settled.rules
         if self.given_weights or not (rules.masks or any(type(rule).bias is not Score.bias for rule in rules.scores)):
             return None
-        zeros = other_step(self.sheet.right, "bent", lambda step: lambda at, logits: np.zeros_like(step(at, logits)))
+        zeros = with_step(self.sheet.right, "bent", lambda step: lambda at, logits: np.zeros_like(step(at, logits)))
         return (stages(self.sheet, zeros) or {}).get("masked")
 
     @property
     def cap(self) -> float | None:
-        bounds = (rule.bound() for rule in self.sheet.settled.rules.scores)
-        return next((bound for bound in bounds if bound is not None), None)
+        return next(
+            (bound for bound in (rule.bound() for rule in self.sheet.settled.rules.scores) if bound is not None), None
+        )
 
     @property
     def extra(self) -> list[float]:
@@ -113,34 +134,38 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, transposed
     exact = stages(sheet, sheet.right)
     if settled.mistakes or settled.refused or exact is None:
         raise no_steps(settled)
-    untold = [
-        type(rule).__name__.lower()
-        for rule in settled.rules.scores
-        if rule.pairs or (type(rule).bend is not Score.bend and rule.bound() is None)
-    ]
-    if settled.rules.normalizer.name not in TOLD_NORMALIZERS:
-        untold.append(settled.rules.normalizer.name)
-    if untold:
-        raise UserError(f"variant={settled.name}: a sheet has no formula for {untold[0]}")
-    start = "v weights" if problem.weights is not None else "q k v" if problem.x is None else ""
-    formed = [stage for stage in STAGES if stage in exact and stage not in start.split()]
+    if no_formula := list_unknown_rules(settled):
+        raise UserError(f"variant={settled.name}: a sheet has no formula for {no_formula[0]}")
+    given = ["v", "weights"] if problem.weights is not None else ["q", "k", "v"] if problem.x is None else []
+    possible_stages = [stage for stage in STAGES if stage in exact and stage not in given]
     if turned_sides(settled, problem) is None:
-        formed = [stage for stage in formed if stage not in "qk"]
+        possible_stages = [stage for stage in possible_stages if stage not in "qk"]
         if wanted := [stage for stage in asked if stage in "qk"]:
             raise UserError(
                 f"{wanted[0]} cannot be a box: a sheet has no formula for position={settled.words['position']}"
             )
     for stage in asked:
-        if stage not in formed:
-            raise UserError(unknown(stage, formed, "stage"))
-    worth = worth_asking(exact, formed, problem.x)
-    chosen = [stage for stage in formed if stage in asked] if asked else worth
+        if stage not in possible_stages:
+            raise UserError(unknown(stage, possible_stages, "stage"))
+    worth = worth_asking(exact, possible_stages, problem.x)
+    chosen = [stage for stage in possible_stages if stage in asked] if asked else worth
     sheet = replace(sheet, scratch=tuple(stage for stage in worth if stage not in chosen and stage not in "qkv"))
     blanks = tuple(blank(stage, exact[stage], sheet) for stage in chosen)
     check_length(sum(box.right.size for box in blanks))
     if not follows_steps(settled, problem):
         raise no_steps(settled)
     return Paper(sheet, blanks, digits, transposed)
+
+
+def list_unknown_rules(settled: Settled) -> list[str]:
+    """Return the rules of a variant for which a sheet has no formula."""
+    names = [
+        type(rule).__name__.lower()
+        for rule in settled.rules.scores
+        if rule.pairs or (type(rule).bend is not Score.bend and rule.bound() is None)
+    ]
+    normalizer = settled.rules.normalizer.name
+    return names if normalizer in KNOWN_NORMALIZERS else [*names, normalizer]
 
 
 def check_length(count: int) -> None:
@@ -159,15 +184,17 @@ def no_steps(settled: Settled) -> UserError:
     return UserError(f"variant={settled.name} is not computed in steps that a sheet can show; try variant=[matrix]")
 
 
-def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None) -> list[str]:
+def worth_asking(exact: dict[str, Array], stages: Sequence[str], x: Array | None) -> list[str]:
+    """Return the stages whose numbers are not simply those of x or of an earlier stage."""
     kept: list[str] = []
-    for stage in formed:
-        before = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in kept]
-        again = any(same_numbers(exact[stage], array) for array in before)
-        if stage == "context" and "output" in exact:  # only the concatenated heads
-            again = again or same_numbers(np.concatenate(list(exact["context"]), axis=-1), exact["output"])
-        if not again:
-            kept.append(stage)
+    for stage in stages:
+        earlier = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in kept]
+        if any(same_numbers(exact[stage], array) for array in earlier):
+            continue
+        is_context = stage == "context" and "output" in exact
+        if is_context and same_numbers(np.concatenate(list(exact["context"]), axis=-1), exact["output"]):
+            continue  # the output only concatenates the heads
+        kept.append(stage)
     return kept
 
 
@@ -178,15 +205,9 @@ def same_numbers(one: Array, other: Array) -> bool:
 
 def blank(stage: str, right: Array, sheet: Sheet) -> Blank:
     problem = sheet.problem
-    whole = right if right.ndim == 3 else right[None]
-    columns = problem.key_tokens if stage in KEYED else tuple(str(place + 1) for place in range(whole.shape[2]))
-    return Blank(stage, whole, problem.key_tokens if stage in "kv" else problem.tokens, columns)
-
-
-TRIED = 16
-"""Number of positions used to find which columns are rotated together; at position 0, none are rotated."""
-SAME = 1e-9
-"""Numbers closer than this are the same."""
+    heads = right if right.ndim == 3 else right[None]
+    columns = problem.key_tokens if stage in KEYED else tuple(str(column + 1) for column in range(heads.shape[2]))
+    return Blank(stage, heads, problem.key_tokens if stage in "kv" else problem.tokens, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,23 +237,26 @@ def turned_sides(settled: Settled, problem: Problem) -> dict[str, Turned] | None
 
 
 def read_rotation(turning: Sequence[Position], side: str, size: int, places: Array) -> Turned | None:
-    """Return the pairs, cosines and sines of q or k at some positions, or None if pairs are not rotated."""
-    tried = np.concatenate([places, np.arange(TRIED)])
+    """Return the pairs, cosines and sines of q or k at some positions, or None if pairs are not rotated.
+
+    The encoding of the unit vectors gives a matrix for each position; it must be linear, and rotate pairs of columns.
+    """
+    tried, ramp = np.concatenate([places, np.arange(TRIED)]), np.arange(1.0, size + 1)
     matrix = np.stack([apply_positions(turning, side, row, tried) for row in np.eye(size)], axis=1)  # [places d d]
-    linear = apply_positions(turning, side, np.arange(1.0, size + 1), tried)
-    if not np.allclose(np.einsum("i,pij->pj", np.arange(1.0, size + 1), matrix), linear, atol=SAME):
+    encoded = apply_positions(turning, side, ramp, tried)
+    if not np.allclose(np.einsum("i,pij->pj", ramp, matrix), encoded, atol=SAME):
         return None
-    apart = (np.abs(matrix) > SAME).any(axis=0) & ~np.eye(size, dtype=bool)
-    pairs = tuple((int(a), int(b)) for a, b in np.argwhere(apart) if a < b)
+    are_mixed = (np.abs(matrix) > SAME).any(axis=0) & ~np.eye(size, dtype=bool)
+    pairs = tuple((int(a), int(b)) for a, b in np.argwhere(are_mixed) if a < b)
     columns = [column for pair in pairs for column in pair]
     if len(set(columns)) < len(columns):
         return None
     left, right = np.array(pairs, dtype=int).reshape(-1, 2).T
     cos, sin = matrix[:, left, left], matrix[:, left, right]
-    again = np.broadcast_to(np.eye(size), matrix.shape).copy()
-    again[:, left, left] = again[:, right, right] = cos
-    again[:, left, right], again[:, right, left] = sin, -sin
-    if not np.allclose(again, matrix, atol=SAME):
+    rotation = np.broadcast_to(np.eye(size), matrix.shape).copy()
+    rotation[:, left, left] = rotation[:, right, right] = cos
+    rotation[:, left, right], rotation[:, right, left] = sin, -sin
+    if not np.allclose(rotation, matrix, atol=SAME):
         return None
     return Turned(pairs, cos[: len(places)], sin[: len(places)])
 
@@ -246,17 +270,6 @@ def apply_positions(turning: Sequence[Position], side: str, row: Array, places: 
 
 
 # Predict the result of each mistake on a worksheet, and draw small integers until every common mistake shows
-
-COMMON = tuple(
-    """
-    no_scale scale_by_d scale_multiplied scale_after_softmax softmax_over_queries no_softmax sum_normalized
-    weights_transposed queries_keys_swapped values_from_keys causal_ignored causal_flipped causal_strict
-    mask_after_softmax heads_not_transposed single_head no_bias projection_transposed no_output_projection
-    """.split()
-)
-"""The most common mistakes; a sheet whose numbers hide one of them is redrawn."""
-LARGEST_WEIGHT = 0.97
-"""A softmax with a larger weight on one key is saturated, and hides mistakes made before it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,18 +316,12 @@ def differs_when_written(array: Array, right: Array, digits: int) -> bool:
     if array.shape != right.shape:
         return True
     with np.errstate(invalid="ignore"):
-        apart = np.abs(array - right) > 10.0**-digits
-    return bool((apart | (np.isfinite(array) != np.isfinite(right))).any())
+        differ = np.abs(array - right) > 10.0**-digits
+    return bool((differ | (np.isfinite(array) != np.isfinite(right))).any())
 
 
 def possible(paper: Paper) -> frozenset[str]:
-    fine = replace(paper, digits=9)
-    return frozenset(mistake.name for mistake in foretold(fine)) & frozenset(COMMON)
-
-
-def hidden(paper: Paper, possible: frozenset[str]) -> list[str]:
-    shown = {mistake.name for mistake in foretold(paper)}
-    return [name for name in COMMON if name in possible - shown]
+    return frozenset(mistake.name for mistake in foretold(replace(paper, digits=9))) & frozenset(COMMON)
 
 
 def flaws(paper: Paper, possible: frozenset[str]) -> Iterator[str]:
@@ -322,7 +329,8 @@ def flaws(paper: Paper, possible: frozenset[str]) -> Iterator[str]:
     x, weights, scores = paper.sheet.problem.x, paper.exact["weights"], paper.exact["scores"]
     if x is not None and len(np.unique(x, axis=0)) < len(x) <= (3 ** x.shape[1] - 1) // 2:
         yield "two tokens are the same"
-    yield from (f"{name} never shows" for name in hidden(paper, possible))
+    shown = {mistake.name for mistake in foretold(paper)}
+    yield from (f"{name} never shows" for name in COMMON if name in possible - shown)
     if (weights.max(axis=-1)[(weights > 0).sum(axis=-1) > 1] > LARGEST_WEIGHT).any():
         yield "one key gets almost all the weight"
     if scores[0].size > 1 and (np.ptp(scores, axis=(-2, -1)) == 0).any():
@@ -338,8 +346,6 @@ def is_ambiguous(paper: Paper) -> bool:
 
 
 # Small integers for a worksheet
-
-TRIES = 60
 
 Numbers = dict[str, Any]
 """A student's numbers: `tokens`, `vectors` and the weight matrices, as plain lists."""
@@ -359,11 +365,11 @@ def drawn(
     """
     found = list[tuple[Numbers, Paper]]()
     for attempt in range(TRIES):
-        made = numbers(config, np.random.default_rng([seed, attempt]))
-        sheet = compose(made)
+        student_numbers = numbers(config, np.random.default_rng([seed, attempt]))
+        sheet = compose(student_numbers)
         reason = next(flaws(sheet, telling), "")
         if not reason:
-            found.append((made, sheet))
+            found.append((student_numbers, sheet))
             if not is_ambiguous(sheet):
                 return found[-1]
     if found:

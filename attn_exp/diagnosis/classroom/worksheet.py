@@ -2,6 +2,9 @@
 
 A box agrees if its numbers are those of the exact computation, rounded; or if they follow from the rounded numbers in
 the boxes before it; or if they lie in between, as far as the rounding of those boxes can change the result.
+
+`agrees` compares a whole sheet with a recipe, `unfollowed` one box with the boxes before it. `slips_of` lists the wrong
+cells. `other_readings` yields equivalent computations and notations, in which a sheet may be right too.
 """
 
 from __future__ import annotations
@@ -31,8 +34,15 @@ LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
 """The last step that affects each stage, including the sharing of key/value heads."""
 MOST_CELLS = 400
 """With more numbers than this, rounding is not propagated cell by cell."""
-FAR = 40
+MOST_DRIFT = 40
 """How far rounding in stages without a box may move a number, in units of the number's tolerance."""
+
+SHOWN = 4
+"""Maximum number of wrong cells that are listed."""
+FEW = 1 / 3
+"""A slip affects at most this share of a box; more wrong cells mean another computation."""
+LOGITS = ("scores", "logits", "capped", "masked")
+"""Stages in which a constant per query changes nothing that follows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +97,7 @@ def agrees(sheet: Sheet, recipe: Recipe) -> bool:
 
 def gives(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
     first = sheet.boxes[0]
-    if exact is None or first.misses(part(exact, first), FAR * first.halves if sheet.open else 0.0).any():
+    if exact is None or first.misses(part(exact, first), MOST_DRIFT * first.halves if sheet.open else 0.0).any():
         return False
     return not any(wrong(sheet, recipe, place, exact).any() for place in range(len(sheet.boxes)))
 
@@ -104,7 +114,7 @@ def unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
 
     Recipes that differ only in later steps share the cached result.
     """
-    names = [one.name for one in fields(recipe)]
+    names = [step.name for step in fields(recipe)]
     last = LAST.get(sheet.boxes[place].stage, "finish")
     steps = (getattr(recipe, name) for name in (*itertools.takewhile(lambda name: name != last, names), last))
     key = place, tuple(map(id, steps))
@@ -115,70 +125,79 @@ def unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
 
 def compute_unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
     box, earlier = sheet.boxes[place], sheet.boxes[:place]
-    alone = one_stage(sheet, going_on_from(recipe, earlier), box.stage, 1)
-    centre = None if alone is None else alone[0]
-    missed = box.misses(centre)
-    if not missed.any() or centre is None or centre.shape != box.values.shape:
+    computed = compute_stage(sheet, continue_from(recipe, earlier), box.stage, 1)
+    predicted = None if computed is None else computed[0]
+    missed = box.misses(predicted)
+    if not missed.any() or predicted is None or predicted.shape != box.values.shape:
         return missed
     if place not in sheet.followed.moving:
         sheet.followed.moving[place] = nudge_cells(earlier)
-    room = reach(sheet, recipe, sheet.followed.moving[place], box.stage, centre)
-    if sheet.open and not box.misses(centre, room + FAR * box.halves).any():
-        room = room + reach_of_scratch(sheet, going_on_from(recipe, earlier), box, centre)
-    return missed & box.misses(centre, room)
+    leeway = reach(sheet, recipe, sheet.followed.moving[place], box.stage, predicted)
+    if sheet.open and not box.misses(predicted, leeway + MOST_DRIFT * box.halves).any():
+        leeway = leeway + reach_of_scratch(sheet, continue_from(recipe, earlier), box, predicted)
+    return missed & box.misses(predicted, leeway)
 
 
-def reach_of_scratch(sheet: Sheet, recipe: Recipe, box: Box, centre: Array) -> Array:
-    made, total = stages(sheet, recipe) or {}, np.zeros_like(centre)
+def reach_of_scratch(sheet: Sheet, recipe: Recipe, box: Box, predicted: Array) -> Array:
+    """Return how far a box can change if numbers written elsewhere are rounded: empty cells, and stages without box."""
+    made, total = stages(sheet, recipe) or {}, np.zeros_like(predicted)
     half = box.halves.max(initial=0.0, where=box.given)
     boxes, scratch = {other.stage: other for other in sheet.boxes}, sheet.scratch or ()
     for stage in itertools.takewhile(lambda stage: stage != box.stage, (name for name in STAGES if name in made)):
-        if stage in scratch or (stage in boxes and boxes[stage].values.shape == made[stage].shape):
-            empty = np.full(made[stage].shape, True) if stage in scratch else ~boxes[stage].given
-            halves = np.full(made[stage].shape, half)
-            written = Box(stage, np.where(empty, made[stage], np.nan), halves, halves, box.names)
-            total += reach(sheet, recipe, nudge_cells([written]), box.stage, centre)
+        array = made[stage]
+        if stage in scratch:
+            elsewhere = np.full(array.shape, True)
+        elif stage in boxes and boxes[stage].values.shape == array.shape:
+            elsewhere = ~boxes[stage].given
+        else:
+            continue
+        halves = np.full(array.shape, half)
+        written = Box(stage, np.where(elsewhere, array, np.nan), halves, halves, box.names)
+        total += reach(sheet, recipe, nudge_cells([written]), box.stage, predicted)
     return total
 
 
-def reach(sheet: Sheet, recipe: Recipe, moving: Sequence[Box], stage: str, centre: Array) -> Array:
-    """Return how far a stage can change, to first order, if the numbers before it vary within their rounding."""
-    total = np.zeros_like(centre)
-    if not moving or len(moving[0].values) < 2:
-        return total
-    count = len(moving[0].values)
-    moved = one_stage(sheet, going_on_from(recipe, moving), stage, count)
-    if moved is None or not np.array_equal(moved[-1], centre, equal_nan=True):
-        return total  # copies influence each other: nothing is known
+def reach(sheet: Sheet, recipe: Recipe, nudged: Sequence[Box], stage: str, predicted: Array) -> Array:
+    """Return how far a stage can change, to first order, if the numbers before it vary within their rounding.
+
+    `nudged` are the boxes from `nudge_cells`, whose last copy is unchanged.
+    """
+    unknown = np.zeros_like(predicted)
+    if not nudged or len(nudged[0].values) < 2:
+        return unknown
+    moved = compute_stage(sheet, continue_from(recipe, nudged), stage, len(nudged[0].values))
+    if moved is None or not np.array_equal(moved[-1], predicted, equal_nan=True):
+        return unknown  # copies influence each other
     with np.errstate(invalid="ignore", over="ignore"):
-        apart: Array = np.nan_to_num(np.abs(moved - centre)).sum(axis=0)
-    return apart
+        total: Array = np.nan_to_num(np.abs(moved - predicted)).sum(axis=0)
+    return total
 
 
 def nudge_cells(boxes: Sequence[Box]) -> list[Box]:
     """Stack copies of the boxes `[n ...]`: one per cell with that cell shifted by its rounding, and one unchanged."""
-    cells = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
-    count, start, copies = sum(map(len, cells)), 0, []
-    for box, places in zip(boxes, cells, strict=True):
+    indices_of_boxes = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
+    count, copy, copies = sum(map(len, indices_of_boxes)), 0, []
+    for box, indices in zip(boxes, indices_of_boxes, strict=True):
         if count > MOST_CELLS:
             return []
         values = np.repeat(box.values[None], count + 1, axis=0)
         moves = box.halves if box.moves is None else box.moves
-        values[(np.arange(start, start + len(places)), *places.T)] += moves[tuple(places.T)]
+        values[(np.arange(copy, copy + len(indices)), *indices.T)] += moves[tuple(indices.T)]
         copies.append(replace(box, values=values))
-        start += len(places)
+        copy += len(indices)
     return copies
 
 
-def one_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | None:
+def compute_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | None:
     """Compute one stage of `copies` of the problem, `[n ...]`, and stop there; None if the shapes do not fit."""
-    early = stage in STEPS and stage not in "qkv"
     try:
         with np.errstate(all="ignore"):
-            ending = other_step(recipe, STEPS[stage], stop_after) if early else recipe
-            array = compute_stages(ending, sheet.settled, sheet.problem, copies).get(stage)
-    except EnoughError as enough:
-        array = enough.array
+            stopping = (
+                with_step(recipe, STEPS[stage], stop_after) if (stage in STEPS and stage not in "qkv") else recipe
+            )
+            array = compute_stages(stopping, sheet.settled, sheet.problem, copies).get(stage)
+    except EnoughError as stopped:
+        (array,) = stopped.args
     except (ValueError, IndexError, ZeroDivisionError):
         return None
     shared = sheet.settled.heads.shared
@@ -191,11 +210,7 @@ def one_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | 
 
 
 class EnoughError(Exception):
-    """Carries the requested stage out of a computation, which stops there."""
-
-    def __init__(self, array: Array) -> None:
-        super().__init__()
-        self.array = array
+    """Carries the requested stage, its only argument, out of a computation, which stops there."""
 
 
 def stop_after(step: Step) -> Step:
@@ -205,7 +220,8 @@ def stop_after(step: Step) -> Step:
     return end
 
 
-def going_on_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
+def continue_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
+    """Return a recipe that computes with the numbers in these boxes instead of its own."""
     steps: dict[str, Any] = {}
     for box in boxes:
         if box.stage in STEPS:
@@ -214,21 +230,25 @@ def going_on_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
     return replace(recipe, **steps)
 
 
-def other_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Recipe:
+def with_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Recipe:
     steps: dict[str, Any] = {name: change(getattr(recipe, name))}
     return replace(recipe, **steps)
 
 
 def filled(step: Step, box: Box) -> Step:
-    whole = bool(box.given.all())
+    """Return a step whose result has the numbers of a box in the cells that are filled in.
 
-    def place(at: Any, side: str, heads: Array, positions: Any) -> Array:
+    Raises:
+        ValueError: (the returned step) the box has a different shape than the result.
+    """
+
+    def place(at: Any, side: str, heads: Array, positions: Any) -> Array:  # the step of q, k and v
         array = step(at, side, heads, positions)
         return fill(array) if side == box.stage else array
 
-    def instead(at: Any, *given: Any) -> Array:
-        if not whole:
-            return fill(step(at, *given))
+    def other_stage(at: Any, *inputs: Any) -> Array:
+        if not box.given.all():
+            return fill(step(at, *inputs))
         return np.array(np.broadcast_to(box.values, (at.batch, *box.values.shape[-3:])))
 
     def fill(array: Array) -> Array:
@@ -236,24 +256,21 @@ def filled(step: Step, box: Box) -> Step:
             raise ValueError("the box has a different shape")
         return np.where(box.given, box.values, array)
 
-    return place if box.stage in "qkv" else instead
+    return place if box.stage in "qkv" else other_stage
 
 
 def rounded(recipe: Recipe, digits: int) -> Recipe:
+    """Return a recipe that rounds after every step that computes a stage."""
+
     def rounding(step: Step) -> Step:
-        return lambda *given: np.round(step(*given), digits)
+        return lambda *inputs: np.round(step(*inputs), digits)
 
     for name in ("project", "place", "score", "scaled", "bent", "forbid", "after", "gather"):
-        recipe = other_step(recipe, name, rounding)
+        recipe = with_step(recipe, name, rounding)
     return recipe
 
 
 # Wrong cells, the expected numbers, and whether the rest follows from them
-
-SHOWN = 4
-"""Maximum number of wrong cells that are listed."""
-FEW = 1 / 3
-"""A slip affects at most this share of a box; more wrong cells mean another computation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,22 +286,24 @@ class Slip:
         shown = "; ".join(self.cell(place) for place in places[:SHOWN])
         return f"{shown}; {len(places)} in all" if len(places) > SHOWN else shown
 
-    def cell(self, place: Sequence[int]) -> str:
-        number = float(self.box.values[tuple(place)])
-        mine, where, expected = self.box.write_like(place, number), self.box.where(place), self.expected
-        if expected is None or expected.shape != self.box.values.shape or np.isnan(expected[tuple(place)]):
-            return f"{where}: {mine} is wrong"
-        right = float(expected[tuple(place)])
-        kind = kind_of_slip(mine, number, self.box.write_like(place, right), right)
-        return f"{where}: {mine} should be {self.box.write_like(place, right)}{f' ({kind})' if kind else ''}"
+    def cell(self, index: Sequence[int]) -> str:
+        """Describe one wrong cell, such as `row she, key 2: 0.21 should be 0.12 (digits swapped)`."""
+        number, where = float(self.box.values[tuple(index)]), self.box.where(index)
+        written, expected = self.box.write_like(index, number), self.expected
+        if expected is None or expected.shape != self.box.values.shape or np.isnan(expected[tuple(index)]):
+            return f"{where}: {written} is wrong"
+        right = float(expected[tuple(index)])
+        right_written = self.box.write_like(index, right)
+        kind = kind_of_slip(written, number, right_written, right)
+        return f"{where}: {written} should be {right_written}{f' ({kind})' if kind else ''}"
 
 
-def kind_of_slip(mine: str, number: float, other: str, right: float) -> str:
-    if number and mine.lstrip("-") == other.lstrip("-"):
+def kind_of_slip(written: str, number: float, right_written: str, right: float) -> str:
+    if number and written.lstrip("-") == right_written.lstrip("-"):
         return "the sign"
     if number and right and any(abs(number * factor - right) <= 0.051 * abs(right) for factor in (0.1, 10.0)):
         return "the decimal point"
-    return "digits swapped" if sorted(mine) == sorted(other) else ""
+    return "digits swapped" if sorted(written) == sorted(right_written) else ""
 
 
 def every_slip(sheet: Sheet) -> list[Slip | None]:
@@ -292,15 +311,18 @@ def every_slip(sheet: Sheet) -> list[Slip | None]:
 
 
 def slips_of(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Slip | None]:
-    """Yield the wrong cells of each box relative to a recipe whose stages are known."""
-    later = False
+    """Yield the wrong cells of each box relative to a recipe whose stages are known; None for a box without any.
+
+    After the first wrong box, numbers that are right but do not follow from it are wrong too.
+    """
+    is_after_slip = False
     for place, box in enumerate(sheet.boxes):
-        missed = unfollowed(sheet, recipe, place) if later else wrong(sheet, recipe, place, exact)
+        missed = unfollowed(sheet, recipe, place) if is_after_slip else wrong(sheet, recipe, place, exact)
         if not missed.any():
             yield None
             continue
-        made = stages(sheet, going_on_from(recipe, sheet.boxes[:place])) if later else exact
-        later = True
+        made = stages(sheet, continue_from(recipe, sheet.boxes[:place])) if is_after_slip else exact
+        is_after_slip = True
         yield Slip(box, missed, part(made, box))
 
 
@@ -318,19 +340,18 @@ def after_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]
 
 
 def sums(sheet: Sheet) -> Iterator[Finding]:
+    """Yield a finding on whether complete rows of softmax weights sum to 1."""
     weights = next((box for box in sheet.boxes if box.stage == "weights"), None)
     if weights is None or not weights.given.all(axis=-1).any() or not sheet.settled.rules.normalizer.exponential:
         return
-    total = weights.values.sum(axis=-1)
-    whole = weights.given.all(axis=-1) & weights.values.any(axis=-1)
-    bad = whole & (np.abs(np.where(whole, total, 1.0) - 1) > weights.halves.sum(axis=-1) + 1e-9)
-    said = f"{int(bad.sum())} of {int(whole.sum())} do not; one sums to {total[bad][0]:.4g}" if bad.any() else ""
-    yield Finding("rows of weights sum to 1", BROKEN if bad.any() else HELD, said)
+    totals = weights.values.sum(axis=-1)
+    complete = weights.given.all(axis=-1) & weights.values.any(axis=-1)
+    bad = complete & (np.abs(np.where(complete, totals, 1.0) - 1) > weights.halves.sum(axis=-1) + 1e-9)
+    note = f"{int(bad.sum())} of {int(complete.sum())} do not; one sums to {totals[bad][0]:.4g}" if bad.any() else ""
+    yield Finding("rows of weights sum to 1", BROKEN if bad.any() else HELD, note)
 
 
 # Harmless variations in right numbers: steps done early, logits shifted, transposed tables, intermediate rounding
-
-LOGITS = ("scores", "logits", "capped", "masked")
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,19 +377,18 @@ def scale_early(sheet: Sheet) -> Iterator[Reading]:
     factor = sheet.settled.multiplier
     if factor == 1 or factor <= 0:
         return
-    powers = (("q", 1.0, 0.0), ("k", 0.0, 1.0), ("q and k, half to each", 0.5, 0.5))
-    for name, query, key in powers:
+    for name, query, key in (("q", 1.0, 0.0), ("k", 0.0, 1.0), ("q and k, half to each", 0.5, 0.5)):
         recipe = sheet.right
         place = times(recipe.place, {"q": factor**query, "k": factor**key})
-        yield Reading(sheet, replace(recipe, place=place, scaled=unchanged), f"the scale is already applied to {name}")
+        yield Reading(
+            sheet,
+            replace(recipe, place=place, scaled=lambda at, scores: scores),
+            f"the scale is already applied to {name}",
+        )
 
 
 def times(place: Step, factors: dict[str, float]) -> Step:
     return lambda at, side, heads, positions: place(at, side, heads, positions) * factors.get(side, 1.0)
-
-
-def unchanged(at: Any, scores: Array) -> Array:
-    return scores
 
 
 def shift_logits(sheet: Sheet) -> Iterator[Reading]:
@@ -377,7 +397,7 @@ def shift_logits(sheet: Sheet) -> Iterator[Reading]:
     if exact is None or not sheet.settled.rules.normalizer.exponential:
         return
     boxes = tuple(subtract_row_mean(box, exact.get(box.stage)) for box in sheet.boxes)
-    if any(new is not old for new, old in zip(boxes, sheet.boxes, strict=True)):
+    if any(shifted is not box for shifted, box in zip(boxes, sheet.boxes, strict=True)):
         yield Reading(replace(sheet, boxes=boxes), sheet.right, "a constant is added to all logits of a query")
 
 
@@ -386,11 +406,11 @@ def subtract_row_mean(box: Box, array: Array | None) -> Box:
     if box.stage not in LOGITS or array is None or array.shape != box.values.shape or not box.misses(array).any():
         return box
     with np.errstate(invalid="ignore"):
-        gap = np.where(np.isfinite(array) & box.given, box.values - array, np.nan)
-    counts = np.isfinite(gap).sum(axis=-1, keepdims=True)
+        deviations = np.where(np.isfinite(array) & box.given, box.values - array, np.nan)
+    counts = np.isfinite(deviations).sum(axis=-1, keepdims=True)
     if (counts[box.given.any(axis=-1, keepdims=True)] < 2).any():
         return box
-    mean = np.nansum(gap, axis=-1, keepdims=True) / np.maximum(counts, 1)
+    mean = np.nansum(deviations, axis=-1, keepdims=True) / np.maximum(counts, 1)
     return replace(box, values=box.values - mean, halves=2 * box.halves, own=2 * box.own, moves=None)
 
 
@@ -403,12 +423,13 @@ def rename_scores(sheet: Sheet) -> Iterator[Reading]:
 
 
 def transpose_sheet(sheet: Sheet) -> Sheet | None:
-    boxes = [swapped(box) for box in sheet.boxes]
-    kept = tuple(box for box in boxes if box is not None)
-    return replace(sheet, boxes=kept) if len(kept) == len(boxes) else None
+    """Return the sheet with all boxes transposed; None if the numbers of one do not fit that way."""
+    boxes = tuple(box for box in map(swapped, sheet.boxes) if box is not None)
+    return replace(sheet, boxes=boxes) if len(boxes) == len(sheet.boxes) else None
 
 
 def swapped(box: Box) -> Box | None:
+    """Return a transposed box; None if a number lies outside the square that both layouts share."""
     if TURNED in box.note:
         return box
     *_, rows, columns = box.values.shape
@@ -426,6 +447,7 @@ def transpose_square(array: Array, size: int) -> Array:
 
 
 def fewest_digits(sheet: Sheet) -> int | None:
+    """Return the number of decimals of the coarsest box, if it has 1 to 4."""
     half = max(float(box.halves.max(initial=0.0, where=box.given)) for box in sheet.boxes)
     digits = round(-np.log10(2 * half)) if 0 < half < np.inf else 99
     return int(digits) if 1 <= digits <= 4 else None

@@ -1,9 +1,15 @@
 """Compare two implementations: where they agree, where they first differ, and why.
 
-Each is first checked against the definition, so that its mistakes are known. Then both run the same cases, each with
-its own library, layout, argument names and mask convention. `parting.py` explains where their answers differ.
-Modules get the same weights. If weights cannot be exchanged, or one function takes q, k, v and the other x, each is
-compared with the definition on its own input.
+In: two functions and the user's settings. Out: one verdict, such as "They differ under a causal mask, where t and s
+differ: a aligns causal masks top left; b follows the definition".
+
+1. `check` compares each with the definition, so that its mistakes are known.
+2. `find_calls` finds how to call each: its library, layout, argument names and mask convention.
+3. `share_weights` copies the weights of one module to the other.
+4. `ask_both` runs the same cases on both, and `parting.py` explains where their answers differ.
+
+If weights cannot be exchanged, or one function takes q, k, v and the other x, each is compared with the definition on
+its own input instead of steps 3 and 4.
 """
 
 from __future__ import annotations
@@ -48,25 +54,22 @@ from attn_exp.experiment.verdict import (
 from attn_exp.own_code import OwnFunction, held
 from attn_exp.rules.masks.causal import Causal
 
-OFFERS = {"mask": "a mask", "added": "an additive bias", "padding": "a padding mask",
+ARGUMENT_NAMES = {"mask": "a mask", "added": "an additive bias", "padding": "a padding mask",
           "lengths": "lengths", "causal": "a causal flag", "window": "a window", "scale": "a scale",
           "softcap": "a logit cap", "alibi": "ALiBi slopes", "sinks": "sinks", "W_o": "W_o",
           "b_q": "biases"}  # fmt: skip
 """How the report names an argument that only one of the two functions takes."""
-OWN = ("convention", "layout", "dtype", "takes", "device")
+FORMAT_SETTINGS = ("convention", "layout", "dtype", "takes", "device")
 """Settings that describe a function's input format, not what it computes; the two functions may differ in these."""
-BY_MASK = ("causal", "window", "padding", "lengths")
+REPLACED_BY_MASK = ("causal", "window", "padding", "lengths")
 """Roles that a mask can replace if a function has no argument for them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Implementation:
-    """One of the two functions: its name, its verdict, and how to call it.
+    """One of the two functions: as the user named it, its name in the report, its verdict, and how to call it."""
 
-    `rules` are settings that the user did not request, but under which the function is right.
-    """
-
-    own: OwnFunction
+    target: OwnFunction
     name: str
     verdict: Verdict
     function: Bound
@@ -74,11 +77,15 @@ class Implementation:
 
     @property
     def rules(self) -> list[str]:
-        return [word for word in self.verdict.right_under.split() if word.partition("=")[0] not in OWN]
+        """Settings that the user did not request, but under which the function is right, such as `mask=causal`."""
+        return [
+            setting for setting in self.verdict.right_under.split() if setting.partition("=")[0] not in FORMAT_SETTINGS
+        ]
 
     def takes(self, role: str) -> bool:
+        """Return whether a case with this role can be passed, perhaps as a mask."""
         offer = self.caller.offer
-        return offer.takes(role) or (role in BY_MASK and offer.takes("mask"))
+        return offer.takes(role) or (role in REPLACED_BY_MASK and offer.takes("mask"))
 
 
 Both = tuple[Implementation, Implementation]
@@ -91,60 +98,63 @@ def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool 
         UserError: the arguments of a function are unknown, or a setting does not apply to it.
     """
     start, names = perf_counter(), distinct_names(one, other)
-    functions, verdicts = (copy_module(one), copy_module(other)), list[Verdict]()
-    for own, name in zip(functions, names, strict=True):
-        verdicts.append(check(own, request, quick))
+    targets, verdicts = (copy_module(one), copy_module(other)), list[Verdict]()
+    for target, name in zip(targets, names, strict=True):
+        verdicts.append(check(target, request, quick))
         if verdicts[-1].uncalled:
             return replace(verdicts[-1], name=name)
-    with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        silent = [
-            f"{name} gives no answer: {verdict.computes.rstrip('.')}"
-            for name, verdict in zip(names, verdicts, strict=True)
-            if has_no_answer(verdict)
-        ]
-        if silent:
-            reason = f"{'. '.join(silent)}."
-            verdict = decide(replace(conclude(names, verdicts, request, [], []), computes=reason), (), reason)
-        else:
-            verdict = compare(functions, names, verdicts, request, quick)
+    silent = [
+        f"{name} gives no answer: {verdict.computes.rstrip('.')}"
+        for name, verdict in zip(names, verdicts, strict=True)
+        if has_no_answer(verdict)
+    ]
+    if silent:
+        reason = f"{'. '.join(silent)}."
+        verdict = decide(replace(conclude(names, verdicts, request, [], []), computes=reason), (), reason)
+    else:
+        with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            verdict = compare(targets, names, verdicts, request, quick)
     return replace(verdict, seconds=perf_counter() - start)
 
 
 def distinct_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
-    targets = [own.target or f"{own.file}:{own.name}" for own in (one, other)]
-    for first, second in ((one.name, other.name), targets):
+    """Return two names for the report: the function names if they differ, else with file, else "(first)"."""
+    paths = [function.target or f"{function.file}:{function.name}" for function in (one, other)]
+    for first, second in ((one.name, other.name), paths):
         if first != second:
             return first, second
     return f"{one.name} (first)", f"{other.name} (second)"
 
 
-def copy_module(own: OwnFunction) -> OwnFunction:
+def copy_module(target: OwnFunction) -> OwnFunction:
     """Copy a module instance, so that weights can be written into it; return other functions unchanged."""
-    if not hasattr(own.function, "state_dict") or inspect.isclass(own.function):
-        return own
-    return replace(own, function=copy.deepcopy(own.function))
+    if not hasattr(target.function, "state_dict") or inspect.isclass(target.function):
+        return target
+    return replace(target, function=copy.deepcopy(target.function))
 
 
 def has_no_answer(verdict: Verdict) -> bool:
-    return any((one.rung, one.state) == (ANSWERED, BROKEN) or one.state == NOT_VERIFIED for one in verdict.findings)
+    return any(
+        (finding.rung, finding.state) == (ANSWERED, BROKEN) or finding.state == NOT_VERIFIED
+        for finding in verdict.findings
+    )
 
 
 # The same cases and weights for both
 
 
 def find_calls(
-    functions: Sequence[OwnFunction], names: Sequence[str], verdicts: Sequence[Verdict], common: Request
+    targets: Sequence[OwnFunction], names: Sequence[str], verdicts: Sequence[Verdict], common: Request
 ) -> Both:
-    made = list[Implementation]()
-    for own, name, verdict in zip(functions, names, verdicts, strict=True):
-        words = [word for word in verdict.right_under.split() if word.partition("=")[0] in OWN]
-        request = with_words(common, " ".join(words)) if words else common
-        tried = ways_to_call.how_to_call(own, request, look(own, request) if is_layer(own.function) else None)
-        made.append(
-            Implementation(own, name, verdict, tried.function, conventions.with_its_mask(tried.caller, tried.function))
-        )
-    return made[0], made[1]
+    both = list[Implementation]()
+    for target, name, verdict in zip(targets, names, verdicts, strict=True):
+        formats = [setting for setting in verdict.right_under.split() if setting.partition("=")[0] in FORMAT_SETTINGS]
+        request = with_words(common, " ".join(formats)) if formats else common
+        call = ways_to_call.how_to_call(target, request, look(target, request) if is_layer(target.function) else None)
+        caller = conventions.with_its_mask(call.caller, call.function)
+        both.append(Implementation(target, name, verdict, call.function, caller))
+    return both[0], both[1]
 
 
 def common_request(both: Both, request: Request) -> Request:
@@ -152,11 +162,12 @@ def common_request(both: Both, request: Request) -> Request:
 
     The rules are added only if both functions follow them or take them as arguments.
     """
-    words = list(dict.fromkeys([*both[0].rules, *both[1].rules]))
-    if not words or any(word.partition("=")[0].split(".")[0] in request.said for word in words):
+    rules = list(dict.fromkeys([*both[0].rules, *both[1].rules]))
+    if not rules or any(rule.partition("=")[0].split(".")[0] in request.said for rule in rules):
         return request
-    told = all(set(words) <= {*side.rules} or (words == ["mask=causal"] and side.takes("causal")) for side in both)
-    return with_words(request, " ".join(words)) if told else request
+    by_flag = rules == ["mask=causal"]
+    can_follow = all(set(rules) <= {*side.rules} or (by_flag and side.takes("causal")) for side in both)
+    return with_words(request, " ".join(rules)) if can_follow else request
 
 
 def share_weights(both: Both) -> str | None:
@@ -165,8 +176,7 @@ def share_weights(both: Both) -> str | None:
     The phrase is empty if the functions have no weights; None means that they cannot run the same cases.
     """
     first, second = (side.function for side in both)
-    alike = both[0].caller.offer.core == both[1].caller.offer.core
-    if not alike or (first.inside is None) != (second.inside is None):
+    if not takes_same_input(both) or (first.inside is None) != (second.inside is None):
         return None
     if first.inside is None:
         return ""
@@ -177,99 +187,120 @@ def share_weights(both: Both) -> str | None:
     return None
 
 
+def takes_same_input(both: Both) -> bool:
+    """Return whether both take q, k and v, or both take x."""
+    return both[0].caller.offer.core == both[1].caller.offer.core
+
+
 def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
-    for asked in cases_of_both(both, common, quick):
-        case = ways_to_call.rounded(ways_to_call.rounded(asked, both[0].caller), both[1].caller)
+    """Run each case on both, with inputs rounded to both dtypes; yield the cases that at least one answered."""
+    for exact_case in cases_of_both(both, common, quick):
+        case = ways_to_call.rounded(ways_to_call.rounded(exact_case, both[0].caller), both[1].caller)
         if not any(ways_to_call.is_beyond_dtype(side.caller, case) for side in both):
             answers = (both[0].caller(case), both[1].caller(case))
             bits = [ways_to_call.digits_of(side.caller, answer) for side, answer in zip(both, answers, strict=True)]
-            pair = Pair(case, answers, min(bits))
-            yield from () if pair.silent else (pair,)
+            if any(answer.output is not None for answer in answers):
+                yield Pair(case, answers, min(bits))
 
 
 def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
     offer, layout, inside = joint_offer(both), joint_layout(both), both[0].function.inside
-    if not offer.core:
+    maker: HeadsMaker | LayerMaker
+    if offer.core:
+        maker = HeadsMaker(common, offer, layout, layout, one_size=0)
+        questions = list(core_cases(common, offer, layout, quick))
+        yield from questions
+        yield from ambiguous_cases(both, common, maker, {case.rung for case in questions})
+    else:
+        maker = LayerMaker(common, offer, inside)
         yield from layer_cases(common, offer, quick, inside)
-        if offer.takes("mask"):
-            yield hide_one_row(LayerMaker(common, offer, inside).case(EMPTY_ROWS, 6, 6))
-        return
-    asked = list(core_cases(common, offer, layout, quick))
-    yield from asked
-    maker = HeadsMaker(common, offer, layout, layout, one_size=0)
-    align = all(side.caller.offer.takes("causal") or not side.caller.offer.takes("mask") for side in both)
-    if (common.is_causal or offer.takes("causal")) and align:
-        masks = common.masks if common.is_causal else (*common.masks, Causal())
-        for rows, keys in ((5, 9), (9, 5)):
-            yield maker.case("causal, unequal lengths", rows, keys, masks=masks, optional=True)
-    if maker.heads > 1 and common.kv_head is None and not any(case.rung == "shared heads" for case in asked):
-        yield maker.case("shared heads", 7, 7, groups=2, optional=True)
     if offer.takes("mask"):
         yield hide_one_row(maker.case(EMPTY_ROWS, 6, 6))
 
 
+def ambiguous_cases(both: Both, common: Request, maker: HeadsMaker, rungs: set[str]) -> Iterator[Case]:
+    """Yield cases without a single right answer: how causal masks are aligned, and how key/value heads are shared."""
+    can_align = all(side.caller.offer.takes("causal") or not side.caller.offer.takes("mask") for side in both)
+    if (common.is_causal or maker.offer.takes("causal")) and can_align:
+        masks = common.masks if common.is_causal else (*common.masks, Causal())
+        for rows, keys in ((5, 9), (9, 5)):
+            yield maker.case("causal, unequal lengths", rows, keys, masks=masks, optional=True)
+    if maker.heads > 1 and common.kv_head is None and "shared heads" not in rungs:
+        yield maker.case("shared heads", 7, 7, groups=2, optional=True)
+
+
 def hide_one_row(case: Case) -> Case:
+    """Mask all keys of the middle query."""
     sizes = at_of(case)
-    seen = np.ones((sizes.rows, sizes.keys), np.bool_)
-    seen[sizes.rows // 2] = False
-    return replace(masked(case, seen), optional=True)
+    attends = np.ones((sizes.rows, sizes.keys), np.bool_)
+    attends[sizes.rows // 2] = False
+    return replace(masked(case, attends), optional=True)
 
 
 def joint_offer(both: Both) -> Offer:
+    """Return the arguments that cases for both may use: those that both functions take, by name or as a mask."""
     first, second = both
-    offer, more = first.caller.offer, second.caller.offer.parameters
-    roles = {role: name for role, name in offer.parameters.items() if second.takes(role)}
-    roles |= {role: name for role, name in more.items() if role not in roles and first.takes(role)}
-    return replace(offer, parameters=roles, positional=(), defaults={})
+    offer, others = first.caller.offer, second.caller.offer.parameters
+    parameters = {role: name for role, name in offer.parameters.items() if second.takes(role)}
+    parameters |= {role: name for role, name in others.items() if role not in parameters and first.takes(role)}
+    return replace(offer, parameters=parameters, positional=(), defaults={})
 
 
 def joint_layout(both: Both) -> str:
+    """Return the layout of the common cases: an axis for batch or heads only if both functions have it."""
     layouts = [side.caller.layout for side in both]
     if all(map(is_joined, layouts)):
         return WIDE
-    with_batch, with_heads = all(map(has_batch, layouts)), all(map(has_heads, layouts))
-    return ("bhtd" if with_heads else "btd") if with_batch else "htd" if with_heads else "td"
+    return f"{'b' * all(map(has_batch, layouts))}{'h' * all(map(has_heads, layouts))}td"
 
 
 # The comparison
 
 
 def compare(
-    functions: Sequence[OwnFunction], names: tuple[str, str], verdicts: Sequence[Verdict], request: Request, quick: bool
+    targets: Sequence[OwnFunction], names: tuple[str, str], verdicts: Sequence[Verdict], request: Request, quick: bool
 ) -> Verdict:
-    both = find_calls(functions, names, verdicts, request)
+    both = find_calls(targets, names, verdicts, request)
     common = common_request(both, request)
-    both = both if common is request else find_calls(functions, names, verdicts, common)
-    how = share_weights(both)
-    if how is None:
+    both = both if common is request else find_calls(targets, names, verdicts, common)
+    weights_note = share_weights(both)
+    if weights_note is None:
         return compare_by_definition(both, request)
     pairs = list(ask_both(both, common, quick))
     digits, rounding = bits_to_judge_by(pairs)
-    parted = [pair for pair in pairs if pair.part(digits)]
-    found, callers = differing_rules(both), [side.caller for side in both]
-    if found and common is not request and not parted:
-        found.append(f"With {' '.join(sorted(common.typed))} they agree")
-    if both[0].rules != both[1].rules and common is request:
-        parted = []  # one follows a rule unprompted that the other does not take
-    elif parted and how and parted[0] is pairs[0] and not any(map(is_unlike_definition, verdicts)):
-        found.append(f"Each is right with its own matrices, but not {how}: the two order their matrices differently")
-    else:
-        found += find_causes(parted, verdicts, names, digits)
-    found += filter(None, [compare_traces(callers, parted[0].case, names)] if parted else ())
+    differing = [pair for pair in pairs if pair.part(digits)]
+    # if one follows a rule unprompted that the other does not take, that alone explains every difference
+    unexplained = [] if both[0].rules != both[1].rules and common is request else differing
+    reasons = differing_rules(both)
+    if reasons and common is not request and not differing:
+        reasons.append(f"With {' '.join(sorted(common.typed))} they agree")
+    if unexplained:
+        reasons += explain_pairs(both, unexplained, pairs[0], weights_note, digits)
     findings = [
-        Finding(CALLED, HELD, "; ".join(filter(None, (*map(describe_call, both), how)))),
-        *findings_of(pairs, parted, names),
+        Finding(CALLED, HELD, "; ".join(filter(None, (*map(describe_call, both), weights_note)))),
+        *findings_of(pairs, unexplained, names),
         *([Finding("rounding", REMARK if digits == SINGLE else HELD, rounding)] if rounding else []),
         *offered_by_one(both),
     ]
-    lost = parted or [pair for pair in pairs if pair.part(digits)]
-    small = smallest_of_both(both, lost, digits) if lost else None
+    small = smallest_of_both(both, differing[0].case, digits) if differing else None
+    return decide(conclude(names, verdicts, request, reasons, findings, small), cases_left_open(pairs, names))
+
+
+def explain_pairs(both: Both, differing: Sequence[Pair], first: Pair, weights_note: str, digits: int) -> Iterator[str]:
+    names, verdicts = [side.name for side in both], [side.verdict for side in both]
+    if weights_note and differing[0] is first and not any(map(is_unlike_definition, verdicts)):
+        yield f"Each is right with its own matrices, but not {weights_note}: the two order their matrices differently"
+    else:
+        yield from find_causes(differing, verdicts, names, digits)
+    yield from filter(None, [compare_traces([side.caller for side in both], differing[0].case, names)])
+
+
+def cases_left_open(pairs: Sequence[Pair], names: tuple[str, str]) -> tuple[str, ...]:
+    """Return the required cases that only one function answered, as phrases for the report."""
+    if not any(pair.both for pair in pairs):
+        return ("every case (none was answered by both)",)
     required = [pair for pair in pairs if not (pair.both or pair.case.optional)]
-    alone = tuple(
-        dict.fromkeys(f"{one.case.rung} (only {names[one.answers[0].output is None]} answers)" for one in required)
-    )
-    alone = alone if any(pair.both for pair in pairs) else ("every case (none was answered by both)",)
-    return decide(conclude(names, verdicts, request, found, findings, small), alone)
+    return tuple(dict.fromkeys(f"{pair.case.rung} (only {names[1 - pair.unanswered]} answers)" for pair in required))
 
 
 def is_unlike_definition(verdict: Verdict) -> bool:
@@ -283,116 +314,133 @@ def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
     precision.
     """
     answered = [pair for pair in pairs if pair.both]
-    own = min((pair.digits for pair in answered), default=53)
-    is_single = own > SINGLE and answered and not answered[0].part(SINGLE)
-    digits = SINGLE if is_single and any(pair.part(own) and not pair.part(SINGLE) for pair in answered) else own
+    finest = min((pair.digits for pair in answered), default=53)
+    is_single = finest > SINGLE and answered and not answered[0].part(SINGLE)
+    digits = SINGLE if is_single and any(pair.part(finest) and not pair.part(SINGLE) for pair in answered) else finest
     units = max((pair.gap for pair in answered if not pair.part(digits)), default=0.0) * 2.0 ** (digits - 1)
-    if digits == own:
-        return own, f"within {units:.2g} units in the last place" if answered else ""
+    if digits == finest:
+        return finest, f"within {units:.2g} units in the last place" if answered else ""
     return digits, f"differing by up to {units:.2g} ulp of float32, the dtype in which one of them computes"
 
 
 def differing_rules(both: Both) -> list[str]:
     """Describe known differences: rules that only one function follows, and opposite mask polarity."""
-    made, rules = list[str](), [" ".join(side.rules) for side in both]
-    if rules[0] != rules[1]:
-        said = [
-            f"{side.name} follows {rule} unprompted" if rule else f"{side.name} does not"
-            for side, rule in sorted(zip(both, rules, strict=True), key=lambda pair: not pair[1])
+    reasons, rules = list[str](), [(side.name, " ".join(side.rules)) for side in both]
+    if both[0].rules != both[1].rules:
+        phrases = [
+            f"{name} follows {rule} unprompted" if rule else f"{name} does not"
+            for name, rule in sorted(rules, key=lambda pair: not pair[1])  # the one that follows a rule first
         ]
-        made.append(", ".join(said))
-    turned = [side for side in both if not side.verdict.passed and "convention=" in side.verdict.right_under]
-    if len(turned) == 1:
-        name, words = turned[0].name, turned[0].verdict.right_under
-        made.append(f"The masks of {name} have the opposite polarity ({words}); they were inverted before each call")
-    return made
+        reasons.append(", ".join(phrases))
+    inverted = [side for side in both if not side.verdict.passed and "convention=" in side.verdict.right_under]
+    if len(inverted) == 1:
+        name, setting = inverted[0].name, inverted[0].verdict.right_under
+        reasons.append(
+            f"The masks of {name} have the opposite polarity ({setting}); they were inverted before each call"
+        )
+    return reasons
 
 
 def describe_call(side: Implementation) -> str:
     caller = side.caller
-    what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x"
-    more = filter(None, (caller.offer.said, caller.library.name, caller.dtype, str(caller.masking)))
+    inputs = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x"
+    details = filter(None, (caller.offer.said, caller.library.name, caller.dtype, str(caller.masking)))
     under = f", under {side.verdict.right_under}" if side.verdict.right_under else ""
-    return f"{side.name} with {', '.join((what, *more))}{under}"
+    return f"{side.name} with {', '.join((inputs, *details))}{under}"
 
 
-def findings_of(pairs: Sequence[Pair], parted: Sequence[Pair], names: tuple[str, str]) -> Iterator[Finding]:
+def findings_of(pairs: Sequence[Pair], differing: Sequence[Pair], names: tuple[str, str]) -> Iterator[Finding]:
+    """Yield one finding for each kind of case: different, answered by one function only, or equal."""
     for rung in dict.fromkeys(pair.case.rung for pair in pairs):
-        bad = [pair for pair in parted if pair.case.rung == rung]
-        alone = [pair for pair in pairs if pair.case.rung == rung and not pair.both]
-        if bad:
-            yield Finding(rung, BROKEN, bad[0].how_far())
-        elif alone:
-            mute = int(alone[0].answers[1].output is None)
-            error = "" if alone[0].case.optional else f"; {names[mute]}: {alone[0].answers[mute].error}"
-            yield Finding(rung, ABSENT, f"only {names[1 - mute]} answers{error}")
+        broken = next((pair for pair in differing if pair.case.rung == rung), None)
+        single = next((pair for pair in pairs if pair.case.rung == rung and not pair.both), None)
+        if broken:
+            yield Finding(rung, BROKEN, broken.how_far())
+        elif single:
+            silent = single.unanswered
+            error = "" if single.case.optional else f"; {names[silent]}: {single.answers[silent].error}"
+            yield Finding(rung, ABSENT, f"only {names[1 - silent]} answers{error}")
         else:
             yield Finding(rung, HELD)
 
 
 def offered_by_one(both: Both) -> Iterator[Finding]:
-    for role, words in OFFERS.items():
+    for role, phrase in ARGUMENT_NAMES.items():
         takers = [side for side in both if side.caller.offer.takes(role)]
         if len(takers) == 1:
-            word = takers[0].caller.offer.parameters[role]
-            yield Finding(words, ABSENT, f"only {takers[0].name} takes {words} ({word})")
+            parameter = takers[0].caller.offer.parameters[role]
+            yield Finding(phrase, ABSENT, f"only {takers[0].name} takes {phrase} ({parameter})")
 
 
 def compare_by_definition(both: Both, request: Request) -> Verdict:
+    """Compare two functions that cannot run the same cases, by their verdicts."""
     names, verdicts = (both[0].name, both[1].name), [side.verdict for side in both]
-    first, second = ({one.rung: one.state for one in verdict.findings} for verdict in verdicts)
-    alike = both[0].caller.offer.core == both[1].caller.offer.core
-    why = "their matrices cannot be exchanged" if alike else "one takes q, k, v and the other x"
-    findings = [Finding("the same input", ABSENT, f"{why}: each is compared with the definition on its own input")]
-    for rung in first:
-        states = [first[rung], second.get(rung, "")]
-        if states[0] == states[1] and states[0] in (HELD, BROKEN):
-            findings.append(Finding(rung, HELD, "" if states[0] == HELD else "neither follows the definition"))
-        elif set(states) == {HELD, BROKEN}:
-            findings.append(Finding(rung, BROKEN, f"{names[states.index(BROKEN)]} does not follow the definition"))
-    found, wrong = differing_rules(both), [is_unlike_definition(verdict) for verdict in verdicts]
+    why = "their matrices cannot be exchanged" if takes_same_input(both) else "one takes q, k, v and the other x"
+    findings = [
+        Finding("the same input", ABSENT, f"{why}: each is compared with the definition on its own input"),
+        *compare_findings(both),
+    ]
+    reasons, wrong = differing_rules(both), [is_unlike_definition(verdict) for verdict in verdicts]
     if any(wrong) and (not all(wrong) or verdicts[0].mistakes != verdicts[1].mistakes or not verdicts[0].mistakes):
-        said = [f"computes {one.computes.rstrip('.')}" if bad else FOLLOWS
-                for one, bad in zip(verdicts, wrong, strict=True)]  # fmt: skip
-        found.append(f"{names[0]} {said[0]}; {names[1]} {said[1]}")
-    alone = () if all(verdict.outcome == RIGHT for verdict in verdicts) else (f"the same input ({why})",)
-    return decide(conclude(names, verdicts, request, found, findings), alone)
+        phrases = [
+            f"{name} computes {verdict.computes.rstrip('.')}" if is_wrong else f"{name} {FOLLOWS}"
+            for name, verdict, is_wrong in zip(names, verdicts, wrong, strict=True)
+        ]
+        reasons.append("; ".join(phrases))
+    left_open = () if all(verdict.outcome == RIGHT for verdict in verdicts) else (f"the same input ({why})",)
+    return decide(conclude(names, verdicts, request, reasons, findings), left_open)
+
+
+def compare_findings(both: Both) -> Iterator[Finding]:
+    """Yield a finding for each kind of case that both were compared on with the definition."""
+    first, second = ({finding.rung: finding.state for finding in side.verdict.findings} for side in both)
+    for rung, state in first.items():
+        states = [state, second.get(rung, "")]
+        if states == [HELD, HELD]:
+            yield Finding(rung, HELD)
+        elif states == [BROKEN, BROKEN]:
+            yield Finding(rung, HELD, "neither follows the definition")
+        elif set(states) == {HELD, BROKEN}:
+            yield Finding(rung, BROKEN, f"{both[states.index(BROKEN)].name} does not follow the definition")
 
 
 def conclude(
-    names: tuple[str, str], verdicts: Sequence[Verdict], request: Request, found: Sequence[str],
+    names: tuple[str, str], verdicts: Sequence[Verdict], request: Request, reasons: Sequence[str],
     findings: Sequence[Finding], small: tuple[Smallest, Smallest] | None = None,
 ) -> Verdict:  # fmt: skip
+    """Return the verdict on both functions, which agree if there are no `reasons`."""
     first, second = verdicts
-    is_shared = not found and first.mistakes == second.mistakes and first.is_wrong
-    agree = "They agree on all cases that both answered"
-    agree += f"; both compute {first.computes}" if is_shared else ""
-    said = ". ".join(one.rstrip(".") for one in found) or agree
-    mistakes = dict.fromkeys(name for one in verdicts if one.is_wrong for name in one.mistakes) if found else ()
+    computes = "They agree on all cases that both answered"
+    if first.mistakes == second.mistakes and first.is_wrong:
+        computes += f"; both compute {first.computes}"
+    mistakes = [name for verdict in verdicts if reasons and verdict.is_wrong for name in verdict.mistakes]
+    if reasons:
+        computes = ". ".join(reason.rstrip(".") for reason in reasons)
     sides = tuple(
-        Side(name, verdict.outcome, verdict.computes, verdict.mistakes, verdict.right_under, one)
-        for name, verdict, one in zip(names, verdicts, small or (None, None), strict=True)
+        Side(name, verdict.outcome, verdict.computes, verdict.mistakes, verdict.right_under, smallest)
+        for name, verdict, smallest in zip(names, verdicts, small or (None, None), strict=True)
     )
+    unique = tuple(dict.fromkeys(mistakes))
     return Verdict(
-        names[0], not found, tuple(mistakes), said, tuple(findings), request.words, against=names[1], sides=sides
+        names[0], not reasons, unique, computes, tuple(findings), request.words, against=names[1], sides=sides
     )
 
 
-def smallest_of_both(both: Both, parted: Sequence[Pair], digits: int) -> tuple[Smallest, Smallest] | None:
+def smallest_of_both(both: Both, case: Case, digits: int) -> tuple[Smallest, Smallest] | None:
+    """Return the smallest case on which the two still differ, as Python code for each; None for layers."""
     first, second = both
     if first.function.inside is not None:
         return None
-    for small in islice(small_cases(parted[0].case, first.caller), MOST_CALLS):
+    for small in islice(small_cases(case, first.caller), MOST_CALLS):
         answers = (first.caller(small), second.caller(small))
         if Pair(small, answers, min(digits, 20)).part(digits):
-            return as_python(first.own, first.caller, small, answers[0]), as_python(
-                second.own, second.caller, small, answers[1]
+            return as_python(first.target, first.caller, small, answers[0]), as_python(
+                second.target, second.caller, small, answers[1]
             )
     return None
 
 
 def small_cases(case: Case, caller: Caller) -> Iterator[Case]:
     if case.rung == EMPTY_ROWS:
-        small = small_case(case, (1, 1, 2, 2, 1), caller.request, 1)
-        yield masked(small, np.array([[True, True], [False, False]]))
+        yield masked(small_case(case, (1, 1, 2, 2, 1), caller.request, 1), np.array([[True, True], [False, False]]))
     yield from smaller(case, caller)

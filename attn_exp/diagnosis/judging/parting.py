@@ -1,13 +1,17 @@
 """Explain how two implementations differ: how each answers the cases in question, and up to which stage they agree.
 
+In: cases on which two functions give different answers. Out: sentences such as "They differ under a causal mask, where
+t and s differ: a aligns causal masks top left; b follows the definition".
+
 Some questions have no single right answer: how a causal mask is aligned if t and s differ, which key/value head a
-query head uses, or what the output is for a query that sees no key. For these, the module finds out which common
-convention each function follows. Everything else is compared with the definition.
+query head uses, or what the output is for a query that sees no key. For these, `describe_answers` finds out which
+common convention each function follows. Everything else is compared with the definition. `compare_traces` adds the
+first stage that only one of the two computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,7 +21,6 @@ import numpy as np
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.asking.case import (
     Answer,
-    Asked,
     Case,
     Seen,
     expected,
@@ -40,9 +43,23 @@ from attn_exp.own_code import held
 from attn_exp.rules.masks.causal import Causal
 
 EMPTY_ROWS = "rows without keys"
+"""The kind of case in which the mask hides all keys from one query."""
 FOLLOWS = "follows the definition"
-UNKNOWN = "does not, and no known mistake explains how"
+
 PLAIN = "on plain inputs"
+STAGES = {
+    "q": "the queries", "k": "the keys", "v": "the values", "scores": "the scores q k^T", "logits": "the scaled logits",
+    "capped": "the capped logits", "masked": "the masked logits", "weights": "the weights",
+    "context": "the weights times the values",
+}  # fmt: skip
+"""The stages of attention in order, with their names in the report."""
+PROJECTED = ("q", "k", "v")
+INPUTS = (*PROJECTED, "x", "memory")
+"""Roles of the arguments whose use is recorded in a trace."""
+LOWEST = -1e4
+"""Logits below this belong to hidden keys, whatever their fill value."""
+RECORDED, HIDES = "recorded", "hides keys"
+"""Marks among the stages of a trace: anything was recorded; some number is as low as the logit of a hidden key."""
 WHERE = {
     "values": PLAIN, "unequal lengths": "where t and s differ", "another length": PLAIN,
     "shared heads": "where heads share keys and values", "one key/value head": "where heads share keys and values",
@@ -66,8 +83,9 @@ class Pair:
         return all(answer.output is not None for answer in self.answers)
 
     @property
-    def silent(self) -> bool:
-        return all(answer.output is None for answer in self.answers)
+    def unanswered(self) -> int:
+        """Index of the function that gave no answer, where only one of them did."""
+        return int(self.answers[1].output is None)
 
     def part(self, digits: int) -> bool:
         """Return whether the answers differ by more than rounding."""
@@ -85,8 +103,9 @@ class Pair:
         if one.shape != other.shape or not np.array_equal(np.isnan(one), np.isnan(other)):
             return float("inf")
         with np.errstate(all="ignore"):
-            apart = np.nan_to_num(np.abs(one - other)).max(initial=0.0)
-        return float(apart / max(np.abs(np.nan_to_num(expected(self.case)["output"])).max(initial=0.0), 1e-30))
+            difference = np.nan_to_num(np.abs(one - other)).max(initial=0.0)
+        largest = np.abs(np.nan_to_num(expected(self.case)["output"])).max(initial=0.0)
+        return float(difference / max(largest, 1e-30))
 
     def how_far(self) -> str:
         one, other = (answer.output for answer in self.answers)
@@ -95,74 +114,68 @@ class Pair:
         return "NaNs do not match" if np.isinf(self.gap) else f"differ by up to {self.gap:.2g} times the largest number"
 
 
-def find_causes(parted: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int) -> list[str]:
-    places: dict[tuple[str, ...], list[str]] = {}
-    rungs = list(dict.fromkeys(pair.case.rung for pair in parted))
+def find_causes(differing: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int) -> list[str]:
+    """Return one sentence for all kinds of cases that both functions answer in the same way."""
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    rungs = list(dict.fromkeys(pair.case.rung for pair in differing))
     for rung in rungs if "masks" not in rungs else [rung for rung in rungs if rung != EMPTY_ROWS]:
-        here = [pair for pair in parted if pair.case.rung == rung]
-        readings = tuple(
-            describe_answers(answers_of(here, place), verdict, digits) for place, verdict in enumerate(verdicts)
+        pairs = [pair for pair in differing if pair.case.rung == rung]
+        described = (
+            describe_answers([(pair.case, pair.answers[side]) for pair in pairs], verdict, digits)
+            for side, verdict in enumerate(verdicts)
         )
-        places.setdefault(readings, []).append(where(here[0].case))
-    return [
-        f"They differ {join_places(kinds)}: "
-        + "; ".join(f"{name} {reading}" for name, reading in zip(names, readings, strict=True))
-        for readings, kinds in places.items()
-    ]
+        phrases = (f"{name} {phrase}" for name, phrase in zip(names, described, strict=True))
+        kinds.setdefault(tuple(phrases), []).append(where(pairs[0].case))
+    return [f"They differ {join_places(places)}: {'; '.join(phrases)}" for phrases, places in kinds.items()]
 
 
-def answers_of(pairs: Iterable[Pair], place: int) -> list[Asked]:
-    return [(pair.case, pair.answers[place]) for pair in pairs]
-
-
-def join_places(kinds: Sequence[str]) -> str:
-    first, *rest = [PLAIN] if PLAIN in kinds else list(dict.fromkeys(kinds))
+def join_places(places: Sequence[str]) -> str:
+    first, *rest = [PLAIN] if PLAIN in places else list(dict.fromkeys(places))
     return " and ".join(filter(None, (first, ", ".join(rest))))
 
 
 def where(case: Case) -> str:
-    return (
-        "under a causal mask, where t and s differ" if is_aligned(case) else WHERE.get(case.rung, f"in {case.rung!r}")
-    )
+    kind = WHERE.get(case.rung, f"in {case.rung!r}")
+    return "under a causal mask, where t and s differ" if is_aligned(case) else kind
 
 
 def is_aligned(case: Case) -> bool:
     """Return whether a case has a causal mask and t differs from s, so that its alignment matters."""
-    at = at_of(case)
-    return at.rows != at.keys and any(isinstance(mask, Causal) for mask in case.recipe.rules.masks)
+    sizes = at_of(case)
+    return sizes.rows != sizes.keys and any(isinstance(mask, Causal) for mask in case.recipe.rules.masks)
 
 
-def describe_answers(here: Seen, verdict: Verdict, digits: int) -> str:
-    case = here[0][0]
-    if case.rung == EMPTY_ROWS:
-        return f"gives {describe_blind_row(here[0])}"
-    for applies, words, change in CONVENTIONS:
-        if applies(case) and all(gives(change(one), one, answer, digits) for one, answer in here):
-            return words
-    if is_right(here, digits):
+def describe_answers(seen: Seen, verdict: Verdict, digits: int) -> str:
+    """Return how one function answers cases of one kind, as a phrase after its name."""
+    first_case, first_answer = seen[0]
+    if first_case.rung == EMPTY_ROWS:
+        return f"gives {describe_blind_row(first_case, first_answer)}"
+    for applies, phrase, recipe_of in CONVENTIONS:
+        if applies(first_case) and all(gives(recipe_of(case), case, answer, digits) for case, answer in seen):
+            return phrase
+    if is_right(seen, digits):
         return FOLLOWS
-    if verdict.mistakes and verdict.is_wrong:
-        return f"computes {verdict.computes.rstrip('.')}"
-    return UNKNOWN
+    is_known = verdict.mistakes and verdict.is_wrong
+    return f"computes {verdict.computes.rstrip('.')}" if is_known else "does not, and no known mistake explains how"
 
 
-def describe_blind_row(pair: Asked) -> str:
-    case, answer = pair
+def describe_blind_row(case: Case, answer: Answer) -> str:
+    """Return what the output of the first query that sees no key is: the first common choice that fits."""
     assert answer.output is not None
     stages = expected(case)
-    place = int(np.argmax(blind(stages["masked"])[0, 0]))
-    row = answer.output[..., place, :]
+    query = int(np.argmax(blind(stages["masked"])[0, 0]))
+    row = answer.output[..., query, :]
     if np.isnan(row).any():
         return "NaN"
-    recipe = case.recipe.with_rules(masks=())
-    for said, other in (
+    unmasked = case.recipe.with_rules(masks=())
+    for phrase, choice in (
         ("zeros", stages),
-        ("the mean of all values", predicted(recipe.with_rules(scale=0.0, scores=()), case.given)),
-        ("the same as without a mask", predicted(recipe, case.given)),
+        ("the mean of all values", predicted(unmasked.with_rules(scale=0.0, scores=()), case.given)),
+        ("the same as without a mask", predicted(unmasked, case.given)),
     ):
-        right = None if other is None else other["output"][..., place, :]
+        right = None if choice is None else choice["output"][..., query, :]
         if right is not None and right.shape == row.shape and np.allclose(row, right, rtol=0, atol=1e-3):
-            return said
+            return phrase
     return "other numbers"
 
 
@@ -194,18 +207,6 @@ CONVENTIONS = (
 
 # One trace of each, stage by stage
 
-STAGES = {
-    "q": "the queries", "k": "the keys", "v": "the values", "scores": "the scores q k^T", "logits": "the scaled logits",
-    "capped": "the capped logits", "masked": "the masked logits", "weights": "the weights",
-    "context": "the weights times the values",
-}  # fmt: skip
-"""The stages of attention in order, with their names in the report."""
-OF_INPUTS = ("q", "k", "v")
-INPUTS = (*OF_INPUTS, "x", "memory")
-LOWEST = -1e4
-"""Logits below this belong to hidden keys, whatever their fill value."""
-RECORDED, HIDES = "recorded", "hides keys"
-
 
 def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) -> str:
     """Describe up to which stage two functions agree, and the next stage that only one of them computes.
@@ -215,20 +216,20 @@ def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) 
     """
     right = distinct_stages(expected(case), callers[0].offer.core)
     computed = [find_stages(caller, case, right) for caller in callers]
-    common = [stage for stage in right if all(stage in one for one in computed)]
+    common = [stage for stage in right if computed[0] & computed[1] & {stage}]
     if not common:
         return ""
     last = common[-1]
-    said = f"Their traces agree up to {'queries, keys and values' if last in OF_INPUTS else STAGES[last]}"
-    rest = list(right)[list(right).index(last) + 1 :]
-    if last in OF_INPUTS and (missing := [stage for stage in OF_INPUTS if stage not in common]):
-        said, rest = "Their traces differ from the start", missing
-    for stage in rest:
-        holders = [name for name, one in zip(names, computed, strict=True) if stage in one]
-        if len(holders) == 1:
-            other = names[names[0] == holders[0]]
-            return f"{said}; next, {holders[0]} computes {STAGES[stage]} as in the definition, {other} does not"
-    return f"{said}, and differ after that"
+    sentence = f"Their traces agree up to {'queries, keys and values' if last in PROJECTED else STAGES[last]}"
+    later = list(right)[list(right).index(last) + 1 :]
+    if last in PROJECTED and (missing := [stage for stage in PROJECTED if stage not in common]):
+        sentence, later = "Their traces differ from the start", missing
+    for stage in later:
+        has_stage = [stage in stages for stages in computed]
+        if has_stage in ([True, False], [False, True]):
+            holder, other = names if has_stage[0] else reversed(names)
+            return f"{sentence}; next, {holder} computes {STAGES[stage]} as in the definition, {other} does not"
+    return f"{sentence}, and differ after that"
 
 
 def first_missing_stage(caller: Caller, case: Case) -> str:
@@ -238,11 +239,12 @@ def first_missing_stage(caller: Caller, case: Case) -> str:
     known = [stage for stage in stages if stage in computed]
     if not known:  # even though q and k are given
         return "scores" if computed and caller.offer.core else ""
-    last = stages.index(known[-1])
-    if HIDES in computed and stages[last + 1 :][:1] == ["weights"] and not case.recipe.rules.masks:
-        return "masked"
-    missing = [stage for stage in OF_INPUTS if stage in right and stage not in computed]
-    return missing[0] if missing and stages[last] in OF_INPUTS else next(iter(stages[last + 1 :]), "output")
+    later = stages[stages.index(known[-1]) + 1 :]
+    if HIDES in computed and later[:1] == ["weights"] and not case.recipe.rules.masks:
+        return "masked"  # low numbers before the weights, although nothing should be masked
+    if known[-1] in PROJECTED:
+        later = [stage for stage in PROJECTED if stage in right and stage not in computed] or later
+    return later[0] if later else "output"
 
 
 def distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
@@ -250,32 +252,37 @@ def distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
 
     Queries, keys and values are left out if they are inputs.
     """
-    made, last = dict[str, Array](), None
-    for stage in STAGES if not are_given else [one for one in STAGES if one not in OF_INPUTS]:
-        if last is None or not np.array_equal(last, stages[stage]):
-            made[stage] = sort_numbers(stages[stage])
-        last = stages[stage]
-    return made
+    distinct, before = dict[str, Array](), None
+    for stage in STAGES if not are_given else [stage for stage in STAGES if stage not in PROJECTED]:
+        if before is None or not np.array_equal(before, stages[stage]):
+            distinct[stage] = sort_numbers(stages[stage])
+        before = stages[stage]
+    return distinct
 
 
 def find_stages(caller: Caller, case: Case, stages: Arrays) -> set[str]:
-    """Return the stages whose numbers some operation outputs, and what else is recorded; empty if nothing is."""
+    """Return the stages whose numbers some operation outputs, with RECORDED or HIDES; empty if nothing is recorded."""
     arguments = caller.arguments(case)
-    arrays = {role: arguments[role] for role in INPUTS if role in arguments}
+    tracked_arrays = {role: arguments[role] for role in INPUTS if role in arguments}
 
     def call(tracked: Mapping[str, Any]) -> Any:
         return caller.call({**arguments, **tracked})
 
     try:
         with held(), np.errstate(all="ignore"):
-            trace = record_with(caller.library.name, call, arrays)
+            trace = record_with(caller.library.name, call, tracked_arrays)
     except Exception:  # whatever the function raises on recorded arrays
         return set()
-    made = [one.output for one in trace.operations if one.output.dtype.kind == "f"]
-    mixed = [array for one in trace.operations if one.product or one.name.startswith("mul") for array in one.inputs]
-    places = {stage: mixed if stage == "weights" else made for stage in stages}
-    found = {stage for stage, some in places.items() if any(are_same(stages[stage], sort_numbers(one)) for one in some)}
-    return {HIDES if any((one < LOWEST).any() for one in made) else RECORDED, *found}
+    outputs = [operation.output for operation in trace.operations if operation.output.dtype.kind == "f"]
+    products = [operation for operation in trace.operations if operation.product or operation.name.startswith("mul")]
+    factors = [array for operation in products for array in operation.inputs]
+    found = {HIDES if any((output < LOWEST).any() for output in outputs) else RECORDED}
+    for stage, expected_numbers in stages.items():
+        # numbers are weights only where they are multiplied by the values
+        arrays = factors if stage == "weights" else outputs
+        if any(are_same(expected_numbers, sort_numbers(array)) for array in arrays):
+            found.add(stage)
+    return found
 
 
 def sort_numbers(array: Array) -> Array:

@@ -1,4 +1,11 @@
-"""List what a check could not run or verify, with reasons, and decide the outcome."""
+"""List what a check could not run or verify, with reasons, and decide the outcome.
+
+In: the cases with their answers, and later the verdict on them. Out: phrases such as `cross attention (it takes one
+input)`, and the verdict with its outcome: right, wrong, or not verified.
+
+`unasked` lists what the function cannot do, which does not prevent "right". `unverified` lists what it may do wrongly
+without any case showing it, which does. `with_outcome` then turns findings that may be no mistakes into open points.
+"""
 
 from __future__ import annotations
 
@@ -50,86 +57,16 @@ ASKED = {
     "causal": "causal masks",
 }
 """Kinds of cases that the report lists if they could not be run, and their names in the report."""
-
-
-def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
-    """Return what could not be checked, as phrases such as `cross attention (it takes one input)`."""
-    every = (find_unsupported(caller, function), list_refused(seen), never_read(function))
-    return tuple(dict.fromkeys(said for some in every for said in some))
-
-
-OF_LAYERS = ("call", "forward", "__call__")
-
-
-def never_read(function: Bound) -> Iterator[str]:
-    with suppress(UserError):  # its signature is not known
-        made = find_routine(function.origin)
-        yield from (f"{word} (its code never reads it)" for word in words_set_aside(made))
-
-
-def find_routine(made: Any) -> Any:
-    return (
-        made
-        if isroutine(made) or isinstance(made, partial)
-        else next((one for word in OF_LAYERS if isroutine(one := getattr(made, word, None))), made)
-    )
-
-
-def arguments_of(function: Any) -> list[str]:
-    with suppress(UserError):
-        given = parameters_of(find_routine(function), "")
-        return [one.name for one in given if not is_starred(one) and one.name != "self"]
-    return []
-
-
-def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
-    made = find_routine(function.origin)
-    offer, left = caller.offer, list[str]()
-    with suppress(UserError):
-        optional = [one.name for one in parameters_of(made, "") if not is_starred(one) and one.default is not one.empty]
-        known = {*offer.parameters.values(), *names.never_read(made, optional), *getattr(made, "keywords", {})}
-        known |= set() if function.unknown is None else {*optional} - {*function.unknown}
-        said = {one.partition("=")[0] for one in offer.said.split(", ")}
-        known |= {word for word in optional if word in said or HARMLESS & {plain(word), *words_in(word)}}
-        options = {one.name: one.default for one in parameters_of(made, "") if one.name not in known}
-        open_words = [word for word in optional if word not in known and not (
-            type(options[word]) in (bool, int) and offer.core and is_right_otherwise(caller, word, options[word], seen)
-        )]  # fmt: skip
-        left += [f"cache `{word}` (never passed)" if CACHES & {*words_in(word)} else
-                 f"argument `{word}` ({'never passed' if role_of_argument(word) else UNKNOWN})" for word in open_words
-                 ]  # fmt: skip
-        required = [word for word in function.unknown or () if word not in optional]
-        left += [f"argument `{word}` (only one value passed)" for word in required]
-    if offer.takes("window") and offer.counted == BEFORE and caller.request.is_causal:
-        left.append(f"window `{offer.parameters['window']}` (right if it counts the keys before the query, wrong if it "
-                    "counts the query too)")  # fmt: skip
-    for rung, role in REFUSED.items():
-        errors = [answer.error for case, answer in seen if case.rung == rung and answer.output is None]
-        answered = any(case.rung == rung and answer.output is not None for case, answer in seen)
-        if offer.takes(role) and errors and not answered and not errors[0].startswith("NotImplementedError"):
-            kind = "argument" if rung == ADDED else "mask"
-            left.append(f"{kind} `{offer.parameters[role]}` ({shortened(errors[0])})")
-    if offer.takes("mask") and OF_COLUMNS.search(source_of(type(function.origin))):
-        left.append(f"mask `{offer.parameters['mask']}` (comments in the code say that it has one entry per query)")
-    return tuple(left)
-
-
-OF_COLUMNS = re.compile(r"\bmask\b[^\n]*(#|shape)[^\n]*,\s*1\s*[\])]")
+METHODS = ("call", "forward", "__call__")
+"""Methods of a layer that may compute attention, in the order in which they are looked up."""
+COLUMN_MASK = re.compile(r"\bmask\b[^\n]*(#|shape)[^\n]*,\s*1\s*[\])]")
 """Matches a comment or docstring that gives a mask the shape `[..., 1]`."""
-
-
-def is_right_otherwise(caller: Caller, word: str, default: bool | int, seen: Seen) -> bool:
-    value = not default if isinstance(default, bool) else 1
-    other = replace(caller, function=partial(caller.function, **{word: value}))
-    first = {case.rung: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
-    asked = [case for rung, case in first.items() if rung in OF_OPTIONS]
-    return bool(asked) and all(is_near(other, other(case), case.right) for case in asked)
-
-
-UNKNOWN = "its meaning is not known"
-OF_OPTIONS = ("values", "unequal lengths", "masks", "causal", "padding")
-REFUSED = {"masks": "mask", "padding": "padding", "causal": "causal", ADDED: "added"}
+OPTION_CASES = ("values", "unequal lengths", "masks", "causal", "padding")
+"""Kinds of cases on which a function is called again with another value of an option."""
+MASK_CASES = {"masks": "mask", "padding": "padding", "causal": "causal", ADDED: "added"}
+"""Kinds of cases that pass a mask or bias, and the role of its argument."""
 CACHES = {"past", "cache", "caches", "cached"}
+"""Words in the names of arguments that take a KV cache."""
 HARMLESS = frozenset(
     """
     return output outputs weights need verbose training train deterministic dropout eps epsilon block chunk tile
@@ -138,93 +75,10 @@ HARMLESS = frozenset(
     """.split()
 )
 """Words in the names of arguments that affect extra outputs, numerics, placement or speed, but not the result."""
-
-
-def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdict:
-    """Decide the outcome of a verdict, and leave out the open points that the user chose to ignore."""
-    if verdict.outcome == NOT_VERIFIED:
-        return verdict
-    if verdict.uncalled:
-        return decide(verdict, reason=f"it could not be called {verdict.uncalled}")
-    broken = broken_of(verdict)
-    if broken and all(OUTSIDE.search(one.said) for one in broken):
-        said = [one.said.partition(": ")[2] if one.rung == ANSWERED else f"{one.rung}: {one.said}" for one in broken]
-        return decide(with_state(verdict, NOT_VERIFIED), reason="; ".join(said))
-    for one in (leave_sizes_open, leave_cases_open, leave_masks_open, leave_polarity_open):
-        verdict = one(verdict, own)
-    verdict, meanings = leave_convention_open(verdict, own)
-    kept = tuple(one for one in verdict.not_verified if not any(f"`{word}`" in one for word in request.ignore))
-    return decide(replace(verdict, not_verified=kept), reason=f"It is {meanings}." if meanings and kept else "")
-
-
-def broken_of(verdict: Verdict) -> list[Finding]:
-    return [one for one in verdict.findings if one.state == BROKEN]
-
-
-def with_state(verdict: Verdict, state: str, *left: str) -> Verdict:
-    """Change the state of broken findings, and add open points to the verdict."""
-    findings = tuple(replace(one, state=state) if one.state == BROKEN else one for one in verdict.findings)
-    return replace(verdict, findings=findings, not_verified=(*verdict.not_verified, *left))
-
-
-def leave_sizes_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    broken = broken_of(verdict)
-    if not (broken and is_factory(own.function) and all(ERROR.match(one.said) for one in broken)):
-        return verdict
-    verdict = with_state(verdict, ABSENT, f"inputs of other `sizes` ({shortened(broken[0].said)})")
-    return replace(verdict, passed=True, smallest=None, computes=AS_ASKED)
-
-
-def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave tokens of zeros (they may mean padding) and additive biases open if only cases with these are wrong."""
-    broken = broken_of(verdict)
-    if verdict.mistakes or not broken or not {one.rung for one in broken} <= {ZEROS, ADDED}:
-        return verdict
-    words = {
-        ZEROS: "zeros",
-        ADDED: next((word for word in arguments_of(own.function) if role_of(word) == "added"), ADDED),
-    }
-    left = [f"`{words[one.rung]}` ({one.rung} gives different numbers: {one.said})" for one in broken]
-    verdict = with_state(verdict, NOT_VERIFIED, *left)
-    return replace(verdict, passed=True, unexplained=False, stage="", smallest=None, computes=AS_ASKED)
-
-
-def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave masks open if only they are wrong and nothing explains how: their format may be unknown."""
-    broken = broken_of(verdict)
-    if not broken or verdict.mistakes or verdict.right_under or verdict.alike:
-        return verdict
-    if any(one.rung not in OF_MASKS or "Error" in one.said for one in broken):
-        return verdict
-    word = next((f" `{word}`" for word in mask_arguments(own)), "")
-    left = f"mask{word} (no known mask format gives the right numbers: {broken[0].said})"
-    return replace(with_state(verdict, NOT_VERIFIED, left), passed=True, unexplained=False, stage="", smallest=None,
-                   computes="attention as requested, except for its masks")  # fmt: skip
-
-
-def leave_polarity_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    remarks = [one for one in verdict.findings if one.state == REMARK and one.rung.startswith("masks as ")]
-    left = [f"what True means in `{one.rung.removeprefix('masks as ')}` ({one.said})" for one in remarks]
-    return replace(verdict, not_verified=(*verdict.not_verified, *left))
-
-
-def leave_convention_open(verdict: Verdict, own: OwnFunction) -> tuple[Verdict, str]:
-    """Leave open the convention under which a function is right; also return what each convention would mean."""
-    if verdict.passed or verdict.mistakes or not (verdict.right_under and verdict.alike):
-        return verdict, ""
-    what, meanings = next((said for words, said in MEANINGS.items() if words in verdict.right_under), ("", ""))
-    masks = " and ".join(f"`{word}`" for word in mask_arguments(own))
-    what = what or f"what True means in {masks or 'its mask'}"
-    left = f"{what} ({meanings})"
-    return replace(with_state(verdict, REMARK, left), passed=True, smallest=None), meanings
-
-
-def mask_arguments(own: OwnFunction) -> list[str]:
-    return [word for word in arguments_of(own.function) if role_of(word) in ("mask", "padding")]
-
-
-ERROR, AS_ASKED = re.compile(r"\w*Error: "), "attention as requested"
-OF_MASKS = {*ABOUT_MASKS, *MASKS_OF_MORE} - {"causal", "window"}
+ERROR = re.compile(r"\w*Error: ")
+AS_REQUESTED = "attention as requested"
+FORMAT_CASES = {*ABOUT_MASKS, *MASKS_OF_MORE} - {"causal", "window"}
+"""Kinds of cases that are wrong if the format of a mask is not understood."""
 OUTSIDE = re.compile(r"ended without an answer|ModuleNotFoundError|ImportError|MemoryError|CUDA|NVIDIA|No GPU")
 """Errors caused by this machine or its installation rather than by the function."""
 MEANINGS = {
@@ -244,12 +98,205 @@ MEANINGS = {
 """For each convention under which a function may be right: the open question, and what each answer would mean."""
 
 
+def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
+    """Return what could not be checked, as phrases such as `cross attention (it takes one input)`."""
+    return tuple(dict.fromkeys((*find_unsupported(caller, function), *list_refused(seen), *never_read(function))))
+
+
+def never_read(function: Bound) -> Iterator[str]:
+    with suppress(UserError):  # its signature is not known
+        for parameter_name in words_set_aside(find_routine(function.origin)):
+            yield f"{parameter_name} (its code never reads it)"
+
+
+def find_routine(target: Any) -> Any:
+    """Return the function or method that computes attention, or the object itself if it has no such method."""
+    if isroutine(target) or isinstance(target, partial):
+        return target
+    return next(filter(isroutine, (getattr(target, name, None) for name in METHODS)), target)
+
+
+def arguments_of(function: Any) -> list[str]:
+    with suppress(UserError):
+        return [
+            given.name
+            for given in parameters_of(find_routine(function), "")
+            if not is_starred(given) and given.name != "self"
+        ]
+    return []
+
+
+def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
+    """Return arguments that may change the result but were not checked, as phrases."""
+    offer, open_points = caller.offer, list[str]()
+    with suppress(UserError):  # its signature is not known
+        open_points += list_open_arguments(caller, function, seen)
+    if offer.takes("window") and offer.counted == BEFORE and caller.request.is_causal:
+        open_points.append(f"window `{offer.parameters['window']}` (right if it counts the keys before the query, "
+                           "wrong if it counts the query too)")  # fmt: skip
+    open_points += list_refused_masks(caller, seen)
+    if offer.takes("mask") and COLUMN_MASK.search(source_of(type(function.origin))):
+        open_points.append(f"mask `{offer.parameters['mask']}` (comments in the code say that it has one entry per "
+                           "query)")  # fmt: skip
+    return tuple(open_points)
+
+
+def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str]:
+    """Return the optional arguments that no case passed, and the required ones whose meaning is not known.
+
+    Raises:
+        UserError: the parameters cannot be determined.
+    """
+    routine, offer = find_routine(function.origin), caller.offer
+    defaults = {
+        given.name: given.default
+        for given in parameters_of(routine, "")
+        if not is_starred(given) and given.default is not given.empty
+    }
+    passed = {*offer.parameters.values(), *(text.partition("=")[0] for text in offer.said.split(", "))}
+    passed |= set() if function.unknown is None else {*defaults} - {*function.unknown}
+    unread = {*names.never_read(routine, [*defaults]), *getattr(routine, "keywords", {})}
+    phrases = list[str]()
+    for name, default in defaults.items():
+        words = {*words_in(name)}
+        if name in passed | unread or HARMLESS & {plain(name), *words}:
+            continue
+        if type(default) in (bool, int) and offer.core and is_right_otherwise(caller, name, default, seen):
+            continue
+        is_cache = bool(CACHES & words)
+        why = "never passed" if is_cache or role_of_argument(name) else "its meaning is not known"
+        phrases.append(f"{'cache' if is_cache else 'argument'} `{name}` ({why})")
+    required = [name for name in function.unknown or () if name not in defaults]
+    return phrases + [f"argument `{name}` (only one value passed)" for name in required]
+
+
+def list_refused_masks(caller: Caller, seen: Seen) -> Iterator[str]:
+    """Yield the mask arguments with which every call failed, except by NotImplementedError."""
+    for rung, role in MASK_CASES.items():
+        answers = [answer for case, answer in seen if case.rung == rung]
+        if not caller.offer.takes(role) or not answers or any(answer.output is not None for answer in answers):
+            continue
+        error, kind = answers[0].error, "argument" if rung == ADDED else "mask"
+        if not error.startswith("NotImplementedError"):
+            yield f"{kind} `{caller.offer.parameters[role]}` ({shortened(error)})"
+
+
+def is_right_otherwise(caller: Caller, option: str, default: bool | int, seen: Seen) -> bool:
+    """Return whether another value of an option leaves right answers right, in one case of each kind."""
+    value = not default if isinstance(default, bool) else 1
+    other = replace(caller, function=partial(caller.function, **{option: value}))
+    right_cases = {case.rung: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
+    cases = [case for rung, case in right_cases.items() if rung in OPTION_CASES]
+    return bool(cases) and all(is_near(other, other(case), case.right) for case in cases)
+
+
+def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdict:
+    """Decide the outcome of a verdict, and leave out the open points that the user chose to ignore."""
+    if verdict.outcome == NOT_VERIFIED:
+        return verdict
+    if verdict.uncalled:
+        return decide(verdict, reason=f"it could not be called {verdict.uncalled}")
+    broken = broken_of(verdict)
+    if broken and all(OUTSIDE.search(finding.said) for finding in broken):
+        errors = [
+            finding.said.partition(": ")[2] if finding.rung == ANSWERED else f"{finding.rung}: {finding.said}"
+            for finding in broken
+        ]
+        return decide(with_state(verdict, NOT_VERIFIED), reason="; ".join(errors))
+    for leave_open in (leave_sizes_open, leave_cases_open, leave_masks_open, leave_polarity_open):
+        verdict = leave_open(verdict, own)
+    verdict, meanings = leave_convention_open(verdict, own)
+    ignored = [f"`{name}`" for name in request.ignore]
+    kept = tuple(point for point in verdict.not_verified if not any(name in point for name in ignored))
+    return decide(replace(verdict, not_verified=kept), reason=f"It is {meanings}." if meanings and kept else "")
+
+
+def broken_of(verdict: Verdict) -> list[Finding]:
+    return [finding for finding in verdict.findings if finding.state == BROKEN]
+
+
+def with_state(verdict: Verdict, state: str, *open_points: str) -> Verdict:
+    """Change the state of broken findings, and add open points to the verdict."""
+    findings = tuple(
+        replace(finding, state=state) if finding.state == BROKEN else finding for finding in verdict.findings
+    )
+    return replace(verdict, findings=findings, not_verified=(*verdict.not_verified, *open_points))
+
+
+def leave_sizes_open(verdict: Verdict, own: OwnFunction) -> Verdict:
+    """Leave other sizes open if a factory's function raised errors for them: it may be built for one size."""
+    broken = broken_of(verdict)
+    if not (broken and is_factory(own.function) and all(ERROR.match(finding.said) for finding in broken)):
+        return verdict
+    verdict = with_state(verdict, ABSENT, f"inputs of other `sizes` ({shortened(broken[0].said)})")
+    return replace(verdict, passed=True, smallest=None, computes=AS_REQUESTED)
+
+
+def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
+    """Leave tokens of zeros (they may mean padding) and additive biases open if only cases with these are wrong."""
+    broken = broken_of(verdict)
+    if verdict.mistakes or not broken or not {finding.rung for finding in broken} <= {ZEROS, ADDED}:
+        return verdict
+    bias = next((name for name in arguments_of(own.function) if role_of(name) == "added"), ADDED)
+    open_points = [
+        f"`{'zeros' if finding.rung == ZEROS else bias}` ({finding.rung} gives different numbers: {finding.said})"
+        for finding in broken
+    ]
+    verdict = with_state(verdict, NOT_VERIFIED, *open_points)
+    return replace(verdict, passed=True, unexplained=False, stage="", smallest=None, computes=AS_REQUESTED)
+
+
+def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
+    """Leave masks open if only they are wrong and nothing explains how: their format may be unknown."""
+    broken = broken_of(verdict)
+    if not broken or verdict.mistakes or verdict.right_under or verdict.alike:
+        return verdict
+    if any(finding.rung not in FORMAT_CASES or "Error" in finding.said for finding in broken):
+        return verdict
+    mask = next((f" `{name}`" for name in mask_arguments(own)), "")
+    verdict = with_state(
+        verdict, NOT_VERIFIED, f"mask{mask} (no known mask format gives the right numbers: {broken[0].said})"
+    )
+    return replace(
+        verdict,
+        passed=True,
+        unexplained=False,
+        stage="",
+        smallest=None,
+        computes=f"{AS_REQUESTED}, except for its masks",
+    )
+
+
+def leave_polarity_open(verdict: Verdict, own: OwnFunction) -> Verdict:
+    """Leave open what True means in a mask argument that a remark `masks as NAME` is about."""
+    open_points = [
+        f"what True means in `{finding.rung.removeprefix('masks as ')}` ({finding.said})"
+        for finding in verdict.findings
+        if finding.state == REMARK and finding.rung.startswith("masks as ")
+    ]
+    return replace(verdict, not_verified=(*verdict.not_verified, *open_points))
+
+
+def leave_convention_open(verdict: Verdict, own: OwnFunction) -> tuple[Verdict, str]:
+    """Leave open the convention under which a function is right; also return what each convention would mean."""
+    if verdict.passed or verdict.mistakes or not (verdict.right_under and verdict.alike):
+        return verdict, ""
+    question, meanings = next((said for setting, said in MEANINGS.items() if setting in verdict.right_under), ("", ""))
+    masks = " and ".join(f"`{name}`" for name in mask_arguments(own))
+    question = question or f"what True means in {masks or 'its mask'}"
+    return replace(with_state(verdict, REMARK, f"{question} ({meanings})"), passed=True, smallest=None), meanings
+
+
+def mask_arguments(own: OwnFunction) -> list[str]:
+    return [name for name in arguments_of(own.function) if role_of(name) in ("mask", "padding")]
+
+
 def find_unsupported(caller: Caller, function: Bound) -> Iterator[str]:
+    """Yield what the arguments and layout of a function leave no room for."""
     offer, layout = caller.offer, caller.layout
     if not offer.core and not offer.takes("memory"):
         yield "cross attention (it takes one input)"
-    takes_any = any(offer.takes(role) for role in ("mask", "padding", "causal", "lengths"))
-    if not takes_any:
+    if not any(offer.takes(role) for role in ("mask", "padding", "causal", "lengths")):
         yield "other masks (it takes no mask argument)" if caller.request.masks else "masks (it takes no mask argument)"
     if offer.core and not has_heads(layout):
         yield "several heads (it takes one)"
@@ -262,16 +309,17 @@ def find_unsupported(caller: Caller, function: Bound) -> Iterator[str]:
 
 
 def list_refused(seen: Seen) -> Iterator[str]:
+    """Yield the kinds of cases that were never answered, with the error of each case."""
     answered = {case.rung for case, answer in seen if answer.output is not None}
     for case, answer in seen:
-        what = OF_ANOTHER_LENGTH if case.rung == CROSS and case.rung in answered else ASKED.get(case.rung, "")
-        if answer.output is None and what and (case.rung not in answered or what == OF_ANOTHER_LENGTH):
-            yield f"{what} ({shortened(answer.error)})"
+        if answer.output is not None:
+            continue
+        phrase = ASKED.get(case.rung, "")
+        if case.rung in answered:  # a memory as long as x works, and one of a different length does not
+            phrase = "keys of a different length" if case.rung == CROSS else ""
+        if phrase:
+            yield f"{phrase} ({shortened(answer.error)})"
 
 
 def shortened(error: str) -> str:
     return error if len(error) <= MOST else f"{error[:MOST].rstrip()} ..."
-
-
-OF_ANOTHER_LENGTH = "keys of a different length"
-"""The case that a function refuses if its memory must be as long as x."""
