@@ -29,7 +29,7 @@ from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.explaining.answers import SINGLE
 from attn_exp.diagnosis.explaining.smallest import MOST_CALLS, as_python, small_case, smaller
 from attn_exp.diagnosis.judging.check import check
-from attn_exp.diagnosis.judging.check_layer import is_layer, look
+from attn_exp.diagnosis.judging.check_layer import bind_readable_layer, is_layer
 from attn_exp.diagnosis.judging.parting import EMPTY_ROWS, FOLLOWS, Pair, compare_traces, find_causes
 from attn_exp.errors import NOT_VERIFIED, RIGHT
 from attn_exp.experiment.verdict import (
@@ -140,7 +140,8 @@ def find_calls(
     for own, name, verdict in zip(functions, names, verdicts, strict=True):
         words = [word for word in verdict.right_under.split() if word.partition("=")[0] in OWN]
         request = with_words(common, " ".join(words)) if words else common
-        tried = ways_to_call.how_to_call(own, request, look(own, request) if is_layer(own.function) else None)
+        layer = bind_readable_layer(own, request) if is_layer(own.function) else None
+        tried = ways_to_call.how_to_call(own, request, layer)
         made.append(
             Implementation(own, name, verdict, tried.function, conventions.with_its_mask(tried.caller, tried.function))
         )

@@ -108,11 +108,11 @@ def is_raised_by_user_code(error: BaseException, own: OwnFunction) -> bool:
 def check_with_conventions(own: OwnFunction, request: Request, quick: bool) -> Verdict:
     """Check a function or a layer; if the mistake may be a convention, check again under that convention."""
 
-    def judge(settings: Request) -> Verdict:
+    def judge(assumed: Request) -> Verdict:
         if is_layer(own.function):
-            return check_layer(own, settings, lambda bound, asked: call_and_check(own, asked, quick, bound))
-        heads = sizes_of_file(own.function).get("h") if settings.head is None else None
-        return check_function(own, with_words(settings, f"head={heads}") if heads else settings, quick)
+            return check_layer(own, assumed, lambda bound, asked: call_and_check(own, asked, quick, bound))
+        heads = sizes_of_file(own.function).get("h") if assumed.head is None else None
+        return check_function(own, with_words(assumed, f"head={heads}") if heads else assumed, quick)
 
     verdict = judge(request)
     return judge_convention(own, verdict, request, judge) or judge_neighbours(own, verdict, request, judge)

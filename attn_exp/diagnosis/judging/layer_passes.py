@@ -78,6 +78,14 @@ def leave_mistakes_open(verdict: Verdict, computes: str, left: str) -> Verdict:
     return replace(verdict, passed=True, mistakes=(), alike=(), smallest=None, computes=computes)
 
 
+def with_findings(verdict: Verdict, *findings: Finding) -> Verdict:
+    return replace(verdict, findings=(*verdict.findings, *findings))
+
+
+def with_unverified(verdict: Verdict, *points: str) -> Verdict:
+    return replace(verdict, not_verified=(*verdict.not_verified, *points))
+
+
 MASKS = "what True means in its mask"
 SCALE = ("scale_by", "scale_other", "scale_fixed", "scale_multiplied", "scale_twice")
 """Prefixes of the names of mistakes that change the factor of the scores, not that of the weights."""
