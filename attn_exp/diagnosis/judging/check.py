@@ -29,8 +29,8 @@ from attn_exp.diagnosis.judging.check_layer import check_layer, is_layer
 from attn_exp.diagnosis.judging.judge_answers import (
     VALUES,
     describe_caller,
-    verdict_on_answers,
-    with_masks_beside_a_mistake,
+    judge_answers,
+    judge_answers_and_mask_format,
 )
 from attn_exp.diagnosis.judging.unasked import with_outcome
 from attn_exp.diagnosis.recipes.candidates import Explained, everywhere, gives
@@ -197,7 +197,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     caller = ways_to_call.with_its_window(caller, tried.function)
     if conventions.are_open(request):
         return check_both_polarities(own, caller, tried, request, quick)
-    return report_polarities(with_masks_beside_a_mistake(own, caller, tried, quick), caller)
+    return report_polarities(judge_answers_and_mask_format(own, caller, tried, quick), caller)
 
 
 def leave_out_built_in_mask(own: OwnFunction, tried: Tried) -> Tried:
@@ -263,10 +263,10 @@ def check_both_polarities(own: OwnFunction, caller: Caller, tried: Tried, reques
     inverted = check_inverted(own, tried, request, quick) if hides else None
     if inverted is not None and inverted.passed:  # prefer a convention to a mistake
         change = everywhere(mistake(conventions.INVERTED).changes[0])
-        verdict = verdict_on_answers(own, caller, tried, quick, Explained((conventions.INVERTED,), change=change))
+        verdict = judge_answers(own, caller, tried, quick, Explained((conventions.INVERTED,), change=change))
         return choose_polarity(verdict, tried, request, inverted)
     caller = conventions.with_one_opposite(caller, tried.function)
-    verdict = report_polarities(with_masks_beside_a_mistake(own, caller, tried, quick), caller)
+    verdict = report_polarities(judge_answers_and_mask_format(own, caller, tried, quick), caller)
     may_hide = not verdict.passed and (conventions.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     if not may_hide and not (verdict.unexplained and fails_only_with_masks(verdict)):
         return verdict
