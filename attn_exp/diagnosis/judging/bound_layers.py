@@ -62,10 +62,9 @@ def observe(layer: Layer) -> Observed:
     """
     first_error = None
     own_length = layer.lengths.get("t", 0)
-    sizes = [] if layer.is_fixed else [(BATCH, *lengths) for lengths in LENGTHS]
-    if own_length:
-        sizes.append((layer.lengths.get("b", 1), own_length, layer.lengths.get("s", own_length)))
-    for batch, length, keys in sizes:
+    own_sizes = (layer.lengths.get("b", 1), own_length, layer.lengths.get("s", own_length))
+    usual = [] if layer.is_fixed else [(BATCH, *lengths) for lengths in LENGTHS]
+    for batch, length, keys in [*usual, *([own_sizes] if own_length else [])]:
         try:
             recording = record_layer(layer, batch, length, keys, {})
         except DifferentPathsError:
@@ -167,10 +166,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
         masks = {roles[name]: mask for name, mask in keywords.items()}
         if "b" in output_axes:
             return call_once(inputs, masks)
-        results = list[Any]()
-        for example in range(len(x)):
-            single = {role: array[example : example + 1] for role, array in inputs.items()}
-            results.append(call_once(single, take_example(masks, example, len(x))))
+        results = [call_once(*take_example(inputs, masks, example)) for example in range(len(x))]
         if len(results) == 1:
             return results[0]
         output = next(iter(results[0]))
@@ -183,10 +179,14 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     return Bound(call, layer.target, offer, inside, layer.made, list_unset_arguments(layer))
 
 
-def take_example(masks: Mapping[str, Any], example: int, batch: int) -> dict[str, Any]:
-    """Return the masks of one example; those without a batch axis apply to every example."""
-    has_batch = {role: getattr(mask, "ndim", 0) > 2 and len(mask) == batch for role, mask in masks.items()}
-    return {role: mask[example] if has_batch[role] else mask for role, mask in masks.items()}
+def take_example(
+    inputs: Mapping[str, Any], masks: Mapping[str, Any], example: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the inputs and masks of one example; masks without a batch axis apply to every example."""
+    batch = len(next(iter(inputs.values())))
+    with_batch = {role for role, mask in masks.items() if getattr(mask, "ndim", 0) > 2 and len(mask) == batch}
+    single = {role: array[example : example + 1] for role, array in inputs.items()}
+    return single, {role: mask[example] if role in with_batch else mask for role, mask in masks.items()}
 
 
 def list_unset_arguments(layer: Layer) -> tuple[str, ...]:
@@ -300,8 +300,8 @@ def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
     if kind_of(target) == "keras":
         to_numpy = sys.modules["keras"].ops.convert_to_numpy
         for variable in target.trainable_variables:  # a path is `layer/query/kernel`
-            path = variable.path.replace("/", ".").replace("kernel", "weight")
-            yield path, np.asarray(to_numpy(variable), float), False
+            array = np.asarray(to_numpy(variable), float)
+            yield variable.path.replace("/", ".").replace("kernel", "weight"), array, False
     elif hasattr(target, "named_parameters") and hasattr(target, "named_modules"):
         modules = dict(target.named_modules())
         for path, tensor in target.named_parameters():
@@ -338,11 +338,9 @@ def leave_open(own: OwnFunction, observed: Observed, words: str, reason: str) ->
     """Report a layer outside the definition as not verified; check only that its weights sum to 1."""
     if not any(is_mean(observed.recording, index) for index in range(len(observed.recording.first.operations))):
         return unfinished(own.name, reason, words)
-    unverified = (
-        f"`scores` ({reason})", "`projections` before and after attention (the definition does not cover them)",
-    )  # fmt: skip
+    projections = "`projections` before and after attention (the definition does not cover them)"
     computes, findings = "means of values, with weights that sum to 1", (Finding("weights sum to 1", HELD),)
-    return Verdict(own.name, True, (), computes, findings, words, not_verified=unverified)
+    return Verdict(own.name, True, (), computes, findings, words, not_verified=(f"`scores` ({reason})", projections))
 
 
 def is_mean(recording: Recording, index: int) -> bool:

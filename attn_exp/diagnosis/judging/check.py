@@ -50,9 +50,6 @@ from attn_exp.experiment.verdict import (
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, error_line, held
 
-Judge = Callable[[Request], Verdict]
-"""Checks the same function under the settings of another request."""
-
 CONVENTIONS = {
     "rope_pairing": (conventions.NEIGHBOURS, "neighbouring dimensions rotate together"),
     "causal_bottom_right": (conventions.BOTTOM_RIGHT, "the last query is aligned with the last key"),
@@ -60,8 +57,6 @@ CONVENTIONS = {
 """Mistakes that may be conventions of a checkpoint or library, with the setting for each and what it means."""
 FOR_MASKS = {True: {"bhtd": "btd", "bthd": "btd"}, False: {"td": "bhtd"}}
 """Layouts to try if the first one fails only with masks, for functions of q, k and v (True) and of x (False)."""
-HIDES_ALL = "mask_hides_all"
-"""The mistake of a mask that hides every key, whichever value means hidden."""
 
 
 def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
@@ -95,14 +90,11 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
 
 def report_fault(own: OwnFunction, request: Request, fault: Exception) -> Verdict:
     """Report an error that ended the check as not verified if the user's code is to blame; otherwise raise it."""
-    if isinstance(fault, MemoryError | RecursionError) or is_raised_by_user_code(fault, own):
+    place = [path for path, _ in way_of(fault)][-1]
+    is_theirs = place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(HERE)
+    if is_theirs or isinstance(fault, MemoryError | RecursionError):
         return unfinished(own.name, f"it could not be checked: {error_line(fault)}", request.words, CHECKED)
     raise FaultError(f"{own.name} could not be checked ({fault_line(fault)})") from fault
-
-
-def is_raised_by_user_code(error: BaseException, own: OwnFunction) -> bool:
-    place = [path for path, _ in way_of(error)][-1]
-    return place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(HERE)
 
 
 def check_with_conventions(own: OwnFunction, request: Request, quick: bool) -> Verdict:
@@ -118,7 +110,9 @@ def check_with_conventions(own: OwnFunction, request: Request, quick: bool) -> V
     return judge_convention(own, verdict, request, judge) or judge_neighbours(own, verdict, request, judge)
 
 
-def judge_convention(own: OwnFunction, verdict: Verdict, request: Request, judge: Judge) -> Verdict | None:
+def judge_convention(
+    own: OwnFunction, verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]
+) -> Verdict | None:
     """Check again under the convention that a mistake may be; None if that does not make the function right."""
     setting, meaning = CONVENTIONS.get(" ".join(verdict.mistakes), ("", ""))
     is_unused = setting == conventions.NEIGHBOURS and not request.positions
@@ -130,11 +124,13 @@ def judge_convention(own: OwnFunction, verdict: Verdict, request: Request, judge
     if setting == conventions.NEIGHBOURS and other.passed and names_neighbours(own):
         return conventions.under(other, request, setting)
     settings, alike = other.right_under or setting, (verdict.mistakes, *other.alike)
-    computes = f"attention with {settings}: {meaning}"
-    return replace(other, passed=False, mistakes=(), alike=alike, right_under=settings, computes=computes)
+    said = f"attention with {settings}: {meaning}"
+    return replace(other, passed=False, mistakes=(), alike=alike, right_under=settings, computes=said)
 
 
-def judge_neighbours(own: OwnFunction, verdict: Verdict, request: Request, judge: Judge) -> Verdict:
+def judge_neighbours(
+    own: OwnFunction, verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]
+) -> Verdict:
     """Check again with RoPE on neighbouring pairs if this may explain the first verdict better."""
     setting = conventions.NEIGHBOURS
     about_positions = {name for name in verdict.mistakes if mistake(name).group == "positions"}
@@ -203,8 +199,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
 def leave_out_built_in_mask(own: OwnFunction, tried: Tried) -> Tried:
     """Call a layer that fails with the requested mask once more without it: the mask may be built in."""
     request, offer = tried.caller.request, tried.function.offer
-    is_failed = request.masks and tried.answer.output is None
-    if not (is_failed and offer.takes("mask") and find_built_layer(tried)):
+    if tried.answer.output is not None or not (request.masks and offer.takes("mask") and find_built_layer(tried)):
         return tried
     without_mask = ways_to_call.how_to_call(own, request, replace(tried.function, offer=offer.of_keys_alone()))
     return tried if without_mask.answer.output is None else without_mask
@@ -212,10 +207,9 @@ def leave_out_built_in_mask(own: OwnFunction, tried: Tried) -> Tried:
 
 def report_failed_call(own: OwnFunction, tried: Tried) -> Verdict:
     """Report the first call: it raised an error (then `reached` is known), or returned no numbers."""
-    answer = tried.answer
-    returned = answer.reached is None
-    finding = Finding(ANSWERED if returned else CALLED, BROKEN, f"{describe_caller(tried.caller)}: {answer.error}")
-    computes = f"something unknown: it {answer.error}" if returned else "nothing: it could not be called"
+    error, returned = tried.answer.error, tried.answer.reached is None
+    finding = Finding(ANSWERED if returned else CALLED, BROKEN, f"{describe_caller(tried.caller)}: {error}")
+    computes = f"something unknown: it {error}" if returned else "nothing: it could not be called"
     return Verdict(own.name, False, (), computes, (finding,), tried.caller.request.words)
 
 
@@ -224,7 +218,11 @@ def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) ->
     digits = min(ways_to_call.digits_of(tried.caller, tried.answer), SINGLE)
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
         return None
-    request, fitting = tried.caller.request, find_fitting_settings(tried, digits)
+    request, caller, case, answer = tried.caller.request, tried.caller, tried.case, tried.answer
+    heads = conventions.of_heads_inside(caller, case) if tried.function.inside is None else ()
+    fitting = conventions.find_settings(caller, case, answer, digits) or [
+        words for words, recipe in heads if gives(recipe, case, answer, digits)
+    ]
     if not fitting:
         return None
     settings = min(fitting, key=lambda words: ways_to_call.failing_at_first(tried, with_words(request, words), digits))
@@ -239,15 +237,6 @@ def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) ->
     are_values_right = any(finding.rung == VALUES and finding.state == HELD for finding in verdict.findings)
     is_explained = verdict.passed or verdict.mistakes or are_values_right
     return conventions.under(verdict, request, settings) if is_explained else None
-
-
-def find_fitting_settings(tried: Tried, digits: int) -> list[str]:
-    """Return the settings under which the first answer is right; numbers of heads only if nothing else fits."""
-    caller, case, answer = tried.caller, tried.case, tried.answer
-    heads = conventions.of_heads_inside(caller, case) if tried.function.inside is None else ()
-    return conventions.find_settings(caller, case, answer, digits) or [
-        settings for settings, recipe in heads if gives(recipe, case, answer, digits)
-    ]
 
 
 def find_built_layer(tried: Tried) -> Bound | None:
@@ -268,17 +257,13 @@ def check_both_polarities(own: OwnFunction, caller: Caller, tried: Tried, reques
     caller = conventions.with_one_opposite(caller, tried.function)
     verdict = report_polarities(judge_answers_and_mask_format(own, caller, tried, quick), caller)
     may_hide = not verdict.passed and (conventions.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
-    if not may_hide and not (verdict.unexplained and fails_only_with_masks(verdict)):
+    broken = {finding.rung for finding in verdict.findings if finding.state == BROKEN}
+    if not may_hide and not (verdict.unexplained and broken <= {*ABOUT_MASKS, *MASKS_OF_MORE}):
         return verdict
     inverted = inverted or check_inverted(own, tried, request, quick)
-    if not may_hide and (not inverted.mistakes or HIDES_ALL in inverted.mistakes):
-        return verdict  # without a mistake beside the polarity, nothing is gained
+    if not may_hide and (not inverted.mistakes or "mask_hides_all" in inverted.mistakes):
+        return verdict  # no mistake shows beside the polarity; hiding all keys does not depend on it
     return choose_polarity(verdict, tried, request, inverted)
-
-
-def fails_only_with_masks(verdict: Verdict) -> bool:
-    broken = {finding.rung for finding in verdict.findings if finding.state == BROKEN}
-    return broken <= {*ABOUT_MASKS, *MASKS_OF_MORE}
 
 
 def check_inverted(own: OwnFunction, tried: Tried, request: Request, quick: bool) -> Verdict:
@@ -306,7 +291,6 @@ def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
     hiding, attending = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")
     names = caller.offer.parameters
     is_usual = hiding == "padding" or "causal" in names["mask"].lower()
-    remark = "" if is_usual else ": a mistake, unless intended"
-    said = f"True means hidden, but attend in {names[attending]}{remark}"
+    said = f"True means hidden, but attend in {names[attending]}" + ("" if is_usual else ": a mistake, unless intended")
     finding = Finding(f"masks as {names[hiding]}", HELD if is_usual else REMARK, said)
     return replace(verdict, findings=(*verdict.findings, finding))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from attn_exp.diagnosis.asking.case import expected
 from attn_exp.diagnosis.asking.names import every_parameter, is_required, plain, words_in
@@ -57,18 +57,11 @@ Check = Callable[[Bound, Request], Verdict]
 
 HEADS = "which columns form `heads` (every h-th: right if the weights were trained that way, otherwise wrong)"
 ROTATED = "`positions` of queries and keys (the rotation is not that of RoPE with base 10000)"
-"""Points that no test can decide."""
+"""Points that the check cannot decide."""
 STRIDED, DROPPED = "heads_by_stride", "dropout_on"
 """Mistakes that this file reports or turns into an open point."""
 WITH_MEMORY = "keys of another input"
 """The row of the report about cross-attention."""
-
-
-class ReadLayer(NamedTuple):
-    """A layer whose weights were read, as a function, and which of q, k and v it rotates."""
-
-    bound: Bound
-    turns: frozenset[str]
 
 
 def is_layer(function: Any) -> bool:
@@ -109,10 +102,8 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     """
     layer, verdict = check_built(own, request, check)
     is_mixed = "batch_mixed" in verdict.mistakes
-    is_open = is_mixed and "w" in next(iter(layer.inputs.values()))  # rows and columns of an image
-    if not is_open and (is_mixed or verdict.unexplained):
-        is_open = passes_with_swapped_axes(own, layer, request, check, is_mixed)
-    if is_open:
+    is_swapped = (is_mixed or verdict.unexplained) and passes_with_swapped_axes(own, layer, request, check, is_mixed)
+    if is_swapped or (is_mixed and "w" in next(iter(layer.inputs.values()))):  # or rows of an image count as examples
         return unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th column", HEADS)
@@ -167,8 +158,9 @@ def blame_dropout(verdict: Verdict, own: OwnFunction, layer: Layer, request: Req
     if not without_dropout.passed:
         return verdict
     if is_default:
-        computes = what_mistakes_compute((DROPPED,))
-        return replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
+        return replace(
+            verdict, mistakes=(DROPPED,), computes=what_mistakes_compute((DROPPED,)), stage="", unexplained=False
+        )
     return with_unverified(
         without_dropout, "`dropout` (right with its default, 0; above 0, it drops weights in evaluation too)"
     )
@@ -178,8 +170,8 @@ def drops_by_default(owner: Any, layer: Layer) -> bool:
     """Return whether a class, or a configuration that it takes, has no dropout rate whose default is 0."""
     configs = [type(value) for name, value in layer.settings.items() if CONFIG.match(plain(str(name)))]
     owners = [kind for kind in (owner, *configs) if inspect.isclass(kind) and inspect.isfunction(kind.__init__)]
-    parameters = [parameter for kind in owners for parameter in every_parameter(kind, "")]
-    rates = [parameter.default for parameter in parameters if letter_of(parameter.name) == "dropout"]
+    rates = [parameter.default for kind in owners for parameter in every_parameter(kind, "")
+             if letter_of(parameter.name) == "dropout"]  # fmt: skip
     return not rates or any(rate is inspect.Parameter.empty or rate for rate in rates)
 
 
@@ -189,13 +181,8 @@ def list_chosen_arguments(own: OwnFunction, layer: Layer) -> list[str]:
     if layer.made:
         chosen |= {one.name for one in every_parameter(own.function, own.name) if is_required(one)}
     return [f"argument `{name}` (built only with {value!r})" for name, value in layer.settings.items()
-            if name in chosen and is_option(name, value)]  # fmt: skip
-
-
-def is_option(name: str, value: Any) -> bool:
-    """Return whether an argument is a string or a number other than a known size."""
-    is_known = not isinstance(value, str) and letter_of(name)
-    return isinstance(value, str | int) and not is_known and plain(name) not in FIXED
+            if name in chosen and plain(name) not in FIXED
+            and (isinstance(value, str) or (isinstance(value, int) and not letter_of(name)))]  # fmt: skip
 
 
 # One call of a layer
@@ -231,8 +218,7 @@ def add_layer_settings(request: Request, own: OwnFunction, layer: Layer) -> Requ
                 "head": f"head={heads}" if heads else "",
                 "kv_head": f"kv_head={groups}" if groups not in (None, heads) else "",
                 "layout": f"layout={axes}" if has_layout else ""}  # fmt: skip
-    new = [setting for name, setting in settings.items() if setting and name not in request.said]
-    return with_words(request, " ".join(new))
+    return with_words(request, " ".join(word for name, word in settings.items() if word and name not in request.said))
 
 
 def check_observed(own: OwnFunction, observed: Observed, request: Request, check: Check) -> Verdict:
@@ -254,8 +240,9 @@ def check_observed(own: OwnFunction, observed: Observed, request: Request, check
     if verdict.uncalled and not inside.tokens:  # its mask is that small
         bound = bound_layer(observed.layer, replace(inside, tokens=observed.layer.lengths.get("t", 0)))
         verdict = check(bound, request)
-    if verdict.unexplained or verdict.uncalled or names_scale_mistake(verdict):
-        verdict = explain_layer(own, observed, ReadLayer(bound, turns), request, check, verdict)
+    is_of_scale = not verdict.passed and any("scale" in name for name in verdict.mistakes)
+    if verdict.unexplained or verdict.uncalled or is_of_scale:
+        verdict = explain_layer(own, observed, bound, turns, request, check, verdict)
     verdict = check_decoding(verdict, observed.layer, bound, request)
     for refine in PASSES:
         verdict = refine(verdict, observed, own, request)
@@ -263,8 +250,7 @@ def check_observed(own: OwnFunction, observed: Observed, request: Request, check
 
 
 def check_unread(own: OwnFunction, observed: Observed, request: Request, check: Check, reason: str) -> Verdict:
-    named = check_named_weights(observed, None, request, check)
-    verdict = named or check_inside(own, observed, request, reason)[0]
+    verdict = check_named_weights(observed, None, request, check) or check_inside(own, observed, request, reason)[0]
     verdict = leave_learned_scale_open(verdict, observed, own, request)
     return leave_unplaced_parameters(verdict, observed, own, request)
 
@@ -278,20 +264,20 @@ def check_named_weights(observed: Observed, inside: Inside | None, request: Requ
     return verdict if verdict.mistakes and not verdict.passed and not verdict.unexplained else None
 
 
-def names_scale_mistake(verdict: Verdict) -> bool:
-    return not verdict.passed and any("scale" in name for name in verdict.mistakes)
-
-
 # Explaining a layer that is wrong with the weights that were read
 
 
 def explain_layer(
-    own: OwnFunction, observed: Observed, read: ReadLayer, request: Request, check: Check, verdict: Verdict
+    own: OwnFunction, observed: Observed, bound: Bound, turns: frozenset[str], request: Request, check: Check,
+    verdict: Verdict,
 ) -> Verdict:  # fmt: skip
-    """Try settings that may be built into the layer if the verdict is unexplained or blames the scale."""
+    """Try settings that may be built into the layer if the verdict is unexplained or blames the scale.
+
+    `turns` lists which of q, k and v the layer rotates.
+    """
     explained = None
-    for setting in find_own_words(observed, request, is_masked=has_own_mask(observed), turns=bool(read.turns)):
-        other = check(read.bound, with_words(request, setting))
+    for setting in find_own_words(observed, request, is_masked=has_own_mask(observed), turns=bool(turns)):
+        other = check(bound, with_words(request, setting))
         if other.passed:
             return under(other, request, setting)
         is_fewer = explained is None or len(other.mistakes) < len(explained.mistakes)
@@ -299,11 +285,11 @@ def explain_layer(
             explained = under(other, request, setting)
     if not verdict.unexplained and not verdict.uncalled:
         return verdict
-    return explained or explain_inside(own, observed, read, request, verdict)
+    return explained or explain_inside(own, observed, bound, turns, request, verdict)
 
 
 def explain_inside(
-    own: OwnFunction, observed: Observed, read: ReadLayer, request: Request, verdict: Verdict
+    own: OwnFunction, observed: Observed, bound: Bound, turns: frozenset[str], request: Request, verdict: Verdict
 ) -> Verdict:  # fmt: skip
     """Refine an unexplained verdict by checking the attention inside the layer.
 
@@ -319,13 +305,12 @@ def explain_inside(
         )
         mistakes = ("single_head", *inside.mistakes) if is_single else inside.mistakes
         return replace(inside, mistakes=mistakes, findings=(*verdict.findings, *inside.findings))
-    if reproduces_output(observed, read.bound, reading.request):
+    if reproduces_output(observed, bound, reading.request):
         return inside
-    wrong_turns = () if request.positions else name_wrong_turns(read.turns)
-    if wrong_turns:
-        computes = what_mistakes_compute(wrong_turns)
-        return replace(verdict, mistakes=wrong_turns, computes=computes, unexplained=False, stage="")
-    own_steps = [*([ROTATED] if read.turns and not request.positions else []), *find_own_steps(observed)]
+    wrong = () if request.positions else name_wrong_turns(turns)
+    if wrong:
+        return replace(verdict, mistakes=wrong, computes=what_mistakes_compute(wrong), unexplained=False, stage="")
+    own_steps = [*([ROTATED] if turns and not request.positions else []), *find_own_steps(observed)]
     if own_steps:
         return with_unverified(inside, *own_steps)
     return replace(verdict, stage="q" if request.positions else "output")
@@ -342,8 +327,8 @@ def reproduces_output(observed: Observed, bound: Bound, request: Request) -> boo
     assert bound.inside is not None
     inputs, answer = list(observed.recording.given[0].values()), answer_rows(observed.recording)
     case = next(layer_cases(request, bound.offer, True, bound.inside))
-    memory = inputs[-1] if len(inputs) > 1 else None
-    right = expected(replace(case, given=replace(case.given, x=inputs[0], memory=memory)))["output"]
+    given = replace(case.given, x=inputs[0], memory=inputs[-1] if len(inputs) > 1 else None)
+    right = expected(replace(case, given=given))["output"]
     return answer is not None and are_close(right.reshape(-1, right.shape[-1]), answer[0], 1e-5)
 
 
@@ -426,9 +411,8 @@ def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
     off = [f"`{one.name}`" for one in every_parameter(own.function, "")
            if one.default is False and letter_of(one.name) not in ("bias", "causal", "dropout", "trains", "evaluates")
            and plain(one.name) not in FIXED and not HARMLESS & {plain(one.name), *words_in(one.name)}]  # fmt: skip
-    if not off:
-        return verdict
-    return with_findings(verdict, Finding("options that are off", HELD, f"never built with {', '.join(off)}"))
+    finding = Finding("options that are off", HELD, f"never built with {', '.join(off)}")
+    return with_findings(verdict, finding) if off else verdict
 
 
 FURTHER_CHECKS = (check_rotary_tables, check_causal, check_cross_attention, check_grouped_heads, list_options)

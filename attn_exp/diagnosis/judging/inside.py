@@ -46,7 +46,6 @@ LOWEST = -1e4
 MOST_MASKS = 16
 """Number of mask formats to try for one argument."""
 INSIDE = "attention inside"
-ADDED = "`logit_bias` (the layer adds its own bias to the logits, or its own sink to the softmax)"
 ROTATIONS = ("position=rope", "position=rope position.rope.interleaved=true")
 """The two pairings of RoPE."""
 OF_NORMS = re.compile("norm|sqrt")
@@ -90,7 +89,8 @@ def check_inside(own: OwnFunction, observed: Observed, request: Request, reason:
         verdict = Verdict(own.name, not is_inverted, (), computes, (Finding(INSIDE, HELD),), request.words,
                           alike=((INVERTED,),) if is_inverted else (), right_under=reading.words)  # fmt: skip
     unverified = [f"`projections` to queries, keys and values ({reason})"] if reason else []
-    unverified += [ADDED] if reading.added else []
+    if reading.added:
+        unverified.append("`logit_bias` (the layer adds its own bias to the logits, or its own sink to the softmax)")
     return replace(verdict, not_verified=tuple(unverified)), reading
 
 
@@ -114,10 +114,10 @@ def explain_readings(
     if stage and masked is not None and not masked.wrong:
         stage = "masked"
     rungs = ", ".join(dict.fromkeys(case.rung for case, _ in reading.wrong))
-    computes = what_mistakes_compute(names) if names else "something else"
-    findings = (Finding(INSIDE, BROKEN, f"the context differs in: {rungs}"),)
+    finding = Finding(INSIDE, BROKEN, f"the context differs in: {rungs}")
     return Verdict(
-        own.name, False, names, computes, findings, request.words, found.alike, unexplained=bool(stage), stage=stage
+        own.name, False, names, what_mistakes_compute(names) if names else "something else", (finding,),
+        request.words, found.alike, unexplained=bool(stage), stage=stage,
     ), reading  # fmt: skip
 
 
@@ -149,8 +149,7 @@ def compare_reading(words: str, request: Request, core: Core, observed: Observed
 def compare_own_mask(core: Core, observed: Observed, request: Request) -> Reading:
     """Compare under whatever mask the layer applies, to find the mistakes beside it."""
     pair = ask_core(core, request, (Allowed(core.weights != 0),))
-    is_right = not is_wrong(*pair, required_bits(observed))
-    return Reading("", request, [], [pair]) if is_right else Reading("", request, [pair], [])
+    return Reading("", request, [pair] if is_wrong(*pair, required_bits(observed)) else [], [])
 
 
 def required_bits(observed: Observed) -> int:
@@ -181,8 +180,8 @@ def find_added(core: Core, request: Request) -> Score | None:
     ):  # one example cannot show that they are constant
         if logits.shape == right["masked"].shape:
             is_seen = np.isfinite(logits) & (logits > LOWEST)
-            scores = find_scale(logits, right["scores"], is_seen) * right["scores"]
-            bias = np.where(is_seen, logits - scores, 0.0)
+            scale = find_scale(logits, right["scores"], is_seen)
+            bias = np.where(is_seen, logits - scale * right["scores"], 0.0)
             if np.allclose(bias, bias[:1], rtol=0, atol=CLOSE) and np.abs(bias).max() > CLOSE:
                 return Added(bias[0])
     return None
@@ -264,8 +263,7 @@ def find_own_steps(observed: Observed) -> Iterator[str]:
     inputs = output_inputs(observed.recording, output)[0].ravel()
     if inputs.size == context.size and not np.allclose(np.sort(inputs), np.sort(context), rtol=0, atol=1e-6):
         last = max(pair.second for pair in observed.pairs)
-        between = observed.recording.first.operations[last + 1 : output.operation]
-        names = dict.fromkeys(operation.name for operation in between)
+        names = dict.fromkeys(step.name for step in observed.recording.first.operations[last + 1 : output.operation])
         yield f"`context` before the output projection (it is changed by {', '.join(names)})"
 
 
@@ -277,8 +275,9 @@ def first_difference(core: Core, case: Case) -> str:
     has_logits = any(differ_by_constants(array, right["masked"]) for array in core.between)
     with np.errstate(divide="ignore", invalid="ignore"):
         logits = np.log(core.weights)
-    sums_to_one = np.allclose(core.weights.sum(-1), 1)
-    is_softmax = sums_to_one and any(differ_by_constants(array, logits) for array in core.between)
+    is_softmax = any(differ_by_constants(array, logits) for array in core.between) and np.allclose(
+        core.weights.sum(-1), 1
+    )
     return "weights" if has_logits and not is_softmax else "logits"
 
 
@@ -315,9 +314,8 @@ def find_score_words(observed: Observed, request: Request) -> Iterator[str]:
                  for name, value in layer.settings.items())  # fmt: skip
     has_bias = any("bias" in plain(name) for name in layer.unknown)
     scales = ["", UNSCALED] if is_off or has_bias or is_normed(observed) else [""]
-    caps = [""]
-    if any(operation.name.startswith("tanh") for operation in observed.recording.first.operations):
-        caps += [words for words, rule in RULES if isinstance(rule, Softcap)]
+    has_tanh = any(operation.name.startswith("tanh") for operation in observed.recording.first.operations)
+    caps = ["", *(words for words, rule in RULES if has_tanh and isinstance(rule, Softcap))]
     for name, value in layer.settings.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
         if is_number and re.search("soft_?cap", str(name)):
@@ -341,9 +339,8 @@ def is_normed_side(observed: Observed, product_index: int, side: int) -> bool:
         index = ahead.pop()
         if isinstance(index, int) and index not in visited and read_projection(recording, index) is None:
             visited.add(index)
-            operation = operations[index]
-            is_live = any(recording.is_live(index, place) for place in range(len(operation.inputs)))
-            if is_live and OF_NORMS.search(operation.name):
+            is_live = any(recording.is_live(index, place) for place in range(len(operations[index].inputs)))
+            if is_live and OF_NORMS.search(operations[index].name):
                 return True
-            ahead += operation.producers
+            ahead += operations[index].producers
     return False

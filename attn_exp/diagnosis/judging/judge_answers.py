@@ -40,22 +40,15 @@ ALIKE, ROUNDING = 1e-14, 2.0**-24
 """Relative bounds on the difference between proportional rows, and on the rounding error of float32."""
 FAR = 2.0**-18
 """A relative error too large for a softmax in float32."""
-ADDED_TO_SUMS = "a small number is added to the softmax sums: weights sum to slightly less than 1"
-FLOAT32_SOFTMAX = "its softmax runs in float32: weights are rounded, values are not"
-FLOAT32_BY_DEFAULT = "it computes in float32; set dtype=float32 if that is intended"
 FLOAT32_INSIDE = "it returns float64, but computes in float32; set dtype=float32 if that is intended"
-"""Notes on accuracy for the report; the last is a mistake, the others are remarks."""
+"""The only note on rounding that is a mistake; the others are remarks."""
 FITS = "right as long as exp(logit) fits in {}"
-CLIPPED = "scores are clipped, but only far above usual values"
-SIZE_OF_X = "right if all heads together are as wide as x: it uses x's width / heads as head size"
-"""Reasons why wrong answers are only a remark."""
+"""Why overflow of large logits is only a remark."""
 OTHER_AXES = Answer(None, error="it answers, but interprets such a mask differently")
 """Replaces the answer to a mask whose axes the function need not support."""
 VALUES, ONE_MAXIMUM = "values", "one_maximum"
 REMARKS = ("dropout_on", *OVERFLOWS, ONE_MAXIMUM, "empty_row_nan", "nan_leaks")
 """Mistakes that do not make a function wrong, the most important first; the verdict names one."""
-INDEPENDENT = ("changes_inputs", "reuses_output")
-"""Behavioural mistakes that no other mistake can cause."""
 
 
 # The precision of the answers
@@ -97,12 +90,13 @@ def judge_float32(caller: Caller, answers: Seen, wrong: Seen) -> tuple[int, str]
     """Return the bits and the note for answers that agree to float32 precision only."""
     shortfall = find_shortfall(wrong)
     if shortfall:
-        return (FLOAT64, "") if shortfall > ROUNDING else (SINGLE, ADDED_TO_SUMS)
+        note = "a small number is added to the softmax sums: weights sum to slightly less than 1"
+        return (FLOAT64, "") if shortfall > ROUNDING else (SINGLE, note)
     if are_only_weights_rounded(answers) and computes_exact_scores(caller, answers[0][0]):
-        return SINGLE, FLOAT32_SOFTMAX
+        return SINGLE, "its softmax runs in float32: weights are rounded, values are not"
     # float32 is the default of PyTorch and JAX if the user names no dtype; NumPy never rounds by itself
     is_default = caller.library.name != "numpy" and not caller.request.dtype
-    return SINGLE, FLOAT32_BY_DEFAULT if is_default else FLOAT32_INSIDE
+    return SINGLE, "it computes in float32; set dtype=float32 if that is intended" if is_default else FLOAT32_INSIDE
 
 
 def find_shortfall(wrong: Seen) -> float:
@@ -117,8 +111,7 @@ def find_shortfall(wrong: Seen) -> float:
             return 0.0
         norms = (right * right).sum(axis=-1, keepdims=True)
         factors = (answer.output * right).sum(axis=-1, keepdims=True) / np.maximum(norms, 1e-300)
-        distance = np.abs(answer.output - factors * right).max()
-        if distance > ALIKE * np.abs(right).max() or (factors > 1 + ALIKE).any():
+        if np.abs(answer.output - factors * right).max() > ALIKE * np.abs(right).max() or (factors > 1 + ALIKE).any():
             return 0.0
         largest = max(largest, float((1 - factors).max()))
     return largest
@@ -126,13 +119,9 @@ def find_shortfall(wrong: Seen) -> float:
 
 def are_only_weights_rounded(answers: Seen) -> bool:
     """Return whether answers are exact where all weights are 1, 1/2, 1/4 or 1/8, which float32 represents exactly."""
-    exact = [pair for pair in answers if has_power_of_two_weights(pair[0])]
+    few = [(pair, expected(pair[0])["weights"]) for pair in answers]
+    exact = [pair for pair, weights in few if weights.shape[-1] in (1, 2, 4, 8) and (weights == weights.flat[0]).all()]
     return bool(exact) and not failing(exact, FLOAT64)
-
-
-def has_power_of_two_weights(case: Case) -> bool:
-    weights = expected(case)["weights"]
-    return weights.shape[-1] in (1, 2, 4, 8) and bool((weights == weights.ravel()[0]).all())
 
 
 def computes_exact_scores(caller: Caller, case: Case) -> bool:
@@ -150,15 +139,10 @@ def computes_exact_scores(caller: Caller, case: Case) -> bool:
 
 
 def is_only_rounded(answers: Seen, bits: int) -> bool:
-    for case, answer in answers:
-        if answer.output is None:
-            continue
-        right = expected(case)["output"]
-        if right.shape != answer.output.shape:
-            return False
-        if not np.allclose(answer.output, right, rtol=0.75 * 2.0 ** (1 - bits), atol=1e-7, equal_nan=True):
-            return False
-    return True
+    pairs = [(answer.output, expected(case)["output"]) for case, answer in answers if answer.output is not None]
+    tolerance = 0.75 * 2.0 ** (1 - bits)
+    return all(output.shape == right.shape and np.allclose(output, right, rtol=tolerance, atol=1e-7, equal_nan=True)
+               for output, right in pairs)  # fmt: skip
 
 
 def relative_error(output: np.ndarray | None, case: Case) -> float:
@@ -235,9 +219,8 @@ def soften_thread_failure(finding: Finding, name: str) -> Found:
 
     A layer may keep state for its backward pass, or a KV cache for decoding.
     """
-    if finding.rung != IN_THREADS or finding.state != BROKEN:
-        return finding, name
-    return replace(finding, state=REMARK), name
+    is_failure = finding.rung == IN_THREADS and finding.state == BROKEN
+    return replace(finding, state=REMARK) if is_failure else finding, name
 
 
 def repeat_first_cases(caller: Caller, answers: Seen) -> Finding:
@@ -274,7 +257,8 @@ def explain_wrong_answers(
         return Judged(answers, remarks=judged.remarks)
     others = [*(finding for finding, _ in behaviour), *report_answer_axes(judged.answers)]
     is_harmless = note != FLOAT32_INSIDE and all(finding.state != BROKEN for finding in others)
-    if is_harmless and is_harmless_overflow(wrong, explanation, bits):
+    is_overflow = bits >= SINGLE and explanation.names in (OVERFLOWS, (ONE_MAXIMUM,))
+    if is_harmless and is_overflow and all(case.rung == LARGE for case in cases):  # realistic logits are smaller
         remark = Finding(first_rung, REMARK, FITS.format(caller.dtype)), "".join(explanation.names)
         rungs = {case.rung for case in cases}
         return Judged([pair for pair in right if pair[0].rung not in rungs], remarks=[remark, *judged.remarks])
@@ -292,7 +276,7 @@ def explain_as_meant(wrong: Seen, bits: int, ask: Callable[[], Seen]) -> str:
     """
     rungs = {case.rung for case, _ in wrong}
     if rungs == {LARGE}:
-        return CLIPPED if is_clipped(wrong, bits, ask) else ""
+        return "scores are clipped, but only far above usual values" if is_clipped(wrong, bits, ask) else ""
     if rungs != {WIDTH}:
         return ""
     for case, answer in wrong:
@@ -300,7 +284,7 @@ def explain_as_meant(wrong: Seen, bits: int, ask: Callable[[], Seen]) -> str:
         stages = predicted(case.recipe.with_rules(scale=size**-0.5), case.given)
         if answer.output is None or stages is None or differs(answer.output, stages, bits):
             return ""
-    return SIZE_OF_X
+    return "right if all heads together are as wide as x: it uses x's width / heads as head size"
 
 
 def is_of_own_axes(wrong: Seen, explanation: Explained, plain_masks: Seen) -> bool:
@@ -312,12 +296,6 @@ def is_of_own_axes(wrong: Seen, explanation: Explained, plain_masks: Seen) -> bo
     applies_plain = any(answer.output is not None for _, answer in plain_masks)
     is_excused = applies_plain and explanation.names == ("mask_ignored",)
     return is_optional and (is_excused or not any(mistake(name).group == "masks" for name in explanation.names))
-
-
-def is_harmless_overflow(wrong: Seen, explanation: Explained, bits: int) -> bool:
-    """Return whether only large logits overflow, in a dtype that is wide enough for all realistic logits."""
-    overflows = bits >= SINGLE and explanation.names in (OVERFLOWS, (ONE_MAXIMUM,))
-    return overflows and all(case.rung == LARGE for case, _ in wrong)
 
 
 # The verdict in names and words
@@ -352,8 +330,8 @@ def name_mistakes(
 def join_mistakes(explanation: Explained, behavioural: Sequence[str]) -> tuple[str, ...]:
     if behavioural and explanation.names in ((), OVERFLOWS):
         return tuple(behavioural)
-    further = (name for name in behavioural if name in INDEPENDENT and name not in explanation.names)
-    return (*explanation.names, *further)
+    independent = {"changes_inputs", "reuses_output"} - {*explanation.names}  # no other mistake can cause these
+    return (*explanation.names, *(name for name in behavioural if name in independent))
 
 
 def pick_remark(remarked: Sequence[Found]) -> tuple[str, ...]:
@@ -379,10 +357,8 @@ def describe_caller(caller: Caller) -> str:
     padding = f"masks of keys{kind} [{caller.padding.axes}]" if caller.padding != PADDINGS[0] else ""
     masks = "".join(f", {said}" for said in (mask, padding) if said)
     output = f", and returns [{axes(caller.returns)}]" if caller.returns else ""
-    if caller.part.startswith("returned"):
-        output += f" as result {caller.part.removeprefix('returned ')} (from 0)"
-    overrides = describe_overrides(caller)
-    return f"with {inputs}{extra}, {caller.library.name}, {caller.dtype}{masks}{output}{overrides}"
+    output += f" as result {caller.part[len('returned ') :]} (from 0)" if caller.part.startswith("returned") else ""
+    return f"with {inputs}{extra}, {caller.library.name}, {caller.dtype}{masks}{output}{describe_overrides(caller)}"
 
 
 def describe_overrides(caller: Caller) -> str:

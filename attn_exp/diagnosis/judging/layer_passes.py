@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice, pairwise
 from typing import Any
 
@@ -43,16 +44,12 @@ from attn_exp.own_code import OwnFunction, held
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 
-Pass = Callable[[Verdict, Observed, OwnFunction, Request], Verdict]
 Step = Callable[[int, Any], dict[str, Any]]
 """A function that returns the keywords to pass with token i, given the result of the previous call."""
 
-CAUSAL, NO_OUTPUT = "causal_ignored", "no_output_projection"
-TOP_LEFT = "causal_top_left"
-"""The mistake of a mask for one query and all keys, which lets a new token see only the first key."""
+CAUSAL = "causal_ignored"
 SCALE = ("scale_by", "scale_other", "scale_fixed", "scale_multiplied", "scale_twice")
 """Prefixes of the names of mistakes that change the factor of the scores, not that of the weights."""
-MASKS = "what True means in its mask"
 KNOWN_NORM = re.compile(r"<class 'torch\.nn\.\S*\.(LayerNorm|RMSNorm)'")
 """Norms of each row: the rest of the check may omit them."""
 DECODING = "decoding with a cache"
@@ -73,7 +70,8 @@ def with_unverified(verdict: Verdict, *points: str) -> Verdict:
 
 def leave_mistakes_open(verdict: Verdict, computes: str, point: str) -> Verdict:
     """Return a passing verdict with a point open: the layer is right for some weights."""
-    verdict = with_state(verdict, REMARK, point, *([f"{MASKS} ({BLOCKS})"] if BLOCKS in verdict.computes else []))
+    polarity = [f"what True means in its mask ({BLOCKS})"] if BLOCKS in verdict.computes else []
+    verdict = with_state(verdict, REMARK, point, *polarity)
     return replace(verdict, passed=True, mistakes=(), alike=(), smallest=None, computes=computes)
 
 
@@ -112,8 +110,7 @@ def report_unused_parameters(verdict: Verdict, observed: Observed, own: OwnFunct
     """Report parameters that no operation of the call reads: their values have no effect."""
     if not verdict.passed:
         return verdict
-    reported = "\n".join(verdict.not_verified)
-    paths = [path for path in find_unused_parameters(observed) if f"`{path}`" not in reported]
+    paths = [path for path in find_unused_parameters(observed) if f"`{path}`" not in " ".join(verdict.not_verified)]
     points = [f"parameter `{path}` (the call never reads it)" for path in paths]
     if not paths and any(read_projection(observed.recording, index) for index in find_unused_operations(observed)):
         points.append("projection `unused` (its output is never used)")
@@ -144,7 +141,7 @@ def report_missing_output_projection(
         return verdict
     inside = read_inside(observed)[0]
     is_missing = inside.heads > 1 and "W_o" not in inside.arrays
-    return replace(verdict, mistakes=(NO_OUTPUT,)) if is_missing else verdict
+    return replace(verdict, mistakes=("no_output_projection",)) if is_missing else verdict
 
 
 def find_omitted_norms(observed: Observed) -> dict[str, Any]:
@@ -171,8 +168,8 @@ def find_ignored_causal_mask(verdict: Verdict, observed: Observed, own: OwnFunct
         if read or not buffers:
             return with_unverified(verdict, *(f"buffer `{name}` (the call never reads it)" for name in read))
     finding = Finding("a causal mask of its own", BROKEN, "the layer has one, but every query sees every key")
-    computes = f"{verdict.computes}, but look at: {CAUSAL}"
-    return replace(with_findings(verdict, finding), passed=False, mistakes=(CAUSAL,), computes=computes)
+    return replace(with_findings(verdict, finding), passed=False, mistakes=(CAUSAL,),
+                   computes=f"{verdict.computes}, but look at: {CAUSAL}")  # fmt: skip
 
 
 def is_masking_unused(observed: Observed) -> bool:
@@ -199,7 +196,7 @@ def is_triangle(array: Array) -> bool:
                for side in (~upper, upper.T))  # fmt: skip
 
 
-PASSES: tuple[Pass, ...] = (
+PASSES = (
     leave_unplaced_parameters,
     leave_learned_scale_open,
     report_unused_parameters,
@@ -221,9 +218,8 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
     names = [layer.keywords[role] for role in ("cache", "start") if role in layer.keywords]
     if not verdict.passed or not names or set(layer.inputs) != {"x"}:
         return verdict
-    case = make_decoding_case(bound, request)
-    right, x, problem = expected(case)["output"], case.given.x, ""
-    assert x is not None
+    case, x = make_decoding_case(bound, request)
+    right, problem = expected(case)["output"], ""
     mistakes: tuple[str, ...] = ()
     alone = decode(layer, x, lambda position, last: positions_at(layer, 0))
     for index, step in enumerate(find_ways(layer)):
@@ -235,7 +231,8 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
             return check_prompt(with_findings(verdict, Finding(DECODING, HELD)), layer, case, request, index)
         if alone is None or not np.allclose(output[:, 1:], alone[:, 1:]):
             first_key = case.with_masks((Allowed(np.arange(TOKENS)[None] == np.zeros((TOKENS, 1))),))
-            mistakes = (TOP_LEFT,) if are_close(output, expected(first_key)["output"], CLOSE) else mistakes
+            if are_close(output, expected(first_key)["output"], CLOSE):  # the mask is that of one query and all keys
+                mistakes = ("causal_top_left",)
             problem = problem or f"one token is off by {difference:.2g} of the largest number"
     has_tables = any(role in layer.keywords for role in ROTARY)
     if has_tables or not problem:
@@ -247,11 +244,13 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
                    right_under="", computes=computes)  # fmt: skip
 
 
-def make_decoding_case(bound: Bound, request: Request) -> Case:
+def make_decoding_case(bound: Bound, request: Request) -> tuple[Case, Array]:
+    """Return a causal case of a few tokens, and its x."""
     masks = request.masks if request.is_causal else (*request.masks, Causal())
     case = next(layer_cases(replace(request, masks=masks), bound.offer, True, bound.inside))
     assert case.given.x is not None
-    return replace(case, given=replace(case.given, x=case.given.x[:, :TOKENS]))
+    x = case.given.x[:, :TOKENS]
+    return replace(case, given=replace(case.given, x=x)), x
 
 
 def check_prompt(verdict: Verdict, layer: Layer, case: Case, request: Request, way: int) -> Verdict:
@@ -285,19 +284,17 @@ def find_ways(layer: Layer) -> Iterator[Step]:
         yield lambda position, last: positions_at(layer, position)
         return
 
-    def pass_cache(position: int, cache: Any) -> dict[str, Any]:
+    def pass_cache(position: int, last: Any, cache: Any = None) -> dict[str, Any]:
+        cache = find_cache(last) if cache is None and last is not None else cache
         switch = {"use_cache": True} if "use_cache" in layer.keywords else {}
         return {**positions_at(layer, position), **switch, "cache": cache}
 
-    def pass_same(cache: Any) -> Step:
-        return lambda position, last: pass_cache(position, cache)
-
-    yield lambda position, last: pass_cache(position, None if last is None else find_cache(last))
+    yield pass_cache
     names = vars(sys.modules.get(type(layer.target).__module__, sys))
     kinds = [kind for name, kind in names.items() if inspect.isclass(kind) and name.endswith("Cache")]
     for kind in [dict, getattr(sys.modules.get("transformers"), "DynamicCache", object), *kinds]:
         with suppress(Exception):  # it may need arguments
-            yield pass_same(kind())
+            yield partial(pass_cache, cache=kind())
 
 
 def find_cache(returned: Any) -> Any:
@@ -319,7 +316,5 @@ def decode(layer: Layer, x: Array, step: Step, first: int = 1) -> Array | None:
                 outputs.append(np.asarray(output.detach() if hasattr(output, "detach") else output, float))
     except Exception:  # whatever the layer raises
         return None
-    if any(output.ndim != len("btm") for output in outputs):
-        return None
-    joined = np.concatenate(outputs, axis=1)
-    return joined if np.isfinite(joined).all() else None
+    is_complete = all(output.ndim == len("btm") and np.isfinite(output).all() for output in outputs)
+    return np.concatenate(outputs, axis=1) if is_complete else None

@@ -52,8 +52,6 @@ STAGES = {
     "masked": ("masked",),
 }
 """For each stage of a trace, the names that a result may have for it, in lowercase without underscores."""
-LEAKS = "the function is the user's own, and may let masked values through"
-"""Why checks that pass masked NaN to a form skip this one."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +72,11 @@ class OwnForm:
         """The form that calls this function; given q, k and v, it computes only the context."""
         dtypes = [name for name in (self.caller.dtype, self.output_dtype) if name in DTYPES]
         coarsest = max(dtypes, key=DTYPES.index)
-        dtype = None if coarsest == "float64" else find_type(coarsest).name
         return Form(
-            self.attend, dtype=dtype, mix=None, context_alone=True, library=self.caller.library.name, leaks=LEAKS
-        )
+            self.attend, dtype=None if coarsest == "float64" else find_type(coarsest).name, mix=None,
+            context_alone=True, library=self.caller.library.name,
+            leaks="the function is the user's own, and may let masked values through",
+        )  # fmt: skip
 
     @property
     def layer(self) -> bool:
@@ -118,8 +117,8 @@ class OwnForm:
         case = Case("run", Recipe(rules, len(q), len(k)), Given(q[None], k[None], v[None]), not has_usual_scale)
         answer = self.answer(case, dtype=str(q.dtype))
         context = self.read_output(answer, (1, len(q), q.shape[1], v.shape[-1]))[0].astype(q.dtype, copy=False)
-        stages = read_stages(answer, (len(q), q.shape[1], k.shape[1]), q.dtype)
-        return Trace(q=q, k=k, v=v, context=context).replace(**stages)
+        shape = (len(q), q.shape[1], k.shape[1])
+        return Trace(q=q, k=k, v=v, context=context).replace(**read_stages(answer, shape, q.dtype))
 
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
         """Call a function of x on a problem; return its output `[t m]` and the stages that it returns.
@@ -191,9 +190,8 @@ def yield_settings(settings: Mapping[str, Any]) -> Iterator[str]:
         if settings[group]:
             yield f"{group}=[{','.join(settings[group])}]"
         for name, options in settings[group].items():
-            for key, value in options.items():
-                if value is not None:
-                    yield f"{group}.{name}.{key}={spelled(value)}"
+            given = {key: value for key, value in options.items() if value is not None}
+            yield from (f"{group}.{name}.{key}={spelled(value)}" for key, value in given.items())
     for name in ("scale", "normalizer", "convention", "align", "mask_join"):
         if settings[name] != getattr(Config, name):
             yield f"{name}={spelled(settings[name])}"
@@ -213,8 +211,7 @@ def split_into_heads(case: Case, caller: Caller) -> list[Case]:
     q, k, v, recipe = case.given.q, case.given.k, case.given.v, case.recipe
     assert q is not None and k is not None and v is not None
     group = recipe.heads // recipe.groups  # query heads that share keys and values
-    shared = [(head, head // group) for head in range(recipe.heads)]
-    heads = [Given(q[:, [query]], k[:, [key]], v[:, [key]]) for query, key in shared]
+    heads = [Given(q[:, [head]], k[:, [head // group]], v[:, [head // group]]) for head in range(recipe.heads)]
     return [replace(case, recipe=replace(recipe, heads=1, groups=1), given=given) for given in heads]
 
 
@@ -297,8 +294,8 @@ def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
 
 def add_neutral_matrices(matrices: Mapping[str, Any], inside: Inside) -> dict[str, Array]:
     """Convert matrices to NumPy; where the run has none, use an identity matrix or a bias of zeros."""
-    back = library("torch").back
-    arrays = {name: back(matrix) if hasattr(matrix, "detach") else matrix for name, matrix in matrices.items()}
+    arrays = {name: library("torch").back(matrix) if hasattr(matrix, "detach") else matrix
+              for name, matrix in matrices.items()}  # fmt: skip
     for name, array in inside.arrays.items():
         arrays.setdefault(name, np.eye(*array.shape) if array.ndim > 1 else np.zeros_like(array))
     return arrays
