@@ -140,8 +140,9 @@ def find_calls(
     for own, name, verdict in zip(functions, names, verdicts, strict=True):
         words = [word for word in verdict.right_under.split() if word.partition("=")[0] in OWN]
         request = with_words(common, " ".join(words)) if words else common
-        layer = bind_readable_layer(own, request) if is_layer(own.function) else None
-        tried = ways_to_call.how_to_call(own, request, layer)
+        tried = ways_to_call.how_to_call(
+            own, request, bind_readable_layer(own, request) if is_layer(own.function) else None
+        )
         made.append(
             Implementation(own, name, verdict, tried.function, conventions.with_its_mask(tried.caller, tried.function))
         )

@@ -166,7 +166,12 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
         masks = {roles[name]: mask for name, mask in keywords.items()}
         if "b" in output_axes:
             return call_once(inputs, masks)
-        results = [call_once(*take_example(inputs, masks, example)) for example in range(len(x))]
+        results = list[Any]()
+        for example in range(len(x)):
+            single = {role: array[example : example + 1] for role, array in inputs.items()}
+            own_masks = {role: mask[example] if getattr(mask, "ndim", 0) > 2 and len(mask) == len(x) else mask
+                         for role, mask in masks.items()}  # fmt: skip
+            results.append(call_once(single, own_masks))
         if len(results) == 1:
             return results[0]
         output = next(iter(results[0]))
@@ -177,16 +182,6 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     arrays = ("x", "memory") if has_memory else ("x",)
     offer = make_offer(layer, arrays, {"memory": None} if has_memory else {})
     return Bound(call, layer.target, offer, inside, layer.made, list_unset_arguments(layer))
-
-
-def take_example(
-    inputs: Mapping[str, Any], masks: Mapping[str, Any], example: int
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the inputs and masks of one example; masks without a batch axis apply to every example."""
-    batch = len(next(iter(inputs.values())))
-    with_batch = {role for role, mask in masks.items() if getattr(mask, "ndim", 0) > 2 and len(mask) == batch}
-    single = {role: array[example : example + 1] for role, array in inputs.items()}
-    return single, {role: mask[example] if role in with_batch else mask for role, mask in masks.items()}
 
 
 def list_unset_arguments(layer: Layer) -> tuple[str, ...]:
@@ -244,7 +239,12 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     if not {"W_q", "W_k", "W_v"} <= set(arrays):
         return None
     if inside is None:
-        return name_unread_matrices(arrays, layer.sizes.get("h", 0)) if are_linear else None
+        heads = layer.sizes.get("h", 0)
+        if len(arrays["W_q"]) * heads == len(arrays.get("W_o", ())):  # all heads share the same matrices
+            arrays |= {role: repeat_for_heads(array, heads) for role, array in arrays.items() if role[-1] in "qkv"}
+        width = arrays["W_q"].shape[1]
+        is_clear = heads and width % heads == 0 and are_linear
+        return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // width, None) if is_clear else None
     for role, array in arrays.items():
         known = inside.arrays.get(role)
         if known is not None and array.ndim == known.ndim and len(array) < len(known):  # it is applied to each head
@@ -255,15 +255,6 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     has_shapes = all(arrays[role].shape == inside.arrays[role].shape for role in ("W_q", "W_k", "W_v"))
     is_same = set(arrays) == set(inside.arrays) and all(is_equal)
     return None if is_same or not has_shapes else replace(inside, arrays=arrays)
-
-
-def name_unread_matrices(arrays: dict[str, Array], heads: int) -> Inside | None:
-    if len(arrays["W_q"]) * heads == len(arrays.get("W_o", ())):  # all heads share the same matrices
-        arrays |= {role: repeat_for_heads(array, heads) for role, array in arrays.items() if role[-1] in "qkv"}
-    width = arrays["W_q"].shape[1]
-    if not heads or width % heads:
-        return None
-    return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // width, None)
 
 
 def repeat_for_heads(array: Array, heads: int) -> Array:
@@ -338,9 +329,10 @@ def leave_open(own: OwnFunction, observed: Observed, words: str, reason: str) ->
     """Report a layer outside the definition as not verified; check only that its weights sum to 1."""
     if not any(is_mean(observed.recording, index) for index in range(len(observed.recording.first.operations))):
         return unfinished(own.name, reason, words)
-    projections = "`projections` before and after attention (the definition does not cover them)"
     computes, findings = "means of values, with weights that sum to 1", (Finding("weights sum to 1", HELD),)
-    return Verdict(own.name, True, (), computes, findings, words, not_verified=(f"`scores` ({reason})", projections))
+    return Verdict(own.name, True, (), computes, findings, words, not_verified=(
+        f"`scores` ({reason})", "`projections` before and after attention (the definition does not cover them)",
+    ))  # fmt: skip
 
 
 def is_mean(recording: Recording, index: int) -> bool:

@@ -32,6 +32,7 @@ from attn_exp.diagnosis.judging.judge_answers import (
     judge_answers,
     judge_answers_and_mask_format,
 )
+from attn_exp.diagnosis.judging.layer_passes import with_findings
 from attn_exp.diagnosis.judging.unasked import with_outcome
 from attn_exp.diagnosis.recipes.candidates import Explained, everywhere, gives
 from attn_exp.diagnosis.recipes.combinations import EXPLAINING, start_clock
@@ -78,8 +79,10 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
             fault = error
         replaced = replaced_in_numpy()
         if replaced:
-            reason = f"it replaced {', '.join(replaced)}, so the right answer cannot be computed"
-            return unfinished(own.name, reason, request.words, CHECKED)
+            return unfinished(
+                own.name, f"it replaced {', '.join(replaced)}, so the right answer cannot be computed",
+                request.words, CHECKED,
+            )  # fmt: skip
         if fault is not None:
             return report_fault(own, request, fault)
         if clock.was_over and not verdict.passed:
@@ -124,8 +127,8 @@ def judge_convention(
     if setting == conventions.NEIGHBOURS and other.passed and names_neighbours(own):
         return conventions.under(other, request, setting)
     settings, alike = other.right_under or setting, (verdict.mistakes, *other.alike)
-    said = f"attention with {settings}: {meaning}"
-    return replace(other, passed=False, mistakes=(), alike=alike, right_under=settings, computes=said)
+    return replace(other, passed=False, mistakes=(), alike=alike, right_under=settings,
+                   computes=f"attention with {settings}: {meaning}")  # fmt: skip
 
 
 def judge_neighbours(
@@ -179,18 +182,16 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     """
     request = tried.caller.request
     tried = leave_out_built_in_mask(own, tried)
-    caller = tried.caller
     if tried.answer.output is None:
         return report_failed_call(own, tried)
-    if request.device != "cpu" and caller.library.name != "torch":
-        raise UserError(
-            f"device={request.device} needs a function of tensors; {own.name} takes {caller.library.name} arrays"
-        )
+    library = tried.caller.library.name
+    if request.device != "cpu" and library != "torch":
+        raise UserError(f"device={request.device} needs a function of tensors; {own.name} takes {library} arrays")
     verdict = check_under_fitting_settings(own, tried, quick)
     if verdict is not None:
         return verdict
-    caller = ways_to_call.with_its_scale(conventions.with_its_mask(caller, tried.function), tried.case)
-    caller = ways_to_call.with_its_window(caller, tried.function)
+    caller = conventions.with_its_mask(tried.caller, tried.function)
+    caller = ways_to_call.with_its_window(ways_to_call.with_its_scale(caller, tried.case), tried.function)
     if conventions.are_open(request):
         return check_both_polarities(own, caller, tried, request, quick)
     return report_polarities(judge_answers_and_mask_format(own, caller, tried, quick), caller)
@@ -218,9 +219,9 @@ def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) ->
     digits = min(ways_to_call.digits_of(tried.caller, tried.answer), SINGLE)
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
         return None
-    request, caller, case, answer = tried.caller.request, tried.caller, tried.case, tried.answer
-    heads = conventions.of_heads_inside(caller, case) if tried.function.inside is None else ()
-    fitting = conventions.find_settings(caller, case, answer, digits) or [
+    request, case, answer = tried.caller.request, tried.case, tried.answer
+    heads = conventions.of_heads_inside(tried.caller, case) if tried.function.inside is None else ()
+    fitting = conventions.find_settings(tried.caller, case, answer, digits) or [
         words for words, recipe in heads if gives(recipe, case, answer, digits)
     ]
     if not fitting:
@@ -230,8 +231,8 @@ def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) ->
     if longest is not None:
         settings = conventions.find_width(settings, *longest, digits)
     assumed = with_words(request, settings)
-    layer = None if conventions.TWO_TO_THE in settings else find_built_layer(tried)  # its number of heads differs
-    verdict = call_and_check(own, assumed, quick, layer)
+    is_smaller = conventions.TWO_TO_THE in settings  # its number of heads differs from that of the layer
+    verdict = call_and_check(own, assumed, quick, None if is_smaller else find_built_layer(tried))
     if verdict.mistakes == (conventions.INVERTED,):
         verdict = choose_polarity(verdict, tried, assumed, check_inverted(own, tried, assumed, quick))
     are_values_right = any(finding.rung == VALUES and finding.state == HELD for finding in verdict.findings)
@@ -293,4 +294,4 @@ def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
     is_usual = hiding == "padding" or "causal" in names["mask"].lower()
     said = f"True means hidden, but attend in {names[attending]}" + ("" if is_usual else ": a mistake, unless intended")
     finding = Finding(f"masks as {names[hiding]}", HELD if is_usual else REMARK, said)
-    return replace(verdict, findings=(*verdict.findings, finding))
+    return with_findings(verdict, finding)

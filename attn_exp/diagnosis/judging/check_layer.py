@@ -68,9 +68,12 @@ def is_layer(function: Any) -> bool:
     """Return whether a target is a class, an object or a factory rather than a function of arrays."""
     if inspect.isclass(function) or is_factory(function):
         return True
-    is_wrapper = hasattr(function, "__wrapped__") or hasattr(function, "func")
-    is_script = type(function).__name__ == "ScriptFunction"  # of TorchScript
-    is_function = inspect.isroutine(function) or is_wrapper or is_script
+    is_function = (
+        inspect.isroutine(function)
+        or hasattr(function, "__wrapped__")
+        or hasattr(function, "func")
+        or type(function).__name__ == "ScriptFunction"  # TorchScript
+    )
     return not is_function and type(function).__module__.partition(".")[0] not in ("jax", "jaxlib", "numpy")
 
 

@@ -89,9 +89,8 @@ def check_inside(own: OwnFunction, observed: Observed, request: Request, reason:
         verdict = Verdict(own.name, not is_inverted, (), computes, (Finding(INSIDE, HELD),), request.words,
                           alike=((INVERTED,),) if is_inverted else (), right_under=reading.words)  # fmt: skip
     unverified = [f"`projections` to queries, keys and values ({reason})"] if reason else []
-    if reading.added:
-        unverified.append("`logit_bias` (the layer adds its own bias to the logits, or its own sink to the softmax)")
-    return replace(verdict, not_verified=tuple(unverified)), reading
+    bias = "`logit_bias` (the layer adds its own bias to the logits, or its own sink to the softmax)"
+    return replace(verdict, not_verified=(*unverified, *([bias] if reading.added else []))), reading
 
 
 def explain_readings(

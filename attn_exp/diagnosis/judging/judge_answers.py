@@ -40,8 +40,9 @@ ALIKE, ROUNDING = 1e-14, 2.0**-24
 """Relative bounds on the difference between proportional rows, and on the rounding error of float32."""
 FAR = 2.0**-18
 """A relative error too large for a softmax in float32."""
+ADDED_TO_SUMS = "a small number is added to the softmax sums: weights sum to slightly less than 1"
 FLOAT32_INSIDE = "it returns float64, but computes in float32; set dtype=float32 if that is intended"
-"""The only note on rounding that is a mistake; the others are remarks."""
+"""Notes on rounding; only the second of these two is a mistake."""
 FITS = "right as long as exp(logit) fits in {}"
 """Why overflow of large logits is only a remark."""
 OTHER_AXES = Answer(None, error="it answers, but interprets such a mask differently")
@@ -63,8 +64,7 @@ def bits_to_judge_by(caller: Caller, answers: Seen) -> tuple[int, str]:
     bits = min(digits_of(caller, answer) for _, answer in answers if answer.output is not None)
     if bits < FLOAT64:
         dtype = next(answer.dtype for _, answer in answers if answer.output is not None)
-        is_requested = bits == SINGLE and caller.dtype == "float32"
-        return bits, "" if is_requested else f"it returns {dtype}"
+        return bits, "" if bits == SINGLE and caller.dtype == "float32" else f"it returns {dtype}"
     answers = leave_out_broken_masks(answers)
     wrong = failing(answers, bits)
     if not wrong:
@@ -90,8 +90,7 @@ def judge_float32(caller: Caller, answers: Seen, wrong: Seen) -> tuple[int, str]
     """Return the bits and the note for answers that agree to float32 precision only."""
     shortfall = find_shortfall(wrong)
     if shortfall:
-        note = "a small number is added to the softmax sums: weights sum to slightly less than 1"
-        return (FLOAT64, "") if shortfall > ROUNDING else (SINGLE, note)
+        return (FLOAT64, "") if shortfall > ROUNDING else (SINGLE, ADDED_TO_SUMS)
     if are_only_weights_rounded(answers) and computes_exact_scores(caller, answers[0][0]):
         return SINGLE, "its softmax runs in float32: weights are rounded, values are not"
     # float32 is the default of PyTorch and JAX if the user names no dtype; NumPy never rounds by itself
@@ -358,13 +357,10 @@ def describe_caller(caller: Caller) -> str:
     masks = "".join(f", {said}" for said in (mask, padding) if said)
     output = f", and returns [{axes(caller.returns)}]" if caller.returns else ""
     output += f" as result {caller.part[len('returned ') :]} (from 0)" if caller.part.startswith("returned") else ""
-    return f"with {inputs}{extra}, {caller.library.name}, {caller.dtype}{masks}{output}{describe_overrides(caller)}"
-
-
-def describe_overrides(caller: Caller) -> str:
     defaults = {role: caller.offer.defaults.get(role) for role in ("causal", "dropout")}
     changed = [f"{caller.offer.parameters[role]}={value}" for role, value in defaults.items() if value]
-    return f"; its default {' and '.join(changed)} is kept only where a case asks for it" if changed else ""
+    kept = f"; its default {' and '.join(changed)} is kept only where a case asks for it" if changed else ""
+    return f"with {inputs}{extra}, {caller.library.name}, {caller.dtype}{masks}{output}{kept}"
 
 
 def summarize_cases(answers: Seen, wrong: Seen) -> Iterator[Finding]:
@@ -435,8 +431,7 @@ def may_have_other_format(verdict: Verdict) -> bool:
     This is possible if no mistake was found, or if a mask mistake was found along with others: adding booleans looks
     like filling with a small number.
     """
-    are_of_masks = {mistake(name).group == "masks" for name in verdict.mistakes}
-    return are_of_masks in (set(), {True, False})
+    return {mistake(name).group == "masks" for name in verdict.mistakes} in (set(), {True, False})
 
 
 def find_mistake_without_masks(caller: Caller, tried: Tried, roles: Collection[str]) -> Explained | None:

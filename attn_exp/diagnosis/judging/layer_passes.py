@@ -71,8 +71,8 @@ def with_unverified(verdict: Verdict, *points: str) -> Verdict:
 def leave_mistakes_open(verdict: Verdict, computes: str, point: str) -> Verdict:
     """Return a passing verdict with a point open: the layer is right for some weights."""
     polarity = [f"what True means in its mask ({BLOCKS})"] if BLOCKS in verdict.computes else []
-    verdict = with_state(verdict, REMARK, point, *polarity)
-    return replace(verdict, passed=True, mistakes=(), alike=(), smallest=None, computes=computes)
+    return replace(with_state(verdict, REMARK, point, *polarity), passed=True, mistakes=(), alike=(), smallest=None,
+                   computes=computes)  # fmt: skip
 
 
 def leave_unplaced_parameters(verdict: Verdict, observed: Observed, own: OwnFunction, request: Request) -> Verdict:
@@ -161,7 +161,9 @@ def find_ignored_causal_mask(verdict: Verdict, observed: Observed, own: OwnFunct
     if not verdict.passed or verdict.right_under or has_mask:
         return verdict
     if not is_masking_unused(observed):
-        buffers = [name for name, array in find_buffers(observed) if is_triangle(array)]
+        named: Any = getattr(observed.layer.target, "named_buffers", dict)() or ()
+        buffers = [path.rpartition(".")[2] for path, tensor in named
+                   if is_triangle(tensor.detach().double().cpu().numpy())]  # fmt: skip
         kinds = [kind for module in modules_of(observed.layer.target) for kind in type(module).__mro__]
         source = "\n".join(source_of(kind) for kind in kinds if not kind.__module__.startswith("torch."))
         read = [name for name in buffers if re.search(rf"\.{name}\b(?!\s*=[^=])", source)]
@@ -179,21 +181,15 @@ def is_masking_unused(observed: Observed) -> bool:
     return any(producer is None and is_triangle(array) for array, producer in inputs)
 
 
-def find_buffers(observed: Observed) -> Iterator[tuple[str, Array]]:
-    for path, tensor in getattr(observed.layer.target, "named_buffers", dict)() or ():
-        yield path.rpartition(".")[2], tensor.detach().double().cpu().numpy()
-
-
 def is_triangle(array: Array) -> bool:
     """Return whether each matrix has one value on one side of its diagonal and another value everywhere else."""
     if array.ndim < len("ts") or array.shape[-1] != array.shape[-2] or array.shape[-1] < len("qkv"):
         return False
     matrices = array.reshape(-1, *array.shape[-2:])
+    top, bottom = matrices[:, :1, -1:], matrices[:, -1:, :1]
     upper = np.triu(np.ones(array.shape[-2:], bool), 1)
-    if not (matrices[:, 0, -1] != matrices[:, -1, 0]).all():
-        return False
-    return any((matrices == np.where(side, matrices[:, -1:, :1], matrices[:, :1, -1:])).all()
-               for side in (~upper, upper.T))  # fmt: skip
+    fits = ((matrices == np.where(side, bottom, top)).all() for side in (~upper, upper.T))
+    return bool((top != bottom).all()) and any(fits)
 
 
 PASSES = (
@@ -239,9 +235,10 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
         reason = "its caller applies the rotation" if has_tables else "no way to pass one was found"
         return with_unverified(verdict, f"cache `{names[0]}` ({reason})")
     computes = f"{verdict.computes}; but with `{names[0]}`, decoding token by token differs from one full pass"
-    verdict = with_findings(verdict, Finding(DECODING, BROKEN, problem))
-    return replace(verdict, passed=False, mistakes=mistakes, unexplained=not mistakes, stage="" if mistakes else "k",
-                   right_under="", computes=computes)  # fmt: skip
+    return replace(
+        with_findings(verdict, Finding(DECODING, BROKEN, problem)), passed=False, mistakes=mistakes,
+        unexplained=not mistakes, stage="" if mistakes else "k", right_under="", computes=computes,
+    )  # fmt: skip
 
 
 def make_decoding_case(bound: Bound, request: Request) -> tuple[Case, Array]:

@@ -270,8 +270,10 @@ def as_function(own: OwnFunction, request: Request) -> Bound:
     layer, inside = build_layer(own, request)
     matrices = {name: name for name in MATRICES if name in inside.arrays}
     keywords = {role: name for role, name in layer.offer.parameters.items() if role not in ("x", "memory")}
-    parameters = {"x": "x", **matrices, "heads": "num_heads", **keywords}
-    return Bound(call, own.function, Offer(False, parameters, (), dict.fromkeys([*keywords, "W_o"])), unknown=())
+    offer = Offer(
+        False, {"x": "x", **matrices, "heads": "num_heads", **keywords}, (), dict.fromkeys([*keywords, "W_o"])
+    )
+    return Bound(call, own.function, offer, unknown=())
 
 
 def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
@@ -338,10 +340,9 @@ def replace_columns(module: Any, old: Array, new: Array) -> bool:
         numbers = parameter.detach().double().cpu().numpy()
         for lines in (numbers, numbers.T) if new.ndim > 1 and numbers.ndim > 1 else (numbers,):
             if lines.shape[1:] == new.shape[1:] and lines.ndim == new.ndim:
-                places = find_lines(lines, old)
-                missing -= set(places)
-                for column, place in places.items():
+                for column, place in find_lines(lines, old).items():
                     lines[place] = new[column]
+                    missing.discard(column)
         parameter.data.copy_(parameter.new_tensor(numbers))
     return not missing
 
