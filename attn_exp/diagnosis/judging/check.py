@@ -215,7 +215,10 @@ def report_failed_call(own: OwnFunction, tried: Tried) -> Verdict:
 
 
 def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | None:
-    """Check a function under the settings that fit its first answer; None if the answer is right or no settings fit."""
+    """Check a function under the settings that fit its first answer; None if the answer is right or no settings fit.
+
+    Numbers of heads are tried only if nothing else fits.
+    """
     digits = min(ways_to_call.digits_of(tried.caller, tried.answer), SINGLE)
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
         return None

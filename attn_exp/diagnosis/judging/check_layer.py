@@ -106,7 +106,7 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     layer, verdict = check_built(own, request, check)
     is_mixed = "batch_mixed" in verdict.mistakes
     is_swapped = (is_mixed or verdict.unexplained) and passes_with_swapped_axes(own, layer, request, check, is_mixed)
-    if is_swapped or (is_mixed and "w" in next(iter(layer.inputs.values()))):  # or rows of an image count as examples
+    if is_swapped or (is_mixed and "w" in next(iter(layer.inputs.values()))):  # w: columns of an image
         return unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th column", HEADS)

@@ -98,7 +98,7 @@ def explain_readings(
 ) -> tuple[Verdict, Reading]:
     """Name the mistake under the first reading that has one, else the stage that differs under the plainest reading."""
     bits, masked = required_bits(observed), compare_own_mask(core, observed, request) if hides_keys(core) else None
-    candidates = sorted(readings, key=lambda reading: not reading.added)
+    candidates = sorted(readings, key=lambda reading: not reading.added)  # those with a bias of its own first
     candidates += [masked] if masked is not None and masked.wrong else []
     for reading in candidates:
         found = explained(Answers([*reading.wrong, *reading.others], bits, bits))

@@ -175,7 +175,7 @@ def judge_answers(
     answers = ways_to_call.ask_every_question(caller, function, quick)
     if all(answer.output is None for _, answer in answers):  # only the first case was answered, or none now
         answers = [(ways_to_call.rounded(tried.case, caller), tried.answer), *answers]
-    bits, note = bits_to_judge_by(caller, answers)
+    bits, rounding = bits_to_judge_by(caller, answers)
     wrong = failing(answers, bits)
     overflows = find_overflows(wrong, bits)
     answers, wrong = ([pair for pair in pairs if pair[0] not in overflows] for pairs in (answers, wrong))
@@ -188,12 +188,12 @@ def judge_answers(
     calls.append((repeat_first_cases(caller, answers), ""))
     judged = Judged(answers, wrong, notes)
     if wrong:
-        judged = explain_wrong_answers(caller, tried, judged, (bits, note), [*calls, learned], known)
+        judged = explain_wrong_answers(caller, tried, judged, (bits, rounding), [*calls, learned], known)
     findings = (
         Finding(CALLED, HELD, describe_caller(caller)),
         *summarize_cases(judged.answers, judged.wrong),
         *report_answer_axes(judged.answers),
-        *(() if judged.wrong else (report_accuracy(judged.answers, bits, note, function.inside is not None),)),
+        *(() if judged.wrong else (report_accuracy(judged.answers, bits, rounding, function.inside is not None),)),
         *(finding for finding, _ in (*calls, *judged.remarks, learned)),
     )
     verdict = name_mistakes(own, caller, judged, list_broken([*calls, learned]), findings)
@@ -238,8 +238,11 @@ def explain_wrong_answers(
     caller: Caller, tried: Tried, judged: Judged, precision: tuple[int, str], behaviour: Sequence[Found],
     known: Explained | None,
 ) -> Judged:  # fmt: skip
-    """Find the mistake; if the answers are intended or harmless, leave them out and add a remark instead."""
-    wrong, (bits, note) = judged.wrong, precision
+    """Find the mistake; if the answers are intended or harmless, leave them out and add a remark instead.
+
+    `precision` is the number of bits and the note on rounding, `behaviour` the findings that show only across calls.
+    """
+    wrong, (bits, rounding) = judged.wrong, precision
     cases, first_rung = {case for case, _ in wrong}, wrong[0][0].rung
     right = [pair for pair in judged.answers if pair[0] not in cases]
     broken = list_broken(behaviour)
@@ -255,7 +258,7 @@ def explain_wrong_answers(
         answers = [(case, OTHER_AXES if case in cases else answer) for case, answer in judged.answers]
         return Judged(answers, remarks=judged.remarks)
     others = [*(finding for finding, _ in behaviour), *report_answer_axes(judged.answers)]
-    is_harmless = note != FLOAT32_INSIDE and all(finding.state != BROKEN for finding in others)
+    is_harmless = rounding != FLOAT32_INSIDE and all(finding.state != BROKEN for finding in others)
     is_overflow = bits >= SINGLE and explanation.names in (OVERFLOWS, (ONE_MAXIMUM,))
     if is_harmless and is_overflow and all(case.rung == LARGE for case in cases):  # realistic logits are smaller
         remark = Finding(first_rung, REMARK, FITS.format(caller.dtype)), "".join(explanation.names)
@@ -391,10 +394,10 @@ def report_answer_axes(answers: Seen) -> Iterator[Finding]:
         yield Finding("the axes of its answer", BROKEN, said)
 
 
-def report_accuracy(answers: Seen, bits: int, note: str, is_module: bool) -> Finding:
+def report_accuracy(answers: Seen, bits: int, rounding: str, is_module: bool) -> Finding:
     """Report the accuracy in units in the last place, or a loss of precision."""
-    if note:  # we, not the author, made a module float64
-        return Finding("accuracy", BROKEN if note == FLOAT32_INSIDE and not is_module else REMARK, note)
+    if rounding:  # we, not the author, made a module float64
+        return Finding("accuracy", BROKEN if rounding == FLOAT32_INSIDE and not is_module else REMARK, rounding)
     errors = [relative_error(answer.output, case) for case, answer in answers
               if answer.output is not None and case.rung != LARGE]  # fmt: skip
     units = max(errors) * 2.0 ** (bits - 1)
