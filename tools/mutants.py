@@ -166,7 +166,7 @@ MUTANTS = [
     Mutant("a stable rank unsquared", "experiment/metrics/spread.py", "(values**2).sum(axis=-1) / np.where(largest == 0, 1, largest**2)", "values.sum(axis=-1) / np.where(largest == 0, 1, largest)", MEASURES),
     Mutant("induction counts a repeat's own place", "experiment/metrics/targets.py", "follows = np.tril(follows, -1)", "follows = np.tril(follows)", MEASURES),
     Mutant("bfloat16 is cut", "experiment/executing.py", "else array.astype(to)", "else (array.astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32).astype(to) if np.dtype(to).name == 'bfloat16' else array.astype(to)", MEASURES),
-    Mutant("an axis more passes", "diagnosis/judging/judge_answers.py", 'next((answer.axes for _, answer in seen if answer.axes), "")', '""', ("tests/diagnosis/test_answers.py", "-k", "another_axis")),
+    Mutant("an axis more passes", "diagnosis/judging/judge_answers.py", 'next((answer.axes for _, answer in answers if answer.axes), "")', '""', ("tests/diagnosis/test_answers.py", "-k", "another_axis")),
     Mutant("an error of ours blames the function", "processes.py", "            is_theirs = not isinstance", "            is_theirs = True or not isinstance", ("tests/test_processes.py", "-k", "error_of_ours")),
     Mutant("a write leaves what a kill left", "machine.py", "    remove_drafts(path.parent)\n", "", ("tests/test_machine.py",)),
 ]  # fmt: skip

@@ -35,7 +35,7 @@ from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.explaining.answers import SINGLE
 from attn_exp.diagnosis.explaining.smallest import MOST_CALLS, as_python, small_case, smaller
 from attn_exp.diagnosis.judging.check import check
-from attn_exp.diagnosis.judging.check_layer import is_layer, look
+from attn_exp.diagnosis.judging.check_layer import bind_readable_layer, is_layer
 from attn_exp.diagnosis.judging.parting import EMPTY_ROWS, FOLLOWS, Pair, compare_traces, find_causes
 from attn_exp.errors import NOT_VERIFIED, RIGHT
 from attn_exp.experiment.verdict import (
@@ -151,7 +151,8 @@ def find_calls(
     for target, name, verdict in zip(targets, names, verdicts, strict=True):
         formats = [setting for setting in verdict.right_under.split() if setting.partition("=")[0] in FORMAT_SETTINGS]
         request = with_words(common, " ".join(formats)) if formats else common
-        call = ways_to_call.how_to_call(target, request, look(target, request) if is_layer(target.function) else None)
+        layer = bind_readable_layer(target, request) if is_layer(target.function) else None
+        call = ways_to_call.how_to_call(target, request, layer)
         caller = conventions.with_its_mask(call.caller, call.function)
         both.append(Implementation(target, name, verdict, call.function, caller))
     return both[0], both[1]

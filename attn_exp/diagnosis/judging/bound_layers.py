@@ -1,4 +1,8 @@
-"""Prepare a layer for checking: record it, read its weights, and wrap it as a function of x and masks."""
+"""Prepare a layer for checking: record it, read its weights, and wrap it as a function of x and masks.
+
+`observe` records a `Layer` and finds its attention, `read_inside` reads its matrices and heads, and `bound_layer` makes
+the function that is called for each case. `name_matrices` reads the matrices by parameter names instead.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +39,9 @@ from attn_exp.own_code import OwnFunction
 
 BATCH, LENGTHS = 3, ((5, 7), (5, 5), (6, 6))
 """Batch size of a recorded call, and the lengths of x and memory to try: some layers need equal or even lengths."""
+UNSET = ("head_mask", "query_padding", "window", "scale", "added", "softcap", "alibi", "sinks",
+          "lengths", "position_ids", "decode")  # fmt: skip
+"""Roles of arguments that keep their defaults in all cases."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,107 +60,125 @@ def observe(layer: Layer) -> Observed:
     Raises:
         UncalledError: the layer fails at these lengths, or its operations depend on the values of its inputs.
     """
-    problem = None
-    own = layer.lengths.get("t", 0)
-    fixed = [(layer.lengths.get("b", 1), own, layer.lengths.get("s", own))] if own else []
-    usual = [] if layer.is_fixed else [(BATCH, *one) for one in LENGTHS]
-    for batch, length, keys in (*usual, *fixed):
+    first_error = None
+    own_length = layer.lengths.get("t", 0)
+    own_sizes = (layer.lengths.get("b", 1), own_length, layer.lengths.get("s", own_length))
+    usual = [] if layer.is_fixed else [(BATCH, *lengths) for lengths in LENGTHS]
+    for batch, length, keys in [*usual, *([own_sizes] if own_length else [])]:
         try:
             recording = record_layer(layer, batch, length, keys, {})
         except DifferentPathsError:
             raise UncalledError(f"{layer.name} runs different operations for different input values") from None
         except Exception as error:  # whatever the layer raises
-            problem = problem or error
+            first_error = first_error or error
         else:
-            is_free = problem is None and not layer.is_fixed
-            return Observed(layer, recording, find_pairs(recording), 0 if is_free else length)
-    raise UncalledError(f"{layer.name} cannot be called: {type(problem).__name__}: {problem}")
+            accepts_any = first_error is None and not layer.is_fixed
+            return Observed(layer, recording, find_pairs(recording), 0 if accepts_any else length)
+    raise UncalledError(f"{layer.name} cannot be called: {type(first_error).__name__}: {first_error}")
 
 
-def read_inside(seen: Observed) -> tuple[Inside, frozenset[str]]:
+# What is inside a recorded layer
+
+
+def read_inside(observed: Observed) -> tuple[Inside, frozenset[str]]:
     """Read the weights of a layer and what surrounds its attention; also return which of q, k and v are rotated.
 
     Raises:
         UnreadMatricesError: the weights cannot be read; the message says why.
     """
-    if not seen.pairs:
+    if not observed.pairs:
         raise UnreadMatricesError("neither scores nor weights were found among its operations")
-    found = read_matrices(seen.recording, seen.pairs)
-    heads, groups = seen.layer.sizes.get("h", found.heads), found.groups
-    if found.heads != 1 or found.arrays["W_q"].shape[1] % heads:
-        heads = found.heads
-    size = found.arrays["W_q"].shape[1] // heads
-    groups = max(1, found.arrays["W_k"].shape[1] // max(size, 1)) if heads != found.heads else groups
-    context = find_context(seen)
+    found = read_matrices(observed.recording, observed.pairs)
+    heads, groups = count_heads(observed, found)
+    context = find_context(observed)
     rows = None if context is None else context.transpose(0, 2, 1, 3).reshape(-1, context.shape[1] * context.shape[3])
-    around = find_surroundings(seen.recording, found, rows)
-    arrays = order_output(seen, found, context)
-    made = arrays["W_v"].shape[1] // max(groups, 1) * heads
-    if "W_o" in arrays and len(arrays["W_o"]) != made:  # as in a loop over the batch
-        raise UnreadMatricesError(f"heads output {made} numbers, but the output projection takes {len(arrays['W_o'])}")
-    return Inside(arrays, heads, groups, around, seen.tokens), found.turns
+    around = find_surroundings(observed.recording, found, rows)
+    arrays = order_output(observed, found, context)
+    width = arrays["W_v"].shape[1] // max(groups, 1) * heads
+    if "W_o" in arrays and len(arrays["W_o"]) != width:  # as in a loop over the batch
+        raise UnreadMatricesError(f"heads output {width} numbers, but the output projection takes {len(arrays['W_o'])}")
+    return Inside(arrays, heads, groups, around, observed.tokens), found.turns
 
 
-def find_context(seen: Observed) -> Array | None:
+def count_heads(observed: Observed, found: Matrices) -> tuple[int, int]:
+    """Return the numbers of query heads and of key/value heads.
+
+    If the recorded products have only one head, take the number with which the layer was built, if it fits the width.
+    """
+    heads, width = observed.layer.sizes.get("h", found.heads), found.arrays["W_q"].shape[1]
+    if found.heads != 1 or width % heads or heads == found.heads:
+        return found.heads, found.groups
+    return heads, max(1, found.arrays["W_k"].shape[1] // max(width // heads, 1))
+
+
+def find_context(observed: Observed) -> Array | None:
     """Return the context `[b h t e]` of the first run, or None if a matrix product has rows that mix tokens."""
     try:
-        return arrange_core(seen.recording, seen.pairs).context
+        return arrange_core(observed.recording, observed.pairs).context
     except MixedTokensError:
         return None
 
 
-def order_output(seen: Observed, found: Matrices, context: Array | None) -> dict[str, Array]:
+def order_output(observed: Observed, found: Matrices, context: Array | None) -> dict[str, Array]:
     """Return the matrices; reorder the rows of W_o by head if an einsum put the head axis last."""
     arrays = dict(found.arrays)
-    if found.output is None or context is None or not has_head_axis(seen.layer.target):
+    if found.output is None or context is None or not has_head_axis(observed.layer.target):
         return arrays
-    rows = output_inputs(seen.recording, found.output)[0]
+    inputs = output_inputs(observed.recording, found.output)[0]
     batch, heads, length, size = context.shape
-    turned = context.transpose(0, 2, 3, 1).reshape(batch * length, size * heads)
-    if rows.shape == turned.shape and np.allclose(rows, turned, atol=1e-6):
+    heads_last = context.transpose(0, 2, 3, 1).reshape(batch * length, size * heads)
+    if inputs.shape == heads_last.shape and np.allclose(inputs, heads_last, atol=1e-6):
         arrays["W_o"] = arrays["W_o"].reshape(size, heads, -1).swapaxes(0, 1).reshape(arrays["W_o"].shape)
     return arrays
 
 
 def has_head_axis(target: Any) -> bool:
+    """Return whether a parameter has three axes, such as `[h d m]`."""
     parameters: Any = getattr(target, "weights", None) or getattr(target, "parameters", list)
-    every = parameters() if callable(parameters) else parameters
-    return any(len(getattr(one, "shape", ())) == len("hdm") for one in every)
+    arrays = parameters() if callable(parameters) else parameters
+    return any(len(getattr(array, "shape", ())) == len("hdm") for array in arrays)
+
+
+# A layer as a function of arrays and masks
 
 
 def bound_layer(layer: Layer, inside: Inside) -> Bound:
-    """Wrap a layer as a function of x `[b t m]` and masks."""
-    words = {layer.keywords[role]: role for role in find_mask_roles(layer)}
-    has_memory = len(layer.inputs) > 1
+    """Wrap a layer as a function of x `[b t m]` and masks; a layer of one example is called for each of a batch."""
+    roles = {layer.keywords[role]: role for role in find_mask_roles(layer)}
+    output_axes = next(iter(layer.inputs.values()))
 
-    def call_in_order(rows: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    def call_in_order(arrays: Mapping[str, Any], masks: Mapping[str, Any]) -> Any:
         """Restore the order of the inputs before the call: JAX sorts the keys of a dictionary."""
-        return layer.call({role: rows[role] for role in layer.inputs}, given)
+        return layer.call({role: arrays[role] for role in layer.inputs}, masks)
 
     ask = trace_once(call_in_order) if layer.library == "jax" else layer.call
 
-    def call(x: Any, memory: Any = None, **named: Any) -> Any:
+    def call_once(inputs: Mapping[str, Any], masks: Mapping[str, Any]) -> Any:
+        arrays = {role: lay(array, layer.inputs[role], find_height(layer, array.shape[1]))
+                  for role, array in inputs.items()}  # fmt: skip
+        parts = parts_of(ask(arrays, masks))
+        output = next(iter(parts), "")
+        return {**parts, output: unlay(parts[output], output_axes)} if parts else parts
+
+    def call(x: Any, memory: Any = None, **keywords: Any) -> Any:
         other = x if memory is None else memory
-        rows = {role: cast_to_parameters(x if role in ("x", "q") else other, layer.target) for role in layer.inputs}
-        given = {words[word]: value for word, value in named.items()}
-        axes = layer.inputs[next(iter(rows))]
-        entries = range(x.shape[0]) if "b" not in axes else (None,)
-        made = list[Any]()
-        for entry in entries:
-            chosen = {role: one if entry is None else one[entry : entry + 1] for role, one in rows.items()}
-            has_batch = {word: entry is not None and getattr(mask, "ndim", 0) > 2 and len(mask) == len(x)
-                         for word, mask in given.items()}  # fmt: skip
-            masks = {word: mask[entry] if has_batch[word] else mask for word, mask in given.items()}
-            said = parts_of(ask({role: lay(one, layer.inputs[role], find_height(layer, one.shape[1]))
-                                 for role, one in chosen.items()}, masks))  # fmt: skip
-            first = next(iter(said), "")
-            made.append({**said, first: unlay(said[first], axes)} if said else said)
-        if len(made) == 1:
-            return made[0]
-        first = next(iter(made[0]))
-        return stack([one[first][0] for one in made], 0)
+        inputs = {role: cast_to_parameters(x if role in ("x", "q") else other, layer.target) for role in layer.inputs}
+        masks = {roles[name]: mask for name, mask in keywords.items()}
+        if "b" in output_axes:
+            return call_once(inputs, masks)
+        results = list[Any]()
+        for example in range(len(x)):
+            single = {role: array[example : example + 1] for role, array in inputs.items()}
+            own_masks = {role: mask[example] if getattr(mask, "ndim", 0) > 2 and len(mask) == len(x) else mask
+                         for role, mask in masks.items()}  # fmt: skip
+            results.append(call_once(single, own_masks))
+        if len(results) == 1:
+            return results[0]
+        output = next(iter(results[0]))
+        return stack([result[output][0] for result in results], 0)
 
     vars(call)[IS_LAYER] = True
+    has_memory = len(layer.inputs) > 1
     arrays = ("x", "memory") if has_memory else ("x",)
     offer = make_offer(layer, arrays, {"memory": None} if has_memory else {})
     return Bound(call, layer.target, offer, inside, layer.made, list_unset_arguments(layer))
@@ -165,23 +190,20 @@ def list_unset_arguments(layer: Layer) -> tuple[str, ...]:
     return (*layer.unknown, *(word for role, word in layer.keywords.items() if role in roles))
 
 
-UNSET = ("head_mask", "query_padding", "window", "scale", "added", "softcap", "alibi", "sinks",
-          "lengths", "position_ids", "decode")  # fmt: skip
-"""Roles of arguments that keep their defaults in all cases."""
-
-
 def cast_to_parameters(x: Any, target: Any) -> Any:
+    """Convert x to the dtype of a PyTorch module's parameters, which the module itself may have cast."""
     module = getattr(sys.modules.get("torch.nn"), "Module", ())
     parameters = target.parameters() if isinstance(target, module) else ()
-    first = next((one for one in parameters if one.is_floating_point()), x)
+    first = next((parameter for parameter in parameters if parameter.is_floating_point()), x)
     return x if first.dtype == x.dtype else x.to(first.dtype)
 
 
 def bound_function(layer: Layer) -> Bound:
-    words = {layer.keywords[role]: role for role in find_mask_roles(layer)}
+    """Wrap a layer as a function of q, k, v and masks."""
+    roles = {layer.keywords[role]: role for role in find_mask_roles(layer)}
 
-    def call(q: Any, k: Any, v: Any, **named: Any) -> Any:
-        return layer.call({"q": q, "k": k, "v": v}, {words[word]: value for word, value in named.items()})
+    def call(q: Any, k: Any, v: Any, **keywords: Any) -> Any:
+        return layer.call({"q": q, "k": k, "v": v}, {roles[name]: mask for name, mask in keywords.items()})
 
     vars(call).update(holds_size=True, head_size=layer.sizes.get("d", 0))
     return Bound(call, layer.target, make_offer(layer, ("q", "k", "v"), {}), unknown=list_unset_arguments(layer))
@@ -198,6 +220,9 @@ def make_offer(layer: Layer, arrays: Sequence[str], defaults: Mapping[str, Any])
     return Offer("q" in arrays, parameters, (), {**defaults, **known}, said=layer.said)
 
 
+# The parameters of a layer, by name
+
+
 def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     """Return the matrices that a layer's parameter names suggest, if they differ from those it computes with.
 
@@ -208,7 +233,7 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     parameters = told or list(parameters_of_layer(layer.target))
     norms = {path.rpartition(".")[0] for path, array, is_linear in parameters
              if path.endswith("weight") and array.ndim == 1 and not is_linear}  # fmt: skip
-    parameters = [one for one in parameters if one[0].rpartition(".")[0] not in norms]
+    parameters = [parameter for parameter in parameters if parameter[0].rpartition(".")[0] not in norms]
     are_linear = all(is_linear for _, _, is_linear in parameters)
     arrays = arrays_by_role(parameters)
     if not {"W_q", "W_k", "W_v"} <= set(arrays):
@@ -216,23 +241,23 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     if inside is None:
         heads = layer.sizes.get("h", 0)
         if len(arrays["W_q"]) * heads == len(arrays.get("W_o", ())):  # all heads share the same matrices
-            arrays |= {role: for_each_head(array, heads) for role, array in arrays.items() if role[-1] in "qkv"}
-        wide = arrays["W_q"].shape[1]
-        is_clear = heads and wide % heads == 0 and are_linear
-        return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // wide, None) if is_clear else None
+            arrays |= {role: repeat_for_heads(array, heads) for role, array in arrays.items() if role[-1] in "qkv"}
+        width = arrays["W_q"].shape[1]
+        is_clear = heads and width % heads == 0 and are_linear
+        return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // width, None) if is_clear else None
     for role, array in arrays.items():
         known = inside.arrays.get(role)
         if known is not None and array.ndim == known.ndim and len(array) < len(known):  # it is applied to each head
-            arrays[role] = for_each_head(array, len(known) // len(array))
+            arrays[role] = repeat_for_heads(array, len(known) // len(array))
         elif known is not None and not are_linear and are_close(known, array.T, 1e-6):
             arrays[role] = known
-    equal = (are_close(one, inside.arrays.get(role, np.zeros(0)), 1e-6) for role, one in arrays.items())
-    fits = all(arrays[f"W_{side}"].shape == inside.arrays[f"W_{side}"].shape for side in "qkv")
-    is_same = set(arrays) == set(inside.arrays) and all(equal)
-    return None if is_same or not fits else replace(inside, arrays=arrays)
+    is_equal = (are_close(array, inside.arrays.get(role, np.zeros(0)), 1e-6) for role, array in arrays.items())
+    has_shapes = all(arrays[role].shape == inside.arrays[role].shape for role in ("W_q", "W_k", "W_v"))
+    is_same = set(arrays) == set(inside.arrays) and all(is_equal)
+    return None if is_same or not has_shapes else replace(inside, arrays=arrays)
 
 
-def for_each_head(array: Array, heads: int) -> Array:
+def repeat_for_heads(array: Array, heads: int) -> Array:
     """Return the matrix or bias of all heads, if each head applies the same one."""
     return np.kron(np.eye(heads), array) if array.ndim > 1 else np.tile(array, heads)
 
@@ -256,67 +281,72 @@ def arrays_by_role(parameters: Sequence[tuple[str, Array, bool]]) -> dict[str, A
     return arrays
 
 
-def find_arrays(tree: Any, path: str = "") -> Iterator[tuple[str, Array]]:
-    if isinstance(tree, Mapping):
-        for name, one in tree.items():
-            yield from find_arrays(one, f"{path}.{name}".strip(".").replace("kernel", "weight"))
-    elif "float" in str(getattr(tree, "dtype", "")):
-        yield path, np.asarray(tree, float)
-
-
 def parameters_of_layer(target: Any) -> Iterator[tuple[str, Array, bool]]:
     """Yield each parameter of a layer: its path, its value, and whether it is stored as `[out in]`, as in `nn.Linear`.
 
     The layer is a PyTorch module, a Keras layer, or `partial(module.apply, variables)` of JAX.
     """
-    if isinstance(target, partial):  # of JAX: `partial(module.apply, variables)`
-        yield from ((path, array, False) for one in target.args for path, array in find_arrays(one))
+    if isinstance(target, partial):
+        yield from ((path, array, False) for variables in target.args for path, array in find_arrays(variables))
     if kind_of(target) == "keras":
         to_numpy = sys.modules["keras"].ops.convert_to_numpy
-        for one in target.trainable_variables:  # a path is `layer/query/kernel`
-            yield one.path.replace("/", ".").replace("kernel", "weight"), np.asarray(to_numpy(one), float), False
+        for variable in target.trainable_variables:  # a path is `layer/query/kernel`
+            array = np.asarray(to_numpy(variable), float)
+            yield variable.path.replace("/", ".").replace("kernel", "weight"), array, False
     elif hasattr(target, "named_parameters") and hasattr(target, "named_modules"):
         modules = dict(target.named_modules())
         for path, tensor in target.named_parameters():
-            if not tensor.is_floating_point():  # such as the state of a generator
-                continue
-            owner = modules[path.rpartition(".")[0]]
-            array, last = tensor.detach().double().cpu().numpy(), path.rpartition(".")[2]
-            if last in ("in_proj_weight", "in_proj_bias"):  # packed as in nn.MultiheadAttention
-                kind = last.removeprefix("in_proj_")
-                yield from (
-                    (f"{side}_proj.{kind}", one, True) for side, one in zip("qkv", np.split(array, 3), strict=True)
-                )
-            else:
-                is_convolution = last == "weight" and set(array.shape[2:]) == {1}  # 1x1, like nn.Linear
-                flat = array.reshape(array.shape[:2]) if is_convolution else array
-                yield path, flat, is_convolution or hasattr(owner, "in_features")
+            if tensor.is_floating_point():  # unlike the state of a generator
+                array = tensor.detach().double().cpu().numpy()
+                yield from read_parameter(path, array, modules[path.rpartition(".")[0]])
+
+
+def find_arrays(tree: Any, path: str = "") -> Iterator[tuple[str, Array]]:
+    """Yield the arrays of nested dictionaries, such as the variables of Flax, with their paths."""
+    if isinstance(tree, Mapping):
+        for name, branch in tree.items():
+            yield from find_arrays(branch, f"{path}.{name}".strip(".").replace("kernel", "weight"))
+    elif "float" in str(getattr(tree, "dtype", "")):
+        yield path, np.asarray(tree, float)
+
+
+def read_parameter(path: str, array: Array, owner: Any) -> Iterator[tuple[str, Array, bool]]:
+    """Yield a parameter of a PyTorch module; split one that contains q, k and v, as in nn.MultiheadAttention."""
+    last = path.rpartition(".")[2]
+    if last in ("in_proj_weight", "in_proj_bias"):
+        names = [f"{side}_proj.{last.removeprefix('in_proj_')}" for side in "qkv"]
+        yield from ((name, part, True) for name, part in zip(names, np.split(array, 3), strict=True))
+    else:
+        is_convolution = last == "weight" and set(array.shape[2:]) == {1}  # 1x1, like nn.Linear
+        matrix = array.reshape(array.shape[:2]) if is_convolution else array
+        yield path, matrix, is_convolution or hasattr(owner, "in_features")
 
 
 # Layers outside the definition: check only that values are averaged with weights that sum to 1
 
 
-def leave_open(own: OwnFunction, seen: Observed, words: str, reason: str) -> Verdict:
+def leave_open(own: OwnFunction, observed: Observed, words: str, reason: str) -> Verdict:
     """Report a layer outside the definition as not verified; check only that its weights sum to 1."""
-    if not any(is_mean(seen.recording, place) for place in range(len(seen.recording.first.operations))):
+    if not any(is_mean(observed.recording, index) for index in range(len(observed.recording.first.operations))):
         return unfinished(own.name, reason, words)
-    left = (f"`scores` ({reason})", "`projections` before and after attention (the definition does not cover them)")
-    found = (Finding("weights sum to 1", HELD),)
-    computes = "means of values, with weights that sum to 1"
-    return Verdict(own.name, True, (), computes, found, words, not_verified=left)
+    computes, findings = "means of values, with weights that sum to 1", (Finding("weights sum to 1", HELD),)
+    return Verdict(own.name, True, (), computes, findings, words, not_verified=(
+        f"`scores` ({reason})", "`projections` before and after attention (the definition does not cover them)",
+    ))  # fmt: skip
 
 
-def is_mean(recording: Recording, place: int) -> bool:
+def is_mean(recording: Recording, index: int) -> bool:
     """Return whether an operation averages its input with token-dependent weights that sum to 1."""
-    operation = recording.first.operations[place]
-    live = [at for at in range(len(operation.inputs)) if recording.is_live(place, at)]
-    axes = find_axes(operation)
+    operations = recording.first.operations
+    operation, axes = operations[index], find_axes(operations[index])
+    live = [place for place in range(len(operation.inputs)) if recording.is_live(index, place)]
     if axes is not None:
-        return any(sum_to_one(axes.side(operation.inputs[at], side), -1)
-                   for side, at in enumerate(axes.places) if at in live)  # fmt: skip
-    is_summed = any(place in one.producers and "sum" in one.name for one in recording.first.operations)
+        return any(sum_to_one(axes.side(operation.inputs[place], side), -1)
+                   for side, place in enumerate(axes.places) if place in live)  # fmt: skip
+    is_summed = any(index in later.producers and "sum" in later.name for later in operations)
     return operation.name.startswith("mul") and is_summed and any(
-        sum_to_one(operation.inputs[at], axis) for at in live for axis in range(operation.inputs[at].ndim))  # fmt: skip
+        sum_to_one(operation.inputs[place], axis) for place in live for axis in range(operation.inputs[place].ndim)
+    )  # fmt: skip
 
 
 def sum_to_one(weights: Array, axis: int) -> bool:

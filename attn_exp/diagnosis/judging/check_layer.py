@@ -1,6 +1,8 @@
 """Judge a layer: read its weights from a trace, and compare its outputs with the definition.
 
-If the weights cannot be read or do not explain the outputs, compare only the attention inside the layer.
+A layer becomes a function of x (`Bound`), which `check` judges like any other. If its weights cannot be read or do not
+explain its outputs, only the attention inside the layer is compared. If the plainest call is right, the other calls
+that its arguments allow follow: `FURTHER_CHECKS`.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ from attn_exp.diagnosis.judging.layer_passes import (
     leave_learned_scale_open,
     leave_mistakes_open,
     leave_unplaced_parameters,
+    with_findings,
+    with_unverified,
 )
 from attn_exp.diagnosis.judging.unasked import HARMLESS
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, answer_rows, are_close
@@ -50,30 +54,48 @@ from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
 
 Check = Callable[[Bound, Request], Verdict]
+"""Checks a callable with known arguments under the settings of a request."""
+
+HEADS = "which columns form `heads` (every h-th: right if the weights were trained that way, otherwise wrong)"
+ROTATED = "`positions` of queries and keys (the rotation is not that of RoPE with base 10000)"
+"""Points that the check cannot decide."""
+STRIDED, DROPPED = "heads_by_stride", "dropout_on"
+"""Mistakes that this file reports or turns into an open point."""
+WITH_MEMORY = "keys of another input"
+"""The row of the report about cross-attention."""
 
 
 def is_layer(function: Any) -> bool:
     """Return whether a target is a class, an object or a factory rather than a function of arrays."""
     if inspect.isclass(function) or is_factory(function):
         return True
-    is_function = inspect.isroutine(function) or hasattr(function, "__wrapped__") or hasattr(function, "func")
-    is_function |= type(function).__name__ == "ScriptFunction"  # TorchScript
+    is_function = (
+        inspect.isroutine(function)
+        or hasattr(function, "__wrapped__")
+        or hasattr(function, "func")
+        or type(function).__name__ == "ScriptFunction"  # TorchScript
+    )
     return not is_function and type(function).__module__.partition(".")[0] not in ("jax", "jaxlib", "numpy")
 
 
-def look(own: OwnFunction, request: Request) -> Bound | None:
-    """Bind a layer for checking; None if its weights cannot be read.
+def bind_readable_layer(own: OwnFunction, request: Request) -> Bound | None:
+    """Bind a layer as a function; None if its weights cannot be read.
 
     Raises:
         UncalledError: the layer cannot be built or called.
     """
     layer = bind_layer(own, request)
-    if "q" in layer.inputs and "m" not in layer.inputs["q"]:
+    if takes_heads(layer):
         return bound_function(layer)
     try:
         return bound_layer(layer, read_inside(observe(layer))[0])
     except UnreadMatricesError:
         return None
+
+
+def takes_heads(layer: Layer) -> bool:
+    """Return whether a layer takes q, k and v of one head size, and has no projections of its own."""
+    return "m" not in layer.inputs.get("q", "m")
 
 
 def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
@@ -83,17 +105,15 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
         UncalledError: the layer cannot be built or called, or no attention is found among its operations.
     """
     layer, verdict = check_built(own, request, check)
-    axes = next(iter(layer.inputs.values()))
     is_mixed = "batch_mixed" in verdict.mistakes
-    if (is_mixed and "w" in axes) or (
-        (is_mixed or verdict.unexplained) and passes_with_swapped_axes(own, layer, request, check, is_mixed)
-    ):
+    is_swapped = (is_mixed or verdict.unexplained) and passes_with_swapped_axes(own, layer, request, check, is_mixed)
+    if is_swapped or (is_mixed and "w" in next(iter(layer.inputs.values()))):  # w: columns of an image
         return unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th column", HEADS)
         return replace(verdict, alike=((STRIDED,),))
-    for one in WAYS:
-        verdict = one(verdict, own, layer, request, check) if verdict.passed else verdict
+    for check_further in FURTHER_CHECKS:
+        verdict = check_further(verdict, own, layer, request, check) if verdict.passed else verdict
     return verdict
 
 
@@ -110,128 +130,284 @@ def passes_with_swapped_axes(own: OwnFunction, layer: Layer, request: Request, c
     return verdict.passed and (is_mixed or not verdict.not_verified)
 
 
-HEADS = "which columns form `heads` (every h-th: right if the weights were trained that way, otherwise wrong)"
-STRIDED = "heads_by_stride"
+# Building the layer: with dropout if it has any, and with values chosen for required arguments
 
 
 def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer, Verdict]:
     """Check a layer built with dropout; if that fails, check it without dropout to see whether dropout is the cause."""
     layer = bind_layer(own, request)
-    drops = any(letter_of(str(name)) == "dropout" and value for name, value in layer.settings.items())
+    has_dropout = any(letter_of(str(name)) == "dropout" and value for name, value in layer.settings.items())
     try:
         verdict = check_bound(own, layer, request, check)
     except UncalledError as error:
-        if not drops:
+        if not has_dropout:
             raise
         layer = replace(bind_layer(own, request, drops=False), dropout_error=str(error))
         verdict = check_bound(own, layer, request, check)
     else:
-        by_default = drops_by_default(own.function, layer)
-        if drops and not verdict.passed and not (by_default and DROPPED in verdict.mistakes):
-            without = check_bound(own, bind_layer(own, request, drops=False), request, check)
-            if without.passed and not by_default:
-                said = "`dropout` (right with its default, 0; above 0, it drops weights in evaluation too)"
-                verdict = replace(without, not_verified=(*without.not_verified, said))
-            elif without.passed:
-                computes = what_mistakes_compute((DROPPED,))
-                verdict = replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
-    chosen = {one.name for one in every_parameter(own.function, own.name) if is_required(one)} if layer.made else set()
-    chosen |= {name for bag in layer.settings.values() if isinstance(bag, Bag) for name in bag}
-    verdict = replace(verdict, not_verified=(*verdict.not_verified, *(
-        f"argument `{name}` (built only with {value!r})" for name, value in layer.settings.items()
-        if name in chosen and (isinstance(value, str) or (isinstance(value, int) and not letter_of(name)))
-        and plain(name) not in FIXED
-    )))  # fmt: skip
+        if has_dropout and not verdict.passed:
+            verdict = blame_dropout(verdict, own, layer, request, check)
+    verdict = with_unverified(verdict, *list_chosen_arguments(own, layer))
     if layer.dropout_error:
-        said = f"`dropout` in evaluation (built with dropout, {layer.dropout_error})"
-        verdict = replace(verdict, not_verified=(*verdict.not_verified, said))
+        verdict = with_unverified(verdict, f"`dropout` in evaluation (built with dropout, {layer.dropout_error})")
     return layer, verdict
+
+
+def blame_dropout(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    """Check a wrong layer without dropout; if it is then right, dropout is the mistake, or open if off by default."""
+    is_default = drops_by_default(own.function, layer)
+    if is_default and DROPPED in verdict.mistakes:
+        return verdict
+    without_dropout = check_bound(own, bind_layer(own, request, drops=False), request, check)
+    if not without_dropout.passed:
+        return verdict
+    if is_default:
+        return replace(
+            verdict, mistakes=(DROPPED,), computes=what_mistakes_compute((DROPPED,)), stage="", unexplained=False
+        )
+    return with_unverified(
+        without_dropout, "`dropout` (right with its default, 0; above 0, it drops weights in evaluation too)"
+    )
 
 
 def drops_by_default(owner: Any, layer: Layer) -> bool:
     """Return whether a class, or a configuration that it takes, has no dropout rate whose default is 0."""
     configs = [type(value) for name, value in layer.settings.items() if CONFIG.match(plain(str(name)))]
-    owners = [one for one in (owner, *configs) if inspect.isclass(one) and inspect.isfunction(one.__init__)]
-    rates = [
-        given.default for one in owners for given in every_parameter(one, "") if letter_of(given.name) == "dropout"
-    ]
-    return not rates or any(one is inspect.Parameter.empty or one for one in rates)
+    owners = [kind for kind in (owner, *configs) if inspect.isclass(kind) and inspect.isfunction(kind.__init__)]
+    rates = [parameter.default for kind in owners for parameter in every_parameter(kind, "")
+             if letter_of(parameter.name) == "dropout"]  # fmt: skip
+    return not rates or any(rate is inspect.Parameter.empty or rate for rate in rates)
+
+
+def list_chosen_arguments(own: OwnFunction, layer: Layer) -> list[str]:
+    """Describe the constructor arguments whose value the checker had to choose: other values stay unverified."""
+    chosen = {name for bag in layer.settings.values() if isinstance(bag, Bag) for name in bag}
+    if layer.made:
+        chosen |= {one.name for one in every_parameter(own.function, own.name) if is_required(one)}
+    return [f"argument `{name}` (built only with {value!r})" for name, value in layer.settings.items()
+            if name in chosen and plain(name) not in FIXED
+            and (isinstance(value, str) or (isinstance(value, int) and not letter_of(name)))]  # fmt: skip
+
+
+# One call of a layer
 
 
 def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    request = add_what_is_told(request, own, layer)
-    if "q" in layer.inputs and "m" not in layer.inputs["q"]:
-        if "c" in layer.inputs["q"] or len(set(map(len, layer.inputs.values()))) > 1:
-            reason = "q, k and v must have the same axes, [b h t d] in any order; let the callable add missing axes"
-            return unfinished(own.name, reason, request.words)
-        verdict = check(bound_function(layer), request)
-        heads = layer.sizes.get("h")
-        if verdict.unexplained and not layer.axes_told and heads:
-            verdict = check(bound_function(layer), with_words(request, f"head={heads}"))
-        if not verdict.unexplained or layer.axes_told:
-            return verdict
-        reason = "its outputs differ from the definition, and the axes of its inputs are guessed: set `layout`"
+    """Check one call of a layer: as a function of q, k and v, or else by recording it and reading its weights."""
+    request = add_layer_settings(request, own, layer)
+    if not takes_heads(layer):
+        return check_observed(own, observe(layer), request, check)
+    if "c" in layer.inputs["q"] or len(set(map(len, layer.inputs.values()))) > 1:
+        reason = "q, k and v must have the same axes, [b h t d] in any order; let the callable add missing axes"
         return unfinished(own.name, reason, request.words)
-    return check_seen(own, observe(layer), request, check)
+    verdict = check(bound_function(layer), request)
+    heads = layer.sizes.get("h")
+    if verdict.unexplained and not layer.axes_told and heads:
+        verdict = check(bound_function(layer), with_words(request, f"head={heads}"))
+    if not verdict.unexplained or layer.axes_told:
+        return verdict
+    reason = "its outputs differ from the definition, and the axes of its inputs are guessed: set `layout`"
+    return unfinished(own.name, reason, request.words)
 
 
-def add_what_is_told(request: Request, own: OwnFunction, layer: Layer) -> Request:
+def add_layer_settings(request: Request, own: OwnFunction, layer: Layer) -> Request:
     """Add a layer's library to the request and, if it comes from a factory, its layout, heads and mask polarity."""
     request = replace(request, takes=request.takes or layer.library)
     if not is_factory(own.function):
         return request
     axes = layer.inputs.get("q", "m") if layer.axes_told else ""
     heads, groups = (layer.sizes.get(letter) if "h" in axes else None for letter in "hg")
-    told = {"convention": {"hides": BLOCKS, "attends": "convention=none"}.get(layer.mask_true, ""),
-            "head": f"head={heads}" if heads else "",
-            "kv_head": f"kv_head={groups}" if groups not in (None, heads) else "",
-            "layout": f"layout={axes}" if axes in KNOWN and "m" not in axes and not request.layout else ""}  # fmt: skip
-    return with_words(request, " ".join(word for name, word in told.items() if word and name not in request.said))
+    has_layout = axes in KNOWN and "m" not in axes and not request.layout
+    settings = {"convention": {"hides": BLOCKS, "attends": "convention=none"}.get(layer.mask_true, ""),
+                "head": f"head={heads}" if heads else "",
+                "kv_head": f"kv_head={groups}" if groups not in (None, heads) else "",
+                "layout": f"layout={axes}" if has_layout else ""}  # fmt: skip
+    return with_words(request, " ".join(word for name, word in settings.items() if word and name not in request.said))
 
 
-def ask_rotated(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+def check_observed(own: OwnFunction, observed: Observed, request: Request, check: Check) -> Verdict:
+    """Check a recorded layer with the weights that were read from it."""
+    if not observed.pairs:
+        verdict = leave_open(own, observed, request.words, "its operations include no product of queries and keys")
+        if verdict.passed:
+            return verdict
+        raise UncalledError(f"{own.name}: neither scores nor weights were found among its operations")
+    try:
+        inside, turns = read_inside(observed)
+    except UnreadMatricesError as error:
+        return check_unread(own, observed, request, check, str(error))
+    misread = check_named_weights(observed, inside, request, check)
+    if misread is not None:
+        return misread
+    bound = bound_layer(observed.layer, inside)
+    verdict = check(bound, request)
+    if verdict.uncalled and not inside.tokens:  # its mask is that small
+        bound = bound_layer(observed.layer, replace(inside, tokens=observed.layer.lengths.get("t", 0)))
+        verdict = check(bound, request)
+    is_of_scale = not verdict.passed and any("scale" in name for name in verdict.mistakes)
+    if verdict.unexplained or verdict.uncalled or is_of_scale:
+        verdict = explain_layer(own, observed, bound, turns, request, check, verdict)
+    verdict = check_decoding(  # with the settings that are built into the layer
+        verdict, observed.layer, bound, with_words(request, " ".join(re.findall(r"\S+=\S+", verdict.right_under)))
+    )
+    for refine in PASSES:
+        verdict = refine(verdict, observed, own, request)
+    return verdict
+
+
+def check_unread(own: OwnFunction, observed: Observed, request: Request, check: Check, reason: str) -> Verdict:
+    verdict = check_named_weights(observed, None, request, check) or check_inside(own, observed, request, reason)[0]
+    verdict = leave_learned_scale_open(verdict, observed, own, request)
+    return leave_unplaced_parameters(verdict, observed, own, request)
+
+
+def check_named_weights(observed: Observed, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
+    """Check with the weights that parameter names suggest; return the verdict only if it names a mistake."""
+    named = name_matrices(observed.layer, inside)
+    if named is None:
+        return None
+    verdict = check(bound_layer(observed.layer, named), request)
+    return verdict if verdict.mistakes and not verdict.passed and not verdict.unexplained else None
+
+
+# Explaining a layer that is wrong with the weights that were read
+
+
+def explain_layer(
+    own: OwnFunction, observed: Observed, bound: Bound, turns: frozenset[str], request: Request, check: Check,
+    verdict: Verdict,
+) -> Verdict:  # fmt: skip
+    """Try settings that may be built into the layer if the verdict is unexplained or blames the scale.
+
+    `turns` lists which of q, k and v the layer rotates.
+    """
+    explained = None
+    for setting in find_own_words(observed, request, is_masked=has_own_mask(observed), turns=bool(turns)):
+        other = check(bound, with_words(request, setting))
+        if other.passed:
+            return under(other, request, setting)
+        is_fewer = explained is None or len(other.mistakes) < len(explained.mistakes)
+        if other.mistakes and not other.unexplained and is_fewer:
+            explained = under(other, request, setting)
+    if not verdict.unexplained and not verdict.uncalled:
+        return verdict
+    return explained or explain_inside(own, observed, bound, turns, request, verdict)
+
+
+def explain_inside(
+    own: OwnFunction, observed: Observed, bound: Bound, turns: frozenset[str], request: Request, verdict: Verdict
+) -> Verdict:  # fmt: skip
+    """Refine an unexplained verdict by checking the attention inside the layer.
+
+    This may reveal a mistake, an added bias that explains the whole output, or steps that the definition lacks.
+    """
+    inside, reading = check_inside(own, observed, request, "")
+    if reading is None or not (inside.mistakes or inside.passed):
+        return verdict if verdict.stage == "masked" else replace(verdict, stage=inside.stage or verdict.stage)
+    if inside.mistakes:
+        has_one_head = {case.recipe.heads for case, _ in reading.wrong} == {1}
+        is_single = has_one_head and any(
+            letter_of(str(name)) == "h" and value != 1 for name, value in observed.layer.settings.items()
+        )
+        mistakes = ("single_head", *inside.mistakes) if is_single else inside.mistakes
+        return replace(inside, mistakes=mistakes, findings=(*verdict.findings, *inside.findings))
+    if reproduces_output(observed, bound, reading.request):
+        return inside
+    wrong = () if request.positions else name_wrong_turns(turns)
+    if wrong:
+        return replace(verdict, mistakes=wrong, computes=what_mistakes_compute(wrong), unexplained=False, stage="")
+    own_steps = [*([ROTATED] if turns and not request.positions else []), *find_own_steps(observed)]
+    if own_steps:
+        return with_unverified(inside, *own_steps)
+    return replace(verdict, stage="q" if request.positions else "output")
+
+
+def name_wrong_turns(turns: frozenset[str]) -> tuple[str, ...]:
+    """Return the mistakes of a rotation, whatever its angles: of the values, or of only one of queries and keys."""
+    is_made = {"position_missing": len(turns & {"q", "k"}) == 1, "rope_on_values": "v" in turns}
+    return tuple(name for name, is_so in is_made.items() if is_so)
+
+
+def reproduces_output(observed: Observed, bound: Bound, request: Request) -> bool:
+    """Return whether the definition under these settings gives the recorded output of the layer."""
+    assert bound.inside is not None
+    inputs, answer = list(observed.recording.given[0].values()), answer_rows(observed.recording)
+    case = next(layer_cases(request, bound.offer, True, bound.inside))
+    given = replace(case.given, x=inputs[0], memory=inputs[-1] if len(inputs) > 1 else None)
+    right = expected(replace(case, given=given))["output"]
+    return answer is not None and are_close(right.reshape(-1, right.shape[-1]), answer[0], 1e-5)
+
+
+# Further calls of a layer whose plainest call is right; what they cannot check is reported as not verified
+
+
+def check_rotary_tables(
+    verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check
+) -> Verdict:  # fmt: skip
+    """Pass tables of cosines and sines in both pairings of RoPE: the layer must be right with one of them."""
     tables = [layer.keywords[role] for role in ROTARY if role in layer.keywords]
     if request.positions or not tables:
         return verdict
-    asked = [with_words(request, words) for words in ROTATIONS]
-    rotated = [check_seen(own, observe(bind_layer(own, one)), one, check) for one in asked]
-    if any(one.passed for one in rotated):
-        return replace(verdict, findings=(*verdict.findings, Finding("with rotary tables", HELD)))
-    wrong = next((one for one in rotated if len(one.mistakes) == 1 and mistake(one.mistakes[0]).group == "positions"
-                  and one.mistakes[0] != "position_missing"), None)  # fmt: skip
-    left = f"rotation by `{tables[0]}` (its layout is not known)"
-    return wrong or replace(verdict, not_verified=(*verdict.not_verified, left))
+    requests = [with_words(request, setting) for setting in ROTATIONS]
+    rotated = [check_observed(own, observe(bind_layer(own, one)), one, check) for one in requests]
+    if any(other.passed for other in rotated):
+        return with_findings(verdict, Finding("with rotary tables", HELD))
+    wrong = next((other for other in rotated if len(other.mistakes) == 1
+                  and mistake(other.mistakes[0]).group == "positions"
+                  and other.mistakes[0] != "position_missing"), None)  # fmt: skip
+    return wrong or with_unverified(verdict, f"rotation by `{tables[0]}` (its layout is not known)")
 
 
-def ask_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    switches = (value is False and (letter_of(str(name)) == "causal" or name == "mask")
-                for name, value in layer.settings.items())  # fmt: skip
-    if request.masks or CAUSAL in verdict.right_under or not inspect.isclass(own.function) or not any(switches):
+def check_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+    """Build a class with its causal switch on, if it was built with the switch off."""
+    is_off = any(value is False and (letter_of(str(name)) == "causal" or name == "mask")
+                 for name, value in layer.settings.items())  # fmt: skip
+    if request.masks or CAUSAL in verdict.right_under or not inspect.isclass(own.function) or not is_off:
         return verdict
-    asked = with_words(request, CAUSAL)
+    with_mask = with_words(request, CAUSAL)
     try:
-        causal = check_bound(own, bind_layer(own, asked), asked, check)
+        causal = check_bound(own, bind_layer(own, with_mask), with_mask, check)
     except UncalledError:  # it cannot be causal
         return verdict
-    if causal.passed:
-        return replace(verdict, findings=(*verdict.findings, Finding("made causal", HELD)))
-    return under(causal, request, CAUSAL)
+    return with_findings(verdict, Finding("made causal", HELD)) if causal.passed else under(causal, request, CAUSAL)
 
 
-def ask_with_memory(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
+def check_cross_attention(
+    verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check
+) -> Verdict:  # fmt: skip
+    """Pass a memory, or keys and values of another input, if a layer that was called with x alone takes them."""
     roles = ["memory"] if "memory" in layer.keywords else ["k", "v"]
-    words = [layer.keywords.get(role, "") for role in roles]
-    if not all(words) or len(layer.inputs) > 1:
+    if len(layer.inputs) > 1 or not all(layer.keywords.get(role) for role in roles):
         return verdict
-    rung = "keys of another input"
     try:
         other = check_bound(own, bind_layer(own, request, with_memory=True), request, check)
     except UncalledError as error:
-        return replace(verdict, not_verified=(*verdict.not_verified, f"`{words[0]}` ({error})"))
+        return with_unverified(verdict, f"`{layer.keywords[roles[0]]}` ({error})")
     if other.passed:
-        return replace(verdict, findings=(*verdict.findings, Finding(rung, HELD)))
-    kept = [one for one in other.findings if one.rung != rung]
-    return replace(other, findings=(*kept, Finding(rung, BROKEN)))
+        return with_findings(verdict, Finding(WITH_MEMORY, HELD))
+    others = [finding for finding in other.findings if finding.rung != WITH_MEMORY]
+    return replace(other, findings=(*others, Finding(WITH_MEMORY, BROKEN)))
+
+
+def check_grouped_heads(
+    verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check
+) -> Verdict:  # fmt: skip
+    """Build a class with two query heads per key/value head, if it had one key/value head, or as many as heads."""
+    heads = layer.sizes.get("h", 1)
+    takes_groups = layer.made and "g" in map(letter_of, map(str, layer.settings))
+    is_grouped = request.kv_head or layer.sizes.get("g", 1) not in (1, heads)
+    if not takes_groups or is_grouped or heads % 4:
+        return verdict
+    setting = f"kv_head={heads // 2}"
+    try:
+        grouped = check_built(own, with_words(request, setting), check)[1]
+    except UncalledError:  # it has no such heads
+        return verdict
+    if grouped.mistakes and not grouped.unexplained:
+        return under(grouped, request, setting)
+    if grouped.passed:
+        return with_findings(verdict, Finding("shared key/value heads", HELD))
+    return with_unverified(verdict, f"`kv_heads` ({grouped.computes})")
 
 
 def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
@@ -241,146 +417,9 @@ def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
     off = [f"`{one.name}`" for one in every_parameter(own.function, "")
            if one.default is False and letter_of(one.name) not in ("bias", "causal", "dropout", "trains", "evaluates")
            and plain(one.name) not in FIXED and not HARMLESS & {plain(one.name), *words_in(one.name)}]  # fmt: skip
-    findings = [Finding("options that are off", HELD, f"never built with {', '.join(off)}")] if off else []
-    return replace(verdict, findings=(*verdict.findings, *findings))
+    finding = Finding("options that are off", HELD, f"never built with {', '.join(off)}")
+    return with_findings(verdict, finding) if off else verdict
 
 
-def ask_grouped(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Ask a class with two query heads for each key/value head if it was built with one of them, or one of each."""
-    heads = layer.sizes.get("h", 1)
-    if (
-        "g" not in map(letter_of, map(str, layer.settings))
-        or request.kv_head
-        or layer.sizes.get("g", 1) not in (1, heads)
-        or heads % 4
-        or not layer.made
-    ):
-        return verdict
-    asked = with_words(request, f"kv_head={heads // 2}")
-    try:
-        grouped = check_built(own, asked, check)[1]
-    except UncalledError:  # it has no such heads
-        return verdict
-    if grouped.mistakes and not grouped.unexplained:
-        return under(grouped, request, f"kv_head={heads // 2}")
-    if grouped.passed:
-        return replace(verdict, findings=(*verdict.findings, Finding("shared key/value heads", HELD)))
-    return replace(verdict, not_verified=(*verdict.not_verified, f"`kv_heads` ({grouped.computes})"))
-
-
-DROPPED = "dropout_on"
-WAYS = (
-    ask_rotated, ask_causal, ask_with_memory, ask_grouped, list_options,
-)  # fmt: skip
-"""Further checks of a layer whose plainest call is right; they report what they cannot check as not verified."""
-
-
-def check_seen(own: OwnFunction, seen: Observed, request: Request, check: Check) -> Verdict:
-    if not seen.pairs:
-        verdict = leave_open(own, seen, request.words, "its operations include no product of queries and keys")
-        if verdict.passed:
-            return verdict
-        raise UncalledError(f"{own.name}: neither scores nor weights were found among its operations")
-    try:
-        inside, turns = read_inside(seen)
-    except UnreadMatricesError as error:
-        return check_unread(own, seen, request, check, str(error))
-    bound = bound_layer(seen.layer, inside)
-    named = check_named(seen, inside, request, check)
-    if named is not None:
-        return named
-    verdict = check(bound, request)
-    if verdict.uncalled and not inside.tokens:  # its mask is that small
-        bound = bound_layer(seen.layer, replace(inside, tokens=seen.layer.lengths.get("t", 0)))
-        verdict = check(bound, request)
-    if verdict.unexplained or verdict.uncalled or names_scale_mistake(verdict):
-        verdict = explain_layer(own, seen, (bound, turns), request, check, verdict)
-    verdict = check_decoding(  # with the settings that are built into the layer
-        verdict, seen.layer, bound, with_words(request, " ".join(re.findall(r"\S+=\S+", verdict.right_under)))
-    )
-    for one in PASSES:
-        verdict = one(verdict, seen, own, request)
-    return verdict
-
-
-def check_unread(own: OwnFunction, seen: Observed, request: Request, check: Check, reason: str) -> Verdict:
-    verdict = check_named(seen, None, request, check) or check_inside(own, seen, request, reason)[0]
-    verdict = leave_learned_scale_open(verdict, seen, own, request)
-    return leave_unplaced_parameters(verdict, seen, own, request)
-
-
-def check_named(seen: Observed, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
-    """Check with the weights that parameter names suggest; return the verdict only if it names a mistake."""
-    named = name_matrices(seen.layer, inside)
-    if named is None:
-        return None
-    verdict = check(bound_layer(seen.layer, named), request)
-    return verdict if verdict.mistakes and not verdict.passed and not verdict.unexplained else None
-
-
-def names_scale_mistake(verdict: Verdict) -> bool:
-    return not verdict.passed and any("scale" in name for name in verdict.mistakes)
-
-
-def explain_layer(
-    own: OwnFunction, seen: Observed, read: tuple[Bound, frozenset[str]], request: Request, check: Check,
-    verdict: Verdict,
-) -> Verdict:  # fmt: skip
-    """Try settings that may be built into the layer if the verdict is unexplained or blames the scale."""
-    bound, turns = read
-    explained = None
-    for words in find_own_words(seen, request, is_masked=has_own_mask(seen), turns=bool(turns)):
-        other = check(bound, with_words(request, words))
-        if other.passed:
-            return under(other, request, words)
-        is_fewer = explained is None or len(other.mistakes) < len(explained.mistakes)
-        if other.mistakes and not other.unexplained and is_fewer:
-            explained = under(other, request, words)
-    if not verdict.unexplained and not verdict.uncalled:
-        return verdict
-    return explained or explain_inside(own, seen, read, request, verdict)
-
-
-def explain_inside(
-    own: OwnFunction, seen: Observed, read: tuple[Bound, frozenset[str]], request: Request, verdict: Verdict
-) -> Verdict:  # fmt: skip
-    """Refine an unexplained verdict by checking the attention inside the layer.
-
-    This may reveal a mistake, an added bias that explains the whole output, or steps that the definition lacks.
-    """
-    bound, turns = read
-    inside, reading = check_inside(own, seen, request, "")
-    if reading is None or not (inside.mistakes or inside.passed):
-        return verdict if verdict.stage == "masked" else replace(verdict, stage=inside.stage or verdict.stage)
-    if inside.mistakes:
-        heads = {case.recipe.heads for case, _ in reading.wrong}
-        is_told = any(letter_of(str(name)) == "h" and value != 1 for name, value in seen.layer.settings.items())
-        mistakes = (("single_head",) if heads == {1} and is_told else ()) + inside.mistakes
-        return replace(inside, mistakes=mistakes, findings=(*verdict.findings, *inside.findings))
-    if reproduces_output(seen, bound, reading.request):
-        return inside
-    wrong = find_wrong_turns(turns)
-    if wrong and not request.positions:
-        return replace(verdict, mistakes=wrong, computes=what_mistakes_compute(wrong), unexplained=False, stage="")
-    own_steps = [*([ROTATED] if turns and not request.positions else []), *find_own_steps(seen)]
-    if own_steps:
-        return replace(inside, not_verified=(*inside.not_verified, *own_steps))
-    return replace(verdict, stage="q" if request.positions else "output")
-
-
-def find_wrong_turns(turns: frozenset[str]) -> tuple[str, ...]:
-    """Return the mistakes of a rotation, whatever its angles: of the values, or of only one of queries and keys."""
-    found = {"position_missing": len(turns & {"q", "k"}) == 1, "rope_on_values": "v" in turns}
-    return tuple(name for name, is_so in found.items() if is_so)
-
-
-ROTATED = "`positions` of queries and keys (the rotation is not that of RoPE with base 10000)"
-
-
-def reproduces_output(seen: Observed, bound: Bound, request: Request) -> bool:
-    assert bound.inside is not None
-    given, answer = list(seen.recording.given[0].values()), answer_rows(seen.recording)
-    case = next(layer_cases(request, bound.offer, True, bound.inside))
-    memory = given[-1] if len(given) > 1 else None
-    right = expected(replace(case, given=replace(case.given, x=given[0], memory=memory)))["output"]
-    return answer is not None and are_close(right.reshape(-1, right.shape[-1]), answer[0], 1e-5)
+FURTHER_CHECKS = (check_rotary_tables, check_causal, check_cross_attention, check_grouped_heads, list_options)
+"""Calls in this order, until one of them is not right."""

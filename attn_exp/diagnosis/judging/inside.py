@@ -1,4 +1,8 @@
-"""Compare the attention inside a layer with the definition on the layer's own queries, keys and values."""
+"""Compare the attention inside a layer with the definition on the layer's own queries, keys and values.
+
+The recorded queries, keys, values and context of a layer (`Core`) become a case and its answer, under each `Reading`:
+the settings that may be built into the layer, such as `mask=causal`, and its own sinks or logit bias.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,13 @@ from attn_exp.diagnosis.asking.libraries import library
 from attn_exp.diagnosis.asking.names import plain
 from attn_exp.diagnosis.asking.offer import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.asking.request import Request, with_words
-from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, INVERTED, UNSCALED, are_open
 from attn_exp.diagnosis.explaining.answers import Answers
 from attn_exp.diagnosis.judging.bound_layers import BATCH, Observed, leave_open
 from attn_exp.diagnosis.observe.cores import Core, MixedTokensError, arrange_core, find_pairs
 from attn_exp.diagnosis.observe.matrices import find_output, output_inputs, read_projection
-from attn_exp.diagnosis.observe.recording import FINE as EXACT
-from attn_exp.diagnosis.observe.recording import record_layer
-from attn_exp.diagnosis.recipes.candidates import RULES, Explained, explained, what_mistakes_compute
+from attn_exp.diagnosis.observe.recording import FINE, record_layer
+from attn_exp.diagnosis.recipes.candidates import RULES, explained, what_mistakes_compute
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Given, Recipe
@@ -35,10 +37,19 @@ from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 
-FINE, COARSE = 44, 22
+FLOAT64_BITS, FLOAT32_BITS = 44, 22
 """Number of bits to which the attention inside a layer must agree: in pure float64, or if any step is in float32."""
+CLOSE = 1e-6
+"""Tolerance within which the logits of all examples count as equal."""
+LOWEST = -1e4
+"""Logits below this belong to hidden keys."""
+MOST_MASKS = 16
+"""Number of mask formats to try for one argument."""
 INSIDE = "attention inside"
-ADDED = "`logit_bias` (the layer adds its own bias to the logits, or its own sink to the softmax)"
+ROTATIONS = ("position=rope", "position=rope position.rope.interleaved=true")
+"""The two pairings of RoPE."""
+OF_NORMS = re.compile("norm|sqrt")
+"""Names of operations that normalize queries and keys."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,88 +67,101 @@ class Reading:
     added: bool = False
 
 
-def check_inside(own: OwnFunction, seen: Observed, request: Request, reason: str) -> tuple[Verdict, Reading | None]:
+def check_inside(own: OwnFunction, observed: Observed, request: Request, reason: str) -> tuple[Verdict, Reading | None]:
     """Compare the attention inside a layer with the definition on the layer's own queries, keys and values.
 
-    `reason` says why the projections are not verified.
+    Try readings until one of them is right; if none is, name the mistake under one of them. Return the verdict and
+    the reading to which it applies. `reason` says why the projections are not verified.
     """
     try:
-        core = arrange_core(seen.recording, seen.pairs)
+        core = arrange_core(observed.recording, observed.pairs)
     except MixedTokensError as error:
-        return leave_open(own, seen, request.words, f"inside {own.name}, {error}"), None
+        return leave_open(own, observed, request.words, f"inside {own.name}, {error}"), None
     readings = list[Reading]()
-    for one in read_core(core, seen, request):
-        readings.append(one)
-        if not one.wrong:
+    for reading in read_core(core, observed, request):
+        readings.append(reading)
+        if not reading.wrong:
             break
-    chosen, found = readings[-1], Explained()
-    of_mask = compare_own_mask(core, seen, request) if chosen.wrong and hides_keys(core) else None
-    readings += [of_mask] if of_mask is not None and of_mask.wrong else []
-    for one in sorted(readings, key=lambda one: not one.added) if chosen.wrong else ():
-        found = explained(Answers([*one.wrong, *one.others], required_bits(seen), required_bits(seen)))
-        chosen = one
+    if readings[-1].wrong:
+        verdict, reading = explain_readings(own, core, observed, request, readings)
+    else:
+        computes, is_inverted = "attention with its own queries, keys and values", BLOCKS in reading.words
+        verdict = Verdict(own.name, not is_inverted, (), computes, (Finding(INSIDE, HELD),), request.words,
+                          alike=((INVERTED,),) if is_inverted else (), right_under=reading.words)  # fmt: skip
+    unverified = [f"`projections` to queries, keys and values ({reason})"] if reason else []
+    bias = "`logit_bias` (the layer adds its own bias to the logits, or its own sink to the softmax)"
+    return replace(verdict, not_verified=(*unverified, *([bias] if reading.added else []))), reading
+
+
+def explain_readings(
+    own: OwnFunction, core: Core, observed: Observed, request: Request, readings: list[Reading]
+) -> tuple[Verdict, Reading]:
+    """Name the mistake under the first reading that has one, else the stage that differs under the plainest reading."""
+    bits, masked = required_bits(observed), compare_own_mask(core, observed, request) if hides_keys(core) else None
+    candidates = sorted(readings, key=lambda reading: not reading.added)  # those with a bias of its own first
+    candidates += [masked] if masked is not None and masked.wrong else []
+    for reading in candidates:
+        found = explained(Answers([*reading.wrong, *reading.others], bits, bits))
         if found.names:
             break
-    is_right, names = not chosen.wrong, found.names
-    if names == ("softmax_over_queries",) and all(pair.is_transposed for pair in seen.pairs):
+    else:
+        reading = readings[0]
+    names = found.names
+    if names == ("softmax_over_queries",) and all(pair.is_transposed for pair in observed.pairs):
         names = ("weights_transposed",)  # the left side of q k^T gives the queries, as a rule
-    chosen = chosen if is_right or names else readings[0]
-    lost = ", ".join(dict.fromkeys(case.rung for case, _ in chosen.wrong))
-    finding = Finding(INSIDE, HELD if is_right else BROKEN, "" if is_right else f"the context differs in: {lost}")
-    computes = "attention with its own queries, keys and values" if is_right else "something else"
-    stage = "" if is_right or names else first_difference(core, chosen.wrong[0][0])
-    stage = "masked" if stage and of_mask is not None and not of_mask.wrong else stage
-    left = (f"`projections` to queries, keys and values ({reason})",) if reason else ()
-    verdict = Verdict(
-        own.name, is_right, names, what_mistakes_compute(names) if names else computes, (finding,), request.words,
-        alike=found.alike, unexplained=bool(stage), stage=stage,
-        not_verified=(*left, *((ADDED,) if chosen.added else ())),
-    )  # fmt: skip
-    if is_right and BLOCKS in chosen.words:  # the caller must say what True means
-        verdict = replace(verdict, passed=False, alike=((INVERTED,),))
-    return replace(verdict, right_under=chosen.words) if is_right else verdict, chosen
+    stage = "" if names else first_difference(core, reading.wrong[0][0])
+    if stage and masked is not None and not masked.wrong:
+        stage = "masked"
+    rungs = ", ".join(dict.fromkeys(case.rung for case, _ in reading.wrong))
+    finding = Finding(INSIDE, BROKEN, f"the context differs in: {rungs}")
+    return Verdict(
+        own.name, False, names, what_mistakes_compute(names) if names else "something else", (finding,),
+        request.words, found.alike, unexplained=bool(stage), stage=stage,
+    ), reading  # fmt: skip
 
 
-def read_core(core: Core, seen: Observed, request: Request) -> Iterator[Reading]:
-    words = ["", CAUSAL] if not request.masks and hides_keys(core) else [""]
-    if are_open(request) and {"mask", "padding"} & {*seen.layer.keywords}:
-        words += [f"{one} {BLOCKS}".strip() for one in words]
-    scores = list(find_score_words(seen, request))
-    for one in [*words, *(f"{one} {score}".strip() for score in scores for one in words)]:
-        under = with_words(request, one) if one else request
-        yield compare_reading(one, under, [ask_core(core, under), *ask_with_masks(seen, under)], required_bits(seen))
-    scaled = [UNSCALED, *scores] if are_open(request, "scale") else []
-    for one in [*words, *(f"{one} {scale}".strip() for scale in scaled for one in words)]:
-        under = with_words(request, one) if one else request
-        added = find_added(core, under)
+def read_core(core: Core, observed: Observed, request: Request) -> Iterator[Reading]:
+    """Yield readings, the plainest first; those in which the layer adds its own bias or sink come last."""
+    masks = ["", CAUSAL] if not request.masks and hides_keys(core) else [""]
+    if are_open(request) and {"mask", "padding"} & {*observed.layer.keywords}:
+        masks += [f"{mask} {BLOCKS}".strip() for mask in masks]
+    scores = list(find_score_words(observed, request))
+    for score, mask in product(("", *scores), masks):
+        words = f"{mask} {score}".strip()
+        yield compare_reading(words, with_words(request, words) if words else request, core, observed)
+    scales = [UNSCALED, *scores] if are_open(request, "scale") else []
+    for scale, mask in product(("", *scales), masks):
+        words = f"{mask} {scale}".strip()
+        assumed = with_words(request, words) if words else request
+        added = find_added(core, assumed)
         if added is not None:
-            other = replace(under, scores=(*under.scores, added))
-            pairs = [ask_core(core, other), *ask_with_masks(seen, other)]
-            yield replace(compare_reading(one, other, pairs, required_bits(seen)), added=True)
+            biased = replace(assumed, scores=(*assumed.scores, added))
+            yield replace(compare_reading(words, biased, core, observed), added=True)
 
 
-def compare_reading(words: str, request: Request, pairs: Sequence[Asked], bits: int) -> Reading:
-    wrong = [one for one in pairs if is_wrong(*one, bits)]
-    return Reading(words, request, wrong, [one for one in pairs if one not in wrong])
+def compare_reading(words: str, request: Request, core: Core, observed: Observed) -> Reading:
+    pairs = [ask_core(core, request), *ask_with_masks(observed, request)]
+    wrong = [pair for pair in pairs if is_wrong(*pair, required_bits(observed))]
+    return Reading(words, request, wrong, [pair for pair in pairs if pair not in wrong])
 
 
-def compare_own_mask(core: Core, seen: Observed, request: Request) -> Reading:
+def compare_own_mask(core: Core, observed: Observed, request: Request) -> Reading:
     """Compare under whatever mask the layer applies, to find the mistakes beside it."""
-    mask = Allowed(core.weights != 0)
-    return compare_reading("", request, [ask_core(core, request, (mask,))], required_bits(seen))
+    pair = ask_core(core, request, (Allowed(core.weights != 0),))
+    return Reading("", request, [pair] if is_wrong(*pair, required_bits(observed)) else [], [])
 
 
-def required_bits(seen: Observed) -> int:
-    return FINE if seen.recording.tolerance == EXACT else COARSE
+def required_bits(observed: Observed) -> int:
+    return FLOAT64_BITS if observed.recording.tolerance == FINE else FLOAT32_BITS
 
 
 def hides_keys(core: Core) -> bool:
     return bool((core.weights == 0).any()) or any(bool((array < LOWEST).any()) for array in core.between)
 
 
-def has_own_mask(seen: Observed) -> bool:
+def has_own_mask(observed: Observed) -> bool:
     try:
-        return hides_keys(arrange_core(seen.recording, seen.pairs))
+        return hides_keys(arrange_core(observed.recording, observed.pairs))
     except MixedTokensError:
         return False
 
@@ -145,31 +169,27 @@ def has_own_mask(seen: Observed) -> bool:
 def find_added(core: Core, request: Request) -> Score | None:
     """Return the sink or logit bias that a layer adds, the same for every example; None if it adds none."""
     case, _ = ask_core(core, request)
-    right = expected(case)
-    logits, total = right["masked"], core.weights.sum(axis=-1)
-    if core.weights.shape == logits.shape and (total > 0).all() and (total < 1 - CLOSE).all():
-        sinks = np.logaddexp.reduce(logits, axis=-1) + np.log(1 / total - 1)
+    right, total = expected(case), core.weights.sum(axis=-1)
+    if core.weights.shape == right["masked"].shape and (total > 0).all() and (total < 1 - CLOSE).all():
+        sinks = np.logaddexp.reduce(right["masked"], axis=-1) + np.log(1 / total - 1)
         if np.allclose(sinks, sinks[:1, :, :1], rtol=0, atol=CLOSE):
-            return Sink([float(one) for one in sinks[0, :, 0]])
-    for array in reversed(core.between) if len(logits) > 1 else ():  # a batch of one cannot show that they are constant
-        if array.shape == logits.shape:
-            known = np.isfinite(array) & (array > LOWEST)
-            added = np.where(known, array - find_scale(array, right["scores"], known) * right["scores"], 0.0)
-            if np.allclose(added, added[:1], rtol=0, atol=CLOSE) and np.abs(added).max() > CLOSE:
-                return Added(added[0])
+            return Sink([float(sink) for sink in sinks[0, :, 0]])
+    for logits in (
+        reversed(core.between) if len(right["masked"]) > 1 else ()
+    ):  # one example cannot show that they are constant
+        if logits.shape == right["masked"].shape:
+            is_seen = np.isfinite(logits) & (logits > LOWEST)
+            scale = find_scale(logits, right["scores"], is_seen)
+            bias = np.where(is_seen, logits - scale * right["scores"], 0.0)
+            if np.allclose(bias, bias[:1], rtol=0, atol=CLOSE) and np.abs(bias).max() > CLOSE:
+                return Added(bias[0])
     return None
 
 
-def find_scale(logits: Array, scores: Array, known: Array) -> float:
-    """Fit the scale of the scores to logits that contain the same bias in every example."""
-    gaps = [np.where(known.all(axis=0), one - one[:1], 0.0) for one in (logits, scores)]
-    return float((gaps[0] * gaps[1]).sum() / max((gaps[1] * gaps[1]).sum(), 1e-300))
-
-
-CLOSE = 1e-6
-"""Tolerance within which the logits of all examples count as equal."""
-LOWEST = -1e4
-"""Logits below this belong to hidden keys."""
+def find_scale(logits: Array, scores: Array, is_seen: Array) -> float:
+    """Fit the scale of the scores to logits that contain the same bias in every example: differences cancel it."""
+    y, x = (np.where(is_seen.all(axis=0), array - array[:1], 0.0) for array in (logits, scores))
+    return float((y * x).sum() / max((x * x).sum(), 1e-300))
 
 
 def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
@@ -187,65 +207,62 @@ def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), rung: s
     return case, Answer(core.context, {"weights": core.weights})
 
 
-def ask_with_masks(seen: Observed, request: Request) -> Iterator[Asked]:
+def ask_with_masks(observed: Observed, request: Request) -> Iterator[Asked]:
     """Yield a case and answer for each mask argument of a layer.
 
     The mask is written in the first format that hides the right keys, or else in the first that the layer accepts.
     """
-    for role in ("mask", "padding"):
-        if role in seen.layer.keywords:
-            pairs = [("mask", one) for one in MASKINGS[:MOST_MASKS]] if role == "mask" else []
-            first = None
-            for kind, masking in [*pairs, *(("padding", one) for one in PADDINGS[:MOST_MASKS])]:
-                asked = ask_with_mask(seen, request, (role, kind), masking)
-                first = first or asked
-                if asked is not None and not is_wrong(*asked, required_bits(seen)):
-                    first = asked
-                    break
-            if first is not None:
-                yield first
-
-
-MOST_MASKS = 16
+    padding = [("padding", masking) for masking in PADDINGS[:MOST_MASKS]]
+    masks = [("mask", masking) for masking in MASKINGS[:MOST_MASKS]]
+    for role, formats in (("mask", [*masks, *padding]), ("padding", padding)):
+        accepted = None
+        for kind, masking in formats if role in observed.layer.keywords else ():
+            pair = ask_with_mask(observed, request, (role, kind), masking)
+            is_right = pair is not None and not is_wrong(*pair, required_bits(observed))
+            accepted = pair if is_right else accepted or pair
+            if is_right:
+                break
+        if accepted is not None:
+            yield accepted
 
 
 def ask_with_mask(
-    seen: Observed, request: Request, role: tuple[str, str], masking: Masking
+    observed: Observed, request: Request, role: tuple[str, str], masking: Masking
 ) -> Asked | None:  # fmt: skip
     """Return a case with a mask for the attention inside a layer, and its answer; None if the layer rejects the mask.
 
     `role` is the role of the argument and the kind of mask: per query ("mask") or per example ("padding").
     """
-    first = seen.recording.given[0]
-    rows, keys = next(iter(first.values())).shape[1], list(first.values())[-1].shape[1]
+    inputs = list(observed.recording.given[0].values())
+    rows, keys = inputs[0].shape[1], inputs[-1].shape[1]
     allowed = np.random.default_rng(3).random((BATCH, 1, 1 if role[1] == "padding" else rows, keys)) < 0.6
     allowed[..., 0] = True
-    heads = seen.layer.sizes.get("h", 1)
+    heads = observed.layer.sizes.get("h", 1)
     at = At(Recipe(request.rules(1, rows, keys)).rules, BATCH, heads, heads, rows, keys, 1, heads)
     if role[1] == "mask":  # a caller combines the requested masks
         allowed = allowed & steps.allowed(at)[:, :1]
-    said = np.broadcast_to(allowed ^ request.blocks, (BATCH, 1, rows, keys))  # True hides under this convention
-    value = masking.write(said, at, request.blocks)
-    lent = library(seen.layer.library)
-    given = lent.into(value, "float64") if isinstance(value, np.ndarray) else value
+    allowed = np.broadcast_to(allowed, (BATCH, 1, rows, keys))
+    mask = masking.write(allowed ^ request.blocks, at, request.blocks)  # True hides under this convention
+    if isinstance(mask, np.ndarray):
+        mask = library(observed.layer.library).into(mask, "float64")
     try:
-        masked = record_layer(seen.layer, BATCH, rows, keys, {role[0]: given})
+        masked = record_layer(observed.layer, BATCH, rows, keys, {role[0]: mask})
         core = arrange_core(masked, find_pairs(masked))
     except Exception:  # whatever the layer raises
         return None
-    return ask_core(core, request, (Allowed(np.broadcast_to(allowed, (BATCH, 1, rows, keys))),), "masks")
+    return ask_core(core, request, (Allowed(allowed),), "masks")
 
 
-def find_own_steps(seen: Observed) -> Iterator[str]:
+def find_own_steps(observed: Observed) -> Iterator[str]:
     """Yield the steps before the output projection that change the context rather than only rearrange it."""
-    output = find_output(seen.recording, seen.pairs)
-    context = np.concatenate([pair.context.ravel() for pair in seen.pairs])
+    output = find_output(observed.recording, observed.pairs)
     if output is None:
         return
-    rows = output_inputs(seen.recording, output)[0].ravel()
-    if rows.size == context.size and not np.allclose(np.sort(rows), np.sort(context), rtol=0, atol=1e-6):
-        last = max(pair.second for pair in seen.pairs)
-        names = dict.fromkeys(one.name for one in seen.recording.first.operations[last + 1 : output.operation])
+    context = np.concatenate([pair.context.ravel() for pair in observed.pairs])
+    inputs = output_inputs(observed.recording, output)[0].ravel()
+    if inputs.size == context.size and not np.allclose(np.sort(inputs), np.sort(context), rtol=0, atol=1e-6):
+        last = max(pair.second for pair in observed.pairs)
+        names = dict.fromkeys(step.name for step in observed.recording.first.operations[last + 1 : output.operation])
         yield f"`context` before the output projection (it is changed by {', '.join(names)})"
 
 
@@ -254,83 +271,75 @@ def first_difference(core: Core, case: Case) -> str:
     right = expected(case)
     if core.weights.shape == right["weights"].shape and np.allclose(core.weights, right["weights"], atol=1e-9):
         return "context"
+    has_logits = any(differ_by_constants(array, right["masked"]) for array in core.between)
     with np.errstate(divide="ignore", invalid="ignore"):
-        is_softmax = np.allclose(core.weights.sum(-1), 1) and any(
-            close_rows(one, np.log(core.weights)) for one in core.between
-        )
-    has_logits = any(close_rows(one, right["masked"]) for one in core.between)
+        logits = np.log(core.weights)
+    is_softmax = any(differ_by_constants(array, logits) for array in core.between) and np.allclose(
+        core.weights.sum(-1), 1
+    )
     return "weights" if has_logits and not is_softmax else "logits"
 
 
-def close_rows(logits: Array, right: Array) -> bool:
+def differ_by_constants(logits: Array, right: Array) -> bool:
+    """Return whether each row differs only by a constant, which softmax ignores."""
     if logits.shape != right.shape:
         return False
-    known = np.isfinite(logits) & np.isfinite(right)
-    gap = np.where(known, logits - right, np.nan)
-    return bool(known.any() and np.nanmax(np.nanmax(gap, -1) - np.nanmin(gap, -1)) < 1e-9)
+    is_finite = np.isfinite(logits) & np.isfinite(right)
+    differences = np.where(is_finite, logits - right, np.nan)
+    return bool(is_finite.any() and np.nanmax(np.nanmax(differences, -1) - np.nanmin(differences, -1)) < 1e-9)
 
 
 # Settings built into a layer: a mask, a rotation, a scale or a logit cap of its configuration
 
-ROTATIONS = ("position=rope", "position=rope position.rope.interleaved=true")
-OF_NORMS = re.compile("norm|sqrt")
-"""Names of operations that normalize queries and keys."""
 
-
-def find_own_words(seen: Observed, request: Request, *, is_masked: bool, turns: bool) -> Iterator[str]:
-    masks = [CAUSAL] if is_masked and not request.masks else []
-    positions = [*ROTATIONS] if turns and not request.positions else []
-    scores = list(find_score_words(seen, request))
-    for words in product(("", *masks), ("", *positions), ("", *scores)):
+def find_own_words(observed: Observed, request: Request, *, is_masked: bool, turns: bool) -> Iterator[str]:
+    """Yield the settings to assume, from the plainest to all together."""
+    masks = ["", CAUSAL] if is_masked and not request.masks else [""]
+    positions = ["", *ROTATIONS] if turns and not request.positions else [""]
+    for words in product(masks, positions, ("", *find_score_words(observed, request))):
         if any(words):
             yield " ".join(word for word in words if word)
 
 
-def find_score_words(seen: Observed, request: Request) -> Iterator[str]:
+def find_score_words(observed: Observed, request: Request) -> Iterator[str]:
     """Yield scales and logit caps that may be built into a layer, as settings.
 
     A scale of 1 is common with normalized queries and keys, and with a distance bias.
     """
     if not are_open(request, "scale"):
         return
-    caps, scales = [""], list[str]()
-    is_off = any(value is False and re.fullmatch("(use_?)?scal(e|ed|ing)", str(name)) for name, value in
-                 seen.layer.settings.items())  # fmt: skip
-    if is_off or any("bias" in plain(name) for name in seen.layer.unknown) or is_normed(seen):
-        scales.append(UNSCALED)
-    if any(one.name.startswith("tanh") for one in seen.recording.first.operations):
-        caps += [words for words, rule in RULES if isinstance(rule, Softcap)]
-    for name, value in numeric_settings(seen.layer):
-        if re.search("soft_?cap", name) and value > 0:
-            caps.append(f"score=softcap score.softcap.cap={value:g}")
-        elif re.search("multiplier|scalar|scal(e|ing)$", name) and value > 0:
-            scales += [f"scale={one!r}" for one in (value, value**-0.5) if one != 1]
-    for scale, cap in product(("", *scales), caps):
+    layer = observed.layer
+    is_off = any(value is False and re.fullmatch("(use_?)?scal(e|ed|ing)", str(name))
+                 for name, value in layer.settings.items())  # fmt: skip
+    has_bias = any("bias" in plain(name) for name in layer.unknown)
+    scales = ["", UNSCALED] if is_off or has_bias or is_normed(observed) else [""]
+    has_tanh = any(operation.name.startswith("tanh") for operation in observed.recording.first.operations)
+    caps = ["", *(words for words, rule in RULES if has_tanh and isinstance(rule, Softcap))]
+    for name, value in layer.settings.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        if is_number and re.search("soft_?cap", str(name)):
+            caps.append(f"score=softcap score.softcap.cap={float(value):g}")
+        elif is_number and re.search("multiplier|scalar|scal(e|ing)$", str(name)):
+            scales += [f"scale={scale!r}" for scale in (float(value), float(value) ** -0.5) if scale != 1]
+    for scale, cap in product(scales, caps):
         if scale or cap:
             yield f"{scale} {cap}".strip()
 
 
-def numeric_settings(layer: Layer) -> Iterator[tuple[str, float]]:
-    for name, value in layer.settings.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            yield str(name), float(value)
+def is_normed(observed: Observed) -> bool:
+    return all(is_normed_side(observed, pair.first, side.place) for pair in observed.pairs for side in (pair.q, pair.k))
 
 
-def is_normed(seen: Observed) -> bool:
-    return all(is_normed_side(seen, pair.first, side.place) for pair in seen.pairs for side in (pair.q, pair.k))
-
-
-def is_normed_side(seen: Observed, product_of: int, place: int) -> bool:
-    """Return whether an input of a product was normalized after its projection."""
-    operations = seen.recording.first.operations
-    ahead, met = [operations[product_of].producers[place]], set[int]()
+def is_normed_side(observed: Observed, product_index: int, side: int) -> bool:
+    """Return whether an input of a product was normalized after its projection: walk back to the projection."""
+    recording, operations = observed.recording, observed.recording.first.operations
+    ahead, visited = [operations[product_index].producers[side]], set[int]()
     while ahead:
-        one = ahead.pop()
-        if isinstance(one, int) and one not in met and read_projection(seen.recording, one) is None:
-            met.add(one)
-            if OF_NORMS.search(operations[one].name) and any(
-                seen.recording.is_live(one, at) for at in range(len(operations[one].inputs))
-            ):
+        index = ahead.pop()
+        if isinstance(index, int) and index not in visited and read_projection(recording, index) is None:
+            visited.add(index)
+            is_live = any(recording.is_live(index, place) for place in range(len(operations[index].inputs)))
+            if is_live and OF_NORMS.search(operations[index].name):
                 return True
-            ahead += operations[one].producers
+            ahead += operations[index].producers
     return False

@@ -1,11 +1,17 @@
-"""Wrap a user's function as a form: pass a run's input under the function's argument names, and read its result."""
+"""Wrap a user's function or layer as a form of a run.
+
+`bind` finds out how to call it and returns an `OwnForm`, which passes a run's q, k and v, or its x and matrices, under
+the function's argument names, and converts the result to a `Trace`. A PyTorch layer becomes a function of x and
+matrices (`as_function`): the matrices of the run are written into its parameters before each call.
+"""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +19,19 @@ from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
 from attn_exp.diagnosis.asking.case import Answer, Case
-from attn_exp.diagnosis.asking.libraries import DTYPES
+from attn_exp.diagnosis.asking.libraries import DTYPES, library
+from attn_exp.diagnosis.asking.offer import Offer
+from attn_exp.diagnosis.asking.questions import Inside
 from attn_exp.diagnosis.asking.request import Request, of_any_length
+from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.calling import ways_to_call
-from attn_exp.diagnosis.calling.call import Caller
+from attn_exp.diagnosis.calling.call import Bound, Caller
+from attn_exp.diagnosis.calling.signatures import MATRICES
+from attn_exp.diagnosis.judging.bound_layers import bound_layer, observe, read_inside
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.check_layer import is_layer
-from attn_exp.errors import OwnCodeError, first_line
+from attn_exp.diagnosis.observe.matrices import UnreadMatricesError
+from attn_exp.errors import OwnCodeError, UserError, first_line
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.executing import find_type
 from attn_exp.experiment.library_conventions import convention
@@ -31,20 +43,7 @@ from attn_exp.forms.trace import Trace
 from attn_exp.own_code import OwnFunction, any_named, find_function, held
 from attn_exp.problem.problem import Heads, Problem
 from attn_exp.reference.oracle import Question
-
-if TYPE_CHECKING:
-    from attn_exp.rules.rules import Rules
-import sys
-
-from attn_exp.diagnosis.asking.libraries import library
-from attn_exp.diagnosis.asking.offer import Offer
-from attn_exp.diagnosis.asking.questions import Inside
-from attn_exp.diagnosis.bind.binding import bind_layer
-from attn_exp.diagnosis.calling.call import Bound
-from attn_exp.diagnosis.calling.signatures import MATRICES
-from attn_exp.diagnosis.judging.bound_layers import bound_layer, observe, read_inside
-from attn_exp.diagnosis.observe.matrices import UnreadMatricesError
-from attn_exp.errors import UserError
+from attn_exp.rules.rules import Rules
 
 STAGES = {
     "weights": ("weights", "attnweights", "attentionweights", "attn", "attention", "probs", "probabilities", "p"),
@@ -59,23 +58,25 @@ STAGES = {
 class OwnForm:
     """A user's function, bound and ready to run as a form.
 
-    `answers` is the dtype of its first result, which may be coarser than the dtype of the input.
+    `caller` knows its arguments, and `request` has the settings of its variant. `output_dtype` is that of its first
+    result, which may be coarser than the dtype of the input.
     """
 
     own: OwnFunction
     caller: Caller
     request: Request
-    answers: str = ""
+    output_dtype: str = ""
 
     @property
     def form(self) -> Form:
         """The form that calls this function; given q, k and v, it computes only the context."""
-        known = [name for name in (self.caller.dtype, self.answers) if name in DTYPES]
-        coarsest = max(known, key=DTYPES.index)
-        dtype = None if coarsest == "float64" else find_type(coarsest).name
+        dtypes = [name for name in (self.caller.dtype, self.output_dtype) if name in DTYPES]
+        coarsest = max(dtypes, key=DTYPES.index)
         return Form(
-            self.attend, dtype=dtype, mix=None, context_alone=True, library=self.caller.library.name, leaks=UNPROMISED
-        )
+            self.attend, dtype=None if coarsest == "float64" else find_type(coarsest).name, mix=None,
+            context_alone=True, library=self.caller.library.name,
+            leaks="the function is the user's own, and may let masked values through",
+        )  # fmt: skip
 
     @property
     def layer(self) -> bool:
@@ -112,12 +113,12 @@ class OwnForm:
         if self.layer:
             raise OwnCodeError(f"{self.own.name} takes x, but this run passes q, k and v")
         assert v is not None
-        usual = bool(np.isclose(rules.scale, q.shape[-1] ** -0.5, rtol=1e-12))
-        case = Case("run", Recipe(rules, len(q), len(k)), Given(q[None], k[None], v[None]), not usual)
-        answer = self.answer(case, kind=str(q.dtype))
-        context = self.output_of(answer, (1, len(q), q.shape[1], v.shape[-1]))[0].astype(q.dtype, copy=False)
-        stages = read_stages(answer, (len(q), q.shape[1], k.shape[1]), q.dtype)
-        return Trace(q=q, k=k, v=v, context=context).replace(**stages)
+        has_usual_scale = bool(np.isclose(rules.scale, q.shape[-1] ** -0.5, rtol=1e-12))
+        case = Case("run", Recipe(rules, len(q), len(k)), Given(q[None], k[None], v[None]), not has_usual_scale)
+        answer = self.answer(case, dtype=str(q.dtype))
+        context = self.read_output(answer, (1, len(q), q.shape[1], v.shape[-1]))[0].astype(q.dtype, copy=False)
+        shape = (len(q), q.shape[1], k.shape[1])
+        return Trace(q=q, k=k, v=v, context=context).replace(**read_stages(answer, shape, q.dtype))
 
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
         """Call a function of x on a problem; return its output `[t m]` and the stages that it returns.
@@ -132,34 +133,32 @@ class OwnForm:
         if problem.memory is not None or problem.past:
             other = "a past" if problem.past else "a memory"
             raise OwnCodeError(f"{self.own.name} takes only x, but this run has {other}; use a function of q, k and v")
-        shares = question.heads
-        recipe = Recipe(question.rules, shares.query, shares.shared, output_projection=question.output_projection)
+        heads = question.heads
+        recipe = Recipe(question.rules, heads.query, heads.shared, output_projection=question.output_projection)
         case = Case("run", recipe, Given(x=problem.x[None], arrays=problem.projections), not usual)
-        answer = self.answer(case, kind=str(problem.x.dtype))
+        answer = self.answer(case, dtype=str(problem.x.dtype))
         rows, width = len(problem.x), output_width(question, problem)
-        output = self.output_of(answer, (1, rows, width))[0].astype(problem.x.dtype, copy=False)
-        return Trace(output=output).replace(**read_stages(answer, (shares.query, rows, problem.keys), problem.x.dtype))
+        output = self.read_output(answer, (1, rows, width))[0].astype(problem.x.dtype, copy=False)
+        return Trace(output=output).replace(**read_stages(answer, (heads.query, rows, problem.keys), problem.x.dtype))
 
-    def answer(self, case: Case, kind: str) -> Answer:
-        known = kind in DTYPES and DTYPES.index(kind) > DTYPES.index(self.caller.dtype)
-        caller = replace(self.caller, dtype=kind) if known else self.caller
+    def answer(self, case: Case, dtype: str) -> Answer:
+        """Call the function on a run's case, in the run's dtype if that is coarser than the function's own."""
+        is_coarser = dtype in DTYPES and DTYPES.index(dtype) > DTYPES.index(self.caller.dtype)
+        caller = replace(self.caller, dtype=dtype) if is_coarser else self.caller
         with held(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # ignore the function's warnings and judge only its output
-            answers = [caller(part) for part in split_into_heads(case, caller)]
-        failed = next((answer.error for answer in answers if answer.output is None), "")
-        if failed:
-            raise OwnCodeError(f"{self.own.name}: {failed}")
+            answers = [caller(single) for single in split_into_heads(case, caller)]
+        error = next((answer.error for answer in answers if answer.output is None), "")
+        if error:
+            raise OwnCodeError(f"{self.own.name}: {error}")
         return answers[0] if len(answers) == 1 else join_heads(answers)
 
-    def output_of(self, answer: Answer, expected: Shape) -> Array:
+    def read_output(self, answer: Answer, expected: Shape) -> Array:
         assert answer.output is not None
         if answer.output.shape != expected:
             got = list(answer.output.shape)
             raise OwnCodeError(f"{self.own.name} returned shape {got}, expected {list(expected)}")
         return answer.output
-
-
-UNPROMISED = "the function is the user's own, and may let masked values through"
 
 
 def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
@@ -170,18 +169,18 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     Raises:
         UserError: the function cannot be imported, or its parameters are not known.
     """
-    rules, means = settled.rules, convention(settings["convention"])
+    rules, conventions = settled.rules, convention(settings["convention"])
     request = Request(
         tuple(map(of_any_length, rules.masks)), rules.scores, settled.positions, rules.normalizer, settled.scale,
-        blocks=means.blocks, empty=means.empty, align=settings["align"] or means.where_it_stands,
-        caps_last=means.caps_last, seed=seed, typed=frozenset(yield_settings(settings)),
+        blocks=conventions.blocks, empty=conventions.empty, align=settings["align"] or conventions.where_it_stands,
+        caps_last=conventions.caps_last, seed=seed, typed=frozenset(yield_settings(settings)),
         as_typed=True,
     )  # fmt: skip
     with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
         function = replace(find_function(settled.form), target=str(settled.form))
         warnings.simplefilter("ignore")
-        known = as_function(function, request) if is_layer(function.function) else None
-        tried = ways_to_call.how_to_call(function, request, known)
+        layer = as_function(function, request) if is_layer(function.function) else None
+        tried = ways_to_call.how_to_call(function, request, layer)
     return OwnForm(function, tried.caller, request, tried.answer.dtype)
 
 
@@ -206,43 +205,37 @@ def output_width(question: Question, problem: Problem) -> int:
 
 
 def split_into_heads(case: Case, caller: Caller) -> list[Case]:
+    """Split a case into one per query head, for a function of a single head `[t d]`."""
     if not (caller.offer.core and caller.layout == "td"):
         return [case]
-    given, recipe = case.given, case.recipe
-    assert given.q is not None and given.k is not None and given.v is not None
-    share = recipe.heads // recipe.groups
-    single = replace(recipe, heads=1, groups=1)
-    return [
-        replace(
-            case,
-            recipe=single,
-            given=Given(given.q[:, [head]], given.k[:, [head // share]], given.v[:, [head // share]]),
-        )
-        for head in range(recipe.heads)
-    ]
+    q, k, v, recipe = case.given.q, case.given.k, case.given.v, case.recipe
+    assert q is not None and k is not None and v is not None
+    group = recipe.heads // recipe.groups  # query heads that share keys and values
+    heads = [Given(q[:, [head]], k[:, [head // group]], v[:, [head // group]]) for head in range(recipe.heads)]
+    return [replace(case, recipe=replace(recipe, heads=1, groups=1), given=given) for given in heads]
 
 
 def join_heads(answers: list[Answer]) -> Answer:
     outputs = [answer.output for answer in answers if answer.output is not None]
-    same = [name for name in answers[0].stages if all(name in answer.stages for answer in answers)]
-    stages = {name: np.stack([answer.stages[name] for answer in answers]) for name in same}
+    names = [name for name in answers[0].stages if all(name in answer.stages for answer in answers)]
+    stages = {name: np.stack([answer.stages[name] for answer in answers]) for name in names}
     return Answer(np.concatenate(outputs, axis=1), stages, answers[0].dtype)
 
 
-def read_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
+def read_stages(answer: Answer, shape: tuple[int, int, int], dtype: Any) -> dict[str, Array]:
     """Return the stages `[h t s]` in an answer by their names in a trace.
 
     If a function returns a tuple, its second array is assumed to be the weights.
     """
+    stage_of = {name: stage for stage, names in STAGES.items() for name in names} | {"returned1": "weights"}
     stages = {}
-    known = {word: stage for stage, words in STAGES.items() for word in words} | {"returned1": "weights"}
-    plain = {name.replace("_", "").replace(" ", "").lower(): array for name, array in answer.stages.items()}
-    for name, array in {known[word]: array for word, array in plain.items() if word in known}.items():
-        whole = array[0] if array.ndim == 4 and len(array) == 1 else array
-        whole = whole[None] if whole.ndim == 2 and shape[0] == 1 else whole
-        if whole.shape == shape:
-            stages[name] = whole.astype(kind, copy=False)
-    return stages
+    for name, array in answer.stages.items():
+        stage = stage_of.get(name.replace("_", "").replace(" ", "").lower())
+        heads = array[0] if array.ndim == 4 and len(array) == 1 else array
+        heads = heads[None] if heads.ndim == 2 and shape[0] == 1 else heads
+        if stage is not None:
+            stages[stage] = heads
+    return {stage: heads.astype(dtype, copy=False) for stage, heads in stages.items() if heads.shape == shape}
 
 
 def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, ...]]:
@@ -260,34 +253,26 @@ def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, 
 def as_function(own: OwnFunction, request: Request) -> Bound:
     """Wrap a layer class or instance as a function of x, weight matrices, biases and the number of heads.
 
-    A class is built with the sizes of its inputs; an instance must already have those sizes.
+    A class is built with the sizes of its inputs, once for all calls with these; an instance must already have them.
     """
     built = dict[Shape, tuple[Bound, Inside]]()
 
-    def call(x: Any, num_heads: int, **given: Any) -> Any:
-        arrays = {name: given.pop(name) for name in MATRICES if given.get(name) is not None}
-        size = arrays["W_q"].shape[1] // num_heads
-        sizes = (num_heads, size, arrays["W_k"].shape[1] // size)
+    def call(x: Any, num_heads: int, **arguments: Any) -> Any:
+        matrices = {name: arguments.pop(name) for name in MATRICES if arguments.get(name) is not None}
+        size = matrices["W_q"].shape[1] // num_heads
+        sizes = (num_heads, size, matrices["W_k"].shape[1] // size)
         if sizes not in built:
             built[sizes] = build_layer(own, replace(request, head=num_heads, size=size, kv_head=sizes[2]))
         layer, inside = built[sizes]
-        lent = library("torch")
-        x = x if hasattr(x, "detach") else lent.into(x, str(x.dtype))
-        numbers = {name: lent.back(array) if hasattr(array, "detach") else array for name, array in arrays.items()}
-        for name, known in inside.arrays.items():  # use neutral matrices where the run has none
-            numbers.setdefault(name, np.eye(*known.shape) if known.ndim > 1 else np.zeros_like(known))
-        built[sizes] = layer, write_matrices(layer.origin, inside, numbers)
-        layer.origin.to(x.device, x.dtype)
-        with sys.modules["torch"].no_grad():
-            said = layer.call(x if x.ndim == len("btm") else x[None], **given)
-        layer.origin.double()
-        return said
+        built[sizes] = layer, write_matrices(layer.origin, inside, add_neutral_matrices(matrices, inside))
+        return call_module(layer, x, arguments)
 
     layer, inside = build_layer(own, request)
-    assert layer.offer is not None
-    roles = {name: name for name in MATRICES if name in inside.arrays}
-    words = {role: word for role, word in layer.offer.parameters.items() if role not in ("x", "memory")}
-    offer = Offer(False, {"x": "x", **roles, "heads": "num_heads", **words}, (), dict.fromkeys([*words, "W_o"]))
+    matrices = {name: name for name in MATRICES if name in inside.arrays}
+    keywords = {role: name for role, name in layer.offer.parameters.items() if role not in ("x", "memory")}
+    offer = Offer(
+        False, {"x": "x", **matrices, "heads": "num_heads", **keywords}, (), dict.fromkeys([*keywords, "W_o"])
+    )
     return Bound(call, own.function, offer, unknown=())
 
 
@@ -309,6 +294,25 @@ def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
     return bound_layer(layer, inside), Inside(inside.arrays, inside.heads, inside.groups)
 
 
+def add_neutral_matrices(matrices: Mapping[str, Any], inside: Inside) -> dict[str, Array]:
+    """Convert matrices to NumPy; where the run has none, use an identity matrix or a bias of zeros."""
+    arrays = {name: library("torch").back(matrix) if hasattr(matrix, "detach") else matrix
+              for name, matrix in matrices.items()}  # fmt: skip
+    for name, array in inside.arrays.items():
+        arrays.setdefault(name, np.eye(*array.shape) if array.ndim > 1 else np.zeros_like(array))
+    return arrays
+
+
+def call_module(layer: Bound, x: Any, keywords: Mapping[str, Any]) -> Any:
+    """Call a module in the dtype of x, then make it float64 again: the next matrices must be written exactly."""
+    tensor = x if hasattr(x, "detach") else library("torch").into(x, str(x.dtype))
+    layer.origin.to(tensor.device, tensor.dtype)
+    with sys.modules["torch"].no_grad():
+        output = layer.call(tensor if tensor.ndim == len("btm") else tensor[None], **keywords)
+    layer.origin.double()
+    return output
+
+
 def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
     """Write matrices and biases into the parameters from which they were read; return the updated `Inside`.
 
@@ -320,27 +324,34 @@ def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
         if name not in known or known[name].shape != array.shape:
             there = list(known[name].shape) if name in known else "nothing"
             raise UserError(f"{name}: the module has {there}, but the run has {list(array.shape)}")
-        missing = set(range(array.shape[-1]))
-        for _, parameter in module.named_parameters():
-            numbers = parameter.detach().double().cpu().numpy()
-            for lines in (numbers, numbers.T) if array.ndim > 1 and numbers.ndim > 1 else (numbers,):
-                if lines.shape[1:] == array.T.shape[1:] and lines.ndim == array.ndim:
-                    places = find_lines(lines, known[name].T)
-                    missing -= set(places)
-                    for column, row in places.items():
-                        lines[row] = array.T[column]
-            parameter.data.copy_(parameter.new_tensor(numbers))
-        if missing:
+        if not replace_columns(module, known[name].T, array.T):
             raise UserError(f"{name} was not found in the parameters of the module")
         known[name] = array
     return replace(inside, arrays=known)
 
 
+def replace_columns(module: Any, old: Array, new: Array) -> bool:
+    """Overwrite the columns of a matrix, given as rows, in all parameters; return whether every one was found.
+
+    A parameter may contain several matrices, and each column of a matrix as a row or as a column.
+    """
+    missing = set(range(len(new)))
+    for parameter in module.parameters():
+        numbers = parameter.detach().double().cpu().numpy()
+        for lines in (numbers, numbers.T) if new.ndim > 1 and numbers.ndim > 1 else (numbers,):
+            if lines.shape[1:] == new.shape[1:] and lines.ndim == new.ndim:
+                for column, place in find_lines(lines, old).items():
+                    lines[place] = new[column]
+                    missing.discard(column)
+        parameter.data.copy_(parameter.new_tensor(numbers))
+    return not missing
+
+
 def find_lines(lines: Array, wanted: Array) -> dict[int, int]:
     """Map the index of each wanted row (or number) that `lines` contains to its index there."""
-    found = dict[int, int]()
-    for place, one in enumerate(wanted):
-        same = np.isclose(lines, one, rtol=1e-9, atol=0).reshape(len(lines), -1).all(axis=1)
-        if same.any():
-            found[place] = int(same.argmax())
-    return found
+    places = dict[int, int]()
+    for index, line in enumerate(wanted):
+        is_equal = np.isclose(lines, line, rtol=1e-9, atol=0).reshape(len(lines), -1).all(axis=1)
+        if is_equal.any():
+            places[index] = int(is_equal.argmax())
+    return places
