@@ -166,7 +166,7 @@ class Masking:
         each = whole(mask, at)[:, :1]
         return each if self.axes == "b 1 t s" else each[:, 0]
 
-    def held(self, mask: Any) -> Any:
+    def wrap(self, mask: Any) -> Any:
         return SimpleNamespace(**{self.attribute: mask}) if self.attribute and mask is not None else mask
 
     def like(self, other: Masking) -> Masking:
