@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -194,11 +194,25 @@ PADDINGS = tuple(Masking(kind, axes) for axes, kind in product((*OF_KEYS, "b 1 t
 
 # The keywords of a function
 
-KEYS = (1, 1, False)
-"""A one-sided window that is passed as its number of keys, including the query's own."""
-BEFORE = (1, 0, True)
-WINDOWS = (None, KEYS, (1, 1, True), BEFORE, (2, 0, True), (2, 1, True))
-"""Values of `Offer.counted` to try: a pair, or a number of keys, with the query or without, on one side or on both."""
+
+class WindowCount(NamedTuple):
+    """How to write a window `(left, right)` as one number: `factor * left + own`."""
+
+    factor: int
+    """2 if the keys on both sides count, 1 if only those on one side do."""
+    own: int
+    """1 if the query's own key counts too."""
+    both_sides: bool
+    """Whether the window has as many keys on the right as on the left, or none on the right."""
+
+
+KEYS = WindowCount(1, 1, both_sides=False)
+"""A window of keys before the query, written as its number of keys including the query's own."""
+BEFORE = WindowCount(1, 0, both_sides=True)
+"""A window on both sides, written as the number of keys on each."""
+WINDOWS = (None, KEYS, WindowCount(1, 1, both_sides=True), BEFORE, WindowCount(2, 0, both_sides=True),
+           WindowCount(2, 1, both_sides=True))  # fmt: skip
+"""Values of `Offer.counted` to try, the likeliest first."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +222,8 @@ class Offer:
     `parameters` maps each role to the function's own name for it; `positional` lists the positional-only ones;
     `defaults` are the function's defaults. `said` describes what else is passed. `only_if_right`: the names do not tell
     which arguments are the arrays, or how they are stored, so a wrong answer does not imply wrong attention. `divides`:
-    scores are divided by the scale argument. `counted` is None if a window is passed as a pair of sides. Otherwise the
-    window is passed as one number, `counted[0]` times the keys on one side plus `counted[1]`, and `counted[2]` tells
-    whether it has as many keys on the other side.
+    scores are divided by the scale argument. `counted` tells how a window is written as a number; None means that it is
+    passed as a pair of sides.
     """
 
     core: bool
@@ -220,7 +233,7 @@ class Offer:
     said: str = ""
     only_if_right: bool = False
     divides: bool = False
-    counted: tuple[int, int, bool] | None = None
+    counted: WindowCount | None = None
 
     def takes(self, role: str) -> bool:
         return role in self.parameters
@@ -312,8 +325,8 @@ def own_word(mask: Mask, offer: Offer, at: At) -> Any:
     return True
 
 
-def count_keys(left: int, counted: tuple[int, int, bool]) -> int:
-    return left * counted[0] + counted[1]
+def count_keys(left: int, counted: WindowCount) -> int:
+    return left * counted.factor + counted.own
 
 
 def padding_mask(mask: Padding | Filler, at: At, request: Request) -> Array:

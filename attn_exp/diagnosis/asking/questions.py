@@ -155,7 +155,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
             yield maker.case("a mask with causal", 8, 8, masks=both, optional=True)
     if offer.core and offer.takes("window") and Window not in kinds:
         causal = (Causal(),) if offer.takes("causal") and Causal not in kinds else ()
-        window = Window(3, 3 if offer.counted and offer.counted[2] else 0)
+        window = Window(3, 3 if offer.counted and offer.counted.both_sides else 0)
         yield maker.case("window", 9, 9, masks=(*request.masks, *causal, window))
     if (offer.takes("padding") or offer.takes("lengths")) and not {Padding, Filler} & kinds:
         yield from padded_cases(maker, Gap if Causal in kinds and not offer.takes("lengths") else Padding)

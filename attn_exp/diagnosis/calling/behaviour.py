@@ -61,6 +61,10 @@ def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[Found]:
     yield from (check(caller, case, digits) for check in checks)
 
 
+def pass_if(is_right: bool, rung: str, message: str, mistake: str = "") -> Found:
+    return (Finding(rung, HELD), "") if is_right else (Finding(rung, BROKEN, message), mistake)
+
+
 def check_determinism(caller: Caller, case: Case, digits: int) -> Found:
     first, *others = answers = [caller(case) for _ in range(3)]
     if find_failure(answers):
@@ -175,9 +179,8 @@ def check_memory_layout(caller: Caller, case: Case, digits: int) -> Found:
     answer = caller.answer(arguments, case)
     if answer.output is None and usual.output is not None:
         return Finding(rung, REMARK, answer.error), ""
-    if not same_answer(answer, usual, case, digits):
-        return Finding(rung, BROKEN, "the answer depends on the memory layout of the inputs"), ""
-    return Finding(rung, HELD), ""
+    message = "the answer depends on the memory layout of the inputs"
+    return pass_if(same_answer(answer, usual, case, digits), rung, message)
 
 
 def change_memory_order(value: Any) -> Any:
@@ -198,9 +201,8 @@ def check_threads(caller: Caller, case: Case, digits: int) -> Found:
     if failure:
         return Finding(IN_THREADS, BROKEN, failure), ""
     compared = zip(together, alone, cases, strict=True)
-    if all(same_answer(answer, expected_answer, case, digits) for answer, expected_answer, case in compared):
-        return Finding(IN_THREADS, HELD), ""
-    return Finding(IN_THREADS, BROKEN, "answers got mixed up"), ""
+    are_same = all(same_answer(answer, answer_alone, case, digits) for answer, answer_alone, case in compared)
+    return pass_if(are_same, IN_THREADS, "answers got mixed up")
 
 
 # State kept between calls: outputs, addresses of inputs, and their values
@@ -217,9 +219,7 @@ def check_answer_kept(caller: Caller, case: Case, _digits: int) -> Found:
             after = caller.read(returned, case).output
     except Exception:
         return Finding(rung, ABSENT), ""
-    if not same_numbers(before, after):
-        return Finding(rung, BROKEN, "a later call overwrote it"), "reuses_output"
-    return Finding(rung, HELD), ""
+    return pass_if(same_numbers(before, after), rung, "a later call overwrote it", "reuses_output")
 
 
 def check_same_address(caller: Caller, case: Case, digits: int) -> Found:
@@ -241,9 +241,8 @@ def check_same_address(caller: Caller, case: Case, digits: int) -> Found:
                 value[...] = caller.arguments(new_case)[role]  # the call may have changed `new_arguments`
     except Exception:  # from any library: the function changed their shape, or made them read-only
         return Finding(rung, ABSENT, "its inputs can no longer be written to"), ""
-    if same_answer(caller.answer(arguments, new_case), new_answer, new_case, digits):
-        return Finding(rung, HELD), ""
-    return Finding(rung, BROKEN, CACHED_BY_ADDRESS), ""
+    is_fresh = same_answer(caller.answer(arguments, new_case), new_answer, new_case, digits)
+    return pass_if(is_fresh, rung, CACHED_BY_ADDRESS)
 
 
 def check_one_input_changed(caller: Caller, case: Case, digits: int) -> Found:
@@ -271,8 +270,8 @@ def change_one_input(case: Case) -> Iterator[tuple[str, Case]]:
 
 def two_masks(case: Case) -> tuple[Array, Array]:
     """Return two masks; code that needs only one uses the first, because some functions cache their first mask."""
-    diagonals = np.arange(at_of(case).rows)[:, None] + np.arange(at_of(case).keys)
-    return diagonals % 3 > 0, diagonals % 2 > 0
+    query, key = np.indices((at_of(case).rows, at_of(case).keys))
+    return (query + key) % 3 > 0, (query + key) % 2 > 0
 
 
 def check_second_mask(caller: Caller, case: Case, digits: int) -> Found:
@@ -282,9 +281,8 @@ def check_second_mask(caller: Caller, case: Case, digits: int) -> Found:
     first, second = caller(first_case), caller(second_case)
     if first.output is None or second.output is None or at_of(case).keys < 4:
         return Finding(rung, ABSENT, first.error or second.error), ""
-    if same_answer(first, second, case, digits) and not differs(first.output, expected(first_case), digits):
-        return Finding(rung, BROKEN, "it reuses the mask of an earlier call"), "mask_stale"
-    return Finding(rung, HELD), ""
+    is_reused = same_answer(first, second, case, digits) and not differs(first.output, expected(first_case), digits)
+    return pass_if(not is_reused, rung, "it reuses the mask of an earlier call", "mask_stale")
 
 
 # Gradients: autograd compared with numerical differences
@@ -300,10 +298,8 @@ def gradients(caller: Caller, case: Case, digits: int) -> Found:
             are_right = are_gradients_right(caller, case)
     except Exception as error:
         return Finding(rung, REMARK, f"none: {first_line(error)}"[:100]), ""
-    if are_right:
-        return Finding(rung, HELD), ""
     if are_right is not None:
-        return Finding(rung, BROKEN, "autograd and numerical gradients differ"), ""
+        return pass_if(are_right, rung, "autograd and numerical gradients differ")
     if WITHOUT_GRADIENTS in operations_of(caller, case):
         return Finding(rung, REMARK, "none: the function disables them"), ""
     return Finding(rung, BROKEN, "none: its output is detached from its inputs"), "gradients_cut"
@@ -338,12 +334,9 @@ def remarks(caller: Caller, case: Case) -> Iterator[Found]:
         yield Finding("rows without keys", ABSENT), ""
         return
     rows, keys = case.given.q.shape[2], case.given.v.shape[2]
-    allowed = np.ones((rows, keys), np.bool_)
-    allowed[:, -1] = False
-    yield check_nan_leak(caller, masked(case, allowed))
-    allowed = np.ones((rows, keys), np.bool_)
-    allowed[rows // 2] = False
-    yield check_empty_row(caller, masked(case, allowed), rows // 2)
+    query, key = np.indices((rows, keys))
+    yield check_nan_leak(caller, masked(case, key < keys - 1))
+    yield check_empty_row(caller, masked(case, query != rows // 2), rows // 2)
 
 
 def check_default_dropout(caller: Caller, case: Case) -> Iterator[Found]:

@@ -82,7 +82,8 @@ def size_of_head(layer: Any) -> int:
     An object with a width but no number of heads counts as one head of that width.
     """
     named = (getattr(layer, "__dict__", None) or {}).items()
-    attributes = {plain(name): value for name, value in named if type(value) is not bool and isinstance(value, int | float)}
+    attributes = {plain(name): value for name, value in named
+                  if isinstance(value, int | float) and type(value) is not bool}  # fmt: skip
     sizes = [float(attributes[name]) for name in ATTRIBUTES_OF_HEADS if name in attributes]
     sizes += [float(attributes[name]) ** 2 for name in ATTRIBUTES_DIVIDING if attributes.get(name)]
     sizes += [float(attributes[name]) ** -2 for name in ATTRIBUTES_MULTIPLYING if attributes.get(name)]

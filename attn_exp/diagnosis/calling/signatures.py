@@ -24,7 +24,7 @@ from attn_exp.diagnosis.asking.names import (
     side_of_name,
     source_with_helpers,
 )
-from attn_exp.diagnosis.asking.offer import KEYS, WINDOWS, Offer, plain_default
+from attn_exp.diagnosis.asking.offer import KEYS, WINDOWS, Offer, WindowCount, plain_default
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY, Neutral, role_of_argument
 from attn_exp.diagnosis.bind.binding import convert_value
@@ -154,7 +154,7 @@ ONE_TOKEN = At(Rules(), 1, 1, 1, 1, 1, 1, 1)
 
 
 def bind(
-    adapter: Adapter, passed: Mapping[str, inspect.Parameter], counted: tuple[int, int, bool] | None = None
+    adapter: Adapter, passed: Mapping[str, inspect.Parameter], counted: WindowCount | None = None
 ) -> Bound:  # fmt: skip
     arrays, function = adapter.arrays, adapter.function
     words = {role: one.name for role, one in passed.items()}
