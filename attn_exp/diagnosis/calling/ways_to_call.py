@@ -94,7 +94,7 @@ class Tried:
             return SILENT
         if says_nothing(self.case, answer.output):
             return IDLE
-        return SHAPED + bool(answer.axes) if has_right_shape(self) else SPOKE
+        return SHAPED + bool(answer.axes) if has_right_shape(answer, self.case) else SPOKE
 
 
 def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]:
@@ -247,9 +247,8 @@ def try_until_right(own: OwnFunction, request: Request, functions: Sequence[Boun
     return tried
 
 
-def has_right_shape(tried: Tried) -> bool:
-    output = tried.answer.output
-    return output is not None and output.shape == expected(tried.case)["output"].shape
+def has_right_shape(answer: Answer, case: Case) -> bool:
+    return answer.output is not None and answer.output.shape == expected(case)["output"].shape
 
 
 def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
@@ -260,10 +259,8 @@ def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
     layout = tried.caller.layout
     if not tried.caller.offer.core or (has_heads(layout) and layout not in FEWER):
         return False
-    accepted = (earlier.caller.layout for earlier in before if has_right_shape(earlier))
-    if layout in FEWER:
-        return any(other not in FEWER for other in accepted)
-    return WIDE in accepted
+    accepted = (earlier.caller.layout for earlier in before if has_right_shape(earlier.answer, earlier.case))
+    return any(other not in FEWER for other in accepted) if layout in FEWER else WIDE in accepted
 
 
 def find_rare_layout(
@@ -275,7 +272,8 @@ def find_rare_layout(
     """
     if request.entries > 1:
         return None
-    usual = next((earlier.caller.layout for earlier in before if has_right_shape(earlier)), "")
+    accepted = (earlier.caller.layout for earlier in before if has_right_shape(earlier.answer, earlier.case))
+    usual = next(accepted, "")
     needs_heads = request.kv_head is not None or (request.head or 1) > 1 or has_heads(usual)
     rare = [layout for layout in RARE if len(layout) >= len(usual) and (has_heads(layout) or not needs_heads)]
     of_heads = [function for function in functions if function.offer.core]
@@ -315,7 +313,7 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
     for part in list(parts)[1:]:
         other = replace(caller, part=part)
         answer = other(case)
-        if answer.output is not None and answer.output.shape == shape:
+        if has_right_shape(answer, case):
             yield replace(tried, caller=other, answer=answer)
 
 
@@ -415,7 +413,7 @@ def find_window_case(caller: Caller, function: Bound) -> Case | None:
     """Return the first case with a window on both sides, or on one, depending on how the caller counts keys."""
     both_sides = (caller.offer.counted or KEYS).both_sides
     for case in cases(caller, function, quick=True):
-        windows = [mask for mask in case.recipe.rules.masks if isinstance(mask, Window)]
+        windows = (mask for mask in case.recipe.rules.masks if isinstance(mask, Window))
         if any((window.left == window.right) is both_sides for window in windows):
             return rounded(case, caller)
     return None
@@ -461,9 +459,8 @@ def answer_with_shared_heads(caller: Caller, case: Case) -> Answer:
 
 def answer_of_right_shape(caller: Caller, case: Case) -> Answer:
     answer = caller(case)
-    if answer.output is not None and answer.output.shape != expected(case)["output"].shape:
-        return Answer(None, error="the answer then has a different shape")
-    return answer
+    is_usable = answer.output is None or has_right_shape(answer, case)
+    return answer if is_usable else Answer(None, error="the answer then has a different shape")
 
 
 def is_beyond_dtype(caller: Caller, case: Case) -> bool:
