@@ -1,4 +1,8 @@
-"""Describe the inputs of a function (array layouts, mask formats and keywords), and pass a case to it."""
+"""Describe the inputs of a function (array layouts, mask formats and keywords), and pass a case to it.
+
+A layout is a string with one letter per axis, such as "bhtd". A `Masking` writes a boolean mask in the format of a
+function. An `Offer` names the parameter for each role, such as "mask"; `for_case` returns the values by role.
+"""
 
 from __future__ import annotations
 
@@ -64,11 +68,11 @@ def to_layout(array: Array, layout: str) -> Array:
     """Convert heads `[b h t d]` to a layout; if it has no batch or head axis, keep the first example or head."""
     letters = spread(layout)
     chosen = array[tuple(slice(None) if letter in letters else 0 for letter in "bhtd")]
-    kept = [letter for letter in "bhtd" if letter in letters]
-    turned = chosen.transpose([kept.index(letter) for letter in letters])
-    sizes = dict(zip(letters, turned.shape, strict=True))
-    laid_out: Array = turned.reshape([math.prod(sizes[one] for one in JOINED.get(letter, letter)) for letter in layout])
-    return laid_out.copy()
+    remaining = [letter for letter in "bhtd" if letter in letters]
+    transposed = chosen.transpose([remaining.index(letter) for letter in letters])
+    sizes = dict(zip(letters, transposed.shape, strict=True))
+    joined = [math.prod(sizes[part] for part in JOINED.get(letter, letter)) for letter in layout]
+    return np.array(transposed.reshape(joined), order="C")
 
 
 def from_layout(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
@@ -80,15 +84,12 @@ def from_layout(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
     joined = [size for letter, size in zip(layout, array.shape, strict=False) if letter in "mn"]
     if array.ndim != len(layout) or any(size % heads for size in joined):
         return array[None] if array.ndim == len("bhtd") else array
-    split = [
-        part
-        for letter, size in zip(layout, array.shape, strict=True)
-        for part in {"m": (heads, size // heads), "n": (size // heads, heads)}.get(letter, (size,))
-    ]
-    turned = array.reshape(split).transpose([letters.index(letter) for letter in "bhtd" if letter in letters])
-    for place, letter in enumerate("bhtd"):
-        turned = turned if letter in letters else np.expand_dims(turned, place)
-    return turned
+    split: list[int] = []
+    for letter, size in zip(layout, array.shape, strict=True):
+        split += {"m": (heads, size // heads), "n": (size // heads, heads)}.get(letter, (size,))
+    transposed = array.reshape(split).transpose([letters.index(letter) for letter in "bhtd" if letter in letters])
+    missing = tuple(place for place, letter in enumerate("bhtd") if letter not in letters)
+    return np.expand_dims(transposed, missing)
 
 
 def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:
@@ -97,7 +98,8 @@ def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:
     The last axis must be d or m: a transposed output is wrong.
     """
     heads = {"h": shape[1]}
-    for layout in dict.fromkeys((first, *(one for one in (*KNOWN, *LISTED) if one[-1] in "dm"))):
+    others = [layout for layout in (*KNOWN, *LISTED) if layout[-1] in "dm"]
+    for layout in dict.fromkeys((first, *others)):
         if len(layout) == array.ndim and from_layout(array, layout, heads).shape == shape:
             yield layout
 
@@ -124,10 +126,10 @@ WORDS = {"booleans": "", "added": "additive masks", "ones and zeros": "masks of 
 class Masking:
     """One way to write a boolean mask as the argument of a function.
 
-    `kind`: "added" is 0 where a query may attend and `lowest` elsewhere; "ones and zeros" is 1 and 0 as floats.
-    `axes` are those of a mask that batch and heads share. `neutral`: what to pass if nothing is hidden: the mask, None,
-    or the inverted mask. `attribute`: wrap the mask in an object with this attribute. `opposite`: this mask has the
-    opposite polarity of the other one in the same call.
+    `kind` is one of `KINDS`: "added" is 0 where a query may attend and `lowest` elsewhere; "ones and zeros" is 1 and 0
+    as floats. `axes` are those of a mask that batch and heads share. `neutral`: what to pass if nothing is hidden: the
+    "mask" itself, "none", or the mask "turned" into its inverse. `attribute`: wrap the mask in an object with this
+    attribute. `opposite`: this mask has the opposite polarity of the other one in the same call.
     """
 
     kind: str = "booleans"
@@ -141,30 +143,28 @@ class Masking:
         """Write a mask `[t s]` or `[b h t s]` in this format; with `blocks`, True means hidden."""
         if self.opposite:
             mask, blocks = ~mask, not blocks
-        seen = ~mask if blocks else mask
-        if self.neutral != "mask" and seen.all():
+        allowed = ~mask if blocks else mask
+        if self.neutral != "mask" and allowed.all():
             if self.neutral == "none":
                 return None
-            seen, mask = ~seen, ~mask
+            allowed, mask = ~allowed, ~mask
         if self.kind == "added":
-            return np.where(self.arrange(seen, at), 0.0, self.lowest)
-        arranged: Array = self.arrange(mask, at)
-        if self.kind == "ones and zeros":
-            return np.where(arranged, 1.0, 0.0)
-        return arranged.astype(np.int64 if self.kind == "integers" else np.bool_)
+            return np.where(self.arrange(allowed, at), 0.0, self.lowest)
+        dtypes = {"booleans": np.bool_, "integers": np.int64, "ones and zeros": np.float64}
+        return self.arrange(mask, at).astype(dtypes[self.kind])
 
     def arrange(self, mask: Array, at: At) -> Array:
         """Return a mask with the axes of this format; a mask that varies along other axes too keeps those."""
-        if self.axes in OF_KEYS:
-            keys = whole(mask, at)[:, 0, 0]
-            return {"b s": keys, "b 1 s": keys[:, None], "b 1 1 s": keys[:, None, None]}[self.axes]
-        if self.axes == "t s" or mask.shape[:-2] == (at.batch, at.heads):
-            return mask.reshape(-1, *mask.shape[-2:]) if self.axes == "b*h t s" else mask
-        if self.axes in ("b h t s", "b*h t s"):
-            full = whole(mask, at)
-            return full if self.axes == "b h t s" else full.reshape(-1, *full.shape[-2:])
-        each = whole(mask, at)[:, :1]
-        return each if self.axes == "b 1 t s" else each[:, 0]
+        if self.axes == "t s":
+            return mask
+        full = np.ascontiguousarray(np.broadcast_to(mask, (at.batch, at.heads, at.rows, at.keys)))
+        varies = mask.shape[:-2] == (at.batch, at.heads)
+        arranged: dict[str, Array] = {
+            "b h t s": full, "b*h t s": full.reshape(-1, at.rows, at.keys),
+            "b 1 t s": full if varies else full[:, :1], "b t s": full if varies else full[:, 0],
+            "b s": full[:, 0, 0], "b 1 s": full[:, 0, :1], "b 1 1 s": full[:, :1, :1],
+        }  # fmt: skip
+        return arranged[self.axes]
 
     def wrap(self, mask: Any) -> Any:
         return SimpleNamespace(**{self.attribute: mask}) if self.attribute and mask is not None else mask
@@ -177,13 +177,7 @@ class Masking:
 
 
 def attribute_of(error: str) -> str:
-    found = WANTED.search(error)
-    return found[1] if found else ""
-
-
-def whole(mask: Array, at: At) -> Array:
-    """Broadcast a mask to `[b h t s]`."""
-    return np.ascontiguousarray(np.broadcast_to(mask, (at.batch, at.heads, at.rows, at.keys)))
+    return next(iter(WANTED.findall(error)), "")
 
 
 MASKINGS = tuple(Masking(kind, axes) for axes, kind in product(AXES, KINDS))
@@ -239,11 +233,10 @@ class Offer:
         return role in self.parameters
 
     def of_keys_alone(self) -> Offer:
-        words, defaults = (
-            {"padding" if role == "mask" else role: value for role, value in said.items()}
-            for said in (self.parameters, self.defaults)
-        )
-        return replace(self, parameters=words, defaults=defaults)
+        """Return the offer with the mask argument taken for a padding mask."""
+        parameters = {"padding" if role == "mask" else role: name for role, name in self.parameters.items()}
+        defaults = {"padding" if role == "mask" else role: value for role, value in self.defaults.items()}
+        return replace(self, parameters=parameters, defaults=defaults)
 
 
 def plain_default(default: Any) -> Any:
@@ -260,7 +253,7 @@ SCORES: dict[type, tuple[str, Callable[[Any, At], Any]]] = {
     Added: ("added", lambda rule, at: np.asarray(rule.values, np.float64)),
 }
 """The role of the keyword for each score rule, and the value to pass."""
-OWN_WORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
+OWN_KEYWORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
 """The role of the keyword that requests exactly this mask."""
 
 
@@ -302,22 +295,23 @@ def at_of(case: Case) -> At:
 
 
 def mask_arguments(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict[str, Any]:
-    said: dict[str, Any] = {}
-    rest: list[Mask] = []
+    """Return the values for the masks of a recipe; those without a keyword of their own are joined into one array."""
+    arguments: dict[str, Any] = {}
+    others: list[Mask] = []
     for mask in recipe.rules.masks:
-        word = OWN_WORD.get(type(mask), "")
-        if word and offer.takes(word) and word not in said:
-            said[word] = own_word(mask, offer, at)
+        keyword = OWN_KEYWORD.get(type(mask), "")
+        if keyword and offer.takes(keyword) and keyword not in arguments:
+            arguments[keyword] = own_value(mask, offer, at)
         elif isinstance(mask, Padding | Filler) and offer.takes("padding"):
-            said["padding"] = padding_mask(mask, at, request)
+            arguments["padding"] = kept_by(mask, at) ^ request.blocks
         else:
-            rest.append(mask)
-    if rest and offer.takes("mask"):
-        said["mask"] = join_masks(rest, at, request)
-    return said
+            others.append(mask)
+    if others and offer.takes("mask"):
+        arguments["mask"] = join_masks(others, at, request)
+    return arguments
 
 
-def own_word(mask: Mask, offer: Offer, at: At) -> Any:
+def own_value(mask: Mask, offer: Offer, at: At) -> Any:
     if isinstance(mask, Window):
         return count_keys(mask.left, offer.counted) if offer.counted else (mask.left, mask.right)
     if isinstance(mask, Padding):
@@ -329,45 +323,40 @@ def count_keys(left: int, counted: WindowCount) -> int:
     return left * counted.factor + counted.own
 
 
-def padding_mask(mask: Padding | Filler, at: At, request: Request) -> Array:
-    """Return a padding mask `[b s]`: True = attend, or True = padding if the convention says so."""
-    kept = kept_by(mask, at)
-    return ~kept if request.blocks else kept
-
-
 def kept_by(mask: Padding | Filler, at: At) -> Array:
+    """Return which keys a padding mask shows, `[b s]`."""
+    keys, lengths = np.arange(at.keys), np.ravel(getattr(mask, "lengths", ()))[:, None]
     if isinstance(mask, Filler):
         kept = np.resize(mask.kept, at.keys)
     else:
-        places, lengths = np.arange(at.keys), np.ravel(mask.lengths)[:, None]
-        kept = places != lengths if isinstance(mask, Gap) else places < lengths
+        kept = keys != lengths if isinstance(mask, Gap) else keys < lengths
     return np.broadcast_to(kept, (at.batch, at.keys)).copy()
 
 
 def join_masks(masks: list[Mask], at: At, request: Request) -> Array:
     """Combine masks into one boolean mask: `[t s]` if batch and heads share it, else with axes for them."""
     rules = at.rules.__class__(masks=tuple(masks), offset=at.rules.offset)
-    whole = steps.allowed(At(rules, at.batch, at.heads, at.groups, at.rows, at.keys, at.size, at.width))
-    shared = whole[0, 0] if whole.shape[:2] == (1, 1) else whole
-    return ~shared if request.blocks else shared
+    allowed = steps.allowed(replace(at, rules=rules))
+    shared = allowed[0, 0] if allowed.shape[:2] == (1, 1) else allowed
+    return shared ^ request.blocks
 
 
 def score_arguments(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
-    known = ((*SCORES[type(rule)], rule) for rule in recipe.rules.scores if type(rule) in SCORES)
-    return {word: write(rule, at) for word, write, rule in known if offer.takes(word)}
+    known = [(*SCORES[type(rule)], rule) for rule in recipe.rules.scores if type(rule) in SCORES]
+    return {role: value_of(rule, at) for role, value_of, rule in known if offer.takes(role)}
 
 
 def head_arguments(case: Case, at: At, offer: Offer, wide: bool) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for role, count in (("heads", case.recipe.heads), ("kv_heads", case.recipe.groups)):
         if offer.takes(role) and (wide or role not in offer.defaults):
-            said[role] = count
+            arguments[role] = count
     if offer.takes("shared") and at.groups != at.heads:
-        said["shared"] = True
-    needed = offer.takes("scale") and "scale" not in offer.defaults
-    if offer.takes("scale") and (case.explicit_scale or needed):
+        arguments["shared"] = True
+    is_required = offer.takes("scale") and "scale" not in offer.defaults
+    if offer.takes("scale") and (case.explicit_scale or is_required):
         scale = float(case.recipe.rules.scale)
-        said["scale"] = 1 / scale if offer.divides else scale
+        arguments["scale"] = 1 / scale if offer.divides else scale
     if offer.takes("dropout") and offer.defaults.get("dropout", 0.0) is not None:
-        said["dropout"] = 0.0
-    return said
+        arguments["dropout"] = 0.0
+    return arguments
