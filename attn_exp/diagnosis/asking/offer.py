@@ -18,7 +18,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.case import Case
-from attn_exp.diagnosis.asking.request import Filler, Gap, Request
+from attn_exp.diagnosis.asking.request import Filler, Request
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe
 from attn_exp.rules.masks.causal import Causal
@@ -75,12 +75,12 @@ def to_layout(array: Array, layout: str) -> Array:
     return np.array(transposed.reshape(joined), order="C")
 
 
-def from_layout(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
-    """Convert an output to `[b h t e]`, where `sizes["h"]` is the number of heads.
+def from_layout(array: Array, layout: str, heads: int) -> Array:
+    """Convert an output to `[b h t e]`.
 
     If its axes do not fit the layout, return an array that is not 4-dimensional, so that it matches nothing.
     """
-    heads, letters = sizes["h"], spread(layout)
+    letters = spread(layout)
     joined = [size for letter, size in zip(layout, array.shape, strict=False) if letter in "mn"]
     if array.ndim != len(layout) or any(size % heads for size in joined):
         return array[None] if array.ndim == len("bhtd") else array
@@ -97,10 +97,9 @@ def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:
 
     The last axis must be d or m: a transposed output is wrong.
     """
-    heads = {"h": shape[1]}
     others = [layout for layout in (*KNOWN, *LISTED) if layout[-1] in "dm"]
     for layout in dict.fromkeys((first, *others)):
-        if len(layout) == array.ndim and from_layout(array, layout, heads).shape == shape:
+        if len(layout) == array.ndim and from_layout(array, layout, shape[1]).shape == shape:
             yield layout
 
 
@@ -325,12 +324,8 @@ def count_keys(left: int, counted: WindowCount) -> int:
 
 def kept_by(mask: Padding | Filler, at: At) -> Array:
     """Return which keys a padding mask shows, `[b s]`."""
-    keys, lengths = np.arange(at.keys), np.ravel(getattr(mask, "lengths", ()))[:, None]
-    if isinstance(mask, Filler):
-        kept = np.resize(mask.kept, at.keys)
-    else:
-        kept = keys != lengths if isinstance(mask, Gap) else keys < lengths
-    return np.broadcast_to(kept, (at.batch, at.keys)).copy()
+    allowed = steps.allowed(replace(at, rules=at.rules.__class__(masks=(mask,))))
+    return np.broadcast_to(allowed[:, 0, 0], (at.batch, at.keys)).copy()
 
 
 def join_masks(masks: list[Mask], at: At, request: Request) -> Array:

@@ -157,7 +157,10 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
     request, offer = maker.request, maker.offer
     requested = {type(mask) for mask in request.masks}
     if offer.takes("mask") and Allowed not in requested:
-        yield from array_mask_cases(maker)
+        for rows, keys in ((8, 8), (6, 10)) if offer.core else ((8, 8),):
+            masks = (*request.masks, maker.some_mask(rows, keys, request.pads))
+            yield maker.case("masks", rows, keys, masks=masks, optional=rows != keys)
+        yield from masks_of_entries(maker)
     if offer.takes("causal") and Causal not in requested:
         yield from causal_cases(maker)
     if offer.core and offer.takes("window") and Window not in requested:
@@ -171,13 +174,6 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
         yield replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
     if isinstance(maker, HeadsMaker):
         yield from score_cases(maker)
-
-
-def array_mask_cases(maker: Maker) -> Iterator[Case]:
-    for rows, keys in ((8, 8), (6, 10)) if maker.offer.core else ((8, 8),):
-        masks = (*maker.request.masks, maker.some_mask(rows, keys, maker.request.pads))
-        yield maker.case("masks", rows, keys, masks=masks, optional=rows != keys)
-    yield from masks_of_entries(maker)
 
 
 def causal_cases(maker: Maker) -> Iterator[Case]:
@@ -219,8 +215,7 @@ def masks_of_entries(maker: Maker) -> Iterator[Case]:
     if isinstance(maker, HeadsMaker) and maker.batch == 1:
         return
     rows, keys = maker.room_for(maker.request.masks, 7, 7)
-    head_counts = (1, maker.heads) if maker.heads > 1 else (1,)
-    for rung, heads in zip(MASKS_OF_MORE, head_counts, strict=False):
+    for rung, heads in zip(MASKS_OF_MORE, sorted({1, maker.heads}), strict=False):
         drawn = [maker.some_mask(rows, keys, maker.request.pads).values for _ in range(maker.entries * heads)]
         allowed = Allowed(np.reshape(drawn, (maker.entries, heads, *np.shape(drawn[0]))))
         yield maker.case(rung, rows, keys, masks=(*maker.request.masks, allowed), batch=maker.entries, unpromised=True)
@@ -248,8 +243,8 @@ def score_cases(maker: HeadsMaker) -> Iterator[Case]:
         yield maker.case(role, 7, 7, scores=(*request.scores, rule))
         if offer.takes("mask"):
             masks = (*request.masks, maker.some_mask(8, 8, request.pads))
-            rung = f"{role} with a mask"
-            yield maker.case(rung, 8, 8, scores=(*request.scores, rule), masks=masks, optional=True)
+            scores = (*request.scores, rule)
+            yield maker.case(f"{role} with a mask", 8, 8, scores=scores, masks=masks, optional=True)
     if offer.takes("added") and Added not in requested:
         added = Added(maker.rng.standard_normal((maker.heads, 7, 7) if maker.heads > 1 else (7, 7)))
         yield maker.case(ADDED, 7, 7, scores=(*request.scores, added), optional=True)
@@ -404,9 +399,8 @@ class LayerMaker(Maker):
         arrays = self.inside.arrays if self.inside else self.draw_matrices(wider, other.get("size", SIZE))
         width, inner = arrays["W_q"].shape
         rules = replace(request.rules(inner // self.heads, rows, keys), masks=masks)
-        has_output = "W_o" in arrays
         recipe = Recipe(
-            rules, self.heads, self.groups, request.positions, output_projection=has_output, share=self.share
+            rules, self.heads, self.groups, request.positions, output_projection="W_o" in arrays, share=self.share
         )
         batch = request.entries if request.entries > 1 else other.get("batch", 2) if self.inside else 1
         x = self.rng.standard_normal((batch, rows, width)) * factor

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dis
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -157,7 +157,8 @@ class Caller:
 
     def describe_call(self, arguments: Mapping[str, Any]) -> str:
         named = {self.offer.parameters[role]: value for role, value in arguments.items() if role != "sizes"}
-        described = [f"{name.strip()}{format_argument(value)}" for name, value in named.items()]
+        described = [f"{name.strip()} {list(value.shape)}" if hasattr(value, "shape") else f"{name.strip()}={value!r}"
+                     for name, value in named.items()]  # fmt: skip
         return f"{', '.join(described)}, {self.library.name}, {self.dtype}"
 
     def refuses(self, error: BaseException, arguments: Mapping[str, Any]) -> bool:
@@ -237,7 +238,7 @@ class Caller:
 
     def convert_answer(self, arrays: dict[str, Array], dtype: str, case: Case) -> Answer:
         name, *others = arrays
-        output, stages, heads = arrays[name], {other: arrays[other] for other in others}, {"h": case.recipe.heads}
+        output, stages, heads = arrays[name], {other: arrays[other] for other in others}, case.recipe.heads
         if self.returns:
             return Answer(from_layout(output, self.returns, heads), stages, dtype)
         output, axes = with_expected_axes(output, case, self.layout, self.offer.core)
@@ -246,10 +247,6 @@ class Caller:
         elif self.layout == "td" and output.ndim == len("tm"):
             output = output[None]
         return Answer(output, stages, dtype, axes=axes)
-
-
-def format_argument(value: Any) -> str:
-    return f" {list(value.shape)}" if hasattr(value, "shape") else f"={value!r}"
 
 
 def with_expected_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
@@ -280,12 +277,11 @@ def requests_anything(value: Any) -> bool:
     return not (value is None or value is False or (isinstance(value, float) and value == 0.0))
 
 
-def tracebacks(error: BaseException) -> list[TracebackType]:
-    found, last = list[TracebackType](), error.__traceback__
-    while last is not None:
-        found.append(last)
-        last = last.tb_next
-    return found
+def tracebacks(error: BaseException) -> Iterator[TracebackType]:
+    entry = error.__traceback__
+    while entry is not None:
+        yield entry
+        entry = entry.tb_next
 
 
 def is_in_the_check(entry: TracebackType) -> bool:
@@ -299,5 +295,5 @@ def reached(error: BaseException) -> Shape:
 
 def raised(error: BaseException) -> bool:
     """Return whether an explicit `raise` or `assert` caused an error, rather than arrays of wrong shapes."""
-    last = next(reversed(tracebacks(error)), None)  # compiled functions are called from here
+    last = next(reversed([*tracebacks(error)]), None)  # compiled functions are called from here
     return last is not None and (is_in_the_check(last) or last.tb_frame.f_code.co_code[last.tb_lasti] == RAISE)

@@ -66,8 +66,7 @@ def find_settings(caller: Caller, case: Case, answer: Answer, digits: int) -> li
     known = [(settings, change(case.recipe)) for settings, change in assumable_settings(caller, case)]
     possible = [*known, *list_other_widths(caller, case.recipe)]
     fitting = [settings for settings, recipe in possible if gives(recipe, case, answer, digits)]
-    masked = [settings for settings in fitting if "mask=" in settings and caller.offer.core]
-    return [*fitting, *(f"{settings} {BOTTOM_RIGHT}" for settings in masked)]
+    return [*fitting, *(f"{words} {BOTTOM_RIGHT}" for words in fitting if "mask=" in words and caller.offer.core)]
 
 
 def list_other_widths(caller: Caller, recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
@@ -257,8 +256,8 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
     answer = of_kept_queries(caller, case, caller(case))
     if is_right_or_turned(caller, case, answer):
         return caller
-    neutral = caller.padding.neutral
-    formats = [(replace(caller, padding=replace(padding, neutral=neutral)), case) for padding in PADDINGS]
+    paddings = (replace(padding, neutral=caller.padding.neutral) for padding in PADDINGS)
+    formats = [(replace(caller, padding=padding), case) for padding in paddings]
     return choose_format(caller, "padding", formats, answer.output is not None)
 
 
@@ -334,7 +333,6 @@ def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None)
 
 def question(caller: Caller, function: Bound, rung: str, change: Change | None = None) -> Case | None:
     """Return the first case of this kind, or None; `change` alters its expected recipe."""
-    for case in cases(caller, function, quick=True):
-        if case.rung == rung:
-            return rounded(replace(case, recipe=change(case)) if change else case, caller)
-    return None
+    found = (case for case in cases(caller, function, quick=True) if case.rung == rung)
+    changed = (replace(case, recipe=change(case)) if change else case for case in found)
+    return next((rounded(case, caller) for case in changed), None)

@@ -53,6 +53,8 @@ MOST_COMPILING = 6.0
 """Seconds after which optional cases are skipped with JAX."""
 LOGITS = 2
 """Bits that an answer loses when logits of about 6 are rounded to half precision."""
+ABOUT_DTYPE = r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b"
+"""Pattern of error messages after which another dtype may be accepted."""
 FIRST_FEW = 5
 """Number of cases that decide between two ways to call a function."""
 FEWER = ("htd", "td")
@@ -60,6 +62,8 @@ FEWER = ("htd", "td")
 RIGHT, NEARLY_RIGHT, SHAPED, SPOKE, IDLE, SILENT = 0, 4, 5, 7, 8, 9
 """Ranks of the first answer from a way of calling, best first; see `Tried.rank`."""
 DIVIDES = "scores are divided by its scale argument"
+STORED_OTHERWISE = "its argument names do not say how its matrices are stored"
+"""For example, the columns of one matrix may be stored head by head."""
 OTHERWISE = "it does not support fewer key/value heads than query heads"
 SHARED_WRONGLY = ("kv_heads_tiled", "kv_heads_first")
 """Mistakes in the order in which query heads share key/value heads."""
@@ -85,8 +89,8 @@ class Tried:
         answer, masks = self.answer, self.case.recipe.rules.masks
         if answer.output is None:
             return SILENT
-        assumed: list[dict[str, Any]] = [{}, {"masks": (*masks, Causal())}, {"scale": 1.0}]
-        assumed += [{"masks": ()}] if masks else []
+        without_masks = [{"masks": ()}] if masks else []
+        assumed: list[dict[str, Any]] = [{}, {"masks": (*masks, Causal())}, {"scale": 1.0}, *without_masks]
         for place, rules in enumerate(assumed):
             if is_right(self, **rules):
                 return place + bool(place or answer.axes)
@@ -117,7 +121,7 @@ def try_dtypes(function: Bound, caller: Caller) -> Iterator[Tried]:
         may_need_mask = needs_mask(caller.offer) or (is_masked and tried.answer.output is None)
         if may_need_mask and dtype == caller.library.widest and not is_right(tried):
             yield from with_other_masks(tried)
-        if tried.answer.output is not None or not mentions_dtype(tried.answer.error):
+        if tried.answer.output is not None or not re.search(ABOUT_DTYPE, tried.answer.error):
             return
 
 
@@ -133,11 +137,6 @@ def with_other_masks(first: Tried) -> Iterator[Tried]:
         of_keys = replace(first.caller, offer=first.caller.offer.of_keys_alone())
         callers += [replace(of_keys, padding=padding) for padding in PADDINGS]
     yield from (replace(first, caller=caller, answer=caller(first.case)) for caller in callers)
-
-
-def mentions_dtype(error: str) -> bool:
-    words = r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b"
-    return bool(re.search(words, error))
 
 
 def needs_mask(offer: Offer) -> bool:
@@ -219,8 +218,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     if best.rank > NEARLY_RIGHT and not request.layout:
         best = find_rare_layout(own, request, functions, tried) or best
     if known is None and best.answer.axes and not best.caller.offer.core:
-        reason = "its argument names do not say how its matrices are stored"  # perhaps head by head
-        raise UncalledError(f"{own.name} returns {best.answer.axes}; {reason}")
+        raise UncalledError(f"{own.name} returns {best.answer.axes}; {STORED_OTHERWISE}")
     if best.rank < SILENT:
         return best
     # a call that returned something has no place of an error, and got furthest
@@ -379,8 +377,8 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
     if not offer.takes("scale"):
         return caller
     scaled = replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
-    described = "; ".join(filter(None, (offer.said, DIVIDES)))
-    dividing = replace(caller, offer=replace(offer, divides=True, said=described))
+    said = "; ".join(filter(None, (offer.said, DIVIDES)))
+    dividing = replace(caller, offer=replace(offer, divides=True, said=said))
     (apply_twice,) = mistake("scale_twice").changes
     accepted = [expected(scaled), predicted(apply_twice(scaled.recipe), scaled.given)]
     answer, divided = caller(scaled), dividing(scaled)
@@ -412,11 +410,10 @@ def with_its_window(caller: Caller, function: Bound) -> Caller:
 def find_window_case(caller: Caller, function: Bound) -> Case | None:
     """Return the first case with a window on both sides, or on one, depending on how the caller counts keys."""
     both_sides = (caller.offer.counted or KEYS).both_sides
-    for case in cases(caller, function, quick=True):
-        windows = (mask for mask in case.recipe.rules.masks if isinstance(mask, Window))
-        if any((window.left == window.right) is both_sides for window in windows):
-            return rounded(case, caller)
-    return None
+    windows = ((case, mask) for case in cases(caller, function, quick=True) for mask in case.recipe.rules.masks
+               if isinstance(mask, Window))  # fmt: skip
+    fitting = (case for case, window in windows if (window.left == window.right) is both_sides)
+    return next((rounded(case, caller) for case in fitting), None)
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
