@@ -189,7 +189,7 @@ def causal_cases(maker: Maker) -> Iterator[Case]:
 
 def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
     masks = maker.request.masks
-    yield maker.case(PADDED[0], 8, 8, masks=(*masks, kind(maker.lengths)))
+    yield maker.case(PADDED[0], 8, 8, masks=(*masks, kind(UNPADDED[: maker.batch])))
     if isinstance(maker, LayerMaker) and maker.inside is not None and maker.request.entries <= 1:
         yield maker.case(PADDED[1], 8, 8, masks=(*masks, kind(UNPADDED)), batch=len(UNPADDED), unpromised=True)
 
@@ -206,8 +206,8 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
     size = long_runs.NUMBER * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
     is_shared = maker.request.kv_head is not None and "head" not in maker.request.said
     setting = f"kv_head={maker.request.kv_head}" if is_shared else f"head={maker.heads}"
-    need = long_runs.Need(size, setting, f"for test cases of {longest} tokens", "choose fewer heads")
-    long_runs.refuse_too_large([need])
+    purpose = f"for test cases of {longest} tokens"
+    long_runs.refuse_too_large([long_runs.Need(size, setting, purpose, "choose fewer heads")])
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:
@@ -256,13 +256,12 @@ def score_cases(maker: HeadsMaker) -> Iterator[Case]:
 class Maker:
     """Makes the cases of a request, with random inputs from one seed.
 
-    `stream` makes the random numbers of heads and layers differ. `lengths` are the unpadded lengths of the examples in
-    a padding case.
+    `stream` makes the random numbers of heads and layers differ. `batch` is the number of examples in a case of heads.
     """
 
     stream: int
     heads: int
-    lengths: Shape = (5,)
+    batch: int = 1
 
     def __init__(self, request: Request, offer: Offer) -> None:
         self.request, self.offer = request, offer
@@ -321,14 +320,12 @@ class HeadsMaker(Maker):
         self.heads = request.head or usual if has_heads(layout) else 1
         self.groups = request.kv_head or self.heads if has_heads(layout) else 1
         self.joined, self.wide = is_joined(layout), cuts_heads(layout) or cuts_heads(returns)
-        self.lengths = UNPADDED[: self.batch]
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
         request, masks = self.request, other.get("masks", self.request.masks)
         rows, keys = self.room_for(masks, rows, keys)
         size = self.one_size or other.get("size", SIZE)
-        if any(position.misfit(size) for position in request.positions):
-            size = SIZE
+        size = SIZE if any(position.misfit(size) for position in request.positions) else size
         has_fixed_heads = request.head or request.kv_head or request.scores or self.heads == 1
         heads = self.heads if has_fixed_heads else other.get("heads", self.heads)
         groups = other.get("groups", self.groups if heads == self.heads else heads)
@@ -336,7 +333,7 @@ class HeadsMaker(Maker):
         batch = self.batch if has_fixed_batch else other.get("batch", self.batch)
         rules = replace(request.rules(size, rows, keys), masks=masks, scores=other.get("scores", request.scores))
         recipe = Recipe(rules, heads, groups, request.positions, wide=self.wide, share=self.share)
-        shapes = [(batch, heads, rows, size), *[(batch, groups, keys, size)] * 2]
+        shapes = ((batch, heads, rows, size), (batch, groups, keys, size), (batch, groups, keys, size))
         q, k, v = (self.rng.standard_normal(shape) for shape in shapes)
         explicit, unpromised = not isinstance(request.scale, bool), other.get("unpromised", False)
         return Case(rung, recipe, Given(q * SPREAD, k * SPREAD, v), explicit, optional or unpromised, unpromised)
@@ -425,10 +422,9 @@ class LayerMaker(Maker):
     def draw_matrices(self, wider: int, size: int) -> dict[str, Array]:
         inner, shared = self.heads * size, self.groups * size
         width = inner + wider
-        spread = 1.3 / math.sqrt(width)
         shapes = {"W_q": (width, inner), "W_k": (width, shared), "W_v": (width, shared), "W_o": (inner, width)}
         biases = {"b_q": inner, "b_k": shared, "b_v": shared, "b_o": width}
-        arrays = {name: self.rng.standard_normal(shape) * spread for name, shape in shapes.items()}
+        arrays = {name: self.rng.standard_normal(shape) * (1.3 / math.sqrt(width)) for name, shape in shapes.items()}
         arrays |= {name: self.rng.standard_normal(length) * 0.7 for name, length in biases.items()}
         return {name: array for name, array in arrays.items() if self.offer.takes(name)}
 
@@ -450,8 +446,7 @@ def put_hidden_ahead(case: Case) -> Case:
     length = given.k.shape[2]
     keys = by_half(length, SEEN, HIDDEN) / (case.recipe.rules.scale * given.q.shape[-1])
     k = np.broadcast_to(keys, given.k.shape).copy()
-    v = given.v * by_half(length, 1.0, LARGER)
-    return replace(case, given=replace(given, q=np.ones_like(given.q), k=k, v=v))
+    return replace(case, given=replace(given, q=np.ones_like(given.q), k=k, v=given.v * by_half(length, 1.0, LARGER)))
 
 
 def by_half(length: int, first: float, second: float) -> Array:

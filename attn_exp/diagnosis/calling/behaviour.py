@@ -179,8 +179,8 @@ def check_memory_layout(caller: Caller, case: Case, digits: int) -> Found:
     answer = caller.answer(arguments, case)
     if answer.output is None and usual.output is not None:
         return Finding(rung, REMARK, answer.error), ""
-    message = "the answer depends on the memory layout of the inputs"
-    return pass_if(same_answer(answer, usual, case, digits), rung, message)
+    is_same = same_answer(answer, usual, case, digits)
+    return pass_if(is_same, rung, "the answer depends on the memory layout of the inputs")
 
 
 def change_memory_order(value: Any) -> Any:
@@ -200,8 +200,7 @@ def check_threads(caller: Caller, case: Case, digits: int) -> Found:
     failure = find_failure([*together, *alone])
     if failure:
         return Finding(IN_THREADS, BROKEN, failure), ""
-    compared = zip(together, alone, cases, strict=True)
-    are_same = all(same_answer(answer, answer_alone, case, digits) for answer, answer_alone, case in compared)
+    are_same = all(same_answer(*compared, digits) for compared in zip(together, alone, cases, strict=True))
     return pass_if(are_same, IN_THREADS, "answers got mixed up")
 
 
@@ -319,9 +318,10 @@ def are_gradients_right(caller: Caller, case: Case) -> bool | None:
     found = autograd.grad(output.sum(), inputs, allow_unused=True) if output.requires_grad else ()
     if all(gradient is None for gradient in found):
         return None
-    tolerances = {"atol": 1e-5, "rtol": 1e-5, "nondet_tol": 1e-5}
-    settings = {"fast_mode": True, "raise_exception": False, "check_undefined_grad": False}
-    return bool(autograd.gradcheck(output_of, inputs, **tolerances, **settings))
+    return bool(autograd.gradcheck(
+        output_of, inputs, atol=1e-5, rtol=1e-5, nondet_tol=1e-5, fast_mode=True, raise_exception=False,
+        check_undefined_grad=False,
+    ))  # fmt: skip
 
 
 # NaN behind a mask, and rows without keys
@@ -346,8 +346,7 @@ def check_default_dropout(caller: Caller, case: Case) -> Iterator[Found]:
     arguments.pop("dropout", None)
     answers = [caller.answer(arguments, case).output for _ in range(3)]
     if not all(same_numbers(output, answers[0]) for output in answers):
-        keyword = caller.offer.parameters["dropout"]
-        remark = f"it drops weights unless {keyword}=0 is passed, as the check does"
+        remark = f"it drops weights unless {caller.offer.parameters['dropout']}=0 is passed, as the check does"
         yield Finding("default dropout", REMARK, remark), "dropout_on"
 
 

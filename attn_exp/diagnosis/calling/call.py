@@ -81,8 +81,7 @@ def size_of_head(layer: Any) -> int:
 
     An object with a width but no number of heads counts as one head of that width.
     """
-    named = (getattr(layer, "__dict__", None) or {}).items()
-    attributes = {plain(name): value for name, value in named
+    attributes = {plain(name): value for name, value in (getattr(layer, "__dict__", None) or {}).items()
                   if isinstance(value, int | float) and type(value) is not bool}  # fmt: skip
     sizes = [float(attributes[name]) for name in ATTRIBUTES_OF_HEADS if name in attributes]
     sizes += [float(attributes[name]) ** 2 for name in ATTRIBUTES_DIVIDING if attributes.get(name)]
@@ -202,11 +201,9 @@ class Caller:
         if self.offer.core:
             return {side: to_layout(getattr(given, side), self.layout) for side in "qkv"}
         assert given.x is not None
-        memory = {} if given.memory is None else {"memory": self.drop_batch(given.memory)}
-        return {"x": self.drop_batch(given.x), **given.arrays, **memory}
-
-    def drop_batch(self, x: Array) -> Array:
-        return x[0] if self.layout == "td" else x
+        example = 0 if self.layout == "td" else slice(None)  # without or with a batch axis
+        memory = {} if given.memory is None else {"memory": given.memory[example]}
+        return {"x": given.x[example], **given.arrays, **memory}
 
     def returned(self, case: Case) -> dict[str, Array]:
         try:

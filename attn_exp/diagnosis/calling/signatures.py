@@ -164,8 +164,8 @@ def bind(
     """Describe a function by an `Offer`, and call it directly if its arguments need no adapter."""
     arrays, function = adapter.arrays, adapter.function
     keywords = {role: parameter.name for role, parameter in passed.items()}
-    optional = {role: parameter for role, parameter in passed.items() if not is_required(parameter)}
-    defaults = {role: plain_default(parameter.default) for role, parameter in optional.items()}
+    defaults = {role: plain_default(parameter.default) for role, parameter in passed.items()
+                if not is_required(parameter)}  # fmt: skip
     core = set(CORE) <= set(arrays.roles)
     said = ", ".join(filter(None, (arrays.said, *(f"{name}=..." for name in adapter.neutral))))
     counted = counted or (KEYS if "window" in passed and is_number(passed["window"]) else None)
@@ -192,8 +192,8 @@ def is_number(parameter: inspect.Parameter) -> bool:
 
 def is_size(parameter: inspect.Parameter) -> bool:
     """Return whether a default is a head size or width, as in `d_k=64`, which must fit the arrays."""
-    is_large = type(parameter.default) is int and parameter.default >= SMALLEST_SIZE
-    return is_large and letter_of(parameter.name) in ("d", "m")
+    default = parameter.default
+    return type(default) is int and default >= SMALLEST_SIZE and letter_of(parameter.name) in ("d", "m")
 
 
 def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Iterator[Arrays]:
@@ -223,9 +223,8 @@ def names_of_sides(parameters: Sequence[inspect.Parameter], biases: Mapping[str,
     sides: dict[str, str] = {}
     for name in [parameter.name for parameter in sorted(parameters, key=lambda parameter: not is_required(parameter))]:
         side = "" if name in biases else side_of_name(name)
-        is_list = name.endswith("s") and not name.endswith(("weights", "bias"))
         is_letter = side == "k" and len(name) == len(sides.get("q", "")) == 1  # beside `q`, `key` is a random key
-        is_matrix_per_head = is_list and side.startswith("W")
+        is_matrix_per_head = side[:1] == "W" and name.endswith("s") and not name.endswith(("weights", "bias"))
         if side and not is_matrix_per_head and (side not in sides or is_letter):
             sides[side] = name
     if {"W", "W_o"} <= sides.keys() and "W_q" not in sides:
@@ -301,8 +300,7 @@ def keys_read(function: Any, name: str) -> list[Path]:
     with suppress(SyntaxError):  # the source of a method is indented
         for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)):
             callee = space.get(getattr(call.func, "id", ""))
-            is_spread = any(ast.unparse(keyword) == f"**{name}" for keyword in call.keywords)
-            if is_spread and inspect.isfunction(callee):
+            if inspect.isfunction(callee) and f"**{name}" in map(ast.unparse, call.keywords):
                 paths += [(key,) for key in list(inspect.signature(callee).parameters)[len(call.args) :]]
     return paths
 
@@ -315,9 +313,8 @@ def fill_containers(values: Values, places: Mapping[str, Path]) -> dict[str, Any
     """Put the values of opened containers back into dictionaries, such as `{"attn": {"W_q": ...}}`."""
     filled = {name: value for name, value in values.items() if name not in places}
     for name in filter(values.__contains__, places):
-        *outer, last = places[name]
         container = filled
-        for key in outer:
+        for key in places[name][:-1]:
             container = container.setdefault(key, {})
-        container[last] = values[name]
+        container[places[name][-1]] = values[name]
     return filled

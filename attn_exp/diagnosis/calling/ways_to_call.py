@@ -132,11 +132,12 @@ def with_other_masks(first: Tried) -> Iterator[Tried]:
     others = [usual, *(replace(usual, neutral=neutral) for neutral in ("none", "turned"))]
     others += [masking.like(usual) for masking in formats]
     callers = [replace(first.caller, **{role: masking}) for masking in others]
-    callers = [caller for caller in callers if caller != first.caller]
     if role == "masking" and needs_mask(first.caller.offer):
         of_keys = replace(first.caller, offer=first.caller.offer.of_keys_alone())
         callers += [replace(of_keys, padding=padding) for padding in PADDINGS]
-    yield from (replace(first, caller=caller, answer=caller(first.case)) for caller in callers)
+    yield from (
+        replace(first, caller=caller, answer=caller(first.case)) for caller in callers if caller != first.caller
+    )
 
 
 def needs_mask(offer: Offer) -> bool:
@@ -223,12 +224,11 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
         return best
     # a call that returned something has no place of an error, and got furthest
     furthest = max(tried, key=lambda attempt: (attempt.answer.reached is None, attempt.answer.reached or ()))
-    function, offer = furthest.function, furthest.caller.offer
-    if known is not None or (function.call is function.origin and not offer.only_if_right):
+    offer, is_direct = furthest.caller.offer, furthest.function.call is furthest.function.origin
+    if known is not None or (is_direct and not offer.only_if_right):
         return furthest
-    described = f"with {offer.said}: " if offer.said else ""
     error = furthest.answer.error or "its argument names do not identify q, k and v; in order, they give a wrong answer"
-    raise UncalledError(f"{own.name} could not be called ({described}{error})")
+    raise UncalledError(f"{own.name} could not be called ({f'with {offer.said}: ' if offer.said else ''}{error})")
 
 
 def try_until_right(own: OwnFunction, request: Request, functions: Sequence[Bound]) -> list[Tried]:
@@ -393,10 +393,11 @@ def with_its_window(caller: Caller, function: Bound) -> Caller:
 
     With a causal mask, no number that includes the query's own key is tried: it may as well be a mistake.
     """
-    counts = [count for count in WINDOWS if not (count and count.own and caller.request.is_causal)]
-    others = [replace(caller.offer, counted=count) for count in counts] if caller.offer.takes("window") else []
+    counts = WINDOWS if caller.offer.takes("window") else ()
+    others = [replace(caller, offer=replace(caller.offer, counted=count)) for count in counts
+              if not (count and count.own and caller.request.is_causal)]  # fmt: skip
     answering = list[Caller]()
-    for other in (replace(caller, offer=offer) for offer in (caller.offer, *others)):
+    for other in (caller, *others):
         case = find_window_case(other, function)
         if case is None:
             continue
