@@ -348,8 +348,7 @@ def head_arguments(case: Case, at: At, offer: Offer, wide: bool) -> dict[str, An
             arguments[role] = count
     if offer.takes("shared") and at.groups != at.heads:
         arguments["shared"] = True
-    is_required = offer.takes("scale") and "scale" not in offer.defaults
-    if offer.takes("scale") and (case.explicit_scale or is_required):
+    if offer.takes("scale") and (case.explicit_scale or "scale" not in offer.defaults):
         scale = float(case.recipe.rules.scale)
         arguments["scale"] = 1 / scale if offer.divides else scale
     if offer.takes("dropout") and offer.defaults.get("dropout", 0.0) is not None:

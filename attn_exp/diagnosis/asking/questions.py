@@ -107,8 +107,8 @@ def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
         maker.case("few queries, many keys", 2, 29, size=16, optional=True),
         maker.case("many queries, few keys", 23, 3, size=6, batch=1, heads=1, optional=True),
     ]
-    cases = cases[1:2] if maker.request.few else cases
-    yield from (case for case in cases if not blind(expected(case)["masked"]).any())
+    chosen = cases[1:2] if maker.request.few else cases
+    yield from (case for case in chosen if not blind(expected(case)["masked"]).any())
 
 
 def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
@@ -183,8 +183,7 @@ def causal_cases(maker: Maker) -> Iterator[Case]:
     if offer.core and (request.leaks or "align" in request.said):  # else the alignment is unknown
         yield maker.case("causal, unequal lengths", 6, 10, masks=causal, optional=True)
     if offer.core and offer.takes("mask"):
-        masks = (*causal, maker.some_mask(8, 8, first=True))
-        yield maker.case("a mask with causal", 8, 8, masks=masks, optional=True)
+        yield maker.case("a mask with causal", 8, 8, masks=(*causal, maker.some_mask(8, 8, first=True)), optional=True)
 
 
 def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
@@ -206,8 +205,8 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
     size = long_runs.NUMBER * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
     is_shared = maker.request.kv_head is not None and "head" not in maker.request.said
     setting = f"kv_head={maker.request.kv_head}" if is_shared else f"head={maker.heads}"
-    purpose = f"for test cases of {longest} tokens"
-    long_runs.refuse_too_large([long_runs.Need(size, setting, purpose, "choose fewer heads")])
+    need = long_runs.Need(size, setting, f"for test cases of {longest} tokens", "choose fewer heads")
+    long_runs.refuse_too_large([need])
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:
@@ -238,13 +237,12 @@ def score_cases(maker: HeadsMaker) -> Iterator[Case]:
     requested = {type(score) for score in request.scores}
     sinks = [round(float(number), 3) for number in maker.rng.standard_normal(maker.heads)]
     for role, rule in (("softcap", Softcap(2.0)), ("alibi", Alibi()), ("sinks", Sink(sinks))):
-        if not offer.takes(role) or type(rule) in requested:
-            continue
-        yield maker.case(role, 7, 7, scores=(*request.scores, rule))
-        if offer.takes("mask"):
-            masks = (*request.masks, maker.some_mask(8, 8, request.pads))
+        if offer.takes(role) and type(rule) not in requested:
             scores = (*request.scores, rule)
-            yield maker.case(f"{role} with a mask", 8, 8, scores=scores, masks=masks, optional=True)
+            yield maker.case(role, 7, 7, scores=scores)
+            if offer.takes("mask"):
+                masks = (*request.masks, maker.some_mask(8, 8, request.pads))
+                yield maker.case(f"{role} with a mask", 8, 8, scores=scores, masks=masks, optional=True)
     if offer.takes("added") and Added not in requested:
         added = Added(maker.rng.standard_normal((maker.heads, 7, 7) if maker.heads > 1 else (7, 7)))
         yield maker.case(ADDED, 7, 7, scores=(*request.scores, added), optional=True)

@@ -199,8 +199,7 @@ class Filler(Mask):
         return max((place + 1 for place in range(keys) if self.kept[place % len(self.kept)]), default=0)
 
     def allows(self, grid: Grid) -> Array | bool:
-        seen: Array = np.asarray(self.kept)[np.asarray(grid.key) % len(self.kept)]
-        return seen
+        return np.asarray(np.asarray(self.kept)[np.asarray(grid.key) % len(self.kept)])
 
 
 @dataclass(frozen=True)

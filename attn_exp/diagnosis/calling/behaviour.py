@@ -160,12 +160,14 @@ def cut_example(case: Case, number: int) -> Case:
     example = slice(number, number + 1)
     inputs = {side: getattr(case.given, side) for side in ("q", "k", "v", "x", "memory")}
     cut = {side: array[example] for side, array in inputs.items() if array is not None}
-    masks: list[Any] = list(case.recipe.rules.masks)
-    for place, mask in enumerate(masks):
-        lengths = getattr(mask, "lengths", ())
-        if len(lengths) > 1:  # each example has its own length
-            masks[place] = type(mask)(int(lengths[number]))
-    return replace(case.with_masks(tuple(masks)), given=replace(case.given, **cut))
+    masks = tuple(cut_lengths(mask, number) for mask in case.recipe.rules.masks)
+    return replace(case.with_masks(masks), given=replace(case.given, **cut))
+
+
+def cut_lengths(mask: Any, number: int) -> Any:
+    """Return a padding mask for one example, if it has a length for each."""
+    lengths = getattr(mask, "lengths", ())
+    return type(mask)(int(lengths[number])) if len(lengths) > 1 else mask
 
 
 def check_memory_layout(caller: Caller, case: Case, digits: int) -> Found:

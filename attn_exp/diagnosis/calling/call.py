@@ -128,8 +128,9 @@ class Caller:
 
     @property
     def size_held(self) -> int:
-        known = getattr(self.function, "head_size", 0)
-        return known or (size_of_head(getattr(self.function, "__self__", self.function)) if self.is_made else 0)
+        """The head size that the object accepts, as far as it is known, or 0."""
+        made = getattr(self.function, "__self__", self.function)
+        return getattr(self.function, "head_size", 0) or (size_of_head(made) if self.is_made else 0)
 
     def __call__(self, case: Case) -> Answer:
         return self.answer(self.arguments(case), case)

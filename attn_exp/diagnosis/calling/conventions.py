@@ -199,6 +199,7 @@ def find_mask_format(caller: Caller, function: Bound, case: Case, change: Change
 
 
 def adds_booleans(caller: Caller, case: Case, answer: Answer) -> bool:
+    """Return whether a function adds booleans to its logits as if they were numbers."""
     recipes = (replace(case.recipe, forbid=step) for step in added_as_is(case, caller.request.blocks))
     stages = (predicted(recipe, case.given) for recipe in recipes)
     return any(made is not None and is_near(caller, answer, made) for made in stages)
@@ -256,9 +257,8 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
     answer = of_kept_queries(caller, case, caller(case))
     if is_right_or_turned(caller, case, answer):
         return caller
-    paddings = (replace(padding, neutral=caller.padding.neutral) for padding in PADDINGS)
-    formats = [(replace(caller, padding=padding), case) for padding in paddings]
-    return choose_format(caller, "padding", formats, answer.output is not None)
+    ways = [(replace(caller, padding=replace(padding, neutral=caller.padding.neutral)), case) for padding in PADDINGS]
+    return choose_format(caller, "padding", ways, answer.output is not None)
 
 
 def choose_format(caller: Caller, role: str, formats: Ways, is_answering: bool) -> Caller:
@@ -267,15 +267,14 @@ def choose_format(caller: Caller, role: str, formats: Ways, is_answering: bool) 
     If none is, return `caller` if it gives a usable answer, or else the first that answers, preferably with the right
     shape. `role` is the field of the caller whose formats are tried.
     """
-    answering: list[tuple[bool, Caller]] = []
+    answering, misshapen = list[Caller](), list[Caller]()
     for other, case in formats:
         answer = of_kept_queries(other, case, other(case))
         if is_right_or_turned(other, case, answer):
             return as_ones_and_zeros(other, role, case)
         if answer.output is not None:
-            answering.append((has_right_shape(answer, case), other))
-    answering.sort(key=lambda pair: not pair[0])
-    return caller if is_answering else next((other for _, other in answering), caller)
+            (answering if has_right_shape(answer, case) else misshapen).append(other)
+    return caller if is_answering else next(iter((*answering, *misshapen)), caller)
 
 
 def is_right_or_turned(caller: Caller, case: Case, answer: Answer) -> bool:
@@ -323,12 +322,11 @@ def hide(at: Any, logits: Any, allowed: Any) -> Any:
 
 def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None) -> Ways:
     """Return the ways to pass the mask argument as a padding mask."""
-    as_padding = replace(caller, offer=caller.offer.of_keys_alone())
-    case = None if caller.offer.takes("padding") else question(as_padding, function, "padding", change)
+    keyed = replace(caller, offer=caller.offer.of_keys_alone())
+    case = None if caller.offer.takes("padding") else question(keyed, function, "padding", change)
     if case is None:
         return []
-    neutral = caller.masking.neutral
-    return [(replace(as_padding, padding=replace(padding, neutral=neutral)), case) for padding in PADDINGS]
+    return [(replace(keyed, padding=replace(padding, neutral=caller.masking.neutral)), case) for padding in PADDINGS]
 
 
 def question(caller: Caller, function: Bound, rung: str, change: Change | None = None) -> Case | None:

@@ -89,8 +89,7 @@ class Tried:
         answer, masks = self.answer, self.case.recipe.rules.masks
         if answer.output is None:
             return SILENT
-        without_masks = [{"masks": ()}] if masks else []
-        assumed: list[dict[str, Any]] = [{}, {"masks": (*masks, Causal())}, {"scale": 1.0}, *without_masks]
+        assumed: list[dict[str, Any]] = [{}, {"masks": (*masks, Causal())}, {"scale": 1.0}, {"masks": ()}]
         for place, rules in enumerate(assumed):
             if is_right(self, **rules):
                 return place + bool(place or answer.axes)
@@ -117,9 +116,8 @@ def try_dtypes(function: Bound, caller: Caller) -> Iterator[Tried]:
         other = replace(caller, dtype=dtype)
         tried = Tried(function, other, case, other(case))
         yield tried
-        is_masked = caller.offer.takes("mask") and bool(case.recipe.rules.masks)
-        may_need_mask = needs_mask(caller.offer) or (is_masked and tried.answer.output is None)
-        if may_need_mask and dtype == caller.library.widest and not is_right(tried):
+        refuses_mask = tried.answer.output is None and case.recipe.rules.masks and caller.offer.takes("mask")
+        if (needs_mask(caller.offer) or refuses_mask) and dtype == caller.library.widest and not is_right(tried):
             yield from with_other_masks(tried)
         if tried.answer.output is not None or not re.search(ABOUT_DTYPE, tried.answer.error):
             return
@@ -270,8 +268,7 @@ def find_rare_layout(
     """
     if request.entries > 1:
         return None
-    accepted = (earlier.caller.layout for earlier in before if has_right_shape(earlier.answer, earlier.case))
-    usual = next(accepted, "")
+    usual = next((earlier.caller.layout for earlier in before if has_right_shape(earlier.answer, earlier.case)), "")
     needs_heads = request.kv_head is not None or (request.head or 1) > 1 or has_heads(usual)
     rare = [layout for layout in RARE if len(layout) >= len(usual) and (has_heads(layout) or not needs_heads)]
     of_heads = [function for function in functions if function.offer.core]
@@ -381,11 +378,11 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
     dividing = replace(caller, offer=replace(offer, divides=True, said=said))
     (apply_twice,) = mistake("scale_twice").changes
     accepted = [expected(scaled), predicted(apply_twice(scaled.recipe), scaled.given)]
-    answer, divided = caller(scaled), dividing(scaled)
-    if any(stages is not None and is_near(caller, answer, stages) for stages in accepted):
-        return caller
-    fits = any(stages is not None and is_near(dividing, divided, stages) for stages in accepted)
-    return dividing if fits else caller
+    for candidate in (caller, dividing):
+        answer = candidate(scaled)
+        if any(stages is not None and is_near(candidate, answer, stages) for stages in accepted):
+            return candidate
+    return caller
 
 
 def with_its_window(caller: Caller, function: Bound) -> Caller:
