@@ -107,8 +107,9 @@ def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
         maker.case("few queries, many keys", 2, 29, size=16, optional=True),
         maker.case("many queries, few keys", 23, 3, size=6, batch=1, heads=1, optional=True),
     ]
-    chosen = cases[1:2] if maker.request.few else cases
-    yield from (case for case in chosen if not blind(expected(case)["masked"]).any())
+    yield from (
+        case for case in (cases[1:2] if maker.request.few else cases) if not blind(expected(case)["masked"]).any()
+    )
 
 
 def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
@@ -205,8 +206,9 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
     size = long_runs.NUMBER * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
     is_shared = maker.request.kv_head is not None and "head" not in maker.request.said
     setting = f"kv_head={maker.request.kv_head}" if is_shared else f"head={maker.heads}"
-    need = long_runs.Need(size, setting, f"for test cases of {longest} tokens", "choose fewer heads")
-    long_runs.refuse_too_large([need])
+    long_runs.refuse_too_large(
+        [long_runs.Need(size, setting, f"for test cases of {longest} tokens", "choose fewer heads")]
+    )
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:

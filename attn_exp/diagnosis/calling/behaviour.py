@@ -120,8 +120,8 @@ def cases_with_more_masks(caller: Caller, case: Case) -> list[Case]:
     """Return the case with a mask added, and with padding added, if the function takes these."""
     keys = at_of(case).keys
     added = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
-    masks = case.recipe.rules.masks
-    return [case.with_masks((*masks, mask)) for role, mask in added.items() if caller.offer.takes(role) and keys > 1]
+    return [case.with_masks((*case.recipe.rules.masks, mask)) for role, mask in added.items()
+            if caller.offer.takes(role) and keys > 1]  # fmt: skip
 
 
 def copy_arrays(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array]:
@@ -344,8 +344,7 @@ def remarks(caller: Caller, case: Case) -> Iterator[Found]:
 def check_default_dropout(caller: Caller, case: Case) -> Iterator[Found]:
     if not caller.offer.defaults.get("dropout"):
         return
-    arguments = caller.arguments(case)
-    arguments.pop("dropout", None)
+    arguments = {role: value for role, value in caller.arguments(case).items() if role != "dropout"}
     answers = [caller.answer(arguments, case).output for _ in range(3)]
     if not all(same_numbers(output, answers[0]) for output in answers):
         remark = f"it drops weights unless {caller.offer.parameters['dropout']}=0 is passed, as the check does"

@@ -170,8 +170,8 @@ class Caller:
         if isinstance(error, NotImplementedError | UserError):
             return True
         required = {role: value for role, value in arguments.items() if role not in self.offer.defaults}
-        optional = arguments.keys() - required.keys() - {"heads", "kv_heads"}
-        requested = [self.offer.parameters[role] for role in optional if requests_anything(arguments[role])]
+        requested = [self.offer.parameters[role] for role, value in arguments.items()
+                     if role not in (*required, "heads", "kv_heads") and requests_anything(value)]  # fmt: skip
         is_own = isinstance(error, ValueError | TypeError | AssertionError | RuntimeError) and raised(error)
         if not requested or not is_own:
             return False

@@ -114,8 +114,8 @@ class Adapter:
         lengths = {"b": at.batch, "t": at.rows, "s": at.keys}
         letters = {"h": at.heads, "g": at.groups, "d": at.size, "m": sizes.m}
         table = Neutral(lengths, letters, "", replace(self.request, positions=positions), self.level)
-        values = {name: table.value(role, name) for name, role in self.neutral.items()}
-        values |= {name: None for name, role in self.neutral.items() if role == "random" and library != "jax"}
+        values = {name: None if role == "random" and library != "jax" else table.value(role, name)
+                  for name, role in self.neutral.items()}  # fmt: skip
         return {name: neutral_setting(name, sizes, at) if value is ... else value for name, value in values.items()}
 
 
@@ -213,8 +213,8 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
     else:
         required = [parameter.name for parameter in usable if is_required(parameter)]
         if len(required) != len(CORE) or {"x", "W_q", "qkv", "kv"} & set(sides):
-            taken = ", ".join(parameter.name for parameter in parameters) or "nothing"
-            raise UncalledError(f"{name} takes {taken}; expected q, k, v, or x, W_q, W_k, W_v")
+            names = [parameter.name for parameter in parameters] or ["nothing"]
+            raise UncalledError(f"{name} takes {', '.join(names)}; expected q, k, v, or x, W_q, W_k, W_v")
         yield Arrays(dict(zip(required, CORE, strict=True)), CORE, only_if_right=True)
 
 
