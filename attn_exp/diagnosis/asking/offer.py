@@ -311,6 +311,7 @@ def mask_arguments(recipe: Recipe, at: At, offer: Offer, request: Request) -> di
 
 
 def own_value(mask: Mask, offer: Offer, at: At) -> Any:
+    """Return the value of a keyword that requests exactly this mask."""
     if isinstance(mask, Window):
         return count_keys(mask.left, offer.counted) if offer.counted else (mask.left, mask.right)
     if isinstance(mask, Padding):

@@ -131,10 +131,8 @@ def is_meant(settings: str, caller: Caller) -> bool:
     """Return whether settings may be assumed: a mask or positions for which the function has no keyword."""
     kind = "mask" if settings.startswith("mask=") else "position"
     is_open = settings.startswith(("mask=", "position=", "score=alibi")) and are_open(caller.request, kind)
-    keywords = {role for role in WITH_KEYWORD if caller.offer.takes(role)} - (
-        set() if takes_window(caller) else {"window"}
-    )
-    return is_open and not any(keyword in settings for keyword in keywords)
+    takes = {role: caller.offer.takes(role) for role in WITH_KEYWORD} | {"window": takes_window(caller)}
+    return is_open and not any(taken and role in settings for role, taken in takes.items())
 
 
 def takes_window(caller: Caller) -> bool:
@@ -188,6 +186,7 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
 
 
 def find_mask_format(caller: Caller, function: Bound, case: Case, change: Change | None) -> Caller:
+    """Return a caller with the mask format that fits one case, as `with_its_mask` describes."""
     answer = caller(case)
     if is_right_or_turned(caller, case, answer):
         return caller
@@ -206,6 +205,7 @@ def adds_booleans(caller: Caller, case: Case, answer: Answer) -> bool:
 
 
 def other_formats(caller: Caller, function: Bound, case: Case, answer: Answer, change: Change | None) -> Ways:
+    """Return the formats that an answer to booleans leaves possible; `answer` may be an error."""
     usual = replace(caller.masking, attribute=caller.masking.attribute or attribute_of(answer.error))
     formats = [(replace(caller, masking=masking.like(usual)), case) for masking in MASKINGS]
     formats += of_keys_alone(caller, function, change)
@@ -251,6 +251,7 @@ def added_as_is(case: Case, blocks: bool) -> Iterator[Step]:
 
 
 def with_its_padding(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
+    """Return a caller with the format of padding masks that the function expects, as in `with_its_mask`."""
     case = question(caller, function, "padding", change) if caller.offer.takes("padding") else None
     if case is None:
         return caller

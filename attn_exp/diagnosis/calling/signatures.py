@@ -120,6 +120,7 @@ class Adapter:
 
 
 def neutral_setting(name: str, sizes: Sizes, at: At) -> Any:
+    """Return a value for an argument that is named after a size, or `...`."""
     if re.search("block|chunk|tile|bucket", name.lower()):
         return BLOCK
     return at.rows if letter_of(name) == "room" else value_of(name, sizes)

@@ -111,6 +111,7 @@ def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]
 
 
 def try_dtypes(function: Bound, caller: Caller) -> Iterator[Tried]:
+    """Call a function in each dtype until it accepts one, and with each mask format if it may need a mask."""
     case = next(cases(caller, function, quick=True))
     for dtype in dtypes(caller.request, caller.library):
         other = replace(caller, dtype=dtype)
@@ -313,6 +314,7 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
 
 
 def read_layouts(tried: Tried, parts: Mapping[str, Array], shape: Shape) -> Iterator[Tried]:
+    """Yield each part of an answer in each layout that converts to `shape`, except as it was read first."""
     caller, case = tried.caller, tried.case
     usual = (next(iter(parts), ""), caller.layout)
     for part, array in parts.items():
