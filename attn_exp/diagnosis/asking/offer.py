@@ -1,4 +1,8 @@
-"""Describe the inputs of a function (array layouts, mask formats and keywords), and pass a case to it."""
+"""Describe the inputs of a function (array layouts, mask formats and keywords), and pass a case to it.
+
+A layout is a string with one letter per axis, such as "bhtd". A `Masking` writes a boolean mask in the format of a
+function. An `Offer` names the parameter for each role, such as "mask"; `for_case` returns the values by role.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.case import Case
-from attn_exp.diagnosis.asking.request import Filler, Gap, Request
+from attn_exp.diagnosis.asking.request import Filler, Request
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe
 from attn_exp.rules.masks.causal import Causal
@@ -64,31 +68,28 @@ def to_layout(array: Array, layout: str) -> Array:
     """Convert heads `[b h t d]` to a layout; if it has no batch or head axis, keep the first example or head."""
     letters = spread(layout)
     chosen = array[tuple(slice(None) if letter in letters else 0 for letter in "bhtd")]
-    kept = [letter for letter in "bhtd" if letter in letters]
-    turned = chosen.transpose([kept.index(letter) for letter in letters])
-    sizes = dict(zip(letters, turned.shape, strict=True))
-    laid_out: Array = turned.reshape([math.prod(sizes[one] for one in JOINED.get(letter, letter)) for letter in layout])
-    return laid_out.copy()
+    remaining = [letter for letter in "bhtd" if letter in letters]
+    transposed = chosen.transpose([remaining.index(letter) for letter in letters])
+    sizes = dict(zip(letters, transposed.shape, strict=True))
+    joined = [math.prod(sizes[part] for part in JOINED.get(letter, letter)) for letter in layout]
+    return np.array(transposed.reshape(joined), order="C")
 
 
-def from_layout(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
-    """Convert an output to `[b h t e]`, where `sizes["h"]` is the number of heads.
+def from_layout(array: Array, layout: str, heads: int) -> Array:
+    """Convert an output to `[b h t e]`.
 
     If its axes do not fit the layout, return an array that is not 4-dimensional, so that it matches nothing.
     """
-    heads, letters = sizes["h"], spread(layout)
+    letters = spread(layout)
     joined = [size for letter, size in zip(layout, array.shape, strict=False) if letter in "mn"]
     if array.ndim != len(layout) or any(size % heads for size in joined):
         return array[None] if array.ndim == len("bhtd") else array
-    split = [
-        part
-        for letter, size in zip(layout, array.shape, strict=True)
-        for part in {"m": (heads, size // heads), "n": (size // heads, heads)}.get(letter, (size,))
-    ]
-    turned = array.reshape(split).transpose([letters.index(letter) for letter in "bhtd" if letter in letters])
-    for place, letter in enumerate("bhtd"):
-        turned = turned if letter in letters else np.expand_dims(turned, place)
-    return turned
+    split: list[int] = []
+    for letter, size in zip(layout, array.shape, strict=True):
+        split += {"m": (heads, size // heads), "n": (size // heads, heads)}.get(letter, (size,))
+    transposed = array.reshape(split).transpose([letters.index(letter) for letter in "bhtd" if letter in letters])
+    missing = tuple(place for place, letter in enumerate("bhtd") if letter not in letters)
+    return np.expand_dims(transposed, missing)
 
 
 def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:
@@ -96,9 +97,9 @@ def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:
 
     The last axis must be d or m: a transposed output is wrong.
     """
-    heads = {"h": shape[1]}
-    for layout in dict.fromkeys((first, *(one for one in (*KNOWN, *LISTED) if one[-1] in "dm"))):
-        if len(layout) == array.ndim and from_layout(array, layout, heads).shape == shape:
+    others = [layout for layout in (*KNOWN, *LISTED) if layout[-1] in "dm"]
+    for layout in dict.fromkeys((first, *others)):
+        if len(layout) == array.ndim and from_layout(array, layout, shape[1]).shape == shape:
             yield layout
 
 
@@ -124,10 +125,10 @@ WORDS = {"booleans": "", "added": "additive masks", "ones and zeros": "masks of 
 class Masking:
     """One way to write a boolean mask as the argument of a function.
 
-    `kind`: "added" is 0 where a query may attend and `lowest` elsewhere; "ones and zeros" is 1 and 0 as floats.
-    `axes` are those of a mask that batch and heads share. `neutral`: what to pass if nothing is hidden: the mask, None,
-    or the inverted mask. `attribute`: wrap the mask in an object with this attribute. `opposite`: this mask has the
-    opposite polarity of the other one in the same call.
+    `kind` is one of `KINDS`: "added" is 0 where a query may attend and `lowest` elsewhere; "ones and zeros" is 1 and 0
+    as floats. `axes` are those of a mask that batch and heads share. `neutral`: what to pass if nothing is hidden: the
+    "mask" itself, "none", or the mask "turned" into its inverse. `attribute`: wrap the mask in an object with this
+    attribute. `opposite`: this mask has the opposite polarity of the other one in the same call.
     """
 
     kind: str = "booleans"
@@ -141,32 +142,30 @@ class Masking:
         """Write a mask `[t s]` or `[b h t s]` in this format; with `blocks`, True means hidden."""
         if self.opposite:
             mask, blocks = ~mask, not blocks
-        seen = ~mask if blocks else mask
-        if self.neutral != "mask" and seen.all():
+        allowed = ~mask if blocks else mask
+        if self.neutral != "mask" and allowed.all():
             if self.neutral == "none":
                 return None
-            seen, mask = ~seen, ~mask
+            allowed, mask = ~allowed, ~mask
         if self.kind == "added":
-            return np.where(self.arrange(seen, at), 0.0, self.lowest)
-        arranged: Array = self.arrange(mask, at)
-        if self.kind == "ones and zeros":
-            return np.where(arranged, 1.0, 0.0)
-        return arranged.astype(np.int64 if self.kind == "integers" else np.bool_)
+            return np.where(self.arrange(allowed, at), 0.0, self.lowest)
+        dtypes = {"booleans": np.bool_, "integers": np.int64, "ones and zeros": np.float64}
+        return self.arrange(mask, at).astype(dtypes[self.kind])
 
     def arrange(self, mask: Array, at: At) -> Array:
         """Return a mask with the axes of this format; a mask that varies along other axes too keeps those."""
-        if self.axes in OF_KEYS:
-            keys = whole(mask, at)[:, 0, 0]
-            return {"b s": keys, "b 1 s": keys[:, None], "b 1 1 s": keys[:, None, None]}[self.axes]
-        if self.axes == "t s" or mask.shape[:-2] == (at.batch, at.heads):
-            return mask.reshape(-1, *mask.shape[-2:]) if self.axes == "b*h t s" else mask
-        if self.axes in ("b h t s", "b*h t s"):
-            full = whole(mask, at)
-            return full if self.axes == "b h t s" else full.reshape(-1, *full.shape[-2:])
-        each = whole(mask, at)[:, :1]
-        return each if self.axes == "b 1 t s" else each[:, 0]
+        if self.axes == "t s":
+            return mask
+        full = np.ascontiguousarray(np.broadcast_to(mask, (at.batch, at.heads, at.rows, at.keys)))
+        varies = mask.shape[:-2] == (at.batch, at.heads)
+        arranged: dict[str, Array] = {
+            "b h t s": full, "b*h t s": full.reshape(-1, at.rows, at.keys),
+            "b 1 t s": full if varies else full[:, :1], "b t s": full if varies else full[:, 0],
+            "b s": full[:, 0, 0], "b 1 s": full[:, 0, :1], "b 1 1 s": full[:, :1, :1],
+        }  # fmt: skip
+        return arranged[self.axes]
 
-    def held(self, mask: Any) -> Any:
+    def wrap(self, mask: Any) -> Any:
         return SimpleNamespace(**{self.attribute: mask}) if self.attribute and mask is not None else mask
 
     def like(self, other: Masking) -> Masking:
@@ -177,13 +176,7 @@ class Masking:
 
 
 def attribute_of(error: str) -> str:
-    found = WANTED.search(error)
-    return found[1] if found else ""
-
-
-def whole(mask: Array, at: At) -> Array:
-    """Broadcast a mask to `[b h t s]`."""
-    return np.ascontiguousarray(np.broadcast_to(mask, (at.batch, at.heads, at.rows, at.keys)))
+    return next(iter(WANTED.findall(error)), "")
 
 
 MASKINGS = tuple(Masking(kind, axes) for axes, kind in product(AXES, KINDS))
@@ -194,11 +187,25 @@ PADDINGS = tuple(Masking(kind, axes) for axes, kind in product((*OF_KEYS, "b 1 t
 
 # The keywords of a function
 
-KEYS = (1, 1, False)
-"""A one-sided window that is passed as its number of keys, including the query's own."""
-BEFORE = (1, 0, True)
-WINDOWS = (None, KEYS, (1, 1, True), BEFORE, (2, 0, True), (2, 1, True))
-"""Values of `Offer.counted` to try: a pair, or a number of keys, with the query or without, on one side or on both."""
+
+class WindowCount(NamedTuple):
+    """How to write a window `(left, right)` as one number: `factor * left + own`."""
+
+    factor: int
+    """2 if the keys on both sides count, 1 if only those on one side do."""
+    own: int
+    """1 if the query's own key counts too."""
+    both_sides: bool
+    """Whether the window has as many keys on the right as on the left, or none on the right."""
+
+
+KEYS = WindowCount(1, 1, both_sides=False)
+"""A window of keys before the query, written as its number of keys including the query's own."""
+BEFORE = WindowCount(1, 0, both_sides=True)
+"""A window on both sides, written as the number of keys on each."""
+WINDOWS = (None, KEYS, WindowCount(1, 1, both_sides=True), BEFORE, WindowCount(2, 0, both_sides=True),
+           WindowCount(2, 1, both_sides=True))  # fmt: skip
+"""Values of `Offer.counted` to try, the likeliest first."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +215,8 @@ class Offer:
     `parameters` maps each role to the function's own name for it; `positional` lists the positional-only ones;
     `defaults` are the function's defaults. `said` describes what else is passed. `only_if_right`: the names do not tell
     which arguments are the arrays, or how they are stored, so a wrong answer does not imply wrong attention. `divides`:
-    scores are divided by the scale argument. `counted` is None if a window is passed as a pair of sides. Otherwise the
-    window is passed as one number, `counted[0]` times the keys on one side plus `counted[1]`, and `counted[2]` tells
-    whether it has as many keys on the other side.
+    scores are divided by the scale argument. `counted` tells how a window is written as a number; None means that it is
+    passed as a pair of sides.
     """
 
     core: bool
@@ -220,17 +226,16 @@ class Offer:
     said: str = ""
     only_if_right: bool = False
     divides: bool = False
-    counted: tuple[int, int, bool] | None = None
+    counted: WindowCount | None = None
 
     def takes(self, role: str) -> bool:
         return role in self.parameters
 
     def of_keys_alone(self) -> Offer:
-        words, defaults = (
-            {"padding" if role == "mask" else role: value for role, value in said.items()}
-            for said in (self.parameters, self.defaults)
-        )
-        return replace(self, parameters=words, defaults=defaults)
+        """Return the offer with the mask argument taken for a padding mask."""
+        parameters = {"padding" if role == "mask" else role: name for role, name in self.parameters.items()}
+        defaults = {"padding" if role == "mask" else role: value for role, value in self.defaults.items()}
+        return replace(self, parameters=parameters, defaults=defaults)
 
 
 def plain_default(default: Any) -> Any:
@@ -247,7 +252,7 @@ SCORES: dict[type, tuple[str, Callable[[Any, At], Any]]] = {
     Added: ("added", lambda rule, at: np.asarray(rule.values, np.float64)),
 }
 """The role of the keyword for each score rule, and the value to pass."""
-OWN_WORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
+OWN_KEYWORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
 """The role of the keyword that requests exactly this mask."""
 
 
@@ -289,22 +294,24 @@ def at_of(case: Case) -> At:
 
 
 def mask_arguments(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict[str, Any]:
-    said: dict[str, Any] = {}
-    rest: list[Mask] = []
+    """Return the values for the masks of a recipe; those without a keyword of their own are joined into one array."""
+    arguments: dict[str, Any] = {}
+    others: list[Mask] = []
     for mask in recipe.rules.masks:
-        word = OWN_WORD.get(type(mask), "")
-        if word and offer.takes(word) and word not in said:
-            said[word] = own_word(mask, offer, at)
+        keyword = OWN_KEYWORD.get(type(mask), "")
+        if keyword and offer.takes(keyword) and keyword not in arguments:
+            arguments[keyword] = own_value(mask, offer, at)
         elif isinstance(mask, Padding | Filler) and offer.takes("padding"):
-            said["padding"] = padding_mask(mask, at, request)
+            arguments["padding"] = kept_by(mask, at) ^ request.blocks
         else:
-            rest.append(mask)
-    if rest and offer.takes("mask"):
-        said["mask"] = join_masks(rest, at, request)
-    return said
+            others.append(mask)
+    if others and offer.takes("mask"):
+        arguments["mask"] = join_masks(others, at, request)
+    return arguments
 
 
-def own_word(mask: Mask, offer: Offer, at: At) -> Any:
+def own_value(mask: Mask, offer: Offer, at: At) -> Any:
+    """Return the value of a keyword that requests exactly this mask."""
     if isinstance(mask, Window):
         return count_keys(mask.left, offer.counted) if offer.counted else (mask.left, mask.right)
     if isinstance(mask, Padding):
@@ -312,49 +319,39 @@ def own_word(mask: Mask, offer: Offer, at: At) -> Any:
     return True
 
 
-def count_keys(left: int, counted: tuple[int, int, bool]) -> int:
-    return left * counted[0] + counted[1]
-
-
-def padding_mask(mask: Padding | Filler, at: At, request: Request) -> Array:
-    """Return a padding mask `[b s]`: True = attend, or True = padding if the convention says so."""
-    kept = kept_by(mask, at)
-    return ~kept if request.blocks else kept
+def count_keys(left: int, counted: WindowCount) -> int:
+    return left * counted.factor + counted.own
 
 
 def kept_by(mask: Padding | Filler, at: At) -> Array:
-    if isinstance(mask, Filler):
-        kept = np.resize(mask.kept, at.keys)
-    else:
-        places, lengths = np.arange(at.keys), np.ravel(mask.lengths)[:, None]
-        kept = places != lengths if isinstance(mask, Gap) else places < lengths
-    return np.broadcast_to(kept, (at.batch, at.keys)).copy()
+    """Return which keys a padding mask shows, `[b s]`."""
+    allowed = steps.allowed(replace(at, rules=at.rules.__class__(masks=(mask,))))
+    return np.broadcast_to(allowed[:, 0, 0], (at.batch, at.keys)).copy()
 
 
 def join_masks(masks: list[Mask], at: At, request: Request) -> Array:
     """Combine masks into one boolean mask: `[t s]` if batch and heads share it, else with axes for them."""
     rules = at.rules.__class__(masks=tuple(masks), offset=at.rules.offset)
-    whole = steps.allowed(At(rules, at.batch, at.heads, at.groups, at.rows, at.keys, at.size, at.width))
-    shared = whole[0, 0] if whole.shape[:2] == (1, 1) else whole
-    return ~shared if request.blocks else shared
+    allowed = steps.allowed(replace(at, rules=rules))
+    shared = allowed[0, 0] if allowed.shape[:2] == (1, 1) else allowed
+    return shared ^ request.blocks
 
 
 def score_arguments(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
-    known = ((*SCORES[type(rule)], rule) for rule in recipe.rules.scores if type(rule) in SCORES)
-    return {word: write(rule, at) for word, write, rule in known if offer.takes(word)}
+    known = [(*SCORES[type(rule)], rule) for rule in recipe.rules.scores if type(rule) in SCORES]
+    return {role: value_of(rule, at) for role, value_of, rule in known if offer.takes(role)}
 
 
 def head_arguments(case: Case, at: At, offer: Offer, wide: bool) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for role, count in (("heads", case.recipe.heads), ("kv_heads", case.recipe.groups)):
         if offer.takes(role) and (wide or role not in offer.defaults):
-            said[role] = count
+            arguments[role] = count
     if offer.takes("shared") and at.groups != at.heads:
-        said["shared"] = True
-    needed = offer.takes("scale") and "scale" not in offer.defaults
-    if offer.takes("scale") and (case.explicit_scale or needed):
+        arguments["shared"] = True
+    if offer.takes("scale") and (case.explicit_scale or "scale" not in offer.defaults):
         scale = float(case.recipe.rules.scale)
-        said["scale"] = 1 / scale if offer.divides else scale
+        arguments["scale"] = 1 / scale if offer.divides else scale
     if offer.takes("dropout") and offer.defaults.get("dropout", 0.0) is not None:
-        said["dropout"] = 0.0
-    return said
+        arguments["dropout"] = 0.0
+    return arguments

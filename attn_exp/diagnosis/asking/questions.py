@@ -1,6 +1,7 @@
 """Test cases for a function of q, k and v or for a layer: shapes and inputs that expose mistakes.
 
-All sizes differ, so that no two axes can be confused.
+All sizes differ, so that no two axes can be confused. `core_cases` or `layer_cases` yields the cases, the plainest
+first; a `HeadsMaker` or `LayerMaker` makes each of them from its name and its numbers of queries and keys.
 """
 
 from __future__ import annotations
@@ -36,16 +37,35 @@ SIZE = 8
 LONGEST, MIDDLE = 131, 11
 """Number of tokens in the longest case, and in the longest case of a quick check."""
 CROSS, SHARED = "keys of another input", "fewer key/value heads"
+"""Cases whose keys come from a second input, and whose query heads share key/value heads."""
 PADDED = ("padding", "padding of each example")
+"""Cases with one length for all examples, or for each its own."""
 ABOUT_MASKS = ("masks", *PADDED, "causal", "window", "large hidden logits")
+"""Cases that can fail because of how a function reads its mask."""
 WIDTH = "another width"
+"""The case whose x is narrower than all heads together."""
 ANOTHER_BATCH = "another batch"
 """The case that replaces `another head size` if an object accepts only one."""
 MASKS_OF_MORE = ("a mask for each example", "a mask for each head")
 """The cases whose mask has a batch axis, or batch and head axes."""
 ZEROS, ADDED = "a token of zeros", "an additive bias"
-OF_ENTRIES = (5, 8)
+UNPADDED = (5, 8)
 """Number of tokens in each example that are not padding."""
+EXTREME_QUERIES = (("large inputs", 6, 300.0), ("equal inputs", 8, 0.0), ("tiny inputs", 6, 1e-6))
+"""Cases with queries multiplied by a factor: name, number of tokens, factor."""
+EXTREME_INPUTS = (
+    ("large inputs", 6, 60.0),
+    ("equal inputs", 8, 0.0),
+    ("tiny inputs", 6, 1e-6),
+    ("equal inputs", 7, 0.0),
+)
+"""The same for the x of a layer, where queries and keys are multiplied."""
+STAGES, MATRICES = 12, 4
+"""Maximum numbers of `[b h t s]` and `[m m]` arrays in memory at once, for a case, its answer and mistakes tried."""
+SEEN, HIDDEN = -9.0, -1.0
+"""Logits of the first and the second half of the keys; each half is constant, so half precision weights it evenly."""
+LARGER = 16.0
+"""Factor by which values of the second half are larger."""
 SPREAD = 1.4
 """Standard deviation of queries and keys: logits reach about 6, so weights differ and none is near 1."""
 
@@ -70,9 +90,7 @@ def core_cases(
         yield maker.case("one key/value head", 6, 6, groups=1, optional=True)
     elif maker.heads % 2 == 0 and maker.heads > 2 and maker.groups == maker.heads and not maker.joined:
         yield maker.case(SHARED, 7, 7, groups=2, unpromised=True)  # no reshape can split 7 keys
-    yield maker.sized("large inputs", 6, 300.0)
-    yield maker.sized("equal inputs", 8, 0.0)
-    yield maker.sized("tiny inputs", 6, 1e-6)
+    yield from (maker.sized(*extreme) for extreme in EXTREME_QUERIES)
     yield maker.whole_numbers("whole numbers", 7)
     yield maker.sized("equal inputs", 7, 0.0)  # a half type holds 1/8, and rounds 1/7
     if not quick:
@@ -89,8 +107,9 @@ def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
         maker.case("few queries, many keys", 2, 29, size=16, optional=True),
         maker.case("many queries, few keys", 23, 3, size=6, batch=1, heads=1, optional=True),
     ]
-    cases = cases[1:2] if maker.request.few else cases
-    yield from (case for case in cases if not blind(expected(case)["masked"]).any())
+    yield from (
+        case for case in (cases[1:2] if maker.request.few else cases) if not blind(expected(case)["masked"]).any()
+    )
 
 
 def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
@@ -108,10 +127,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     yield from keyword_cases(maker)
     if inside is None and can_choose_logits(request):
         yield from ahead_cases(maker)
-    yield maker.sized("large inputs", 6, 60.0)
-    yield maker.sized("equal inputs", 8, 0.0)
-    yield maker.sized("tiny inputs", 6, 1e-6)
-    yield maker.sized("equal inputs", 7, 0.0)
+    yield from (maker.sized(*extreme) for extreme in EXTREME_INPUTS)
     if not quick:
         yield from cases_of_lengths(maker, (19, 37, 67))
     if inside is not None and not {"b_q", "b_k"} & inside.arrays.keys():
@@ -140,25 +156,20 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
     A layer gets fewer cases: it has as many keys as queries, and few layers have a keyword for a window or a score.
     """
     request, offer = maker.request, maker.offer
-    kinds = {type(mask) for mask in request.masks}
-    if offer.takes("mask") and Allowed not in kinds:
+    requested = {type(mask) for mask in request.masks}
+    if offer.takes("mask") and Allowed not in requested:
         for rows, keys in ((8, 8), (6, 10)) if offer.core else ((8, 8),):
             masks = (*request.masks, maker.some_mask(rows, keys, request.pads))
             yield maker.case("masks", rows, keys, masks=masks, optional=rows != keys)
         yield from masks_of_entries(maker)
-    if offer.takes("causal") and Causal not in kinds:
-        yield maker.case("causal", 9, 9, masks=(*request.masks, Causal()))
-        if offer.core and (request.leaks or "align" in request.said):  # else the alignment is unknown
-            yield maker.case("causal, unequal lengths", 6, 10, masks=(*request.masks, Causal()), optional=True)
-        if offer.core and offer.takes("mask"):
-            both = (*request.masks, Causal(), maker.some_mask(8, 8, first=True))
-            yield maker.case("a mask with causal", 8, 8, masks=both, optional=True)
-    if offer.core and offer.takes("window") and Window not in kinds:
-        causal = (Causal(),) if offer.takes("causal") and Causal not in kinds else ()
-        window = Window(3, 3 if offer.counted and offer.counted[2] else 0)
+    if offer.takes("causal") and Causal not in requested:
+        yield from causal_cases(maker)
+    if offer.core and offer.takes("window") and Window not in requested:
+        causal = (Causal(),) if offer.takes("causal") and Causal not in requested else ()
+        window = Window(3, 3 if offer.counted and offer.counted.both_sides else 0)
         yield maker.case("window", 9, 9, masks=(*request.masks, *causal, window))
-    if (offer.takes("padding") or offer.takes("lengths")) and not {Padding, Filler} & kinds:
-        yield from padded_cases(maker, Gap if Causal in kinds and not offer.takes("lengths") else Padding)
+    if (offer.takes("padding") or offer.takes("lengths")) and not {Padding, Filler} & requested:
+        yield from padded_cases(maker, Gap if Causal in requested and not offer.takes("lengths") else Padding)
     if offer.takes("scale") and request.scale is True:
         case = maker.case("scale", 7, 7)
         yield replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
@@ -166,16 +177,21 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
         yield from score_cases(maker)
 
 
+def causal_cases(maker: Maker) -> Iterator[Case]:
+    request, offer = maker.request, maker.offer
+    causal = (*request.masks, Causal())
+    yield maker.case("causal", 9, 9, masks=causal)
+    if offer.core and (request.leaks or "align" in request.said):  # else the alignment is unknown
+        yield maker.case("causal, unequal lengths", 6, 10, masks=causal, optional=True)
+    if offer.core and offer.takes("mask"):
+        yield maker.case("a mask with causal", 8, 8, masks=(*causal, maker.some_mask(8, 8, first=True)), optional=True)
+
+
 def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
     masks = maker.request.masks
-    yield maker.case(PADDED[0], 8, 8, masks=(*masks, kind(maker.lengths)))
+    yield maker.case(PADDED[0], 8, 8, masks=(*masks, kind(UNPADDED[: maker.batch])))
     if isinstance(maker, LayerMaker) and maker.inside is not None and maker.request.entries <= 1:
-        every = (*masks, kind(OF_ENTRIES))
-        yield maker.case(PADDED[1], 8, 8, masks=every, batch=len(OF_ENTRIES), unpromised=True)
-
-
-STAGES, MATRICES = 12, 4
-"""Maximum numbers of `[b h t s]` and `[m m]` arrays in memory at once, for a case, its answer and mistakes tried."""
+        yield maker.case(PADDED[1], 8, 8, masks=(*masks, kind(UNPADDED)), batch=len(UNPADDED), unpromised=True)
 
 
 def refuse_large_cases(maker: Maker, quick: bool) -> None:
@@ -190,46 +206,46 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
     size = long_runs.NUMBER * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
     is_shared = maker.request.kv_head is not None and "head" not in maker.request.said
     setting = f"kv_head={maker.request.kv_head}" if is_shared else f"head={maker.heads}"
-    purpose = f"for test cases of {longest} tokens"
-    long_runs.refuse_too_large([long_runs.Need(size, setting, purpose, "choose fewer heads")])
+    long_runs.refuse_too_large(
+        [long_runs.Need(size, setting, f"for test cases of {longest} tokens", "choose fewer heads")]
+    )
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:
+    """Yield cases with a random mask for each example, and for each head of it."""
     if isinstance(maker, HeadsMaker) and maker.batch == 1:
         return
     rows, keys = maker.room_for(maker.request.masks, 7, 7)
-    for rung, heads in list(zip(MASKS_OF_MORE, (1, maker.heads), strict=True))[: 1 + (maker.heads > 1)]:
-        drawn = [
-            [maker.some_mask(rows, keys, maker.request.pads).values for _ in range(heads)] for _ in range(maker.entries)
-        ]
-        masks = (*maker.request.masks, Allowed(np.array(drawn)))
-        yield maker.case(rung, rows, keys, masks=masks, batch=maker.entries, unpromised=True)
+    for rung, heads in zip(MASKS_OF_MORE, sorted({1, maker.heads}), strict=False):
+        drawn = [maker.some_mask(rows, keys, maker.request.pads).values for _ in range(maker.entries * heads)]
+        allowed = Allowed(np.reshape(drawn, (maker.entries, heads, *np.shape(drawn[0]))))
+        yield maker.case(rung, rows, keys, masks=(*maker.request.masks, allowed), batch=maker.entries, unpromised=True)
 
 
 def ahead_cases(maker: Maker) -> Iterator[Case]:
+    """Yield cases with the largest logits among the hidden keys: with the requested masks, and with a mask array."""
     request, offer, rung = maker.request, maker.offer, "large hidden logits"
-    if request.masks:
-        yield put_hidden_ahead(maker.case(rung, 8, 8))
-    elif offer.takes("causal"):
-        yield put_hidden_ahead(maker.case(rung, 8, 8, masks=(Causal(),)))
+    masks = request.masks or ((Causal(),) if offer.takes("causal") else ())
+    if masks:
+        yield put_hidden_ahead(maker.case(rung, 8, 8, masks=masks))
     if offer.takes("mask") and Allowed not in {type(mask) for mask in request.masks}:
-        sizes = maker.room_for(request.masks, 8, 8)
-        yield put_hidden_ahead(
-            maker.case(rung, 8, 8, masks=(*request.masks, half_hidden(maker.rng, *sizes, request.pads)))
-        )
+        rows, keys = maker.room_for(request.masks, 8, 8)
+        hidden = half_hidden(maker.rng, rows, keys, request.pads)
+        yield put_hidden_ahead(maker.case(rung, 8, 8, masks=(*request.masks, hidden)))
 
 
 def score_cases(maker: HeadsMaker) -> Iterator[Case]:
     request, offer = maker.request, maker.offer
+    requested = {type(score) for score in request.scores}
     sinks = [round(float(number), 3) for number in maker.rng.standard_normal(maker.heads)]
     for role, rule in (("softcap", Softcap(2.0)), ("alibi", Alibi()), ("sinks", Sink(sinks))):
-        if offer.takes(role) and type(rule) not in {type(known) for known in request.scores}:
+        if offer.takes(role) and type(rule) not in requested:
             scores = (*request.scores, rule)
             yield maker.case(role, 7, 7, scores=scores)
             if offer.takes("mask"):
                 masks = (*request.masks, maker.some_mask(8, 8, request.pads))
                 yield maker.case(f"{role} with a mask", 8, 8, scores=scores, masks=masks, optional=True)
-    if offer.takes("added") and not any(isinstance(known, Added) for known in request.scores):
+    if offer.takes("added") and Added not in requested:
         added = Added(maker.rng.standard_normal((maker.heads, 7, 7) if maker.heads > 1 else (7, 7)))
         yield maker.case(ADDED, 7, 7, scores=(*request.scores, added), optional=True)
 
@@ -240,12 +256,12 @@ def score_cases(maker: HeadsMaker) -> Iterator[Case]:
 class Maker:
     """Makes the cases of a request, with random inputs from one seed.
 
-    `lengths` are the unpadded lengths of the examples in a padding case.
+    `stream` makes the random numbers of heads and layers differ. `batch` is the number of examples in a case of heads.
     """
 
     stream: int
     heads: int
-    lengths: Shape = (5,)
+    batch: int = 1
 
     def __init__(self, request: Request, offer: Offer) -> None:
         self.request, self.offer = request, offer
@@ -254,6 +270,7 @@ class Maker:
 
     @property
     def entries(self) -> int:
+        """The number of examples in cases with a mask for each."""
         return max(2, self.request.entries)
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
@@ -303,25 +320,22 @@ class HeadsMaker(Maker):
         self.heads = request.head or usual if has_heads(layout) else 1
         self.groups = request.kv_head or self.heads if has_heads(layout) else 1
         self.joined, self.wide = is_joined(layout), cuts_heads(layout) or cuts_heads(returns)
-        self.lengths = OF_ENTRIES[: self.batch]
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
-        masks = other.get("masks", self.request.masks)
+        request, masks = self.request, other.get("masks", self.request.masks)
         rows, keys = self.room_for(masks, rows, keys)
         size = self.one_size or other.get("size", SIZE)
-        size = SIZE if any(position.misfit(size) for position in self.request.positions) else size
-        batch = self.batch if self.request.entries > 1 or self.batch == 1 else other.get("batch", self.batch)
-        rules = replace(
-            self.request.rules(size, rows, keys), masks=masks, scores=other.get("scores", self.request.scores)
-        )
-        fixed = self.request.head or self.request.kv_head or self.request.scores or self.heads == 1
-        heads = self.heads if fixed else other.get("heads", self.heads)
+        size = SIZE if any(position.misfit(size) for position in request.positions) else size
+        has_fixed_heads = request.head or request.kv_head or request.scores or self.heads == 1
+        heads = self.heads if has_fixed_heads else other.get("heads", self.heads)
         groups = other.get("groups", self.groups if heads == self.heads else heads)
-        recipe = Recipe(rules, heads, groups, self.request.positions, wide=self.wide, share=self.share)
-        counts = ((heads, rows), (recipe.groups, keys), (recipe.groups, keys))
-        q, k, v = (self.rng.standard_normal((batch, heads, length, size)) for heads, length in counts)
-        explicit = not isinstance(self.request.scale, bool)
-        unpromised = other.get("unpromised", False)
+        has_fixed_batch = request.entries > 1 or self.batch == 1
+        batch = self.batch if has_fixed_batch else other.get("batch", self.batch)
+        rules = replace(request.rules(size, rows, keys), masks=masks, scores=other.get("scores", request.scores))
+        recipe = Recipe(rules, heads, groups, request.positions, wide=self.wide, share=self.share)
+        shapes = ((batch, heads, rows, size), (batch, groups, keys, size), (batch, groups, keys, size))
+        q, k, v = (self.rng.standard_normal(shape) for shape in shapes)
+        explicit, unpromised = not isinstance(request.scale, bool), other.get("unpromised", False)
         return Case(rung, recipe, Given(q * SPREAD, k * SPREAD, v), explicit, optional or unpromised, unpromised)
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
@@ -376,28 +390,28 @@ class LayerMaker(Maker):
         **other: Any,
     ) -> Case:  # fmt: skip
         """Return a case of these sizes; x is `wider` columns wider than all heads, and multiplied by `factor`."""
-        masks = other.get("masks", self.request.masks)
+        request, masks = self.request, other.get("masks", self.request.masks)
         rows, keys = self.room_for(masks, rows, keys)
         rows = rows if other.get("memory") else keys
         arrays = self.inside.arrays if self.inside else self.draw_matrices(wider, other.get("size", SIZE))
         width, inner = arrays["W_q"].shape
-        rules = replace(self.request.rules(inner // self.heads, rows, keys), masks=masks)
+        rules = replace(request.rules(inner // self.heads, rows, keys), masks=masks)
         recipe = Recipe(
-            rules, self.heads, self.groups, self.request.positions, output_projection="W_o" in arrays, share=self.share
+            rules, self.heads, self.groups, request.positions, output_projection="W_o" in arrays, share=self.share
         )
-        batch = (
-            self.request.entries if self.request.entries > 1 else 1 if self.inside is None else other.get("batch", 2)
-        )
+        batch = request.entries if request.entries > 1 else other.get("batch", 2) if self.inside else 1
         x = self.rng.standard_normal((batch, rows, width)) * factor
-        around = self.inside.around if self.inside else None
-        explicit = "scale=" in " ".join(self.request.typed)
-        unpromised = other.get("unpromised", False)
-        of_memory = (batch, keys, len(arrays["W_k"]))
-        is_self = around is not None and self.offer.takes("memory")  # its norm may not be that of x
-        is_other = other.get("memory") or of_memory[-1] != x.shape[-1]
-        memory = self.rng.standard_normal(of_memory) if is_other else x if is_self else None
-        given = Given(x=x, memory=memory, arrays=arrays, around=around)
+        memory = self.draw_memory(x, (batch, keys, len(arrays["W_k"])), is_other=bool(other.get("memory")))
+        given = Given(x=x, memory=memory, arrays=arrays, around=self.inside.around if self.inside else None)
+        explicit, unpromised = "scale=" in " ".join(request.typed), other.get("unpromised", False)
         return Case(rung, recipe, given, explicit, optional or unpromised, unpromised)
+
+    def draw_memory(self, x: Array, shape: Shape, is_other: bool) -> Array | None:
+        """Return the memory: random if it is another input or has another width than x, else x itself or None."""
+        if is_other or shape[-1] != x.shape[-1]:
+            return self.rng.standard_normal(shape)
+        is_normed = self.inside is not None and self.inside.around is not None  # by a norm that may not be that of x
+        return x if is_normed and self.offer.takes("memory") else None
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
         """Return a case whose x is multiplied by a factor; 0 makes all tokens equal, because zeros may mean padding."""
@@ -408,20 +422,14 @@ class LayerMaker(Maker):
     def draw_matrices(self, wider: int, size: int) -> dict[str, Array]:
         inner, shared = self.heads * size, self.groups * size
         width = inner + wider
-        spread = 1.3 / math.sqrt(width)
         shapes = {"W_q": (width, inner), "W_k": (width, shared), "W_v": (width, shared), "W_o": (inner, width)}
         biases = {"b_q": inner, "b_k": shared, "b_v": shared, "b_o": width}
-        arrays = {name: self.rng.standard_normal(shape) * spread for name, shape in shapes.items()}
+        arrays = {name: self.rng.standard_normal(shape) * (1.3 / math.sqrt(width)) for name, shape in shapes.items()}
         arrays |= {name: self.rng.standard_normal(length) * 0.7 for name, length in biases.items()}
         return {name: array for name, array in arrays.items() if self.offer.takes(name)}
 
 
 # Hidden keys with far larger logits and values: they expose a small fill value in a low-precision dtype
-
-SEEN, HIDDEN = -9.0, -1.0
-"""Logits of the first and the second half of the keys; each half is constant, so half precision weights it evenly."""
-LARGER = 16.0
-"""Factor by which values of the second half are larger."""
 
 
 def can_choose_logits(request: Request) -> bool:
@@ -435,27 +443,27 @@ def put_hidden_ahead(case: Case) -> Case:
     if given.x is not None:
         return replace(case, given=replace(given, x=mark_x(case, given.x), arrays=pick_marks(given.arrays)))
     assert given.q is not None and given.k is not None and given.v is not None
-    keys = logits(given.k.shape[2]) / (case.recipe.rules.scale * given.q.shape[-1])
-    k = np.broadcast_to(keys[:, None], given.k.shape).copy()
-    return replace(case, given=replace(given, q=np.ones_like(given.q), k=k, v=given.v * sizes(given.k.shape[2])))
+    length = given.k.shape[2]
+    keys = by_half(length, SEEN, HIDDEN) / (case.recipe.rules.scale * given.q.shape[-1])
+    k = np.broadcast_to(keys, given.k.shape).copy()
+    return replace(case, given=replace(given, q=np.ones_like(given.q), k=k, v=given.v * by_half(length, 1.0, LARGER)))
 
 
-def logits(keys: int) -> Array:
-    return np.where(np.arange(keys) < keys // 2, SEEN, HIDDEN)
-
-
-def sizes(keys: int) -> Array:
-    return np.where(np.arange(keys) < keys // 2, 1.0, LARGER)[:, None]
+def by_half(length: int, first: float, second: float) -> Array:
+    """Return a column `[t 1]` with one number for the first half of the tokens and another for the second."""
+    return np.where(np.arange(length) < length // 2, first, second)[:, None]
 
 
 def mark_x(case: Case, x: Array) -> Array:
+    """Put 1 into the first column of x, and the chosen logits, divided by the scale, into the second."""
     length, size = x.shape[1], case.given.arrays["W_q"].shape[1] // case.recipe.heads
-    x = x * sizes(length)
-    x[..., 0], x[..., 1] = 1.0, logits(length) / (case.recipe.rules.scale * size)
+    x = x * by_half(length, 1.0, LARGER)
+    x[..., 0], x[..., 1] = 1.0, by_half(length, SEEN, HIDDEN)[:, 0] / (case.recipe.rules.scale * size)
     return x
 
 
 def pick_marks(arrays: Arrays) -> dict[str, Array]:
+    """Let queries be the first column of x, and keys the second."""
     chosen = {name: np.zeros_like(arrays[name]) for name in ("W_q", "W_k", "b_q", "b_k") if name in arrays}
     chosen["W_q"][0], chosen["W_k"][1] = 1.0, 1.0
     return dict(arrays) | chosen

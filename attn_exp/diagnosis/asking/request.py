@@ -1,8 +1,12 @@
-"""Requests: what a function should compute, in terms of the settings of a run."""
+"""Requests: what a function should compute, in terms of the settings of a run.
+
+`understood(["mask=causal", "layout=bthd"])` composes a configuration from the settings of a run, as for a run, and
+returns a `Request` with its rules and with the settings in `HOW_CALLED`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -29,18 +33,27 @@ from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
 
-HOW = ("layout", "takes", "device", "dtype")
+HOW_CALLED = ("layout", "takes", "device", "dtype")
 """Settings that describe how the function expects its arrays; all others describe what it computes."""
+IGNORE = "ignore="
+"""Prefix of the command-line argument that names arguments to ignore."""
 
 
 @dataclass(frozen=True)
 class Request:
     """The settings of a check: rules and heads as in a run, and how the function expects its arrays.
 
-    `head` and `kv_head` are None if the user did not set them. `typed` are the settings that the user wrote; with
-    `as_typed`, no others are assumed. `align`: whether the first query is at the first key, or the last query at the
-    last key. `size`: the head size of a module that was built from its class, if its arguments fit no other, or 0.
-    `ignore`: arguments that need not be verified. `tell` is called with a description of each call before it is made.
+    Rules. `align`: whether the first query is at the first key, or the last query at the last key. `blocks`: True in a
+    mask means hidden. `empty`: what a query without keys gets, such as "nan", or "any". `tiled`: query head `h` uses
+    key/value head `h % groups`. `caps_last`: softcap comes after the mask. `leaks`: the user named a library, whose own
+    attention lets NaN behind a mask through. `digits`: bits of the softmax dtype.
+
+    Sizes. `head` and `kv_head` are None if the user did not set them. `size`: the head size of a module that was built
+    from its class, if its arguments fit no other, or 0.
+
+    The check. `layout`, `takes` (an array library), `device` and `dtype` are "" if they are to be found. `typed` are
+    the settings that the user wrote; with `as_typed`, no others are assumed. `few`: use few different sizes. `ignore`:
+    arguments that need not be verified. `tell` is called with a description of each call before it is made.
     """
 
     masks: tuple[Mask, ...] = ()
@@ -58,7 +71,6 @@ class Request:
     head: int | None = None
     kv_head: int | None = None
     size: int = 0
-    bias: bool = False
     seed: int = 0
     layout: str = ""
     takes: str = ""
@@ -89,10 +101,12 @@ class Request:
 
     @property
     def said(self) -> frozenset[str]:
-        return frozenset(word.partition("=")[0].lstrip("+~") for word in self.typed)
+        """The names of the settings that the user typed: "head" for "head=3"."""
+        return names_of(self.typed)
 
     @property
     def entries(self) -> int:
+        """The number of examples in a batch, if a padding mask lists one length for each."""
         return max((int(np.size(getattr(mask, "lengths", ()))) for mask in self.masks), default=0)
 
     @property
@@ -101,42 +115,44 @@ class Request:
 
 
 def with_words(request: Request, words: str) -> Request:
-    said = {word.partition("=")[0]: word for word in (*sorted(request.typed), *words.split())}
-    how: dict[str, Any] = {key: said.pop(key).partition("=")[2] for key in HOW if key in said}
-    typed = list(said.values())
-    return replace(request, **asked_by(settings_of(typed), typed), **how)
+    """Return the request with settings added, which replace those of the same name."""
+    settings = {word.partition("=")[0]: word for word in (*sorted(request.typed), *words.split())}
+    how: dict[str, Any] = {name: settings.pop(name).partition("=")[2] for name in HOW_CALLED if name in settings}
+    return replace(request, **fields_of(list(settings.values())), **how)
 
 
-def asked_by(config: Config, words: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a request that the settings determine.
+def names_of(settings: Iterable[str]) -> frozenset[str]:
+    return frozenset(setting.partition("=")[0].lstrip("+~") for setting in settings)
+
+
+def fields_of(settings: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a request that the settings of a run determine.
 
     Raises:
         UserError: a check cannot use one of the settings.
     """
-    typed = {word.partition("=")[0].lstrip("+~") for word in words}
+    config, typed = settings_of(settings), names_of(settings)
     if config.variant and "variant" in typed:
         raise UserError("a check compares one function with the definition; variant= belongs to a run")
-    means = convention(config.convention)
-    named = config.convention != "none"
-    made = masks(config.mask, config.mask_join, means.blocks, token_names(config))
+    library, is_named = convention(config.convention), config.convention != "none"
+    from_config = masks(config.mask, config.mask_join, library.blocks, token_names(config))
     return {
-        "masks": tuple(map(of_any_length, made)),
+        "masks": tuple(map(of_any_length, from_config)),
         "scores": make_all("score", config.score),
         "positions": make_all("position", config.position),
         "normalizer": normalizer(config.normalizer),
         "scale": config.scale,
-        "align": config.align or means.where_it_stands,
-        "blocks": means.blocks,
-        "empty": means.empty if named else "any",
-        "tiled": means.tiled,
-        "caps_last": means.caps_last,
-        "leaks": named,
-        "digits": np.finfo(means.softmax_dtype or "float64").nmant + 1,
+        "align": config.align or library.where_it_stands,
+        "blocks": library.blocks,
+        "empty": library.empty if is_named else "any",
+        "tiled": library.tiled,
+        "caps_last": library.caps_last,
+        "leaks": is_named,
+        "digits": np.finfo(library.softmax_dtype or "float64").nmant + 1,
         "head": config.head if "head" in typed else None,
         "kv_head": config.kv_head if "kv_head" in typed else None,
-        "bias": config.bias,
         "seed": config.seed,
-        "typed": frozenset(words),
+        "typed": frozenset(settings),
     }
 
 
@@ -148,15 +164,12 @@ def understood(words: Sequence[str]) -> Request:
     """
     if any(word.startswith("timeout=") for word in words):
         raise UserError("timeout= works only in the command attn-exp check: in Python, nothing can stop your function")
-    how: dict[str, Any] = {key: value for key, _, value in (word.partition("=") for word in words) if key in HOW}
-    names = [word.partition("=")[2].strip("[]()").split(",") for word in words if word.startswith(IGNORE)]
-    how["ignore"] = tuple(filter(None, (name.strip(" '\"") for some in names for name in some)))
-    settings = [word for word in words if word.partition("=")[0] not in HOW and not word.startswith(IGNORE)]
-    return Request(**asked_by(settings_of(settings), settings), **how)
-
-
-IGNORE = "ignore="
-"""Prefix of the command-line argument that names arguments to ignore."""
+    how: dict[str, Any] = {name: value for name, _, value in (word.partition("=") for word in words)
+                           if name in HOW_CALLED}  # fmt: skip
+    ignored = ",".join(word.removeprefix(IGNORE).strip("[]()") for word in words if word.startswith(IGNORE))
+    how["ignore"] = tuple(filter(None, (name.strip(" '\"") for name in ignored.split(","))))
+    settings = [word for word in words if word.partition("=")[0] not in HOW_CALLED and not word.startswith(IGNORE)]
+    return Request(**fields_of(settings), **how)
 
 
 def settings_of(words: Sequence[str]) -> Config:
@@ -186,8 +199,7 @@ class Filler(Mask):
         return max((place + 1 for place in range(keys) if self.kept[place % len(self.kept)]), default=0)
 
     def allows(self, grid: Grid) -> Array | bool:
-        seen: Array = np.asarray(self.kept)[np.asarray(grid.key) % len(self.kept)]
-        return seen
+        return np.asarray(np.asarray(self.kept)[np.asarray(grid.key) % len(self.kept)])
 
 
 @dataclass(frozen=True)
@@ -217,5 +229,5 @@ def of_any_length(mask: Mask) -> Mask:
         return replace(mask, masks=tuple(map(of_any_length, mask.masks)))
     if not isinstance(mask, Holes) or not mask.kept:
         return mask
-    first = mask.kept.index(True) if any(mask.kept) else 0  # a single token must see itself
-    return Filler((*mask.kept[first:], *mask.kept[:first]))
+    visible = mask.kept.index(True) if any(mask.kept) else 0  # a single token must see itself
+    return Filler((*mask.kept[visible:], *mask.kept[:visible]))

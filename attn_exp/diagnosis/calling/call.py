@@ -1,10 +1,14 @@
-"""Call a function on a case: convert arrays and layout, use the function's keywords, and read its answer."""
+"""Call a function on a case: convert arrays and layout, use the function's keywords, and read its answer.
+
+`Caller(function, ...)(case)` goes from a case to its arguments by role ("q", "mask", ...), from roles to the function's
+own parameter names, through the call, and from what the call returned to an `Answer` in the layout of the reference.
+"""
 
 from __future__ import annotations
 
 import dis
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +40,25 @@ from attn_exp.diagnosis.bind.sizes import letter_of
 from attn_exp.errors import UserError
 from attn_exp.own_code import LeftError, error_line, held
 
+ATTRIBUTES_OF_HEADS = (
+    "dk", "headdim", "headsize", "dimhead", "dhead", "dimkey", "keydim", "dimk", "depth",
+)  # fmt: skip
+"""Attributes that contain the size of each head, in lower case and without underscores."""
+ATTRIBUTES_OF_WIDTH = (
+    "dmodel", "embeddim", "hiddensize", "nembd", "embedsize", "modeldim", "dim", "hiddendim", "embdim", "d",
+)  # fmt: skip
+"""Attributes that contain the width of all heads, which is the head size if there is one head."""
+ATTRIBUTES_DIVIDING, ATTRIBUTES_MULTIPLYING = ("temperature", "temper"), ("scale", "scaling", "scalefactor")
+"""Attributes by which scores are divided or multiplied: usually the square root of the head size, or its inverse."""
+LARGEST_HEAD = 256
+"""Largest head size considered."""
+IS_LAYER = "is_layer"
+"""Attribute that marks functions which call a layer; with JAX, they trace the layer themselves."""
+MOST_NUMBERS = 2**16
+"""Maximum number of elements in an answer, on top of four times the size of its weights and output."""
+RAISE = dis.opmap["RAISE_VARARGS"]
+"""The bytecode instruction of `raise` and of a failed `assert`."""
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -53,31 +76,20 @@ class Bound:
     unknown: tuple[str, ...] | None = None
 
 
-# The call
-
-
-def size_of_head(made: Any) -> int:
+def size_of_head(layer: Any) -> int:
     """Return the head size of an object, read from an attribute such as `d_k` or from its scale; 0 if unknown.
 
     An object with a width but no number of heads counts as one head of that width.
     """
-    said = {plain(word): value for word, value in (getattr(made, "__dict__", None) or {}).items()
-            if isinstance(value, int | float) and not isinstance(value, bool)}  # fmt: skip
-    sizes = [float(said[word]) for word in OF_HEADS if word in said]
-    sizes += [float(said[word]) ** 2 for word in DIVIDING if said.get(word)]
-    sizes += [float(said[word]) ** -2 for word in MULTIPLYING if said.get(word)]
-    if not any(letter_of(word) == "h" for word in said):
-        sizes += [float(said[word]) for word in OF_ONE_HEAD if word in said]
-    known = [round(size) for size in sizes if 1 < size <= LARGEST and abs(size - round(size)) < 1e-6 * size]
+    attributes = {plain(name): value for name, value in (getattr(layer, "__dict__", None) or {}).items()
+                  if isinstance(value, int | float) and type(value) is not bool}  # fmt: skip
+    sizes = [float(attributes[name]) for name in ATTRIBUTES_OF_HEADS if name in attributes]
+    sizes += [float(attributes[name]) ** 2 for name in ATTRIBUTES_DIVIDING if attributes.get(name)]
+    sizes += [float(attributes[name]) ** -2 for name in ATTRIBUTES_MULTIPLYING if attributes.get(name)]
+    if not any(letter_of(name) == "h" for name in attributes):
+        sizes += [float(attributes[name]) for name in ATTRIBUTES_OF_WIDTH if name in attributes]
+    known = [round(size) for size in sizes if 1 < size <= LARGEST_HEAD and abs(size - round(size)) < 1e-6 * size]
     return next(iter(known), 0)
-
-
-OF_HEADS = ("dk", "headdim", "headsize", "dimhead", "dhead", "dimkey", "keydim", "dimk", "depth")
-OF_ONE_HEAD = ("dmodel", "embeddim", "hiddensize", "nembd", "embedsize", "modeldim", "dim", "hiddendim", "embdim", "d")
-DIVIDING, MULTIPLYING = ("temperature", "temper"), ("scale", "scaling", "scalefactor")
-"""Names of attributes by which scores are divided or multiplied."""
-LARGEST = 256
-"""Largest head size considered."""
 
 
 def holds_size(function: Any) -> bool:
@@ -88,16 +100,13 @@ def holds_size(function: Any) -> bool:
     return not is_function and not hasattr(function, "__wrapped__") and not isclass(function)
 
 
-IS_LAYER = "is_layer"
-"""Attribute that marks functions which call a layer; with JAX, they trace the layer themselves."""
-
-
 @dataclass(frozen=True)
 class Caller:
-    """A function and how to call it.
+    """A function and how to call it: its arguments, the array library, the layout and dtype of its arrays.
 
-    `returns` is the layout of its output, if that differs from `layout`. `part` is the name of the output among the
-    returned values, if the output is not the first.
+    `masking` and `padding` are the formats in which it expects a mask and a padding mask. `returns` is the layout of
+    its output, if that differs from `layout`. `part` is the name of the output among the returned values, if the output
+    is not the first.
     """
 
     function: Any
@@ -119,8 +128,9 @@ class Caller:
 
     @property
     def size_held(self) -> int:
-        known = getattr(self.function, "head_size", 0)
-        return known or (size_of_head(getattr(self.function, "__self__", self.function)) if self.is_made else 0)
+        """The head size that the object accepts, as far as it is known, or 0."""
+        made = getattr(self.function, "__self__", self.function)
+        return getattr(self.function, "head_size", 0) or (size_of_head(made) if self.is_made else 0)
 
     def __call__(self, case: Case) -> Answer:
         return self.answer(self.arguments(case), case)
@@ -128,27 +138,28 @@ class Caller:
     def answer(self, arguments: Mapping[str, Any], case: Case) -> Answer:
         try:
             with held(), np.errstate(all="ignore"):  # per thread; overflow shows in the output
-                arrays, kind = self.numbers(self.call(arguments), case)
+                arrays, dtype = self.numbers(self.call(arguments), case)
         except (NoNumbersError, LeftError) as error:
             return Answer(None, error=str(error))
         except Exception as error:
             return Answer(None, error=error_line(error), refused=self.refuses(error, arguments), reached=reached(error))
-        return self.convert_answer(arrays, kind, case)
+        return self.convert_answer(arrays, dtype, case)
 
     def call(self, arguments: Mapping[str, Any]) -> Any:
         if self.request.tell:
-            named = {self.offer.parameters[role]: value for role, value in arguments.items() if role != "sizes"}
-            said = (f"{name.strip()}{format_argument(value)}" for name, value in named.items())
-            self.request.tell(f"{', '.join(said)}, {self.library.name}, {self.dtype}")
-        plain, named = self.spoken(arguments)
+            self.request.tell(self.describe_call(arguments))
+        positional = [role for role in self.offer.positional if role in arguments]
+        values = [arguments[role] for role in positional]
+        named = {self.offer.parameters[role]: value for role, value in arguments.items() if role not in positional}
         if self.library.name == "jax" and not self.is_made and not getattr(self.function, IS_LAYER, False):
-            return trace_call(self.function, plain, named)
-        return self.function(*plain, **named)
+            return trace_call(self.function, values, named)
+        return self.function(*values, **named)
 
-    def spoken(self, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        order = [role for role in self.offer.positional if role in arguments]
-        named = {self.offer.parameters[role]: value for role, value in arguments.items() if role not in order}
-        return [arguments[role] for role in order], named
+    def describe_call(self, arguments: Mapping[str, Any]) -> str:
+        named = {self.offer.parameters[role]: value for role, value in arguments.items() if role != "sizes"}
+        described = [f"{name.strip()} {list(value.shape)}" if hasattr(value, "shape") else f"{name.strip()}={value!r}"
+                     for name, value in named.items()]  # fmt: skip
+        return f"{', '.join(described)}, {self.library.name}, {self.dtype}"
 
     def refuses(self, error: BaseException, arguments: Mapping[str, Any]) -> bool:
         """Return whether an error means that the function does not support one of the keywords passed to it.
@@ -156,48 +167,44 @@ class Caller:
         True for NotImplementedError, UserError, a raised error that names the keyword, and a ValueError or failed
         assertion of the function itself that does not occur without the optional keywords.
         """
-        needed = {role: value for role, value in arguments.items() if role not in self.offer.defaults}
-        words = [
-            self.offer.parameters[role]
-            for role, value in arguments.items()
-            if role not in (*needed, "heads", "kv_heads") and requests_anything(value)
-        ]
         if isinstance(error, NotImplementedError | UserError):
             return True
+        required = {role: value for role, value in arguments.items() if role not in self.offer.defaults}
+        requested = [self.offer.parameters[role] for role, value in arguments.items()
+                     if role not in (*required, "heads", "kv_heads") and requests_anything(value)]  # fmt: skip
         is_own = isinstance(error, ValueError | TypeError | AssertionError | RuntimeError) and raised(error)
-        if not words or not is_own:
+        if not requested or not is_own:
             return False
-        spoken = "|".join(re.escape(word).replace("_", "[_ ]") for word in words)
-        if re.search(rf"(?<![^\W_])({spoken})(?![^\W_])", str(error)):
+        if names_parameter(str(error), requested):
             return True
         with suppress(Exception), held():
-            return isinstance(error, ValueError | AssertionError) and bool(parts_of(self.call(needed)))
+            return isinstance(error, ValueError | AssertionError) and bool(parts_of(self.call(required)))
         return False
 
     def arguments(self, case: Case) -> dict[str, Any]:
-        given = {}
-        if self.offer.core:
-            given = {side: to_layout(getattr(case.given, side), self.layout) for side in "qkv"}
-        else:
-            assert case.given.x is not None
-            given = {"x": self.rows(case.given.x), **case.given.arrays}
-            if case.given.memory is not None:
-                given["memory"] = self.rows(case.given.memory)
-        arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
+        """Return the arguments of a case by role: its input arrays, and the keywords that its recipe needs."""
+        at, inputs = at_of(case), self.input_arrays(case)
+        arrays = {role: self.convert(array) for role, array in inputs.items() if self.offer.takes(role)}
         if self.offer.takes("sizes"):
-            arrays["sizes"] = (at_of(case), case.recipe.positions)
-        extra = for_case(case, self.offer, self.request, is_joined(self.layout))
-        if "mask" in extra:
-            extra["mask"] = self.masking.write(extra["mask"], at_of(case), self.request.blocks)
-        if "padding" in extra:
-            extra["padding"] = self.padding.write(extra["padding"][:, None, None], at_of(case), self.request.blocks)
-        said = {role: self.given(value) for role, value in extra.items()}
-        if "mask" in said:
-            said["mask"] = self.masking.held(said["mask"])
-        return arrays | said
+            arrays["sizes"] = (at, case.recipe.positions)
+        keywords = for_case(case, self.offer, self.request, is_joined(self.layout))
+        if "mask" in keywords:
+            keywords["mask"] = self.masking.write(keywords["mask"], at, self.request.blocks)
+        if "padding" in keywords:
+            keywords["padding"] = self.padding.write(keywords["padding"][:, None, None], at, self.request.blocks)
+        keywords = {role: self.convert(value) for role, value in keywords.items()}
+        if "mask" in keywords:
+            keywords["mask"] = self.masking.wrap(keywords["mask"])
+        return arrays | keywords
 
-    def rows(self, x: Array) -> Array:
-        return x[0] if self.layout == "td" else x
+    def input_arrays(self, case: Case) -> dict[str, Array]:
+        given = case.given
+        if self.offer.core:
+            return {side: to_layout(getattr(given, side), self.layout) for side in "qkv"}
+        assert given.x is not None
+        example = 0 if self.layout == "td" else slice(None)  # without or with a batch axis
+        memory = {} if given.memory is None else {"memory": given.memory[example]}
+        return {"x": given.x[example], **given.arrays, **memory}
 
     def returned(self, case: Case) -> dict[str, Array]:
         try:
@@ -206,18 +213,18 @@ class Caller:
         except (Exception, LeftError):
             return {}
 
-    def given(self, value: Any) -> Any:
+    def convert(self, value: Any) -> Any:
         return self.library.into(value, self.dtype) if isinstance(value, np.ndarray) else value
 
-    def read(self, said: Any, case: Case) -> Answer:
+    def read(self, returned: Any, case: Case) -> Answer:
         """Convert a returned value to an answer.
 
         Raises:
             NoNumbersError: the value is not an array of real numbers.
         """
-        return self.convert_answer(*self.numbers(said, case), case)
+        return self.convert_answer(*self.numbers(returned, case), case)
 
-    def numbers(self, said: Any, case: Case) -> tuple[dict[str, Array], str]:
+    def numbers(self, returned: Any, case: Case) -> tuple[dict[str, Array], str]:
         """Convert a returned value to NumPy arrays, the output first; also return the output's dtype.
 
         Raises:
@@ -225,70 +232,66 @@ class Caller:
         """
         at = at_of(case)
         most = MOST_NUMBERS + 4 * at.batch * at.heads * at.rows * (at.keys + at.size + at.width)
-        return numbers_of(said, self.library, most, self.part)
+        return numbers_of(returned, self.library, most, self.part)
 
-    def convert_answer(self, arrays: dict[str, Array], kind: str, case: Case) -> Answer:
-        output, *others = arrays
-        array, stages, heads = arrays[output], {name: arrays[name] for name in others}, {"h": case.recipe.heads}
+    def convert_answer(self, arrays: dict[str, Array], dtype: str, case: Case) -> Answer:
+        name, *others = arrays
+        output, stages, heads = arrays[name], {other: arrays[other] for other in others}, case.recipe.heads
         if self.returns:
-            return Answer(from_layout(array, self.returns, heads), stages, kind)
-        array, axes = with_its_axes(array, case, self.layout, self.offer.core)
+            return Answer(from_layout(output, self.returns, heads), stages, dtype)
+        output, axes = with_expected_axes(output, case, self.layout, self.offer.core)
         if self.offer.core:
-            array = from_layout(array, self.layout, heads)
-        elif self.layout == "td" and array.ndim == len("tm"):
-            array = array[None]
-        return Answer(array, stages, kind, axes=axes)
+            output = from_layout(output, self.layout, heads)
+        elif self.layout == "td" and output.ndim == len("tm"):
+            output = output[None]
+        return Answer(output, stages, dtype, axes=axes)
 
 
-def format_argument(value: Any) -> str:
-    return f" {list(value.shape)}" if hasattr(value, "shape") else f"={value!r}"
-
-
-MOST_NUMBERS = 2**16
-"""Maximum number of elements in an answer, on top of four times the size of its weights and output."""
-
-
-def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
+def with_expected_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
     """Add or remove axes of length 1 to give an answer the expected axes; also return a message if this was needed.
 
     An answer with the right number of axes, or with other lengths, is returned unchanged, without a message.
     """
-    if array.ndim == (len(layout) if core else len("tm") if layout == "td" else len("btm")):
+    axes = layout if core else "tm" if layout == "td" else "btm"
+    if array.ndim == len(axes):
         return array, ""
-    right = np.broadcast_to(0.0, expected(case)["output"].shape)
-    right = to_layout(right, layout) if core else right[0] if layout == "td" else right
-    if [length for length in array.shape if length != 1] != [length for length in right.shape if length != 1]:
+    right = expected(case)["output"]
+    shape = to_layout(right, layout).shape if core else right.shape[-len(axes) :]
+    if [length for length in array.shape if length != 1] != [length for length in shape if length != 1]:
         return array, ""
-    return array.reshape(right.shape), f"shape {list(array.shape)}, expected {list(right.shape)}"
+    return array.reshape(shape), f"shape {list(array.shape)}, expected {list(shape)}"
 
 
 # Whether an error is a refusal: the function states that it does not support a keyword
 
-RAISED = dis.opmap["RAISE_VARARGS"]
+
+def names_parameter(message: str, parameters: Sequence[str]) -> bool:
+    """Return whether an error message contains one of the names as a word, perhaps with spaces for underscores."""
+    pattern = "|".join(re.escape(name).replace("_", "[_ ]") for name in parameters)
+    return bool(re.search(rf"(?<![^\W_])({pattern})(?![^\W_])", message))
 
 
 def requests_anything(value: Any) -> bool:
     return not (value is None or value is False or (isinstance(value, float) and value == 0.0))
 
 
-def tracebacks(error: BaseException) -> list[TracebackType]:
-    found, last = list[TracebackType](), error.__traceback__
-    while last is not None:
-        found.append(last)
-        last = last.tb_next
-    return found
+def tracebacks(error: BaseException) -> Iterator[TracebackType]:
+    entry = error.__traceback__
+    while entry is not None:
+        yield entry
+        entry = entry.tb_next
 
 
-def is_of_the_check(one: TracebackType) -> bool:
-    return str(one.tb_frame.f_globals.get("__name__", "")).startswith("attn_exp.diagnosis.")
+def is_in_the_check(entry: TracebackType) -> bool:
+    return str(entry.tb_frame.f_globals.get("__name__", "")).startswith("attn_exp.diagnosis.")
 
 
 def reached(error: BaseException) -> Shape:
     """Return how far a call got before its error: the current instruction in each frame outside the check."""
-    return tuple(one.tb_lasti for one in tracebacks(error) if not is_of_the_check(one))
+    return tuple(entry.tb_lasti for entry in tracebacks(error) if not is_in_the_check(entry))
 
 
 def raised(error: BaseException) -> bool:
     """Return whether an explicit `raise` or `assert` caused an error, rather than arrays of wrong shapes."""
-    last = next(reversed(tracebacks(error)), None)  # compiled functions are called from here
-    return last is not None and (is_of_the_check(last) or last.tb_frame.f_code.co_code[last.tb_lasti] == RAISED)
+    last = next(reversed([*tracebacks(error)]), None)  # compiled functions are called from here
+    return last is not None and (is_in_the_check(last) or last.tb_frame.f_code.co_code[last.tb_lasti] == RAISE)

@@ -1,4 +1,9 @@
-"""Bind a function by its argument names: find its arrays, the arguments that cases set, and values for the rest."""
+"""Bind a function by its argument names: find its arrays, the arguments that cases set, and values for the rest.
+
+For `def attend(query, key, value, n_heads, attn_mask=None, eps=1e-5)`, the arrays are q, k and v, a case sets `n_heads`
+and `attn_mask`, and `eps` keeps its default. A function that needs more than that, such as rotary tables or parameters
+in a dictionary, is wrapped in an `Adapter`, which computes these in each call.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +29,7 @@ from attn_exp.diagnosis.asking.names import (
     side_of_name,
     source_with_helpers,
 )
-from attn_exp.diagnosis.asking.offer import KEYS, WINDOWS, Offer, plain_default
+from attn_exp.diagnosis.asking.offer import KEYS, WINDOWS, Offer, WindowCount, plain_default
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY, Neutral, role_of_argument
 from attn_exp.diagnosis.bind.binding import convert_value
@@ -44,6 +49,10 @@ NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "window", "leng
 """Roles for which a case has a value even if it requests nothing of the kind, so the argument may be required."""
 SMALLEST_SIZE = 8
 """Smallest default that counts as a size; a smaller one may be the index of an axis."""
+BLOCK = 4
+"""Value of a required block or chunk size."""
+ONE_TOKEN = At(Rules(), 1, 1, 1, 1, 1, 1, 1)
+"""Sizes with which to find out whether every required argument has a neutral value."""
 Values = Mapping[str, Any]
 Path = tuple[str, ...]
 """A parameter, followed by the keys with which the code reads one of its entries."""
@@ -51,7 +60,11 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Arrays:
-    """What to pass as each array argument: the array of one role, or a function of all arrays; `said` describes it."""
+    """What to pass as each array argument.
+
+    `sources` maps each argument to the role of its array, or to a function of all arrays by role. `roles` are all roles
+    that they need. `said` describes an unusual way for the verdict. `only_if_right` is as in `Offer`.
+    """
 
     sources: Mapping[str, str | Callable[[Values, At], Any]]
     roles: tuple[str, ...]
@@ -79,44 +92,38 @@ class Adapter:
         return holds_size(self.function)
 
     def __call__(self, **given: Any) -> Any:
-        values = fill_containers(self.arguments(**given), self.places)
-        first = [values.pop(name) for name in self.positional if name in values]
-        return self.function(*first, **values)
+        arguments = fill_containers(self.arguments(**given), self.places)
+        positional = [arguments.pop(name) for name in self.positional if name in arguments]
+        return self.function(*positional, **arguments)
 
     def arguments(self, **given: Any) -> dict[str, Any]:
+        """Turn what a case passes, by parameter or `hidden_name`, into the arguments of the function."""
         at, positions = given.pop(hidden_name(SIZES))
         given.pop(hidden_name("heads"), None)
-        known = {
-            role: given.pop(hidden_name(role))
-            for role in (*CORE, "x", "memory", *MATRICES)
-            if hidden_name(role) in given
-        }
-        values = {name: known[source] if isinstance(source, str) else source(known, at)
+        roles = [role for role in (*CORE, "x", "memory", *MATRICES) if hidden_name(role) in given]
+        known = {role: given.pop(hidden_name(role)) for role in roles}
+        arrays = {name: known[source] if isinstance(source, str) else source(known, at)
                   for name, source in self.arrays.sources.items()}  # fmt: skip
-        first_array = next(iter(known.values()))
-        neutral = self.neutral_values(at, positions, library_of(first_array))
-        convert = partial(beside, x=first_array)
-        return values | {name: convert_value(value, convert) for name, value in neutral.items()} | given
+        convert = partial(beside, x=known[roles[0]])  # to the library and dtype of the first array
+        neutral = self.neutral_values(at, positions, library_of(known[roles[0]]))
+        return arrays | {name: convert_value(value, convert) for name, value in neutral.items()} | given
 
     def neutral_values(self, at: At, positions: tuple[Any, ...] = (), library: str = "") -> dict[str, Any]:
         """Return the neutral values for one call, with `...` for an argument of unknown meaning."""
         sizes = Sizes(at.heads, at.size, at.heads * at.size, at.groups)
-        lengths = {"b": at.batch, "t": at.rows}
+        lengths = {"b": at.batch, "t": at.rows, "s": at.keys}
         letters = {"h": at.heads, "g": at.groups, "d": at.size, "m": sizes.m}
-        request = replace(self.request, positions=positions)
-        table = Neutral({**lengths, "s": at.keys}, letters, "", request, self.level)
-        found = {name: table.value(role, name) for name, role in self.neutral.items()}
-        found |= {name: None for name, role in self.neutral.items() if role == "random" and library != "jax"}
-        return {name: neutral_setting(name, sizes, at) if value is ... else value for name, value in found.items()}
+        table = Neutral(lengths, letters, "", replace(self.request, positions=positions), self.level)
+        values = {name: None if role == "random" and library != "jax" else table.value(role, name)
+                  for name, role in self.neutral.items()}  # fmt: skip
+        return {name: neutral_setting(name, sizes, at) if value is ... else value for name, value in values.items()}
 
 
 def neutral_setting(name: str, sizes: Sizes, at: At) -> Any:
+    """Return a value for an argument that is named after a size, or `...`."""
     if re.search("block|chunk|tile|bucket", name.lower()):
-        return FEW
+        return BLOCK
     return at.rows if letter_of(name) == "room" else value_of(name, sizes)
-
-
-FEW = 4
 
 
 def hidden_name(role: str) -> str:
@@ -134,58 +141,60 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
     parameters, places = open_containers(function, parameters_of(function, name))
     roles = roles_taken(parameters)
     for arrays in arrays_by_names(parameters, name):
-        others = [one for one in parameters if one.name not in arrays.sources and not is_starred(one)]
-        passed = {roles[one.name]: one for one in reversed(others) if roles[one.name] in PASSED
-                  and (not is_required(one) or roles[one.name] in NEEDED)}  # fmt: skip
-        rest = [one for one in others if one not in passed.values() and (is_required(one) or is_size(one))]
-        neutral = {one.name: role_of_argument(one.name) for one in rest}
-        positional = [one.name for one in parameters if one.kind is one.POSITIONAL_ONLY]
+        others = [parameter for parameter in parameters
+                  if parameter.name not in arrays.sources and not is_starred(parameter)]  # fmt: skip
+        settable = [parameter for parameter in others
+                    if roles[parameter.name] in (NEEDED if is_required(parameter) else PASSED)]  # fmt: skip
+        passed = {roles[parameter.name]: parameter for parameter in reversed(settable)}
+        neutral = {parameter.name: role_of_argument(parameter.name) for parameter in others
+                   if parameter not in passed.values() and (is_required(parameter) or is_size(parameter))}  # fmt: skip
+        positional = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY]
         adapter = Adapter(function, arrays, neutral, positional, request, places=places)
-        missing = [f"`{one}`" for one, value in adapter.neutral_values(ONE_TOKEN).items() if value is ...]
+        missing = [f"`{argument}`" for argument, value in adapter.neutral_values(ONE_TOKEN).items() if value is ...]
         if missing:
             raise UncalledError(f"{name} needs {', '.join(missing)}, whose meaning is not known")
         levels = 8 if "rotary" in neutral.values() else 4  # the number of table layouts
-        windows = WINDOWS if "window" in passed and is_required(passed["window"]) else (None,)
+        counts = WINDOWS if "window" in passed and is_required(passed["window"]) else (None,)
         for level in range(levels) if set(neutral.values()) & set(ROTARY) else (0,):
-            yield from (bind(replace(adapter, level=level), passed, one) for one in windows)
-
-
-ONE_TOKEN = At(Rules(), 1, 1, 1, 1, 1, 1, 1)
+            yield from (bind(replace(adapter, level=level), passed, counted) for counted in counts)
 
 
 def bind(
-    adapter: Adapter, passed: Mapping[str, inspect.Parameter], counted: tuple[int, int, bool] | None = None
+    adapter: Adapter, passed: Mapping[str, inspect.Parameter], counted: WindowCount | None = None
 ) -> Bound:  # fmt: skip
+    """Describe a function by an `Offer`, and call it directly if its arguments need no adapter."""
     arrays, function = adapter.arrays, adapter.function
-    words = {role: one.name for role, one in passed.items()}
-    defaults = {role: plain_default(one.default) for role, one in passed.items() if not is_required(one)}
+    keywords = {role: parameter.name for role, parameter in passed.items()}
+    defaults = {role: plain_default(parameter.default) for role, parameter in passed.items()
+                if not is_required(parameter)}  # fmt: skip
     core = set(CORE) <= set(arrays.roles)
     said = ", ".join(filter(None, (arrays.said, *(f"{name}=..." for name in adapter.neutral))))
     counted = counted or (KEYS if "window" in passed and is_number(passed["window"]) else None)
     offer = Offer(core, {}, (), defaults, said, only_if_right=arrays.only_if_right, counted=counted)
     own_names = {source: name for name, source in arrays.sources.items() if isinstance(source, str)}
     if not adapter.neutral and not adapter.places and len(own_names) == len(arrays.sources):
-        names = own_names | words
+        names = own_names | keywords
         roles = {name: role for role, name in names.items()}
-        places = tuple(roles[name] for name in adapter.positional if name in roles)
-        return Bound(function, function, replace(offer, parameters=names, positional=places))
+        positional = tuple(roles[name] for name in adapter.positional if name in roles)
+        return Bound(function, function, replace(offer, parameters=names, positional=positional))
     names = {role: hidden_name(role) for role in (*arrays.roles, SIZES)}
     if any(letter_of(name) == "h" for name in adapter.neutral):
         names["heads"] = hidden_name("heads")
-    return Bound(adapter, function, replace(offer, parameters=names | words))
+    return Bound(adapter, function, replace(offer, parameters=names | keywords))
 
 
-def is_number(given: inspect.Parameter) -> bool:
+def is_number(parameter: inspect.Parameter) -> bool:
     """Return whether an argument is an integer, not a pair; assume so if it has no default and no annotation."""
-    said = str(given.annotation)
-    is_open = is_required(given) and given.annotation is given.empty
-    return is_open or type(given.default) is int or (bool(re.search(r"\bint\b", said)) and "tuple" not in said.lower())
+    annotation = str(parameter.annotation)
+    is_open = is_required(parameter) and parameter.annotation is parameter.empty
+    is_annotated = bool(re.search(r"\bint\b", annotation)) and "tuple" not in annotation.lower()
+    return is_open or type(parameter.default) is int or is_annotated
 
 
-def is_size(given: inspect.Parameter) -> bool:
+def is_size(parameter: inspect.Parameter) -> bool:
     """Return whether a default is a head size or width, as in `d_k=64`, which must fit the arrays."""
-    is_large = type(given.default) is int and given.default >= SMALLEST_SIZE
-    return is_large and letter_of(given.name) in ("d", "m")
+    default = parameter.default
+    return type(default) is int and default >= SMALLEST_SIZE and letter_of(parameter.name) in ("d", "m")
 
 
 def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Iterator[Arrays]:
@@ -194,29 +203,34 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
     Raises:
         UncalledError: the names do not identify the arrays, and there are not exactly three required arguments.
     """
-    usable = [one for one in parameters if not is_starred(one)]
-    biases = biases_of([one.name for one in usable])
-    sides: dict[str, str] = {}
-    for one in sorted(usable, key=lambda one: not is_required(one)):
-        is_list = one.name.endswith("s") and not one.name.endswith(("weights", "bias"))
-        side = "" if one.name in biases else side_of_name(one.name)
-        side = "" if is_list and side.startswith("W") else side  # one matrix per head
-        if side and (side not in sides or (side == "k" and len(one.name) == len(sides.get("q", "")) == 1)):
-            sides[side] = one.name  # next to q, k and v, `key` is a random key
-    if {"W", "W_o"} <= sides.keys() and "W_q" not in sides:
-        sides.setdefault("W_qkv", sides.pop("W"))
+    usable = [parameter for parameter in parameters if not is_starred(parameter)]
+    biases = biases_of([parameter.name for parameter in usable])
+    sides = names_of_sides(usable, biases)
     inputs = [sides[side] for side in ("x", "q", "k", "v", "kv") if side in sides]
     if inputs and ({"W_q", "W_k", "W_v"} <= set(sides) or "W_qkv" in sides):
         yield from arrays_of_layer(inputs, sides, biases)
     elif set(CORE) <= set(sides):
         yield Arrays({sides[side]: side for side in CORE}, CORE)
     else:
-        first = [one.name for one in usable if is_required(one)]
-        if len(first) != len(CORE) or {"x", "W_q", "qkv", "kv"} & set(sides):
-            taken = ", ".join(one.name for one in parameters) or "nothing"
-            expected = "q, k, v, or x, W_q, W_k, W_v"
-            raise UncalledError(f"{name} takes {taken}; expected {expected}")
-        yield Arrays(dict(zip(first, CORE, strict=True)), CORE, only_if_right=True)
+        required = [parameter.name for parameter in usable if is_required(parameter)]
+        if len(required) != len(CORE) or {"x", "W_q", "qkv", "kv"} & set(sides):
+            names = [parameter.name for parameter in parameters] or ["nothing"]
+            raise UncalledError(f"{name} takes {', '.join(names)}; expected q, k, v, or x, W_q, W_k, W_v")
+        yield Arrays(dict(zip(required, CORE, strict=True)), CORE, only_if_right=True)
+
+
+def names_of_sides(parameters: Sequence[inspect.Parameter], biases: Mapping[str, str]) -> dict[str, str]:
+    """Return the name of the parameter for each array, as in {"q": "query", "W_q": "wq"}; required ones come first."""
+    sides: dict[str, str] = {}
+    for name in [parameter.name for parameter in sorted(parameters, key=lambda parameter: not is_required(parameter))]:
+        side = "" if name in biases else side_of_name(name)
+        is_letter = side == "k" and len(name) == len(sides.get("q", "")) == 1  # beside `q`, `key` is a random key
+        is_matrix_per_head = side[:1] == "W" and name.endswith("s") and not name.endswith(("weights", "bias"))
+        if side and not is_matrix_per_head and (side not in sides or is_letter):
+            sides[side] = name
+    if {"W", "W_o"} <= sides.keys() and "W_q" not in sides:
+        sides.setdefault("W_qkv", sides.pop("W"))
+    return sides
 
 
 def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Mapping[str, str]) -> Iterator[Arrays]:
@@ -224,24 +238,25 @@ def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Map
 
     The columns of a single matrix for q, k and v are in this order, or head by head.
     """
-    held: dict[str, tuple[str, ...]] = {sides[role]: (role,) for role in MATRICES if role in sides}
+    matrices: dict[str, tuple[str, ...]] = {sides[role]: (role,) for role in MATRICES if role in sides}
     if "W_qkv" in sides:
-        held[sides["W_qkv"]] = ("W_q", "W_k", "W_v")
+        matrices[sides["W_qkv"]] = ("W_q", "W_k", "W_v")
     if "W" in sides and "W_o" not in sides:
-        held[sides["W"]] = ("W_o",)
-    held |= {bias: tuple(role.replace("W", "b") for role in held[matrix]) for bias, matrix in biases.items()
-             if matrix in held}  # fmt: skip
-    more = ("memory",) if inputs[1:] else ()
-    roles = ("x", *more, *(role for several in held.values() for role in several))
+        matrices[sides["W"]] = ("W_o",)
+    biased = {bias: matrices[matrix] for bias, matrix in biases.items() if matrix in matrices}
+    parts = matrices | {bias: tuple(role.replace("W", "b") for role in roles) for bias, roles in biased.items()}
+    memory = ("memory",) if inputs[1:] else ()
+    roles = ("x", *memory, *(role for several in parts.values() for role in several))
     rows = {inputs[0]: "x"} | dict.fromkeys(inputs[1:], memory_or_x)
-    plain_way = {name: several[0] if len(several) == 1 else side_by_side(several) for name, several in held.items()}
-    yield Arrays({**rows, **plain_way}, roles)
+    plain = {name: several[0] if len(several) == 1 else partial(side_by_side, several)
+             for name, several in parts.items()}  # fmt: skip
+    yield Arrays({**rows, **plain}, roles)
     if "W_qkv" in sides:
-        ways = {name: side_by_side(several, by_head=len(several) > 1) for name, several in held.items()}
-        yield Arrays({**rows, **ways}, roles, "q, k and v of each head side by side", only_if_right=True)
+        by_head = {name: partial(side_by_side, several, by_head=len(several) > 1) for name, several in parts.items()}
+        yield Arrays({**rows, **by_head}, roles, "q, k and v of each head side by side", only_if_right=True)
     if "W_o" in roles:
-        ways = {name: side_by_side(several, turned=True) for name, several in held.items()}
-        yield Arrays({**rows, **ways}, roles, "matrices [out in]")
+        transposed = {name: partial(side_by_side, several, transpose=True) for name, several in parts.items()}
+        yield Arrays({**rows, **transposed}, roles, "matrices [out in]")
 
 
 def memory_or_x(known: Values, at: At) -> Any:
@@ -249,17 +264,15 @@ def memory_or_x(known: Values, at: At) -> Any:
 
 
 def side_by_side(
-    roles: Sequence[str], *, by_head: bool = False, turned: bool = False
-) -> Callable[[Values, At], Any]:  # fmt: skip
-    def make(known: Values, at: At) -> Any:
-        several = [known[role] for role in roles]
-        if by_head:
-            size = several[0].shape[-1] // at.heads
-            several = [one[..., head * size : (head + 1) * size] for head in range(at.heads) for one in several]
-        whole = several[0] if len(several) == 1 else join(several, -1)
-        return whole.T if turned and whole.ndim == 2 else whole
-
-    return make
+    roles: Sequence[str], known: Values, at: At, *, by_head: bool = False, transpose: bool = False
+) -> Any:  # fmt: skip
+    """Concatenate the columns of matrices or biases, or those of each head."""
+    parts = [known[role] for role in roles]
+    if by_head:
+        size = parts[0].shape[-1] // at.heads
+        parts = [part[..., head * size : (head + 1) * size] for head in range(at.heads) for part in parts]
+    joined = parts[0] if len(parts) == 1 else join(parts, -1)
+    return joined.T if transpose and joined.ndim == 2 else joined
 
 
 # Parameters in dictionaries, such as `params["attn"]["W_q"]`
@@ -268,15 +281,15 @@ def side_by_side(
 def open_containers(
     function: Any, parameters: Sequence[inspect.Parameter]
 ) -> tuple[list[inspect.Parameter], dict[str, Path]]:  # fmt: skip
-    """Replace each required parameter that the code reads by key with one parameter per key.
+    """Replace each required parameter that the code reads by key with parameter parameter per key.
 
     Also return the path of each new parameter.
     """
     opened, places = list[inspect.Parameter](), dict[str, Path]()
-    for one in parameters:
-        paths = keys_read(inspect.unwrap(function), one.name) if is_required(one) else []
-        found = {name_of_entry((one.name, *path)): (one.name, *path) for path in paths}
-        opened += [one.replace(name=name, annotation=one.empty) for name in found] or [one]
+    for parameter in parameters:
+        paths = keys_read(inspect.unwrap(function), parameter.name) if is_required(parameter) else []
+        found = {name_of_entry((parameter.name, *path)): (parameter.name, *path) for path in paths}
+        opened += [parameter.replace(name=name, annotation=parameter.empty) for name in found] or [parameter]
         places |= found
     return opened, places
 
@@ -286,9 +299,9 @@ def keys_read(function: Any, name: str) -> list[Path]:
     source, space = source_with_helpers(function), getattr(function, "__globals__", {})
     paths = [tuple(re.findall(r"\w+", keys)) for keys in re.findall(rf"\b{name}((?:\[['\"]\w+['\"]\])+)", source)]
     with suppress(SyntaxError):  # the source of a method is indented
-        for call in (one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Call)):
+        for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)):
             callee = space.get(getattr(call.func, "id", ""))
-            if inspect.isfunction(callee) and any(ast.unparse(one) == f"**{name}" for one in call.keywords):
+            if inspect.isfunction(callee) and f"**{name}" in map(ast.unparse, call.keywords):
                 paths += [(key,) for key in list(inspect.signature(callee).parameters)[len(call.args) :]]
     return paths
 
@@ -298,10 +311,11 @@ def name_of_entry(path: Path) -> str:
 
 
 def fill_containers(values: Values, places: Mapping[str, Path]) -> dict[str, Any]:
-    made = {name: value for name, value in values.items() if name not in places}
+    """Put the values of opened containers back into dictionaries, such as `{"attn": {"W_q": ...}}`."""
+    filled = {name: value for name, value in values.items() if name not in places}
     for name in filter(values.__contains__, places):
-        inner = made
-        for word in places[name][:-1]:
-            inner = inner.setdefault(word, {})
-        inner[places[name][-1]] = values[name]
-    return made
+        container = filled
+        for key in places[name][:-1]:
+            container = container.setdefault(key, {})
+        container[places[name][-1]] = values[name]
+    return filled

@@ -1,11 +1,17 @@
-"""Find the layout, library and dtype that a function accepts, and run every case on it."""
+"""Find the layout, library and dtype that a function accepts, and run every case on it.
+
+`how_to_call` tries the ways to call the user's function, the likeliest first, on the first case, and returns the first
+that gives the right answer, else the best. `with_its_scale` and `with_its_window` then adjust two of its keywords, and
+`ask_every_question` runs all cases.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import cached_property
+from itertools import islice, product
 from time import process_time
 from typing import Any
 
@@ -47,6 +53,20 @@ MOST_COMPILING = 6.0
 """Seconds after which optional cases are skipped with JAX."""
 LOGITS = 2
 """Bits that an answer loses when logits of about 6 are rounded to half precision."""
+ABOUT_DTYPE = r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b"
+"""Pattern of error messages after which another dtype may be accepted."""
+FIRST_FEW = 5
+"""Number of cases that decide between two ways to call a function."""
+FEWER = ("htd", "td")
+"""Layouts without a batch axis."""
+RIGHT, NEARLY_RIGHT, SHAPED, SPOKE, IDLE, SILENT = 0, 4, 5, 7, 8, 9
+"""Ranks of the first answer from a way of calling, best first; see `Tried.rank`."""
+DIVIDES = "scores are divided by its scale argument"
+STORED_OTHERWISE = "its argument names do not say how its matrices are stored"
+"""For example, the columns of one matrix may be stored head by head."""
+OTHERWISE = "it does not support fewer key/value heads than query heads"
+SHARED_WRONGLY = ("kv_heads_tiled", "kv_heads_first")
+"""Mistakes in the order in which query heads share key/value heads."""
 
 
 @dataclass(frozen=True)
@@ -58,90 +78,117 @@ class Tried:
     case: Case
     answer: Answer
 
+    @cached_property
+    def rank(self) -> int:
+        """The rank of the answer: `RIGHT`, or from `NEARLY_RIGHT` down to `SILENT`, which is no answer.
+
+        Ranks up to `NEARLY_RIGHT` are right except for axes (1), a causal mask (2), the scale (3) or all masks (4). One
+        more than `SHAPED` also has other axes. If names do not tell which arguments are the arrays, a wrong answer
+        counts as none.
+        """
+        answer, masks = self.answer, self.case.recipe.rules.masks
+        if answer.output is None:
+            return SILENT
+        assumed: list[dict[str, Any]] = [{}, {"masks": (*masks, Causal())}, {"scale": 1.0}, {"masks": ()}]
+        for place, rules in enumerate(assumed):
+            if is_right(self, **rules):
+                return place + bool(place or answer.axes)
+        if self.caller.offer.only_if_right:
+            return SILENT
+        if says_nothing(self.case, answer.output):
+            return IDLE
+        return SHAPED + bool(answer.axes) if has_right_shape(answer, self.case) else SPOKE
+
 
 def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]:
-    offer = function.offer
+    """Call a function with each library and layout that it may expect, in every dtype until it accepts one."""
     with unreadable(own.name):
         names = (request.takes,) if request.takes else wanted(function.origin)
     for name in names:
-        lent = library(name, request.device)
-        for layout in layouts(request, offer, function):
-            caller = Caller(function.call, offer, lent, request, layout)
-            case = next(cases(caller, function, quick=True))
-            for dtype in types(request, lent):
-                tried = Tried(function, replace(caller, dtype=dtype), case, replace(caller, dtype=dtype)(case))
-                yield tried
-                if (needs_mask(offer) or refused_with_mask(tried)) and dtype == lent.widest and not is_right(tried):
-                    yield from with_other_masks(tried)
-                if tried.answer.output is not None or not mentions_dtype(tried.answer.error):
-                    break
+        arrays = library(name, request.device)
+        for layout in layouts(request, function.offer, function):
+            yield from try_dtypes(function, Caller(function.call, function.offer, arrays, request, layout))
+
+
+def try_dtypes(function: Bound, caller: Caller) -> Iterator[Tried]:
+    """Call a function in each dtype until it accepts one, and with each mask format if it may need a mask."""
+    case = next(cases(caller, function, quick=True))
+    for dtype in dtypes(caller.request, caller.library):
+        other = replace(caller, dtype=dtype)
+        tried = Tried(function, other, case, other(case))
+        yield tried
+        refuses_mask = tried.answer.output is None and case.recipe.rules.masks and caller.offer.takes("mask")
+        if (needs_mask(caller.offer) or refuses_mask) and dtype == caller.library.widest and not is_right(tried):
+            yield from with_other_masks(tried)
+        if tried.answer.output is not None or not re.search(ABOUT_DTYPE, tried.answer.error):
+            return
 
 
 def with_other_masks(first: Tried) -> Iterator[Tried]:
-    role = "masking" if first.caller.offer.takes("mask") else "padding"
+    """Repeat a call with the other formats of its mask, or of its padding if it takes no other mask."""
+    role, formats = ("masking", MASKINGS) if first.caller.offer.takes("mask") else ("padding", PADDINGS)
     usual = replace(getattr(first.caller, role), attribute=attribute_of(first.answer.error))
     others = [usual, *(replace(usual, neutral=neutral) for neutral in ("none", "turned"))]
-    others += [one.like(usual) for one in (MASKINGS if role == "masking" else PADDINGS)]
-    callers = [caller for one in others if (caller := replace(first.caller, **{role: one})) != first.caller]
+    others += [masking.like(usual) for masking in formats]
+    callers = [replace(first.caller, **{role: masking}) for masking in others]
     if role == "masking" and needs_mask(first.caller.offer):
         of_keys = replace(first.caller, offer=first.caller.offer.of_keys_alone())
-        callers += [replace(of_keys, padding=one) for one in PADDINGS]
-    yield from (replace(first, caller=caller, answer=caller(first.case)) for caller in callers)
-
-
-def mentions_dtype(error: str) -> bool:
-    words = r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b"
-    return bool(re.search(words, error))
+        callers += [replace(of_keys, padding=padding) for padding in PADDINGS]
+    yield from (
+        replace(first, caller=caller, answer=caller(first.case)) for caller in callers if caller != first.caller
+    )
 
 
 def needs_mask(offer: Offer) -> bool:
     return any(offer.takes(role) and role not in offer.defaults for role in ("mask", "padding"))
 
 
-def refused_with_mask(tried: Tried) -> bool:
-    takes_mask = tried.caller.offer.takes("mask")
-    return bool(tried.answer.output is None and tried.case.recipe.rules.masks and takes_mask)
-
-
-FIRST_FEW, FEWER = 5, ("htd", "td")
-
-
 def failing_at_first(tried: Tried, request: Request, digits: int) -> int:
+    """Return how many of the first few cases of another request get a wrong answer."""
     caller = replace(tried.caller, request=request)
-    asked = (rounded(case, caller) for case in islice(cases(caller, tried.function, quick=True), FIRST_FEW))
-    return len(failing([(case, caller(case)) for case in asked], digits))
+    first = [rounded(case, caller) for case in islice(cases(caller, tried.function, quick=True), FIRST_FEW)]
+    return len(failing([(case, caller(case)) for case in first], digits))
 
 
 def longest_question(tried: Tried, request: Request) -> Asked | None:
+    """Return the longest case of another request with its answer, or None if there is no such case or answer."""
     caller = replace(tried.caller, request=request)
-    asked = [case for case in cases(caller, tried.function, quick=False) if case.rung == "off the block"]
-    case = max(asked, key=lambda one: one.given.keys, default=None)
-    answer = None if case is None else caller(rounded(case, caller))
-    return None if case is None or answer is None or answer.output is None else (rounded(case, caller), answer)
+    long_cases = [case for case in cases(caller, tried.function, quick=False) if case.rung == "off the block"]
+    if not long_cases:
+        return None
+    case = rounded(max(long_cases, key=lambda case: case.given.keys), caller)
+    answer = caller(case)
+    return None if answer.output is None else (case, answer)
 
 
-def types(request: Request, lent: Library) -> tuple[str, ...]:
+def dtypes(request: Request, arrays: Library) -> tuple[str, ...]:
     if request.dtype and request.dtype not in DTYPES:
         raise UserError(unknown(request.dtype, DTYPES, "dtype"))
-    return (request.dtype,) if request.dtype else DTYPES[DTYPES.index(lent.widest) :]
+    return (request.dtype,) if request.dtype else DTYPES[DTYPES.index(arrays.widest) :]
 
 
-def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
+def layouts(request: Request, offer: Offer, function: Bound) -> Sequence[str]:
+    """Return the layouts to try, the likeliest first.
+
+    Raises:
+        UserError: the requested layout does not exist, or functions of x cannot have it.
+    """
     if request.layout and request.layout not in KNOWN:
         raise UserError(unknown(request.layout, KNOWN, "layout"))
     if not offer.core:
         if request.layout.startswith("tb") and function.inside is None:
             raise UserError(f"layout={request.layout}: functions of x take [b t m] or [t m]; write a factory")
-        several = function.inside is not None or request.entries > 1 or request.layout == "bhtd"
-        return ("bhtd",) if several else ("td", "bhtd")
+        has_batch = function.inside is not None or request.entries > 1 or request.layout == "bhtd"
+        return ("bhtd",) if has_batch else ("td", "bhtd")
     if request.layout:
         return (request.layout,)
-    many = request.kv_head is not None or (request.head or 1) > 1
-    alone = ("htd", "td") if request.entries > 1 else ("td",) if many else ()
-    usual = tuple(layout for layout in LAYOUTS if layout != WIDE and layout not in alone)
-    if offer.takes("lengths") or offer.takes("padding") or offer.said:  # these imply a batch, but maybe no heads
-        usual = tuple(one for layout in usual for one in (("btd", layout) if layout == "htd" else (layout,)))
-    return (WIDE, *usual) if offer.takes("heads") else usual
+    has_many_heads = request.kv_head is not None or (request.head or 1) > 1
+    unfit = ("htd", "td") if request.entries > 1 else ("td",) if has_many_heads else ()
+    usual = [layout for layout in LAYOUTS if layout not in (WIDE, *unfit)]
+    has_batch = offer.takes("lengths") or offer.takes("padding") or bool(offer.said)
+    if has_batch and "htd" in usual:  # a batch, but maybe no heads
+        usual.insert(usual.index("htd"), "btd")
+    return [WIDE, *usual] if offer.takes("heads") else usual
 
 
 def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
@@ -165,57 +212,40 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
         UncalledError: names do not tell which arguments are the arrays, a required one is unknown, or all calls fail.
     """
     with unreadable(own.name):
-        several = [known] if known is not None else list(read_signature(own.function, own.name, request))
-    ranked = list[tuple[int, Tried]]()
-    for function in several:
-        for tried in ways(own, request, function):
-            if hides_mistakes(tried, [one for _, one in ranked]):
-                continue
-            readings = [(rank(one), one) for one in (tried, *other_readings(tried))]
-            if (right := next((one for place, one in readings if place == RIGHT), None)) is not None:
-                return right
-            ranked += readings
-    place, best = min(ranked, key=lambda one: one[0])
-    if place > NEARLY_RIGHT and not request.layout:
-        best = find_rare_layout(own, request, several, [one for _, one in ranked]) or best
+        functions = [known] if known is not None else list(read_signature(own.function, own.name, request))
+    tried = try_until_right(own, request, functions)
+    best = min(tried, key=lambda attempt: attempt.rank)
+    if best.rank > NEARLY_RIGHT and not request.layout:
+        best = find_rare_layout(own, request, functions, tried) or best
     if known is None and best.answer.axes and not best.caller.offer.core:
-        said = "its argument names do not say how its matrices are stored"  # perhaps head by head
-        raise UncalledError(f"{own.name} returns {best.answer.axes}; {said}")
-    if rank(best) < SILENT:
+        raise UncalledError(f"{own.name} returns {best.answer.axes}; {STORED_OTHERWISE}")
+    if best.rank < SILENT:
         return best
-    best = max((one for _, one in ranked), key=lambda one: reached_place(one.answer))
-    offer = best.caller.offer
-    if known is not None or (best.function.call is best.function.origin and not offer.only_if_right):
-        return best
-    said = f"with {offer.said}: " if offer.said else ""
-    error = best.answer.error or "its argument names do not identify q, k and v; in order, they give a wrong answer"
-    raise UncalledError(f"{own.name} could not be called ({said}{error})")
+    # a call that returned something has no place of an error, and got furthest
+    furthest = max(tried, key=lambda attempt: (attempt.answer.reached is None, attempt.answer.reached or ()))
+    offer, is_direct = furthest.caller.offer, furthest.function.call is furthest.function.origin
+    if known is not None or (is_direct and not offer.only_if_right):
+        return furthest
+    error = furthest.answer.error or "its argument names do not identify q, k and v; in order, they give a wrong answer"
+    raise UncalledError(f"{own.name} could not be called ({f'with {offer.said}: ' if offer.said else ''}{error})")
 
 
-RIGHT, NEARLY_RIGHT, SHAPED, SPOKE, IDLE, SILENT = 0, 4, 5, 7, 8, 9
-"""Ranks of the first answer from a way of calling, best first."""
+def try_until_right(own: OwnFunction, request: Request, functions: Sequence[Bound]) -> list[Tried]:
+    """Return the answer of each way to call the functions, each read in every possible way, up to a right one."""
+    tried = list[Tried]()
+    for function in functions:
+        for attempt in ways(own, request, function):
+            if hides_mistakes(attempt, tried):
+                continue
+            for reading in (attempt, *other_readings(attempt)):
+                tried.append(reading)
+                if reading.rank == RIGHT:
+                    return tried
+    return tried
 
 
-def rank(tried: Tried) -> int:
-    """Return the rank of an answer.
-
-    A rank between `RIGHT` and `SHAPED` means right except for axes, a causal mask, the scale or all masks. If names do
-    not tell which arguments are the arrays, a wrong answer counts as no answer.
-    """
-    output, offer = tried.answer.output, tried.caller.offer
-    if output is None:
-        return SILENT
-    meant: tuple[dict[str, bool], ...] = ({}, {"causal": True}, {"unscaled": True}, {"unmasked": True})
-    fits = next((place for place, settings in enumerate(meant) if is_right(tried, **settings)), None)
-    if fits is not None:
-        return fits + bool(fits or tried.answer.axes)
-    others = SHAPED + bool(tried.answer.axes) if has_right_shape(tried) else SPOKE
-    return SILENT if offer.only_if_right else IDLE if says_nothing(tried.case, output) else others
-
-
-def has_right_shape(tried: Tried) -> bool:
-    output = tried.answer.output
-    return output is not None and output.shape == expected(tried.case)["output"].shape
+def has_right_shape(answer: Answer, case: Case) -> bool:
+    return answer.output is not None and answer.output.shape == expected(case)["output"].shape
 
 
 def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
@@ -226,71 +256,73 @@ def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
     layout = tried.caller.layout
     if not tried.caller.offer.core or (has_heads(layout) and layout not in FEWER):
         return False
-    shaped = filter(has_right_shape, before)
-    if layout in FEWER:
-        return any(one.caller.layout not in FEWER for one in shaped)
-    return any(one.caller.layout == WIDE for one in shaped)
+    accepted = (earlier.caller.layout for earlier in before if has_right_shape(earlier.answer, earlier.case))
+    return any(other not in FEWER for other in accepted) if layout in FEWER else WIDE in accepted
 
 
 def find_rare_layout(
-    own: OwnFunction, request: Request, several: Sequence[Bound], before: Sequence[Tried]
+    own: OwnFunction, request: Request, functions: Sequence[Bound], before: Sequence[Tried]
 ) -> Tried | None:  # fmt: skip
     """Return the first call that is right in a rare layout, perhaps with a causal mask, or None.
 
     If a usual layout gave the right shape, the rare one must have as many axes, and a head axis if that layout has one.
     """
-    usual = next((one.caller.layout for one in before if has_right_shape(one)), "")
-    many = request.kv_head is not None or (request.head or 1) > 1 or has_heads(usual)
-    rare = [one for one in RARE if len(one) >= len(usual) and (has_heads(one) or not many)]
-    for function in several if request.entries <= 1 else ():
-        for layout in rare if function.offer.core else ():
-            for tried in ways(own, replace(request, layout=layout), function):
-                found = (one for one in (tried, *other_readings(tried)) if is_right(one) or is_right(one, causal=True))
-                if (one := next(found, None)) is not None:
-                    return one
+    if request.entries > 1:
+        return None
+    usual = next((earlier.caller.layout for earlier in before if has_right_shape(earlier.answer, earlier.case)), "")
+    needs_heads = request.kv_head is not None or (request.head or 1) > 1 or has_heads(usual)
+    rare = [layout for layout in RARE if len(layout) >= len(usual) and (has_heads(layout) or not needs_heads)]
+    of_heads = [function for function in functions if function.offer.core]
+    for function, layout in product(of_heads, rare):
+        for attempt in ways(own, replace(request, layout=layout), function):
+            for reading in (attempt, *other_readings(attempt)):
+                if is_right(reading) or is_right(reading, masks=(*reading.case.recipe.rules.masks, Causal())):
+                    return reading
     return None
 
 
 def says_nothing(case: Case, output: Array) -> bool:
+    """Return whether an output is all zeros, or one of the inputs."""
     inputs = (case.given.q, case.given.k, case.given.v, case.given.x)
-    return not output.any() or any(np.array_equal(output, one) for one in inputs if one is not None)
+    return not output.any() or any(np.array_equal(output, array) for array in inputs if array is not None)
 
 
-def is_right(tried: Tried, causal: bool = False, unscaled: bool = False, unmasked: bool = False) -> bool:
-    """Return whether the answer is right to float32 precision, or would be with a causal mask, no scale or no masks."""
-    case, answer = tried.case, tried.answer
-    if unmasked and not case.recipe.rules.masks:
+def is_right(tried: Tried, **rules: Any) -> bool:
+    """Return whether the answer is right to float32 precision, or would be with these rules instead of the case's."""
+    case, output = tried.case, tried.answer.output
+    stages = expected(replace(case, recipe=case.recipe.with_rules(**rules)) if rules else case)
+    if output is None or output.shape != stages["output"].shape:
         return False
-    case = case.with_masks((*case.recipe.rules.masks, Causal())) if causal else case
-    case = case.with_masks(()) if unmasked else case
-    case = replace(case, recipe=case.recipe.with_rules(scale=1.0)) if unscaled else case
-    stages = expected(case)
-    if answer.output is None or answer.output.shape != stages["output"].shape:
-        return False
-    return not differs(answer.output, stages, min(digits_of(tried.caller, answer), 24))
+    return not differs(output, stages, min(digits_of(tried.caller, tried.answer), 24))
 
 
 def other_readings(tried: Tried) -> Iterator[Tried]:
-    caller, case, answer = tried.caller, tried.case, tried.answer
+    """Read what the call returned in other ways: another part of it as the output, or the output in another layout."""
+    caller, case, output = tried.caller, tried.case, tried.answer.output
     shape = expected(case)["output"].shape
-    if answer.output is None or (answer.output.shape == shape and not (answer.stages and caller.offer.core)):
+    if output is None or (output.shape == shape and not (tried.answer.stages and caller.offer.core)):
         return
-    if not caller.offer.core:
-        others = [replace(caller, part=part) for part in list(caller.returned(case))[1:]]
-        several = (replace(tried, caller=other, answer=other(case)) for other in others)
-        yield from (one for one in several if one.answer.output is not None and one.answer.output.shape == shape)
+    parts = caller.returned(case)
+    if caller.offer.core:
+        yield from read_layouts(tried, parts, shape)
         return
-    for part, array in caller.returned(case).items():
+    for part in list(parts)[1:]:
+        other = replace(caller, part=part)
+        answer = other(case)
+        if has_right_shape(answer, case):
+            yield replace(tried, caller=other, answer=answer)
+
+
+def read_layouts(tried: Tried, parts: Mapping[str, Array], shape: Shape) -> Iterator[Tried]:
+    """Yield each part of an answer in each layout that converts to `shape`, except as it was read first."""
+    caller, case = tried.caller, tried.case
+    usual = (next(iter(parts), ""), caller.layout)
+    for part, array in parts.items():
         for layout in layouts_of_answer(array, shape, caller.layout):
-            other = replace(caller, part=part, returns="" if layout == caller.layout else layout)
-            if (part, layout) != (next(iter(caller.returned(case))), caller.layout):
-                cut = case.recipe.changed(wide=case.recipe.wide or cuts_heads(layout))
-                yield replace(tried, caller=other, case=replace(case, recipe=cut), answer=other(case))
-
-
-def reached_place(answer: Answer) -> tuple[bool, Shape]:
-    """Return a sort key for how far a call got before it failed; a call that returned something comes last."""
-    return answer.reached is None, answer.reached or ()
+            if (part, layout) != usual:
+                other = replace(caller, part=part, returns="" if layout == caller.layout else layout)
+                recipe = case.recipe.changed(wide=case.recipe.wide or cuts_heads(layout))
+                yield replace(tried, caller=other, case=replace(case, recipe=recipe), answer=other(case))
 
 
 def digits_of(caller: Caller, answer: Answer) -> int:
@@ -298,8 +330,8 @@ def digits_of(caller: Caller, answer: Answer) -> int:
 
     In half precision it is two fewer: logits of about 6 are rounded too, which changes weights by as much.
     """
-    given = DIGITS[caller.dtype] - (LOGITS if is_half(caller) else 0)
-    return min(DIGITS.get(answer.dtype, 53), given, caller.request.digits)
+    of_inputs = DIGITS[caller.dtype] - (LOGITS if is_half(caller) else 0)
+    return min(DIGITS.get(answer.dtype, 53), of_inputs, caller.request.digits)
 
 
 def is_half(caller: Caller) -> bool:
@@ -309,12 +341,13 @@ def is_half(caller: Caller) -> bool:
 def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
     """Run every case that the dtype can resolve, with inputs rounded to that dtype, and return all answers."""
     start, seen = process_time(), list[Asked]()
-    for asked in cases(caller, function, quick):
-        is_dear = caller.library.name == "jax" and process_time() - start > MOST_COMPILING
-        if not is_beyond_dtype(caller, asked) and not (asked.optional and is_dear):
-            case = rounded(asked, caller)
-            answer = answer_if_offered(caller, case) if case.unpromised else caller(case)
-            seen.append((case, of_kept_queries(caller, case, answer)))
+    for exact in cases(caller, function, quick):
+        is_slow = caller.library.name == "jax" and process_time() - start > MOST_COMPILING
+        if is_beyond_dtype(caller, exact) or (exact.optional and is_slow):
+            continue
+        case = rounded(exact, caller)
+        answer = answer_if_offered(caller, case) if case.unpromised else caller(case)
+        seen.append((case, of_kept_queries(caller, case, answer)))
     return seen
 
 
@@ -334,9 +367,6 @@ def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
     return patched if is_near(caller, patched, right) else answer
 
 
-DIVIDES = "scores are divided by its scale argument"
-
-
 def with_its_scale(caller: Caller, case: Case) -> Caller:
     """Return a caller that passes the scale as the function expects it: some divide by it instead of multiplying.
 
@@ -345,37 +375,45 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
     offer = caller.offer
     if not offer.takes("scale"):
         return caller
-    asked = replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
+    scaled = replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
     said = "; ".join(filter(None, (offer.said, DIVIDES)))
-    other = replace(caller, offer=replace(offer, divides=True, said=said))
-    (twice,) = mistake("scale_twice").changes
-    fitting = [made for made in (expected(asked), predicted(twice(asked.recipe), asked.given)) if made is not None]
-    as_it_is, divided = caller(asked), other(asked)
-    if any(is_near(caller, as_it_is, made) for made in fitting):
-        return caller
-    return other if any(is_near(other, divided, made) for made in fitting) else caller
+    dividing = replace(caller, offer=replace(offer, divides=True, said=said))
+    (apply_twice,) = mistake("scale_twice").changes
+    accepted = [expected(scaled), predicted(apply_twice(scaled.recipe), scaled.given)]
+    for candidate in (caller, dividing):
+        answer = candidate(scaled)
+        if any(stages is not None and is_near(candidate, answer, stages) for stages in accepted):
+            return candidate
+    return caller
 
 
 def with_its_window(caller: Caller, function: Bound) -> Caller:
-    """Return a caller that passes a window as the function expects it: as a pair, or as a number of keys."""
+    """Return a caller that passes a window as the function expects it: as a pair, or as a number of keys.
+
+    With a causal mask, no number that includes the query's own key is tried: it may as well be a mistake.
+    """
+    counts = WINDOWS if caller.offer.takes("window") else ()
+    others = [replace(caller, offer=replace(caller.offer, counted=count)) for count in counts
+              if not (count and count.own and caller.request.is_causal)]  # fmt: skip
     answering = list[Caller]()
-    several = [one for one in WINDOWS if not (one and one[1] and caller.request.is_causal)]  # both sides, or one
-    others = [replace(caller.offer, counted=one) for one in several] if caller.offer.takes("window") else []
-    for other in (replace(caller, offer=offer) for offer in (caller.offer, *others)):
+    for other in (caller, *others):
         case = find_window_case(other, function)
-        answer = None if case is None else other(case)
-        if case is not None and answer is not None and is_near(other, answer, case.right):
+        if case is None:
+            continue
+        answer = other(case)
+        if is_near(other, answer, case.right):
             return other
-        answering += [other] if answer is not None and answer.output is not None else []
+        answering += [other] if answer.output is not None else []
     return next(iter(answering), caller)
 
 
 def find_window_case(caller: Caller, function: Bound) -> Case | None:
     """Return the first case with a window on both sides, or on one, depending on how the caller counts keys."""
-    both = (caller.offer.counted or KEYS)[2]
-    asked = (case for case in cases(caller, function, quick=True) for mask in case.recipe.rules.masks
-             if isinstance(mask, Window) and (mask.left == mask.right) is both)  # fmt: skip
-    return next((rounded(case, caller) for case in asked), None)
+    both_sides = (caller.offer.counted or KEYS).both_sides
+    windows = ((case, mask) for case in cases(caller, function, quick=True) for mask in case.recipe.rules.masks
+               if isinstance(mask, Window))  # fmt: skip
+    fitting = (case for case, window in windows if (window.left == window.right) is both_sides)
+    return next((rounded(case, caller) for case in fitting), None)
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
@@ -383,36 +421,43 @@ def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
     return answer.output is not None and not differs(answer.output, stages, digits)
 
 
-OTHERWISE = "it does not support fewer key/value heads than query heads"
-
-
 def answer_if_offered(caller: Caller, case: Case) -> Answer:
     """Return the answer to an unpromised case, or an error if the function does not offer that feature.
 
-    A mask per example is tried with several axis orders. Code that does not support grouped key/value heads may
-    reshape them arbitrarily, so only a right answer, or a known wrong way to share heads, counts.
+    A mask per example is tried with several axis orders.
     """
-    right, first = expected(case), None
-    shared = case.recipe.groups != case.recipe.heads
-    own = caller.masking.axes
-    if not shared and own not in AXES:
-        return Answer(None, error=f"its mask is [{own}]")
-    for axes in ("t s", "b 1 t s", "b t s") if own == "t s" and not shared else (own,):
-        answer = replace(caller, masking=replace(caller.masking, axes=axes))(case)
-        if answer.output is not None and answer.output.shape != right["output"].shape:
-            answer = Answer(None, error="the answer then has a different shape")
-        if is_near(caller, answer, right):
+    if case.recipe.groups != case.recipe.heads:
+        return answer_with_shared_heads(caller, case)
+    usual = caller.masking.axes
+    if usual not in AXES:
+        return Answer(None, error=f"its mask is [{usual}]")
+    answers = list[Answer]()
+    for axes in ("t s", "b 1 t s", "b t s") if usual == "t s" else (usual,):
+        answer = answer_of_right_shape(replace(caller, masking=replace(caller.masking, axes=axes)), case)
+        if is_near(caller, answer, expected(case)):
             return answer
-        first = answer if first is None or first.output is None else first
-    assert first is not None
-    if shared and first.output is not None:
-        known = [change for name in SHARED_WRONGLY for change in mistake(name).changes]
-        made = (predicted(change(case.recipe), case.given) for change in known)
-        return first if any(one and is_near(caller, first, one) for one in made) else Answer(None, error=OTHERWISE)
-    return first
+        answers.append(answer)
+    return next((answer for answer in answers if answer.output is not None), answers[-1])
 
 
-SHARED_WRONGLY = ("kv_heads_tiled", "kv_heads_first")
+def answer_with_shared_heads(caller: Caller, case: Case) -> Answer:
+    """Return the answer with grouped key/value heads if it is right, or wrong in a known way, else an error.
+
+    Code that does not support grouped key/value heads may reshape them arbitrarily, so its answer means nothing.
+    """
+    answer = answer_of_right_shape(caller, case)
+    if answer.output is None or is_near(caller, answer, expected(case)):
+        return answer
+    changes = [change for name in SHARED_WRONGLY for change in mistake(name).changes]
+    wrong = (predicted(change(case.recipe), case.given) for change in changes)
+    is_known = any(stages is not None and is_near(caller, answer, stages) for stages in wrong)
+    return answer if is_known else Answer(None, error=OTHERWISE)
+
+
+def answer_of_right_shape(caller: Caller, case: Case) -> Answer:
+    answer = caller(case)
+    is_usable = answer.output is None or has_right_shape(answer, case)
+    return answer if is_usable else Answer(None, error="the answer then has a different shape")
 
 
 def is_beyond_dtype(caller: Caller, case: Case) -> bool:
@@ -425,14 +470,11 @@ def rounded(case: Case, caller: Caller) -> Case:
     """Return the case with inputs that the caller's dtype represents exactly, so that rounding them changes nothing."""
     if caller.dtype == "float64":
         return case
-    into, back = caller.library.into, caller.library.back
-    held: dict[str, Any] = {
-        name: back(into(array, caller.dtype))
-        for name in ("q", "k", "v", "x", "memory")
-        if (array := getattr(case.given, name)) is not None
-    }
-    arrays = {name: back(into(array, caller.dtype)) for name, array in case.given.arrays.items()}
-    return replace(case, given=replace(case.given, **held, arrays=arrays))
+    into, back, dtype = caller.library.into, caller.library.back, caller.dtype
+    sides = {side: getattr(case.given, side) for side in ("q", "k", "v", "x", "memory")}
+    inputs: dict[str, Any] = {side: back(into(array, dtype)) for side, array in sides.items() if array is not None}
+    arrays = {name: back(into(array, dtype)) for name, array in case.given.arrays.items()}
+    return replace(case, given=replace(case.given, **inputs, arrays=arrays))
 
 
 def failing(seen: Seen, digits: int) -> Seen:
