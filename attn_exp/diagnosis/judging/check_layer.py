@@ -134,7 +134,11 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
             elif without.passed:
                 computes = what_mistakes_compute((DROPPED,))
                 verdict = replace(verdict, mistakes=(DROPPED,), computes=computes, stage="", unexplained=False)
-    chosen = {one.name for one in every_parameter(own.function, own.name) if is_required(one)} if layer.made else set()
+    chosen = (
+        {one.name for one in every_parameter(own.function, own.name) if is_required(one)}
+        if layer.constructor_call
+        else set()
+    )
     chosen |= {name for bag in layer.settings.values() if isinstance(bag, Bag) for name in bag}
     verdict = replace(verdict, not_verified=(*verdict.not_verified, *(
         f"argument `{name}` (built only with {value!r})" for name, value in layer.settings.items()
@@ -252,7 +256,7 @@ def ask_grouped(verdict: Verdict, own: OwnFunction, layer: Layer, request: Reque
         or request.kv_head
         or layer.sizes.get("g", 1) not in (1, heads)
         or heads % 4
-        or not layer.made
+        or not layer.constructor_call
     ):
         return verdict
     asked = with_words(request, f"kv_head={heads // 2}")
