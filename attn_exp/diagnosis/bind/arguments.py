@@ -53,8 +53,6 @@ MASK_ARRAYS = (*MASKS, "added")
 """Roles for which `Neutral.mask` makes an array; `added` is a bias of the scores."""
 ROTARY = ("rotary", "complex", "cos", "sin")
 """Roles of rotary tables: cosines and sines in one argument, complex numbers, or one argument for each."""
-REPEATED = ("training", "deterministic", "random", "return_weights")
-"""Roles that several arguments may have."""
 TO_EVALUATE = {"training": False, "deterministic": True, "decode": False}
 """Values that switch a layer to evaluation mode."""
 
@@ -109,8 +107,8 @@ def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
     unknown = list[str]()
     for name in sorted(named, key=lambda name: name not in required):  # required arguments choose first
         role = role_of_parameter(named[name])
-        has_role = role and by_role.setdefault(role, name) == name
-        unknown += [] if has_role or role in REPEATED else [name]
+        is_first = role and by_role.setdefault(role, name) == name
+        unknown += [] if is_first or role in ("training", "deterministic", "random", "return_weights") else [name]
     if not {"q", "x"} & by_role.keys() and required:
         x = next((name for name in required if name in unknown), required[0])
         by_role = {**{role: name for role, name in by_role.items() if name != x}, "x": x}

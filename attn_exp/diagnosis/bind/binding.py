@@ -159,9 +159,8 @@ def arguments_of_call(runner: Runner, name: str, with_memory: bool) -> Arguments
         raise UncalledError(f"{name} needs `{'`, `'.join(arguments.missing)}`, whose meaning is not known")
     if not arguments.arrays:
         raise UncalledError(f"{name} takes no array that could be the input")
-    keywords = arguments.keywords
-    is_self_attention = not with_memory and "memory" not in arguments.arrays
-    if is_self_attention or "memory_mask" not in keywords or keywords.get("mask") == "attn_mask":
+    keywords, is_cross_attention = arguments.keywords, with_memory or "memory" in arguments.arrays
+    if not is_cross_attention or "memory_mask" not in keywords or keywords.get("mask") == "attn_mask":
         return arguments
     others = {role: name for role, name in keywords.items() if role not in ("mask", "padding")}  # these hide queries
     return replace(arguments, keywords={**others, "mask": keywords["memory_mask"]})
@@ -261,8 +260,8 @@ def try_call(
         return backend.into(array, backend.widest if attempt.wide else "float32")
 
     call = Call(runner, arguments, attempt, axes, sizes, request, convert)
-    windows = (value for value in plan.arguments.values() if isinstance(value, tuple))  # height and width
-    tokens = next(map(prod, windows), attempt.tokens)
+    # A layer of windows is built with a height and a width, which fix the number of tokens.
+    tokens = next((prod(value) for value in plan.arguments.values() if isinstance(value, tuple)), attempt.tokens)
     fixed_sizes = {**sizes, "t": tokens} if tokens else sizes
     rng = np.random.default_rng(request.seed)
     example = {role: rng.standard_normal(shape_of(letters, fixed_sizes, role)) for role, letters in axes.items()}
@@ -334,8 +333,8 @@ class Call:
         """
         lengths, source, level = lengths_of(inputs, self.axes), source_inside(self.runner), self.attempt.level
         neutral = Neutral(lengths, self.sizes, source, self.request, level)
-        tables = ROTARY if level or self.request.positions else ()
-        roles = {*self.arguments.required, *self.attempt.more, *tables, *self.switches()}
+        rotary = ROTARY if level or self.request.positions else ()
+        roles = {*self.arguments.required, *self.attempt.more, *rotary, *self.switches()}
         names = {role: name for role, name in self.arguments.keywords.items() if role in roles and role != "memory"}
         values = {role: neutral.value(role, name) for role, name in names.items()}
         unknown = next((names[role] for role, value in values.items() if value is ...), "")

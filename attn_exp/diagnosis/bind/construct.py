@@ -152,12 +152,10 @@ def guess_option(parameter: inspect.Parameter, owner: Any, sizes: Sizes) -> Any:
 def attentions_of_file(owner: Any) -> list[Any]:
     """Return the attention classes in a class's file whose instances it may take as an argument, likeliest first."""
     classes = [one for name, one in module_namespace(owner).items() if "att" in plain(name) and inspect.isclass(one)
-               and one.__module__ == owner.__module__ and not takes_attention(one)]  # fmt: skip
-    return sorted(classes, key=lambda one: not re.search("Full|Dot|Scaled", one.__name__))
-
-
-def takes_attention(owner: Any) -> bool:
-    return any("att" in plain(one.name) for one in every_parameter(owner, owner.__name__) if is_required(one))
+               and one.__module__ == owner.__module__]  # fmt: skip
+    complete = [one for one in classes if not any("att" in plain(each.name) for each in
+                every_parameter(one, one.__name__) if is_required(each))]  # fmt: skip
+    return sorted(complete, key=lambda one: not re.search("Full|Dot|Scaled", one.__name__))
 
 
 def module_namespace(owner: Any) -> dict[str, Any]:
@@ -191,8 +189,8 @@ def find_configuration_class(owner: Any) -> Any:
     classes = [one for name, one in module_namespace(owner).items() if inspect.isclass(one)
                and CONFIG.match(plain(name)) and name != owner.__name__]  # fmt: skip
     namesakes = [one for one in classes if owner.__name__.startswith(re.split("Config|Args", one.__name__)[0])]
-    in_module = [one for one in classes if one.__module__ == owner.__module__]
-    return max(namesakes, key=lambda one: len(one.__name__), default=next(iter(in_module), None))
+    in_module = (one for one in classes if one.__module__ == owner.__module__)
+    return max(namesakes, key=lambda one: len(one.__name__), default=None) or next(in_module, None)
 
 
 def build(owner: Any, arguments: Mapping[str, Any], seed: int) -> Any:

@@ -92,8 +92,9 @@ def bind_factory(factory: OwnFunction) -> Layer:
     if not is_pair or not isinstance(returned[1], Mapping | tuple | list) or not returned[1]:
         raise UncalledError(f"{factory.name}() must return (callable, inputs) or (callable, inputs, options)")
     function, given, options = (*returned, {})[:3]
-    source = source_of(getattr(function, "forward", function))
-    arguments = find_memory(read_arguments(parameters_of_callable(function, given)), source)
+    arguments = find_memory(
+        read_arguments(parameters_of_callable(function, given)), source_of(getattr(function, "forward", function))
+    )
     inputs, fixed, masks = split_inputs(factory, function, arguments, given, options)
     wrong = [*(f"input `{role}`" for role in set(inputs) - set(ARRAYS)),
              *(f"option `{name}`" for name in set(options) - set(OPTIONS))]  # fmt: skip
@@ -253,8 +254,8 @@ def layer_of_factory(
         return backend.into(np.asarray(array), dtype)
 
     def match_dtype(value: Any) -> Any:
-        is_same = "float" not in str(getattr(value, "dtype", "")) or str(value.dtype).endswith(dtype)
-        return value if is_same else convert(backend.back(value))
+        is_other_float = re.search("float", str(getattr(value, "dtype", ""))) and not str(value.dtype).endswith(dtype)
+        return convert(backend.back(value)) if is_other_float else value
 
     def call(arrays: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
         by_role = {role: match_dtype(value) for role, value in keywords.items()}
@@ -348,8 +349,12 @@ def describe_factory(target: OwnFunction, layer_error: str) -> str:
     method = owner if inspect.isroutine(owner) else find_method(owner, kind)
     parameters = [one for one in every_parameter(method, "") if one.name != "self"] if method else []
     arrays = read_arguments(parameters).arrays or {"x": "x"}
-    unknown = [one.name for one in parameters if is_required(one) and one.name not in arrays.values()]
-    given = ", ".join([*(f"{name}={role}" for role, name in arrays.items()), *(f"{name}=..." for name in unknown)])
+    given = ", ".join(
+        [
+            *(f"{name}={role}" for role, name in arrays.items()),
+            *(f"{one.name}=..." for one in parameters if is_required(one) and one.name not in arrays.values()),
+        ]
+    )
     constructor = f"target{draft_arguments(owner) if inspect.isclass(owner) else ''}"
     imports, random_array = EXAMPLES[library_of_kind(kind, owner)]
     lines, key = [f"layer = {constructor}", *(["layer = layer.double().eval()"] if kind == "torch" else [])], ""

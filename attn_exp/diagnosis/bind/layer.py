@@ -391,8 +391,8 @@ def widths_of_weights(target: Any) -> list[int]:
         linear = [int(one.weight.shape[1]) for one in target.modules() if getattr(one, "weight", None) is not None
                   and (hasattr(one, "in_features") or getattr(one, "original_name", "") == "Linear")]  # fmt: skip
         return linear or [size for one in target.parameters() if one.ndim > 1 for size in one.shape]
-    matrices = (value for value in getattr(target, "__dict__", {}).values() if getattr(value, "ndim", 0) == 2)
-    return [int(matrix.shape[0]) for matrix in matrices][:1]
+    return [int(value.shape[0]) for value in getattr(target, "__dict__", {}).values()
+            if getattr(value, "ndim", 0) == 2][:1]  # fmt: skip
 
 
 def source_inside(runner: Runner) -> str:

@@ -50,8 +50,6 @@ LETTER_OF = {name: letter for letter, names in reversed(NAMES.items()) for name 
 """The kind of each name; the first kind that lists a name wins."""
 WIDTHS = {"dmodel", "embeddim", "hiddensize"}
 """Names of the layer's width: next to one of these, `dim_k` is a head size."""
-QUERY_WIDTHS = {"dimq", "querysize", "qsize", "qdim", "dimquery"}
-"""Names of the width of the queries: next to one of these, `dim_k` is a width as well."""
 FIXED = {
     "layeridx": 0, "layeridxs": 0, "idx": 0, "index": 0, "layer": 0, "layerid": 0, "layernumber": 1, "i": 0, "depth": 0,
     "nlayer": 1, "nlayers": 1, "numlayers": 1, "numhiddenlayers": 1, "batchsize": 8, "maxbatchsize": 8, "bs": 8,
@@ -116,8 +114,8 @@ def letter_of(name: str, siblings: Collection[str] = ()) -> str:
     word = re.sub("^(number|numbers|nb|no|count)(of|(?=heads))", "num", plain(name))
     letter = LETTER_OF.get(word, "")
     if letter == "side":
-        others = {plain(sibling) for sibling in siblings}
-        return "m" if others & QUERY_WIDTHS and not others & WIDTHS else "d"
+        widths = {plain(sibling) for sibling in siblings} & {"dimq", "querysize", "qsize", "qdim", "dimquery", *WIDTHS}
+        return "m" if widths and not widths & WIDTHS else "d"
     return letter or next((letter for pattern, letter in PARTS if re.search(pattern, word)), "")
 
 
@@ -168,8 +166,9 @@ def sizes_to_try(owner: Any, request: Request, drops: bool) -> list[Sizes]:
         first, second = (8, 16) if rotates or heads == 6 else (6, 8)
     choices = [(heads, first), (heads, second)]
     default_heads = None if request.head else defaults.get("h")
-    if type(default_heads) is int and default_heads > 0:
-        choices.append((default_heads, max(1, 32 // default_heads)))
+    choices += (
+        [(default_heads, max(1, 32 // default_heads))] if type(default_heads) is int and default_heads > 0 else []
+    )
     several = [
         Sizes(h, d, constants.get("m", h * d), request.kv_head or h, causal=request.is_causal, fixed=fixed)
         for h, d in choices
