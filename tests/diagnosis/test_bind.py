@@ -53,7 +53,7 @@ class Heads(nn.Module):
 
 def test_sizes_replace_defaults_that_must_fit_and_nothing_else() -> None:
     layer = bound(Heads, "head=2")
-    assert layer.made == "Heads(d_model=12, n_heads=2, dropout=0.3)"
+    assert layer.constructor_call == "Heads(d_model=12, n_heads=2, dropout=0.3)"
     assert (layer.target.window, layer.target.training) == (5, False)
     assert layer.sizes == {"m": 12, "h": 2, "g": 2, "d": 6}
     assert (layer.target.q.bias.dtype, bool(layer.target.q.bias.all())) == (torch.float64, True)
@@ -61,7 +61,7 @@ def test_sizes_replace_defaults_that_must_fit_and_nothing_else() -> None:
 
 def test_a_required_mask_is_neutral_and_keys_have_a_length_of_their_own() -> None:
     layer = bound(Heads)
-    assert (layer.inputs, layer.said) == ({"q": "btm", "k": "bsm", "v": "bsm"}, "mask: hides nothing")
+    assert (layer.inputs, layer.extra_arguments) == ({"q": "btm", "k": "bsm", "v": "bsm"}, "mask: hides nothing")
     assert called(layer).shape == (3, 9, 24)
     assert not torch.allclose(called(layer, mask=torch.arange(11) < 4), called(layer))
 
@@ -89,10 +89,13 @@ class OfSettings(nn.Module):
 
 def test_a_configuration_and_rotary_tables() -> None:
     still = bound(OfSettings)
-    assert still.made == "OfSettings(config=Settings(hidden_size=24, num_attention_heads=4, num_key_value_heads=2))"
-    assert still.said == "position_embeddings: angles of 0"
+    assert (
+        still.constructor_call
+        == "OfSettings(config=Settings(hidden_size=24, num_attention_heads=4, num_key_value_heads=2))"
+    )
+    assert still.extra_arguments == "position_embeddings: angles of 0"
     assert (still.sizes["g"], still.keywords["use_cache"], still.unknown) == (2, "use_cache", ("foo",))
-    assert bound(OfSettings, "position=rope").said == "position_embeddings: the angles of RoPE"
+    assert bound(OfSettings, "position=rope").extra_arguments == "position_embeddings: the angles of RoPE"
     assert bound(OfSettings, "kv_head=4").sizes["g"] == 4
 
 
@@ -107,7 +110,7 @@ class OfBag(nn.Module):
 
 
 def test_settings_of_no_class_and_batch_first() -> None:
-    assert bound(OfBag).made == "OfBag(config=SimpleNamespace(n_embd=24))"
+    assert bound(OfBag).constructor_call == "OfBag(config=SimpleNamespace(n_embd=24))"
     assert bound(nn.MultiheadAttention).inputs["q"] == "tbm"
     assert bound(nn.MultiheadAttention(12, 3, batch_first=True)).inputs["q"] == "btm"
 
@@ -153,7 +156,7 @@ class Switched(Strange):
 
 
 def test_a_switch_of_unknown_meaning_is_off() -> None:
-    assert bound(Switched).made.endswith("zorble=False)")
+    assert bound(Switched).constructor_call.endswith("zorble=False)")
 
 
 def test_what_is_missing_is_said_and_a_factory_is_drafted() -> None:

@@ -1,4 +1,9 @@
-"""Infer the roles of a layer's arguments from their names, and provide neutral values for required ones."""
+"""Infer the roles of a layer's arguments from their names, and provide neutral values for required ones.
+
+`read_arguments` turns a signature into `Arguments`: of `forward(self, hidden, attention_mask=None, foo=1)`, `hidden` is
+the array `x`, `attention_mask` the keyword `mask`, and `foo` is unknown. `Neutral` makes masks that hide nothing,
+rotary tables with angles of 0, and the like.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +46,13 @@ random: rng dropoutrng prngkey rngs dropoutkey
 """Roles of arguments beyond those in `asking.names`, with common names for each."""
 ROLE_OF = {name: role for role, names in ROLE_NAMES.items() for name in names}
 ARRAYS = ("q", "k", "v", "x", "memory")
+"""Roles of the input arrays."""
 MASKS = ("mask", "padding", "query_padding", "memory_mask", "lengths")
-MADE = (*MASKS, "added")
+"""Roles of the arguments that hide tokens."""
+MASK_ARRAYS = (*MASKS, "added")
+"""Roles for which `Neutral.mask` makes an array; `added` is a bias of the scores."""
 ROTARY = ("rotary", "complex", "cos", "sin")
-REPEATED = ("training", "deterministic", "random", "return_weights")
-"""Roles that several arguments may have."""
+"""Roles of rotary tables: cosines and sines in one argument, complex numbers, or one argument for each."""
 TO_EVALUATE = {"training": False, "deterministic": True, "decode": False}
 """Values that switch a layer to evaluation mode."""
 
@@ -61,10 +68,16 @@ def role_of_argument(name: str) -> str:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The names of a call's arguments by role: `arrays` are passed in every call, `keywords` are the others.
+    """The arguments of a call.
 
-    `required` lists the roles of keywords without a default. `unknown` lists the optional arguments of unknown
-    meaning, `missing` the required ones, and `fixed` those required ones whose annotation allows False or None.
+    Attributes:
+        parameters: all parameters by name, except `*args` and `**kwargs`.
+        arrays: the names of the arrays that every call passes, by role.
+        keywords: the names of the other arguments whose roles are known, by role.
+        required: the roles of keywords without a default.
+        unknown: the arguments of unknown meaning that may be left out, or that are in `fixed`.
+        missing: the required arguments of unknown meaning.
+        fixed: False or None for required arguments of unknown meaning whose annotation allows it.
     """
 
     parameters: Mapping[str, inspect.Parameter]
@@ -77,8 +90,9 @@ class Arguments:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        optional = ((role, name) for role, name in self.keywords.items() if role not in self.required)
-        return {role: self.parameters[name].default for role, name in optional}
+        """The default values of the keywords that are not required, by role."""
+        return {role: self.parameters[name].default for role, name in self.keywords.items()
+                if role not in self.required}  # fmt: skip
 
 
 def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
@@ -87,53 +101,59 @@ def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
     An optional memory counts as a keyword, and so do keys and values next to `x`. If no argument is q or x, a required
     one becomes x.
     """
-    named = {one.name: one for one in parameters if not is_starred(one)}
-    needed = [name for name, one in named.items() if one.default is one.empty]
+    named = {parameter.name: parameter for parameter in parameters if not is_starred(parameter)}
+    required = [name for name, parameter in named.items() if parameter.default is parameter.empty]
     by_role: dict[str, str] = {}
     unknown = list[str]()
-    for name in sorted(named, key=lambda one: one not in needed):
-        is_key = "key" in str(named[name].annotation).lower()  # a JAX PRNG key
-        role = "random" if is_key and role_of_argument(name) == "k" else role_of_argument(name)
-        note = str(named[name].annotation)
-        if (role == "causal" and named[name].default is None and "mask" in name) or re.search(r"\bstr\b", note):
-            role = ""  # an array, not a switch; or a word
-        first = by_role.setdefault(role, name) if role else ""
-        unknown += [] if first == name or role in REPEATED else [name]
-    if not {"q", "x"} & by_role.keys() and needed:
-        first = next((name for name in needed if name in unknown), needed[0])
-        by_role = {**{role: name for role, name in by_role.items() if name != first}, "x": first}
-    unknown = [name for name in unknown if name != by_role.get("x")]
+    for name in sorted(named, key=lambda name: name not in required):  # required arguments choose first
+        role = role_of_parameter(named[name])
+        is_first = role and by_role.setdefault(role, name) == name
+        unknown += [] if is_first or role in ("training", "deterministic", "random", "return_weights") else [name]
+    if not {"q", "x"} & by_role.keys() and required:
+        x = next((name for name in required if name in unknown), required[0])
+        by_role = {**{role: name for role, name in by_role.items() if name != x}, "x": x}
     if not {"mask", "padding"} & by_role.keys():  # -inf in a bias hides keys as a mask does
         by_role = {"mask" if role == "added" else role: name for role, name in by_role.items()}
-    arrays = choose_arrays(by_role, needed)
+    unknown = [name for name in unknown if name != by_role.get("x")]
+    arrays = choose_arrays(by_role, required)
     keywords = {role: name for role, name in by_role.items() if name not in arrays.values()}
-    notes = {name: str(named[name].annotation) for name in unknown if name in needed}
-    fixed = {name: None if re.search("None|Optional", note) else False for name, note in notes.items()
-             if re.search("None|Optional|bool", note)}  # fmt: skip
+    annotations = {name: str(named[name].annotation) for name in unknown if name in required}
+    fixed = {name: None if re.search("None|Optional", annotation) else False
+             for name, annotation in annotations.items() if re.search("None|Optional|bool", annotation)}  # fmt: skip
     return Arguments(
-        named, arrays, keywords, required=tuple(role for role, name in keywords.items() if name in needed),
-        unknown=tuple(one for one in unknown if one not in needed or one in fixed),
-        missing=tuple(name for name in notes if name not in fixed), fixed=fixed,
+        named, arrays, keywords, required=tuple(role for role, name in keywords.items() if name in required),
+        unknown=tuple(name for name in unknown if name not in required or name in fixed),
+        missing=tuple(name for name in annotations if name not in fixed), fixed=fixed,
     )  # fmt: skip
+
+
+def role_of_parameter(parameter: inspect.Parameter) -> str:
+    """Return the role of an argument from its name, its annotation and its default, or an empty string."""
+    annotation, role = str(parameter.annotation), role_of_argument(parameter.name)
+    is_mask = role == "causal" and parameter.default is None and "mask" in parameter.name  # an array, not a switch
+    if is_mask or re.search(r"\bstr\b", annotation):
+        return ""
+    return "random" if role == "k" and "key" in annotation.lower() else role  # a JAX PRNG key
+
+
+def choose_arrays(by_role: Mapping[str, str], required: Sequence[str]) -> dict[str, str]:
+    """Return the names of the arguments that every call passes: x and a memory, or q, k and v."""
+    if {"q", "k", "v"} <= by_role.keys() and ("x" not in by_role or by_role["q"] in required):
+        return {role: by_role[role] for role in "qkv"}
+    if {"q", "x"} <= by_role.keys() and not {"k", "v"} & by_role.keys() and by_role["x"] in required:
+        return {"x": by_role["q"], "memory": by_role["x"]}  # forward(query, x): x gives the keys and values
+    inputs = [by_role[role] for role in ("x", "q") if role in by_role]
+    memories = [by_role[role] for role in ("memory", "k", "v") if by_role.get(role) in required]
+    return {role: names[0] for role, names in (("x", inputs), ("memory", memories)) if names}
 
 
 def find_memory(arguments: Arguments, source: str) -> Arguments:
     """Treat the only required argument of unknown meaning as memory if the layer projects it: `self.to_kv(media)`."""
-    names = arguments.missing
-    is_projected = len(names) == 1 and re.search(rf"\bself\.\w+\(\s*{re.escape(names[0])}\s*[,)]", source)
-    if not is_projected or set(arguments.arrays) != {"x"}:
+    if len(arguments.missing) != 1 or set(arguments.arrays) != {"x"}:
         return arguments
-    return replace(arguments, arrays={**arguments.arrays, "memory": names[0]}, missing=())
-
-
-def choose_arrays(by_role: dict[str, str], needed: Sequence[str]) -> dict[str, str]:
-    if {"q", "x"} <= by_role.keys() and not {"k", "v"} & by_role.keys() and by_role["x"] in needed:
-        return {"x": by_role["q"], "memory": by_role["x"]}
-    if {"q", "k", "v"} <= by_role.keys() and ("x" not in by_role or by_role["q"] in needed):
-        return {role: by_role[role] for role in "qkv"}
-    first = [by_role[role] for role in "xq" if role in by_role]
-    memory = [by_role[role] for role in ("memory", "k", "v") if by_role.get(role) in needed]
-    return {role: names[0] for role, names in (("x", first), ("memory", memory)) if names}
+    name = arguments.missing[0]
+    is_projected = re.search(rf"\bself\.\w+\(\s*{re.escape(name)}\s*[,)]", source)
+    return replace(arguments, arrays={**arguments.arrays, "memory": name}, missing=()) if is_projected else arguments
 
 
 # Neutral values for required arguments
@@ -141,7 +161,15 @@ def choose_arrays(by_role: dict[str, str], needed: Sequence[str]) -> dict[str, s
 
 @dataclass(frozen=True)
 class Neutral:
-    """Computes neutral values for arguments; `level` selects the mask shape or rotary layout to try."""
+    """Computes values of arguments that change nothing.
+
+    Attributes:
+        lengths: the batch size b and the numbers of queries t and keys s of the call.
+        sizes: the sizes of the layer, as in `Layer.sizes`.
+        source: the source code of the layer, which shows how it uses a mask.
+        request: the requested positions, which set the angles of rotary tables, and whether causality is requested.
+        level: which mask shape, mask polarity and rotary layout to use; at level 0, masks are None.
+    """
 
     lengths: Mapping[str, int]
     sizes: Mapping[str, int]
@@ -150,29 +178,35 @@ class Neutral:
     level: int
 
     def value(self, role: str, name: str) -> Any:
-        lengths, heads = self.lengths, self.sizes.get("h", 1)
+        """Return the value of the argument `name`, or `...` if its role has no neutral value."""
+        if role in ROTARY:
+            return self.rotary(role)
+        if role in MASK_ARRAYS:
+            return self.mask(role, name) if self.level else None
+        b, t, heads = self.lengths["b"], self.lengths["t"], self.sizes.get("h", 1)
         values = {
             **TO_EVALUATE, "causal": self.request.is_causal, "heads": heads, "kv_heads": self.sizes.get("g", heads),
             "scale": self.sizes.get("d", 1) ** -0.5, "start": 0, "dropout": 0.0,
-            "window": 2 * max(lengths["t"], lengths["s"]) + 1,  # odd, and as wide as all tokens
-            "position_ids": np.broadcast_to(np.arange(lengths["t"]), (lengths["b"], lengths["t"])).copy(),
-            **dict.fromkeys(("return_weights", "use_cache"), False), "room": lengths["t"],
-            **dict.fromkeys(("cache", "head_mask", "softcap")), "random": random_key(),
-            **dict.fromkeys(MADE, self.mask(role, name) if self.level and role in MADE else None),
+            "window": 2 * max(t, self.lengths["s"]) + 1,  # odd, and as wide as all tokens
+            "position_ids": np.broadcast_to(np.arange(t), (b, t)).copy(), "room": t,
+            **dict.fromkeys(("return_weights", "use_cache"), False), **dict.fromkeys(("cache", "head_mask", "softcap")),
+            "random": sys.modules["jax"].random.PRNGKey(0) if "jax" in sys.modules else None,
         }  # fmt: skip
-        return self.rotary(role) if role in ROTARY else values.get(role, ...)
+        return values.get(role, ...)
 
     def mask(self, role: str, name: str) -> Array:
-        """Return a mask that hides nothing, in one of four shapes.
+        """Return a mask that hides nothing.
 
-        Its fill is inferred from the name and the source code; from level 5 on, booleans have the opposite polarity.
+        The level selects one of four shapes. The fill is inferred from the name and the source code; from level 5 on,
+        booleans have the opposite polarity.
         """
         b, t, s = (self.lengths[letter] for letter in "bts")
-        shapes = {"padding": (b, s), "query_padding": (b, t), "lengths": (b,)}
-        shape = shapes.get(role, [(b, s), (t, s), (b, t, s), (b, 1, t, s)][self.level % 4])
-        fill = fill_of_mask(name, self.source)
-        turned = isinstance(fill, bool) and self.level > len("btsh")
-        return np.full(shape, s if role == "lengths" else fill ^ turned if isinstance(fill, bool) else fill)
+        shapes = [(b, s), (t, s), (b, t, s), (b, 1, t, s)]
+        of_roles = {"padding": (b, s), "query_padding": (b, t), "lengths": (b,)}
+        shape = of_roles.get(role, shapes[self.level % len(shapes)])
+        fill = s if role == "lengths" else fill_of_mask(name, self.source)
+        is_inverted = isinstance(fill, bool) and self.level > len(shapes)
+        return np.full(shape, not fill if is_inverted else fill)
 
     def rotary(self, role: str) -> Any:
         """Return rotary tables in one common layout per level, with the requested angles, or 0 if none are requested.
@@ -180,44 +214,36 @@ class Neutral:
         Cosines and sines have one angle per dimension or per pair. A single argument for both takes two arrays, the
         angles, or complex numbers (also as pairs of real numbers).
         """
-        size, rows = self.sizes.get("r") or self.sizes.get("d", 2), self.lengths["t"]
+        size, tokens = self.sizes.get("r") or self.sizes.get("d", 2), np.arange(self.lengths["t"])
         base = float(getattr(next(iter(self.request.positions), None), "base", 1e4))
-        pairs = np.arange(rows)[:, None] * base ** (-np.arange(0, size, 2) / size) * bool(self.request.positions)
-        wide, turned = np.concatenate([pairs, pairs], -1), np.exp(1j * pairs)
+        by_pair = tokens[:, None] * base ** (-np.arange(0, size, 2) / size) * bool(self.request.positions)  # [t d/2]
+        by_dimension = np.concatenate([by_pair, by_pair], -1)  # [t d]
+        rotations = np.exp(1j * by_pair)
+        real_pairs = np.stack([rotations.real, rotations.imag], -1)  # [t d/2 2]
+        matrices = np.stack([real_pairs * [1, -1], real_pairs[..., ::-1]], -2)  # [t d/2 2 2]
 
-        def both(angles: Array) -> tuple[Array, ...]:
-            shape = (self.lengths["b"], *angles.shape)
-            return tuple(np.broadcast_to(one, shape).copy() for one in (np.cos(angles), np.sin(angles)))
-
-        behind = tuple(one[:1, :, None] for one in both(pairs))  # heads after tokens
-        halves = np.stack([turned.real, turned.imag], -1)
-        matrices = np.stack([halves * [1, -1], halves[..., ::-1]], -2)  # [t d/2 2 2]
-        cosines, sines = (
-            [turn(wide), turn(pairs), both(wide)[at], both(pairs)[at]] for at, turn in enumerate((np.cos, np.sin))
-        )
-        values = {
-            "cos": cosines, "sin": sines, "complex": [turned, halves, both(pairs), matrices],
-            "rotary": [
-                both(wide), both(pairs), wide, turned, behind, (cosines[0], sines[0]), halves, (cosines[1], sines[1])
-            ],
+        angles = [by_dimension, by_pair, *(np.stack([table] * self.lengths["b"]) for table in (by_dimension, by_pair))]
+        cosines, sines = [np.cos(table) for table in angles], [np.sin(table) for table in angles]
+        of_dimensions, of_pairs, batched_dimensions, batched_pairs = zip(cosines, sines, strict=True)
+        layouts = {
+            "cos": cosines, "sin": sines, "complex": [rotations, real_pairs, batched_pairs, matrices],
+            "rotary": [batched_dimensions, batched_pairs, by_dimension, rotations,
+                       tuple(table[:1, :, None] for table in batched_pairs),  # [1 t 1 d/2]
+                       of_dimensions, real_pairs, of_pairs],
         }  # fmt: skip
-        return values[role][self.level % len(values[role])]
-
-
-def random_key() -> Any:
-    return sys.modules["jax"].random.PRNGKey(0) if "jax" in sys.modules else None
+        return layouts[role][self.level % len(layouts[role])]
 
 
 def fill_of_mask(name: str, source: str) -> float | bool:
     """Return the mask value that hides nothing, inferred from how the code uses this mask or, failing that, another."""
-    for word in (re.escape(name), r"(?!\w*(?:causal|tri))\w*mask"):
-        use = rf"\b{word}\b(\.\w+\([^()]*\))*"
+    for mask in (re.escape(name), r"(?!\w*(?:causal|tri))\w*mask"):
+        use = rf"\b{mask}\b(\.\w+\([^()]*\))*"  # mask, or mask.unsqueeze(1)
         fills = (
-            (rf"\b{word}\s*=.*\b{word}\s*==\s*0", True),
-            (rf"masked_fill_?\(\s*{use}\s*(==\s*(1|True)\s*)?,", False),
-            (rf"masked_fill_?\(\s*{use}\s*==\s*(0|False)\s*,", True),
-            (rf"1(\.0*)?\s*-\s*{use}", 1.0),
-            (rf"[+]=?\s*{use}\s*($|[#)\n])", 0.0),
+            (rf"\b{mask}\s*=.*\b{mask}\s*==\s*0", True),  # mask = mask == 0
+            (rf"masked_fill_?\(\s*{use}\s*(==\s*(1|True)\s*)?,", False),  # masked_fill(mask, ...)
+            (rf"masked_fill_?\(\s*{use}\s*==\s*(0|False)\s*,", True),  # masked_fill(mask == 0, ...)
+            (rf"1(\.0*)?\s*-\s*{use}", 1.0),  # 1.0 - mask
+            (rf"[+]=?\s*{use}\s*($|[#)\n])", 0.0),  # scores + mask
         )
         found = next((fill for pattern, fill in fills if re.search(pattern, source)), None)
         if found is not None:

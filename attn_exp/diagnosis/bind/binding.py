@@ -1,4 +1,8 @@
-"""Bind a class, object, method or factory to a `Layer` by trying a few calls that names and annotations suggest."""
+"""Bind a class, object, method or factory to a `Layer` by trying a few calls that names and annotations suggest.
+
+`bind_layer` builds a class with several sizes until `bind_with` can call it. `list_attempts` gives the calls to try,
+and `try_call` makes one: of `Attention(d_model=24, num_heads=4)`, the first is with x `[b t m]` of shape (2, 5, 24).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ import inspect
 import re
 import sys
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,7 +24,7 @@ from attn_exp.diagnosis.asking.libraries import library, parts_of
 from attn_exp.diagnosis.asking.names import every_parameter, parameters_of
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import (
-    MADE,
+    MASK_ARRAYS,
     MASKS,
     ROTARY,
     TO_EVALUATE,
@@ -45,14 +50,31 @@ from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import OwnFunction, error_line, held
 
 MOST_CALLS = 16
-"""Maximum number of attempts to call one layer."""
+"""Maximum number of calls of one layer without further optional arguments."""
+UNPACKED = re.compile(r"^\s*\(?((?:\*?\w+\s*,\s*)+\*?\w+)\s*\)?\s*=\s*(\w+)\.(?:shape|size\(\))\s*$", re.MULTILINE)
+"""A line that unpacks the shape of an array into names: `b, t, c = x.shape`."""
+HEIGHT, WIDTH = "(?:h|hh|height|rows)", "(?:w|ww|width|columns)"
+BATCH = r"(?:b|bs|bsz|bn|nb|n|n?_?batch\w*)"
+TOKENS = r"(?:t|l|s|tl|seq\w*|len\w*|\w*_len\w*|\w*length|tgt\w*|tokens?|time\w*|num_tokens)"
+CHANNELS = r"(?:c|ch|\w*channels?|dim|d_model|embed\w*|emb\w*|hidden\w*)"
+LAYOUTS = tuple((re.compile(pattern), layout) for pattern, layout in (
+    (r"\w+,\w+", "tm"),
+    (rf"{TOKENS},{BATCH},\w+", "tbm"),
+    (rf"\w+,{CHANNELS},(?!_|{CHANNELS}$)\w+", "bct"),
+    (r"\w+,\w+,\w+", "btm"),
+    (rf"\w+,{HEIGHT},{WIDTH},\w+", "bhwc"),
+    (rf"\w+,\w+,{HEIGHT},{WIDTH}", "bchw"),
+    (r"\w+,\w+,(\w*head\w*|h|nh),\w+", "bthd"),
+    (r"\w+,\w+,\w+,\w+", "bhtd"),
+))  # fmt: skip
+"""Patterns for the names of an unpacked shape, and the layout that each implies; the first match wins."""
 
 
-def bind_layer(own: OwnFunction, request: Request, *, with_memory: bool = False, drops: bool = True) -> Layer:
+def bind_layer(target: OwnFunction, request: Request, *, with_memory: bool = False, drops: bool = True) -> Layer:
     """Build or copy the target, find out how to call it, and return it as a layer.
 
     Args:
-        own: a class, an object, a method, or a factory (a function without required parameters).
+        target: a class, an object, a method, or a factory (a function without required parameters).
         request: the requested heads, key/value heads, head size, positions and causal mask, used to build a class.
         with_memory: also pass a cross-attention memory if it is optional.
         drops: also try to build a class with dropout, which must be off in evaluation.
@@ -60,27 +82,27 @@ def bind_layer(own: OwnFunction, request: Request, *, with_memory: bool = False,
     Raises:
         UncalledError: the layer cannot be built or called; the message says what is missing.
     """
-    if is_factory(own.function):
-        return bind_factory(own)
-    owner, method = owner_and_method(own.function)
+    if is_factory(target.function):
+        return bind_factory(target)
+    owner, method = owner_and_method(target.function)
     errors = list[UncalledError]()
-    several = (one for one in sizes_to_try(owner, request) if drops or not one.dropout)
-    for sizes in several if inspect.isclass(owner) else [None]:
+    for sizes in sizes_to_try(owner, request, drops) if inspect.isclass(owner) else [None]:
         try:
-            layer = bind_with(own, plan_build(owner, method, sizes, request.seed), sizes, request, with_memory)
-            refused = str(errors[0]) if errors and re.search("(?i)dropout|rng", str(errors[0])) else ""
-            return replace(layer, dropout_error=refused)
+            layer = bind_with(target, plan_build(owner, method, sizes, request.seed), sizes, request, with_memory)
+            first_error = str(errors[0]) if errors else ""
+            return replace(layer, dropout_error=first_error if re.search("(?i)dropout|rng", first_error) else "")
         except UserError as error:
             errors.append(error if isinstance(error, UncalledError) else UncalledError(str(error)))
     raise errors[0]
 
 
 def owner_and_method(function: Any) -> tuple[Any, str]:
+    """Return the object or class to which a method belongs, and its name; of anything else, itself and no name."""
     if inspect.ismethod(function):
         return function.__self__, function.__name__
     path = function.__qualname__.split(".")[:-1] if inspect.isfunction(function) else []
     module: Any = sys.modules.get(function.__module__) if path else None
-    owner = reduce(lambda space, part: getattr(space, part, None), path, module)
+    owner = reduce(lambda namespace, name: getattr(namespace, name, None), path, module)
     return (owner, function.__name__) if inspect.isclass(owner) else (function, "")
 
 
@@ -102,7 +124,7 @@ class Attempt:
 
 
 def bind_with(
-    own: OwnFunction, plan: BuildPlan, sizes: Sizes | None, request: Request, with_memory: bool = False
+    target: OwnFunction, plan: BuildPlan, sizes: Sizes | None, request: Request, with_memory: bool = False
 ) -> Layer:  # fmt: skip
     """Build a layer with `plan` and call it until an attempt succeeds.
 
@@ -110,153 +132,150 @@ def bind_with(
         UncalledError: no attempt succeeded, or the meaning of a required argument is not known.
     """
     runner = make_runner(plan)
-    arguments = read_arguments(parameters_of(runner.forward, own.name))
-    arguments = find_memory(arguments, source_inside(runner))
-    is_of_queries = arguments.keywords.get("mask") != "attn_mask" and (with_memory or "memory" in arguments.arrays)
-    if is_of_queries and "memory_mask" in arguments.keywords:  # with a memory, `mask` hides queries
-        keywords = {role: name for role, name in arguments.keywords.items() if role not in ("mask", "padding")}
-        arguments = replace(arguments, keywords={**keywords, "mask": keywords["memory_mask"]})
-    missing = ", ".join(f"`{name}`" for name in arguments.missing)
-    if missing or not arguments.arrays:
-        lacks = f"needs {missing}, whose meaning is not known" if missing else "takes no array that could be the input"
-        raise UncalledError(f"{own.name} {lacks}")
+    arguments = arguments_of_call(runner, target.name, with_memory)
     takes_heads = runner.bare and "x" not in arguments.arrays  # packed q, k and v do not show the number of heads
-    numbers = layer_sizes(runner, plan, sizes, request, takes_heads=takes_heads)
-    first = ""
-    for attempt in attempts(runner, plan, arguments):
-        if with_memory and MEMORY not in attempt.more:
+    layer_sizes = find_sizes(runner, plan, sizes, request, takes_heads=takes_heads)
+    first_error = ""
+    for attempt in list_attempts(runner, plan, arguments):
+        if with_memory and "memory" not in attempt.more:
             continue
         try:
-            return try_call(own, replace(plan, wide=attempt.wide), (arguments, attempt), numbers, request)
+            return try_call(target, plan, arguments, attempt, layer_sizes, request)
         except UncalledError:
             raise
         except Exception as error:
-            first = first or error_line(error)
-    raise UncalledError(f"{own.name} could not be called: {first}")
+            first_error = first_error or error_line(error)
+    raise UncalledError(f"{target.name} could not be called: {first_error}")
 
 
-def layer_sizes(
+def arguments_of_call(runner: Runner, name: str, with_memory: bool) -> Arguments:
+    """Return the arguments of a layer's call by role.
+
+    Raises:
+        UncalledError: the meaning of a required argument is not known, or none is an array.
+    """
+    arguments = find_memory(read_arguments(parameters_of(runner.forward, name)), source_inside(runner))
+    if arguments.missing:
+        raise UncalledError(f"{name} needs `{'`, `'.join(arguments.missing)}`, whose meaning is not known")
+    if not arguments.arrays:
+        raise UncalledError(f"{name} takes no array that could be the input")
+    keywords, is_cross_attention = arguments.keywords, with_memory or "memory" in arguments.arrays
+    if not is_cross_attention or "memory_mask" not in keywords or keywords.get("mask") == "attn_mask":
+        return arguments
+    others = {role: name for role, name in keywords.items() if role not in ("mask", "padding")}  # these hide queries
+    return replace(arguments, keywords={**others, "mask": keywords["memory_mask"]})
+
+
+def find_sizes(
     runner: Runner, plan: BuildPlan, sizes: Sizes | None, request: Request, *, takes_heads: bool
 ) -> dict[str, int]:  # fmt: skip
     """Return the sizes that a layer was built with, completed from its attributes.
 
     Heads are left out if neither its constructor nor its attributes mention them.
     """
-    found = sizes_of_layer(runner.target, arguments_of(plan))
-    widths = widths_of_weights(runner.target)  # the author's default may differ
-    is_as_told = sizes is not None and (plan.kind != "torch" or not widths or sizes.m in widths)
-    width = sizes.m if is_as_told and sizes is not None else next(iter(widths), None) or found.get("m")
-    if sizes is not None and ("h" in found or "h" in sizes.told or takes_heads):
+    found = sizes_of_layer(runner.target, constructor_values(plan))
+    widths = widths_of_weights(runner.target)
+    is_as_planned = sizes is not None and (plan.kind != "torch" or not widths or sizes.m in widths)
+    if sizes is None:
+        found = {"h": 4, "d": 8, **found} if takes_heads else found
+    elif "h" in found or "h" in sizes.fixed or takes_heads:
         found = {"d": sizes.d, "g": sizes.g, **found, "h": sizes.h}
-    found = {"h": 4, "d": 8, **found} if takes_heads and sizes is None else found
     found |= {"h": request.head} if request.head else {}
-    numbers = {**found, "m": width or found.get("h", 4) * found.get("d", 6)}
-    if "h" in numbers:
-        numbers = {"d": max(1, numbers["m"] // numbers["h"]), "g": numbers["h"], **numbers}
-    return {letter: numbers[letter] for letter in "mhgdr" if letter in numbers and (letter != "g" or "h" in numbers)}
+    width = sizes.m if is_as_planned and sizes is not None else next(iter(widths), None) or found.get("m")
+    found["m"] = width or found.get("h", 4) * found.get("d", 6)
+    if "h" in found:
+        found = {"d": max(1, found["m"] // found["h"]), "g": found["h"], **found}
+    return {letter: found[letter] for letter in ("mhgdr" if "h" in found else "mdr") if letter in found}
 
 
-def arguments_of(plan: BuildPlan) -> dict[str, Any]:
+def constructor_values(plan: BuildPlan) -> dict[str, Any]:
+    """Return the constructor's defaults together with the planned arguments; of an object, nothing."""
     parameters = every_parameter(plan.owner, "") if plan.is_class else []
     return {**{one.name: one.default for one in parameters}, **plan.arguments}
 
 
-def attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> Iterator[Attempt]:
+def list_attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[Attempt]:
+    """Return the calls to try, in this order, where a memory, masks and tables have several levels.
+
+    1. Each layout, with another number of keys than queries and with the same, without optional arguments.
+    2. Each layout with a memory, a mask or a bias that the layer can do without.
+    3. The first layout in float32, for PyTorch layers that create float32 arrays.
+    4. The first layout with 64 tokens.
+    """
     keywords, required = arguments.keywords, arguments.required
-    levels = [0, 1, 2, 3, 4, 5, 6, 7] if set(required) & set(MASKS) else [0]
-    levels = list(range(8)) if set(keywords) & set(ROTARY) else levels
+    levels = list(range(8)) if {*MASKS} & {*required} or {*ROTARY} & {*keywords} else [0]
     squares = [False, True] if len(arguments.arrays) > 1 else [True]
-    usual = [Attempt(layout, square, level) for layout in layouts_of(runner, plan, arguments)
-             for square in squares for level in levels]  # fmt: skip
-    choices = {MEMORY: levels if memory_roles(arguments) else []}
-    choices |= {role: [1, 2, 3] for role in ("mask", "added") if role in keywords}
-    firsts = {one.layout: one for one in reversed(usual)}
-    more = [replace(one, square=role != MEMORY, level=level, more=(role,)) for one in reversed(firsts.values())
-            for role in choices if role not in required for level in choices[role]]  # fmt: skip
-    narrow = [replace(usual[0], square=True, level=level, wide=False) for level in levels if plan.library == "torch"]
-    yield from [*usual[: MOST_CALLS - len(narrow)], *more, *narrow, replace(usual[0], square=True, tokens=2**6)]
-
-
-MEMORY = "memory"
+    layouts = layouts_of(runner, plan, arguments)
+    usual = [Attempt(*choice) for choice in product(layouts, squares, levels)]
+    optional = [("memory", level) for level in levels if memory_roles(arguments)]
+    optional += [(role, level) for role in ("mask", "added") if role in keywords for level in (1, 2, 3)]
+    with_more = [Attempt(layout, role != "memory", level, more=(role,))
+                 for layout, (role, level) in product(layouts, optional) if role not in required]  # fmt: skip
+    narrow = [Attempt(layouts[0], True, level, wide=False) for level in levels if plan.library == "torch"]
+    return [*usual[: MOST_CALLS - len(narrow)], *with_more, *narrow, Attempt(layouts[0], True, 0, tokens=2**6)]
 
 
 def memory_roles(arguments: Arguments) -> list[str]:
+    """Return the roles of the optional arguments that take a cross-attention memory next to x."""
     if "x" not in arguments.arrays:
         return []
-    apart = {"k", "v"} <= arguments.keywords.keys()
-    return ["k", "v"] if apart else [role for role in (MEMORY,) if role in arguments.keywords]
+    takes_both = {"k", "v"} <= arguments.keywords.keys()
+    return ["k", "v"] if takes_both else [role for role in ("memory",) if role in arguments.keywords]
 
 
 def layouts_of(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[str]:
+    """Return the layouts to try: first those that the code or the library suggests, then the usual ones."""
     source = source_inside(runner)
-    unpacked = UNPACKED.finditer(re.sub(r"\s*#.*", "", source))
-    shapes = [re.sub(r"\s", "", one[1]).lower() for one in unpacked if one[2] in arguments.arrays.values()]
-    likely = [next((layout for pattern, layout in LAYOUTS if pattern.fullmatch(names)), "") for names in shapes]
-    likely = [layout for layout in likely if layout and ("d" not in layout or runner.bare)]
-    modules = {type(one).__name__ for one in runner.target.modules()} if plan.kind == "torch" else set()
+    unpacked = UNPACKED.findall(re.sub(r"\s*#.*", "", source))
+    shapes = [re.sub(r"\s", "", axes).lower() for axes, name in unpacked if name in arguments.arrays.values()]
+    matches = [next((layout for pattern, layout in LAYOUTS if pattern.fullmatch(shape)), "") for shape in shapes]
+    likely = [layout for layout in matches if layout]
     if runner.bare and "q" in arguments.arrays:
         return list(dict.fromkeys([*(layout for layout in likely if "d" in layout), "bhtd", "btd", "bthd", "td"]))
+    likely = [layout for layout in likely if "d" not in layout or runner.bare]
     if getattr(runner.target, "batch_first", True) is False:
         likely = ["tbm", *likely]
     elif plan.kind == "equinox":
         likely = ["tm", *likely]
     elif not likely and re.search(r"\[\s*(seq\w*|length|tgt_len)\s*,\s*(batch\w*|bsz)\s*,", source):
-        likely = ["tbm"]
-    convolved = ["bchw" for _ in modules & {"Conv2d"}] + ["bct" for _ in modules & {"Conv1d"}]
-    return list(dict.fromkeys([*likely, *convolved, "btm", "tm", "bct", "bchw", "bhwc", "tbm", "ct"]))
-
-
-UNPACKED = re.compile(r"^\s*\(?((?:\*?\w+\s*,\s*)+\*?\w+)\s*\)?\s*=\s*(\w+)\.(?:shape|size\(\))\s*$", re.MULTILINE)
-"""A line that unpacks the shape of an array into names: `b, t, c = x.shape`."""
-HEIGHT, WIDTH = "(?:h|hh|height|rows)", "(?:w|ww|width|columns)"
-BATCH = r"(?:b|bs|bsz|bn|nb|n|n?_?batch\w*)"
-TOKENS = r"(?:t|l|s|tl|seq\w*|len\w*|\w*_len\w*|\w*length|tgt\w*|tokens?|time\w*|num_tokens)"
-CHANNELS = r"(?:c|ch|\w*channels?|dim|d_model|embed\w*|emb\w*|hidden\w*)"
-LAYOUTS = tuple((re.compile(pattern), layout) for pattern, layout in (
-    (r"\w+,\w+", "tm"),
-    (rf"{TOKENS},{BATCH},\w+", "tbm"),
-    (rf"\w+,{CHANNELS},(?!_|{CHANNELS}$)\w+", "bct"),
-    (r"\w+,\w+,\w+", "btm"),
-    (rf"\w+,{HEIGHT},{WIDTH},\w+", "bhwc"),
-    (rf"\w+,\w+,{HEIGHT},{WIDTH}", "bchw"),
-    (r"\w+,\w+,(\w*head\w*|h|nh),\w+", "bthd"),
-    (r"\w+,\w+,\w+,\w+", "bhtd"),
-))  # fmt: skip
-"""Patterns for the names of an unpacked shape, and the layout that each implies; the first match wins."""
+        likely = ["tbm"]  # a comment or docstring has [seq_len, batch, ...]
+    modules = {type(module).__name__ for module in runner.target.modules()} if plan.kind == "torch" else set()
+    likely += [layout for name, layout in (("Conv2d", "bchw"), ("Conv1d", "bct")) if name in modules]
+    return list(dict.fromkeys([*likely, "btm", "tm", "bct", "bchw", "bhwc", "tbm", "ct"]))
 
 
 def try_call(
-    own: OwnFunction, plan: BuildPlan, way: tuple[Arguments, Attempt], sizes: Mapping[str, int], request: Request
-) -> Layer:
-    arguments, attempt = way
-    runner, forms = make_runner(plan), library(plan.library)
-    if MEMORY in attempt.more:
+    target: OwnFunction, plan: BuildPlan, arguments: Arguments, attempt: Attempt, sizes: Mapping[str, int],
+    request: Request,
+) -> Layer:  # fmt: skip
+    """Build the layer, call it once with random inputs, and return it; any exception means that this call failed."""
+    runner, backend = make_runner(plan, wide=attempt.wide), library(plan.library)
+    if "memory" in attempt.more:
         roles = {role: arguments.keywords[role] for role in memory_roles(arguments)}
         arguments = replace(arguments, arrays={**arguments.arrays, **roles})
-    layout = attempt.layout
-    axes = {role: layout if role in "qx" or attempt.square else layout.replace("t", "s")
+    axes = {role: attempt.layout if role in "qx" or attempt.square else attempt.layout.replace("t", "s")
             for role in arguments.arrays}  # fmt: skip
 
     def convert(array: Array) -> Any:
-        return forms.into(array, forms.widest if plan.wide else "float32")
+        return backend.into(array, backend.widest if attempt.wide else "float32")
 
-    bound = Call(runner, arguments, attempt, axes, sizes, request, convert)
+    call = Call(runner, arguments, attempt, axes, sizes, request, convert)
+    # A layer of windows is built with a height and a width, which fix the number of tokens.
+    tokens = next((prod(value) for value in plan.arguments.values() if isinstance(value, tuple)), attempt.tokens)
+    fixed_sizes = {**sizes, "t": tokens} if tokens else sizes
     rng = np.random.default_rng(request.seed)
-    pairs = [one for one in plan.arguments.values() if isinstance(one, tuple)]  # height and width of a window
-    fixed = {"t": pairs[0][0] * pairs[0][1] if pairs else attempt.tokens} if pairs or attempt.tokens else {}
-    example = {role: rng.standard_normal(shape_of(letters, {**sizes, **fixed}, role)) for role, letters in axes.items()}
+    example = {role: rng.standard_normal(shape_of(letters, fixed_sizes, role)) for role, letters in axes.items()}
     with held(), warnings.catch_warnings(action="ignore"):
-        answer = bound({role: convert(array) for role, array in example.items()}, {})
-        said = parts_of(answer)
-        if set(arguments.required) & set(MASKS) and all(is_nan(one) for one in said.values()):
+        output = call({role: convert(array) for role, array in example.items()}, {})
+        if set(arguments.required) & set(MASKS) and all(map(is_nan, parts_of(output).values())):
             raise ValueError("the answer is NaN")  # every key is hidden
         runner.finish()
-    call = as_laid_out(bound, answer, layout, next(iter(example.values())).shape)
     return Layer(
-        own.name, plan.library, runner.target, axes, dict(sizes), call, convert, dict(arguments.keywords),
-        arguments.defaults, bound.words(example), unknown=arguments.unknown, lengths=lengths_of(example, axes),
-        made=call_text(plan.owner.__name__, plan.arguments) if plan.is_class else "",
-        settings=settings_of(arguments_of(plan) or fields_of(runner.target)),
+        target.name, plan.library, runner.target, axes, dict(sizes),
+        as_laid_out(call, output, attempt.layout, next(iter(example.values())).shape), convert,
+        dict(arguments.keywords), arguments.defaults, call.describe_extras(example), unknown=arguments.unknown,
+        constructor_call=call_text(plan.owner.__name__, plan.arguments) if plan.is_class else "",
+        lengths=lengths_of(example, axes), settings=settings_of(constructor_values(plan) or fields_of(runner.target)),
     )  # fmt: skip
 
 
@@ -268,9 +287,9 @@ def is_nan(array: Any) -> bool:
 def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
     """Return the shape of an example input; `c` is the width, and for keys and values `h` counts key/value heads."""
     lengths = Sizes(sizes.get("h", 1), sizes.get("d", 1), sizes["m"], sizes.get("g", 1)).lengths()
-    heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)
-    named = {**lengths, **sizes, "h": heads, "c": sizes["m"], "w": lengths["x"]}
-    return tuple(named[letter] for letter in letters)
+    heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)  # [b h w c]: rows
+    by_letter = {**lengths, **sizes, "h": heads, "c": sizes["m"], "w": lengths["x"]}
+    return tuple(by_letter[letter] for letter in letters)
 
 
 def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, int]:
@@ -279,8 +298,8 @@ def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, 
     for role, array in inputs.items():
         found = dict(zip(axes.get(role, ""), map(int, array.shape), strict=False))
         found |= {"t": found["h"] * found["w"]} if "w" in found else {}
-        kept = {"s" if one == "t" and role not in "qx" else one: found[one] for one in found if one in "btsw"}
-        lengths |= kept | ({"h": found["h"]} if "w" in found else {})
+        found |= {"s": found.pop("t")} if "t" in found and role not in "qx" else {}
+        lengths |= {letter: size for letter, size in found.items() if letter in ("bhtsw" if "w" in found else "bts")}
     return {"t": 1, "s": lengths.get("t", 1), **lengths}
 
 
@@ -297,48 +316,58 @@ class Call:
     convert: Callable[[Array], Any]
 
     def __call__(self, inputs: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
-        neutral = {role: convert_value(value, self.convert) for role, value in self.neutral(inputs).items()}
-        names = {**self.arguments.keywords, **self.arguments.arrays}
-        said = {**self.arguments.fixed, **neutral, **keywords, **inputs}
-        by_name = {names.get(role, role): value for role, value in said.items()}
-        ordered = OrderedDict((name, by_name[name]) for name in self.arguments.parameters if name in by_name)
-        kinds = {name: one.kind for name, one in self.arguments.parameters.items()}
-        first = [value for name, value in ordered.items() if kinds[name] is inspect.Parameter.POSITIONAL_ONLY]
-        rest = {name: value for name, value in ordered.items() if kinds[name] is not inspect.Parameter.POSITIONAL_ONLY}
-        return self.runner.run(*first, **rest)
+        neutral = {role: convert_value(value, self.convert) for role, value in self.neutral_values(inputs).items()}
+        names, parameters = {**self.arguments.keywords, **self.arguments.arrays}, self.arguments.parameters
+        by_role = {**self.arguments.fixed, **neutral, **keywords, **inputs}
+        by_name = {names.get(role, role): value for role, value in by_role.items()}
+        positional = [name for name in parameters if name in by_name
+                      and parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY]  # fmt: skip
+        named = {name: by_name[name] for name in parameters if name in by_name and name not in positional}
+        return self.runner.run(*(by_name[name] for name in positional), **named)
 
-    def neutral(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        level, source = self.attempt.level, source_inside(self.runner)
-        values = Neutral(lengths_of(inputs, self.axes), self.sizes, source, self.request, level)
-        turns = ROTARY if level or self.request.positions else ()
-        words = {role: name for role, name in self.arguments.keywords.items() if role != "memory"}
-        defaults = self.arguments.defaults
-        off = {**TO_EVALUATE, **({"dropout": 0.0} if type(defaults.get("dropout")) is float else {})}
-        switches = {
-            role
-            for role, best in off.items()
-            if role in defaults
-            and defaults[role] is not best
-            and getattr(self.runner.target, words[role], None) is not best
-        }  # Flax raises an error if a switch is set both in the constructor and in the call
-        always = {*self.arguments.required, *self.attempt.more, *turns, *switches}
-        said = {role: values.value(role, name) for role, name in words.items() if role in always}
-        unknown = [words[role] for role, value in said.items() if value is ...]
+    def neutral_values(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the arguments that every call passes besides the inputs, by role.
+
+        Raises:
+            UncalledError: an argument has no neutral value.
+        """
+        lengths, source, level = lengths_of(inputs, self.axes), source_inside(self.runner), self.attempt.level
+        neutral = Neutral(lengths, self.sizes, source, self.request, level)
+        rotary = ROTARY if level or self.request.positions else ()
+        roles = {*self.arguments.required, *self.attempt.more, *rotary, *self.switches()}
+        names = {role: name for role, name in self.arguments.keywords.items() if role in roles and role != "memory"}
+        values = {role: neutral.value(role, name) for role, name in names.items()}
+        unknown = next((names[role] for role, value in values.items() if value is ...), "")
         if unknown:
-            raise UncalledError(f"the call needs `{unknown[0]}`, for which no neutral value is known")
-        return said
+            raise UncalledError(f"the call needs `{unknown}`, for which no neutral value is known")
+        return values
 
-    def words(self, inputs: Mapping[str, Any]) -> str:
-        texts = {"position_ids": "0, 1, 2, ..."} | dict.fromkeys(MADE, "hides nothing")
+    def switches(self) -> list[str]:
+        """Return the roles of the switches to pass in evaluation.
+
+        A switch that the constructor has set is left out: Flax raises an error if it is set in both places.
+        """
+        defaults = self.arguments.defaults
+        evaluating = {**TO_EVALUATE, **({"dropout": 0.0} if type(defaults.get("dropout")) is float else {})}
+        changed = {role: value for role, value in evaluating.items() if defaults.get(role, value) is not value}
+        return [role for role, value in changed.items()
+                if getattr(self.runner.target, self.arguments.keywords[role], None) is not value]  # fmt: skip
+
+    def describe_extras(self, inputs: Mapping[str, Any]) -> str:
+        """Return the arguments that every call passes besides the inputs, as shown to the user."""
+        texts = {"position_ids": "0, 1, 2, ..."} | dict.fromkeys(MASK_ARRAYS, "hides nothing")
         texts |= dict.fromkeys(ROTARY, "the angles of RoPE" if self.request.positions else "angles of 0")
-        said = ((role, self.arguments.keywords[role], value) for role, value in self.neutral(inputs).items())
-        return ", ".join(f"{name}: {texts.get(role)}" if isinstance(value, np.ndarray | tuple) else f"{name}={value!r}"
-                         for role, name, value in said)  # fmt: skip
+        names, values = self.arguments.keywords, self.neutral_values(inputs)
+        return ", ".join(
+            f"{names[role]}: {texts.get(role)}" if isinstance(value, np.ndarray | tuple) else f"{names[role]}={value!r}"
+            for role, value in values.items()
+        )
 
 
 def convert_value(value: Any, convert: Callable[[Array], Any]) -> Any:
+    """Convert an array, a complex array, or a tuple of arrays; return any other value unchanged."""
     if isinstance(value, tuple):
-        return tuple(convert_value(one, convert) for one in value)
+        return tuple(convert_value(part, convert) for part in value)
     if np.iscomplexobj(value):
         return convert(value.real) + 1j * convert(value.imag)
     return convert(value) if isinstance(value, np.ndarray) else value

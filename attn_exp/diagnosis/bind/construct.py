@@ -1,4 +1,8 @@
-"""Build a user's class: choose constructor arguments by name, and make configuration objects and weight matrices."""
+"""Build a user's class: choose constructor arguments by name, and make configuration objects and weight matrices.
+
+With 4 heads of size 6, `constructor_arguments` gives `{"d_model": 24, "num_heads": 4}` for a class that requires both,
+`build` creates the instance, and `call_text` shows the call to the user.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +25,17 @@ from attn_exp.diagnosis.bind.sizes import (
     ROOM,
     Sizes,
     fields_of,
-    instead_of_default,
     letter_of,
+    replace_default,
     value_of,
 )
 from attn_exp.errors import UncalledError
 from attn_exp.own_code import error_line, held
 
 UNKNOWN = "whose meaning is not known"
+"""How error messages end that name a required setting."""
 RANDOM_KEYS = ("key", "rng", "rngs", "prngkey")
+"""Names of parameters that take a random key of JAX."""
 
 
 class Bag(dict[str, Any]):
@@ -48,8 +54,7 @@ class Bag(dict[str, Any]):
             value = False
         return dict.setdefault(self, name, value)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
+    __setattr__ = dict.__setitem__
 
     def __missing__(self, name: str) -> Any:
         return getattr(self, name)
@@ -62,8 +67,8 @@ class Bag(dict[str, Any]):
         return self[name] if name in self or is_size else default
 
 
-def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: bool = False) -> dict[str, Any]:
-    """Choose constructor arguments by the names, annotations and defaults of the parameters.
+def constructor_arguments(owner: Any, sizes: Sizes, library: str, *, of_config: bool = False) -> dict[str, Any]:
+    """Choose constructor arguments of a class by the names, annotations and defaults of the parameters.
 
     In a configuration, a required field of unknown meaning gets some value of its type: it probably belongs to another
     part of the model.
@@ -71,122 +76,136 @@ def constructor_arguments(kind: Any, sizes: Sizes, library: str, *, of_config: b
     Raises:
         UncalledError: the meaning of a required argument is not known.
     """
-    parameters = [one for one in every_parameter(kind, kind.__name__) if not is_starred(one)]
+    parameters = [one for one in every_parameter(owner, owner.__name__) if not is_starred(one)]
     siblings = [one.name for one in parameters]
-    asserted = re.findall(r"\bassert (\w+) is not None", source_of(kind)) if sizes.guesses else []
-    chosen = {one.name: fill_required(one, kind, sizes, siblings, library)
-              if one.default is one.empty or one.name in asserted else instead_of_default(one, sizes, siblings)
-              for one in parameters}  # fmt: skip
-    if of_config:
-        chosen = {one.name: value_of_type(str(one.annotation)) if one.default is one.empty and chosen[one.name] is ...
-                  else chosen[one.name] for one in parameters}  # fmt: skip
-    missing = [f"`{one.name}`" for one in parameters if one.default is one.empty and chosen[one.name] is ...]
+    asserted = re.findall(r"\bassert (\w+) is not None", source_of(owner)) if sizes.guesses else []
+    chosen: dict[str, Any] = {}
+    for one in parameters:
+        is_random_key = library == "jax" and one.default is None and plain(one.name) in RANDOM_KEYS
+        if is_required(one) or one.name in asserted or is_random_key:
+            chosen[one.name] = fill_required(one, owner, sizes, siblings, library)
+        else:
+            chosen[one.name] = replace_default(one, sizes, siblings)
+        if of_config and is_required(one) and chosen[one.name] is ...:
+            chosen[one.name] = value_of_type(str(one.annotation))
+    missing = [f"`{one.name}`" for one in parameters if is_required(one) and chosen[one.name] is ...]
     if missing:
-        raise UncalledError(f"{kind.__name__} could not be built: needs {', '.join(missing)}, {UNKNOWN}")
-    if library == "jax":
-        keys = (one for one in parameters if one.default is None and plain(one.name) in RANDOM_KEYS)
-        chosen |= {one.name: fill_required(one, kind, sizes, siblings, library) for one in keys}
+        raise UncalledError(f"{owner.__name__} could not be built: needs {', '.join(missing)}, {UNKNOWN}")
     if "w_init" in chosen and "haiku" in sys.modules:
         chosen["w_init"] = sys.modules["haiku"].initializers.VarianceScaling(1.0)
     return {name: value for name, value in chosen.items() if value is not ...}
 
 
 def value_of_type(annotation: str) -> Any:
+    """Return the first option of a `Literal`, or an empty value of the annotated type."""
     values = {"bool": False, "int": ROOM, "float": 0.0, "str": "", "list": [], "tuple": (), "dict": {}}
     literal = re.search(r"Literal\[\s*(['\"]?)(\w+)\1", annotation)
-    return literal[2] if literal else next((value for kind, value in values.items() if kind in annotation), None)
+    return literal[2] if literal else next((value for name, value in values.items() if name in annotation), None)
 
 
-def fill_required(given: inspect.Parameter, kind: Any, sizes: Sizes, siblings: Sequence[str], library: str) -> Any:
+def fill_required(parameter: inspect.Parameter, owner: Any, sizes: Sizes, siblings: Sequence[str], library: str) -> Any:
     """Return the value for a required parameter, or `...` if none is known."""
-    word, note, written = plain(given.name), annotation_of(given, kind), str(given.annotation).lower()
-    value = value_of(given.name, sizes, siblings)
-    if re.search(rf"(?m)\b{given.name}\[[01]\]|^\s*\w+, \w+ = {given.name}$", source_of(kind)):  # height and width
+    name, word, annotation = parameter.name, plain(parameter.name), str(parameter.annotation).lower()
+    annotated = annotated_class(parameter, owner)
+    if re.search(rf"(?m)\b{name}\[[01]\]|^\s*\w+, \w+ = {name}$", source_of(owner)):  # height and width
         return 2, 3
-    if CONFIG.match(word) or CONFIG.match(plain(getattr(note, "__name__", ""))) or is_dataclass(note):
-        return build_configuration(note, given.name, kind, sizes)
-    if library == "jax" and (word in RANDOM_KEYS or "key" in written):
+    if CONFIG.match(word) or CONFIG.match(plain(getattr(annotated, "__name__", ""))) or is_dataclass(annotated):
+        return build_configuration(annotated, name, owner, sizes)
+    if library == "jax" and (word in RANDOM_KEYS or "key" in annotation):
         return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)
-    if library == "torch" and "module" in written and letter_of(given.name) == "dropout":
+    value = value_of(name, sizes, siblings)
+    if library == "torch" and "module" in annotation and letter_of(name) == "dropout":
         value = sys.modules["torch"].nn.Dropout(sizes.dropout)
-    if value is ...:
-        value = guess_value(given, kind, sizes, library)
-    is_switch = value is ... and ("bool" in written or word.endswith("mask"))
-    if value is ... and sizes.guesses:
-        options = re.search(rf"\b{given.name}\s+(?:not )?(?:in\s*\W|==)\s*(['\"])(\w+)\1", source_of(kind))
-        is_open = given.annotation is given.empty or re.search(r"\bint\b", written)
-        value = options[2] if options else sizes.m if is_open else ...
-    value = ROOM if value is None and written == "int" else value
-    return sizes.causal if is_switch else np.random.default_rng(0) if word in ("rng", "generator") else value
+    value = guess_value(parameter, owner, sizes, library) if value is ... else value
+    if value is ... and ("bool" in annotation or word.endswith("mask")):
+        return sizes.causal
+    if word in ("rng", "generator"):
+        return np.random.default_rng(0)
+    value = guess_option(parameter, owner, sizes) if value is ... and sizes.guesses else value
+    return ROOM if value is None and annotation == "int" else value
 
 
-def guess_value(given: inspect.Parameter, kind: Any, sizes: Sizes, library_name: str) -> Any:
+def guess_value(parameter: inspect.Parameter, owner: Any, sizes: Sizes, library_name: str) -> Any:
     """Guess an argument: a weight matrix, an instance of an attention class from the same file, or None if allowed.
 
     Returns `...` if nothing fits.
     """
-    side = side_of_name(given.name)
+    side = side_of_name(parameter.name)
     if side.startswith(("W_", "b_")):
         shape = (sizes.m,) * (2 if side[0] == "W" else 1)
-        rows = np.random.default_rng([*given.name.encode()]).standard_normal(shape) * sizes.m**-0.5
-        forms = library_by_name(library_name)
-        return forms.into(rows, forms.widest)
-    for part in attentions_of_file(kind) if "att" in plain(given.name) else ():
+        weights = np.random.default_rng([*parameter.name.encode()]).standard_normal(shape) * sizes.m**-0.5
+        library = library_by_name(library_name)
+        return library.into(weights, library.widest)
+    for attention in attentions_of_file(owner) if "att" in plain(parameter.name) else ():
         with suppress(UncalledError):
-            return build(part, constructor_arguments(part, sizes, library_name), 0)
-    return None if re.search("None|Optional", str(given.annotation)) else ...
+            return build(attention, constructor_arguments(attention, sizes, library_name), 0)
+    return None if re.search("None|Optional", str(parameter.annotation)) else ...
 
 
-def attentions_of_file(kind: Any) -> list[Any]:
+def guess_option(parameter: inspect.Parameter, owner: Any, sizes: Sizes) -> Any:
+    """Guess an argument of unknown meaning: a string with which the code compares it, or else the width, or `...`."""
+    option = re.search(rf"\b{parameter.name}\s+(?:not )?(?:in\s*\W|==)\s*(['\"])(\w+)\1", source_of(owner))
+    may_be_size = parameter.annotation is parameter.empty or re.search(r"\bint\b", str(parameter.annotation).lower())
+    return option[2] if option else sizes.m if may_be_size else ...
+
+
+def attentions_of_file(owner: Any) -> list[Any]:
     """Return the attention classes in a class's file whose instances it may take as an argument, likeliest first."""
-    space = vars(sys.modules.get(kind.__module__, typing))
-    named = [one for name, one in space.items() if "att" in plain(name) and inspect.isclass(one)
-             and one.__module__ == kind.__module__ and not takes_attention(one)]  # fmt: skip
-    return sorted(named, key=lambda one: not re.search("Full|Dot|Scaled", one.__name__))
+    classes = [one for name, one in module_namespace(owner).items() if "att" in plain(name) and inspect.isclass(one)
+               and one.__module__ == owner.__module__]  # fmt: skip
+    complete = [one for one in classes if not any("att" in plain(each.name) for each in
+                every_parameter(one, one.__name__) if is_required(each))]  # fmt: skip
+    return sorted(complete, key=lambda one: not re.search("Full|Dot|Scaled", one.__name__))
 
 
-def takes_attention(kind: Any) -> bool:
-    return any("att" in plain(one.name) for one in every_parameter(kind, kind.__name__) if is_required(one))
+def module_namespace(owner: Any) -> dict[str, Any]:
+    return vars(sys.modules.get(owner.__module__, typing))  # without a module, annotations may still name types
 
 
-def annotation_of(given: inspect.Parameter, kind: Any) -> Any:
-    space, note = vars(sys.modules.get(kind.__module__, typing)), given.annotation
-    note = space.get(note.strip("'\" ")) if isinstance(note, str) else note
-    return note if inspect.isclass(note) and note not in (given.empty, Any) else None
+def annotated_class(parameter: inspect.Parameter, owner: Any) -> Any:
+    """Return the class that annotates a parameter, also if the annotation is a string; None if it is not a class."""
+    written = parameter.annotation
+    annotation = module_namespace(owner).get(written.strip("'\" ")) if isinstance(written, str) else written
+    return annotation if inspect.isclass(annotation) and annotation not in (parameter.empty, Any) else None
 
 
-def build_configuration(note: Any, name: str, kind: Any, sizes: Sizes) -> Any:
+def build_configuration(annotated: Any, name: str, owner: Any, sizes: Sizes) -> Any:
     """Build the configuration of a class, with every field that its code reads as `name.field`."""
-    space = vars(sys.modules.get(kind.__module__, typing))
-    beside = [one for name, one in space.items() if inspect.isclass(one) and CONFIG.match(plain(name))
-              and name != kind.__name__]  # fmt: skip
-    of_name = [one for one in beside if re.match(re.split("Config|Args", one.__name__)[0], kind.__name__)]
-    own = [one for one in beside if one.__module__ == kind.__module__]
-    found = note or max(of_name, key=lambda one: len(one.__name__), default=[*own, None][0])
-    if found in (None, dict, object, Mapping):
+    config_class = annotated or find_configuration_class(owner)
+    if config_class in (None, dict, object, Mapping):
         return Bag(sizes)
-    made = build(found, constructor_arguments(found, sizes, "", of_config=True), 0)
-    if getattr(made, "_attn_implementation", "") is None:
-        made._attn_implementation = "eager"
-    for word in re.findall(rf"\b{name}\.(\w+)", source_of(kind)):
-        if not hasattr(made, word) and value_of(word, sizes) is not ...:
+    config = build(config_class, constructor_arguments(config_class, sizes, "", of_config=True), 0)
+    if getattr(config, "_attn_implementation", "") is None:  # of transformers, which would choose a fused kernel
+        config._attn_implementation = "eager"
+    for field in re.findall(rf"\b{name}\.(\w+)", source_of(owner)):
+        if not hasattr(config, field) and value_of(field, sizes) is not ...:
             with suppress(AttributeError, TypeError):  # it has slots
-                object.__setattr__(made, word, value_of(word, sizes))
-    return made
+                object.__setattr__(config, field, value_of(field, sizes))
+    return config
 
 
-def build(kind: Any, arguments: Mapping[str, Any], seed: int) -> Any:
+def find_configuration_class(owner: Any) -> Any:
+    """Return `BertConfig` for `BertSelfAttention`, or else the first configuration class defined in the same module."""
+    classes = [one for name, one in module_namespace(owner).items() if inspect.isclass(one)
+               and CONFIG.match(plain(name)) and name != owner.__name__]  # fmt: skip
+    namesakes = [one for one in classes if owner.__name__.startswith(re.split("Config|Args", one.__name__)[0])]
+    in_module = (one for one in classes if one.__module__ == owner.__module__)
+    return max(namesakes, key=lambda one: len(one.__name__), default=None) or next(in_module, None)
+
+
+def build(owner: Any, arguments: Mapping[str, Any], seed: int) -> Any:
     """Create an instance of a class after seeding the global random generators.
 
     Raises:
         UncalledError: the constructor raised an error.
     """
-    parameters = {one.name: one for one in every_parameter(kind, kind.__name__) if one.name in arguments}
-    by_place = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_ONLY]
-    places = map(arguments.get, by_place)
-    named = {key: arguments[key] for key in arguments if key not in by_place}
+    positional = [one.name for one in every_parameter(owner, owner.__name__)
+                  if one.kind is one.POSITIONAL_ONLY and one.name in arguments]  # fmt: skip
+    keywords = {name: value for name, value in arguments.items() if name not in positional}
     with fix_seed(seed):
-        return run_foreign(lambda: kind(*places, **named), f"{kind.__name__} could not be built")
+        return run_foreign(
+            lambda: owner(*map(arguments.get, positional), **keywords), f"{owner.__name__} could not be built"
+        )
 
 
 def run_foreign(make: Callable[[], Any], failure: str) -> Any:
@@ -204,6 +223,7 @@ def run_foreign(make: Callable[[], Any], failure: str) -> Any:
 
 @contextmanager
 def fix_seed(seed: int) -> Iterator[None]:
+    """Seed the global generators of NumPy and PyTorch, and restore their states afterwards."""
     torch = sys.modules.get("torch")
     with ExitStack() as stack:
         stack.callback(np.random.set_state, np.random.get_state())
@@ -215,13 +235,14 @@ def fix_seed(seed: int) -> Iterator[None]:
 
 
 def call_text(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call as Python code, such as `Attention(d_model=24, num_heads=4)`."""
     return f"{name}({', '.join(f'{key}={format_value(value)}' for key, value in arguments.items())})"
 
 
 def format_value(value: Any) -> str:
-    name, held_fields = type(value).__name__, fields_of(value).items()
-    fields = {key: one for key, one in held_fields if isinstance(value, Bag) or letter_of(key) in tuple("hgdm")}
+    """Return a value as Python code; of a configuration object, only the sizes, or what a `Bag` recorded."""
+    fields = {name: field for name, field in fields_of(value).items()
+              if isinstance(value, Bag) or letter_of(name) in ("h", "g", "d", "m")}  # fmt: skip
     if fields or isinstance(value, Bag):
-        return call_text(name.replace("Bag", "SimpleNamespace"), fields)
-    is_plain = isinstance(value, int | float | str | list | tuple | None)
-    return repr(value) if is_plain else f"{name}(...)"
+        return call_text(type(value).__name__.replace("Bag", "SimpleNamespace"), fields)
+    return repr(value) if isinstance(value, int | float | str | list | tuple | None) else f"{type(value).__name__}(...)"

@@ -1,4 +1,8 @@
-"""Callable layers, and how to build them from PyTorch, Flax, Haiku, Equinox, Keras or plain Python objects."""
+"""Callable layers, and how to build them from PyTorch, Flax, Haiku, Equinox, Keras or plain Python objects.
+
+A `BuildPlan` says how to make a layer, and `make_runner` makes one in float64, in evaluation mode, and with parameters
+that show mistakes. The resulting `Runner` is called once and then described by a `Layer`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -18,7 +23,7 @@ from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.libraries import library, wanted
 from attn_exp.diagnosis.asking.names import every_parameter, plain, source_with_helpers
 from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
-from attn_exp.diagnosis.bind.sizes import Sizes, is_of_a_library, modules_of
+from attn_exp.diagnosis.bind.sizes import Sizes, modules_of
 from attn_exp.errors import UncalledError
 
 
@@ -35,8 +40,8 @@ class Layer:
         convert: converts a NumPy array to an array of the library, in float64 if possible.
         keywords: the argument for each other role: mask, padding, causal, positions, cache and the like.
         defaults: the default values of these arguments, by role.
-        said: the extra arguments of the call, as shown to the user.
-        made: the constructor call.
+        extra_arguments: the arguments that every call passes besides the inputs, as shown to the user.
+        constructor_call: the call that made the layer, or the call of the factory, as shown to the user.
         settings: the constructor's arguments and the fields of its configuration.
         unknown: optional arguments of unknown meaning.
         lengths: sizes in the trial call: b, t, s; for images also h and w (rows and columns), where t = h w.
@@ -58,8 +63,8 @@ class Layer:
     convert: Callable[[Array], Any]
     keywords: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    said: str = ""
-    made: str = ""
+    extra_arguments: str = ""
+    constructor_call: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     lengths: Mapping[str, int] = field(default_factory=dict)
@@ -72,9 +77,16 @@ class Layer:
     axes_told: bool = True
 
 
-def as_laid_out(call: Callable[..., Any], said: Any, layout: str, shape: Shape) -> Callable[..., Any]:
-    """Return a call whose output has the layout of its input, of a shape: tokens in columns may become rows."""
-    if layout != "ct" or getattr(said, "shape", ()) != shape[::-1]:
+def as_laid_out(call: Callable[..., Any], output: Any, layout: str, shape: Shape) -> Callable[..., Any]:
+    """Return a call whose output has the layout of its input: from columns of tokens, a layer may compute rows.
+
+    Args:
+        call: a call of the layer.
+        output: what it returned for the example.
+        layout: the layout of the input.
+        shape: the shape of the input.
+    """
+    if layout != "ct" or getattr(output, "shape", ()) != shape[::-1]:
         return call
     return lambda inputs, keywords: call(inputs, keywords).T
 
@@ -86,6 +98,13 @@ METHODS = ("forward", "call", "__call__", "attention", "self_attention", "attend
 HOMES = {"linen": "flax.linen.", "nnx": "flax.nnx.", "haiku": "haiku.", "equinox": "equinox.", "keras": "keras.",
          "torch": "torch.nn."}  # fmt: skip
 """Kinds of layers, and the module that defines the base class of each."""
+OF_QUERIES = re.compile("(q|k|query|key)(layer)?(norm|ln)|(norm|ln)(q|k|query|key)")
+"""Names of norms of queries or keys."""
+BIAS = re.compile("(?i)b_?.?$|.*bias")
+"""Names of biases, such as `b`, `b_q` or `out_bias`."""
+LIBRARIES = ("builtins", "torch", "flax", "haiku", "equinox", "keras", "jax", "jaxlib", "jaxtyping", "abc", "typing",
+             "numpy")  # fmt: skip
+"""Packages whose source code says nothing about the user's layer."""
 
 
 @dataclass
@@ -103,19 +122,31 @@ class Runner:
     bare: bool = False
 
 
-def kind_of(one: Any) -> str:
-    homes = [f"{base.__module__}." for base in inspect.getmro(one if inspect.isclass(one) else type(one))]
-    return next((kind for kind, home in HOMES.items() if any(name.startswith(home) for name in homes)), "plain")
+def kind_of(thing: Any) -> str:
+    """Return the kind of a layer or its class: a key of HOMES, or `plain`."""
+    modules = [f"{base.__module__}." for base in inspect.getmro(thing if inspect.isclass(thing) else type(thing))]
+    return next((kind for kind, home in HOMES.items() if any(name.startswith(home) for name in modules)), "plain")
 
 
-def library_of_kind(kind: str, one: Any) -> str:
+def library_of_kind(kind: str, layer: Any) -> str:
+    """Return the library of a layer's arrays: `numpy`, `torch` or `jax`."""
     backend = str(sys.modules["keras"].backend.backend()) if kind == "keras" else ""
-    return {"keras": backend, "torch": "torch", "plain": ""}.get(kind, "jax") or wanted(one)[0]
+    return {"keras": backend, "torch": "torch", "plain": ""}.get(kind, "jax") or wanted(layer)[0]
 
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """How to make a layer: by calling a class with arguments, or by copying an object; `method` may be empty."""
+    """How to make a layer: by calling a class with arguments, or by copying an object.
+
+    Attributes:
+        kind: a key of HOMES, or `plain`.
+        library: the library of its arrays.
+        owner: the class or the object.
+        arguments: the arguments of the constructor; of an object, none.
+        is_class: whether `owner` is a class.
+        method: the name of the method that computes attention, or an empty string if it is to be found.
+        seed: seeds the global random generators before the class is called.
+    """
 
     kind: str
     library: str
@@ -124,7 +155,6 @@ class BuildPlan:
     is_class: bool
     method: str = ""
     seed: int = 0
-    wide: bool = True
 
 
 def plan_build(owner: Any, method: str, sizes: Sizes | None, seed: int) -> BuildPlan:
@@ -142,8 +172,8 @@ def plan_build(owner: Any, method: str, sizes: Sizes | None, seed: int) -> Build
     return BuildPlan(kind, name, owner, arguments, is_class, method, seed)
 
 
-def make_runner(plan: BuildPlan) -> Runner:
-    """Build a new instance of the layer, or copy it, and prepare it for calls.
+def make_runner(plan: BuildPlan, *, wide: bool = True) -> Runner:
+    """Build a new instance of the layer, or copy it, and prepare it for calls, in float64 if `wide`.
 
     Raises:
         UncalledError: the layer could not be built or copied, or has no method that computes attention.
@@ -157,7 +187,7 @@ def make_runner(plan: BuildPlan) -> Runner:
     )
     if plan.kind == "linen":
         return run_linen(plan, target)
-    target = PREPARE[plan.kind](target, plan.is_class, plan.wide) or target
+    target = PREPARE[plan.kind](target, plan.is_class, wide) or target
     method = plan.method or ("call" if plan.kind == "keras" else "")
     forward = getattr(target, method) if method else method_of(target)
     run = forward if plan.method or plan.kind == "plain" else target
@@ -171,21 +201,26 @@ def method_of(target: Any) -> Callable[..., Any]:
     Raises:
         UncalledError: no method has a name that suggests attention.
     """
-    known = dir(target)  # `__getattr__` may raise anything
-    names = [*(name for name in METHODS if name in known), *(name for name in known if re.match("[^_].*att|att", name))]
-    found = next(filter(callable, (getattr(target, name, None) for name in names)), None)
-    if found is None:
+    members = dir(target)  # `__getattr__` may raise anything
+    names = [name for name in METHODS if name in members] + [
+        name for name in members if re.match("[^_].*att|att", name)
+    ]
+    method = next(filter(callable, (getattr(target, name, None) for name in names)), None)
+    if method is None:
         raise UncalledError(f"no method of {type(target).__name__} has a name that suggests attention; "
                             "name one as Class.method")  # fmt: skip
-    return found
+    return method
 
 
 # Parameters of new layers: all zeros or all ones would hide mistakes
 
 
-def fill_if_flat(array: Array, place: int) -> Array:
-    """Replace an array that is all zeros, all ones, nearly zero or uninitialized memory with random numbers."""
-    rng = np.random.default_rng([place, array.size])
+def fill_if_flat(array: Array, index: int) -> Array:
+    """Replace an array that is all zeros, all ones, nearly zero or uninitialized memory with random numbers.
+
+    `index` counts the parameters of a layer, so that each has other numbers.
+    """
+    rng = np.random.default_rng([index, array.size])
     noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)
     uses_memory = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()
     is_tiny = array.size and np.abs(array).max() < 1e-3  # otherwise a residual drowns its effect
@@ -194,7 +229,8 @@ def fill_if_flat(array: Array, place: int) -> Array:
     return np.asarray(filled).astype(array.dtype) if is_flat else array
 
 
-def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
+def prepare_torch(target: Any, is_new: bool, wide: bool) -> None:
+    """Convert a module to float64 if `wide`, switch it to evaluation, and fill its parameters if it was built here."""
     torch = sys.modules["torch"]
     if wide:
         target.double()
@@ -204,19 +240,16 @@ def prepare_torch(target: Any, fresh: bool, wide: bool) -> None:
         for name, value in list(vars(module).items()) if wide else []:
             if torch.is_tensor(value) and value.is_floating_point():  # neither a parameter nor a buffer
                 setattr(module, name, value.detach().double())
-    if fresh:
+    if is_new:
         fill_torch(target)
 
 
 def leave_out_norms(target: Any) -> None:
+    """Replace group norms, and norms of queries or keys, with the identity: see `leave_out`."""
     for path, module in target.named_modules():
-        is_of_one = OF_QUERIES.fullmatch(plain(path.rpartition(".")[2])) and "norm" in type(module).__name__.lower()
-        if is_of_one or type(module) is sys.modules["torch"].nn.GroupNorm:
+        is_norm = "norm" in type(module).__name__.lower() and OF_QUERIES.fullmatch(plain(path.rpartition(".")[2]))
+        if is_norm or type(module) is sys.modules["torch"].nn.GroupNorm:
             vars(module)["forward"] = leave_out
-
-
-OF_QUERIES = re.compile("(q|k|query|key)(layer)?(norm|ln)|(norm|ln)(q|k|query|key)")
-"""Names of norms of queries or keys."""
 
 
 def leave_out(x: Any) -> Any:
@@ -227,49 +260,53 @@ def leave_out(x: Any) -> Any:
 def fill_torch(target: Any) -> None:
     torch = sys.modules["torch"]
     with torch.no_grad():
-        for place, parameter in enumerate(target.parameters()):
+        for index, parameter in enumerate(target.parameters()):
             if not torch.nn.parameter.is_lazy(parameter):
-                parameter.copy_(torch.from_numpy(fill_if_flat(parameter.detach().cpu().numpy(), place)))
+                parameter.copy_(torch.from_numpy(fill_if_flat(parameter.detach().cpu().numpy(), index)))
 
 
-def prepare_jax(target: Any, fresh: bool, _wide: bool) -> Any:
+def prepare_jax(target: Any, is_new: bool, _wide: bool) -> Any:
+    """Return a module of Flax NNX or Equinox in the widest type and in evaluation mode."""
     if kind_of(target) == "nnx":
         nnx = sys.modules["flax.nnx"]
         target.eval()
         graph, state = nnx.split(target)
-        return nnx.merge(graph, widen_tree(state, fresh))
-    return sys.modules["equinox"].nn.inference_mode(widen_tree(target, fresh))
+        return nnx.merge(graph, widen_tree(state, is_new))
+    return sys.modules["equinox"].nn.inference_mode(widen_tree(target, is_new))
 
 
-def widen_tree(tree: Any, fresh: bool) -> Any:
-    jax, into = sys.modules["jax"], library("jax")
-    places = iter(range(10**6))
+def widen_tree(tree: Any, is_new: bool) -> Any:
+    """Convert the floating-point arrays of a tree to the widest type, and fill them if the layer was built here."""
+    jax, backend = sys.modules["jax"], library("jax")
+    indices = count()
 
     def change(leaf: Any) -> Any:
         if not isinstance(leaf, jax.Array) or not jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating):
             return leaf
         array = np.asarray(leaf)
-        return into.into(fill_if_flat(array, next(places)) if fresh else array, into.widest)
+        return backend.into(fill_if_flat(array, next(indices)) if is_new else array, backend.widest)
 
     return jax.tree_util.tree_map(change, tree)
 
 
-def prepare_plain(target: Any, fresh: bool, wide: bool, depth: int = 3) -> None:
+def prepare_plain(target: Any, is_new: bool, wide: bool, depth: int = 3) -> None:
+    """Prepare the fields of an object: modules of PyTorch, tensors, biases, and the switch to training.
+
+    Dictionaries and objects from the same file have fields of their own, which are prepared down to `depth`.
+    """
     torch = sys.modules.get("torch")
     fields = target if isinstance(target, dict) else getattr(target, "__dict__", {})
-    for place, (name, value) in enumerate(list(fields.items())):
+    for index, (name, value) in enumerate(list(fields.items())):
         if kind_of(value) == "torch":
-            prepare_torch(value, fresh, wide)
+            prepare_torch(value, is_new, wide)
         elif depth and (isinstance(value, dict) or type(value).__module__ == type(target).__module__):
-            prepare_plain(value, fresh, wide, depth - 1)
+            prepare_plain(value, is_new, wide, depth - 1)
         elif torch is not None and torch.is_tensor(value) and value.is_floating_point() and wide:
             fields[name] = value.detach().double()
-        else:
-            is_bias = (
-                isinstance(value, np.ndarray) and value.dtype == np.float64 and re.match("(?i)b_?.?$|.*bias", str(name))
-            )
-            trains = value is True and plain(str(name)) in ("training", "istraining", "train")
-            fields[name] = fill_if_flat(value, place) if is_bias and fresh else False if trains else value
+        elif value is True and plain(str(name)) in ("training", "istraining", "train"):
+            fields[name] = False
+        elif is_new and isinstance(value, np.ndarray) and value.dtype == np.float64 and BIAS.match(str(name)):
+            fields[name] = fill_if_flat(value, index)
 
 
 PREPARE = {
@@ -279,16 +316,17 @@ PREPARE = {
 
 
 def fill_keras(target: Any) -> None:
-    for place, weight in enumerate(target.trainable_weights):
-        weight.assign(fill_if_flat(np.asarray(sys.modules["keras"].ops.convert_to_numpy(weight)), place))
+    for index, weight in enumerate(target.trainable_weights):
+        weight.assign(fill_if_flat(np.asarray(sys.modules["keras"].ops.convert_to_numpy(weight)), index))
 
 
 def run_pure(init: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..., Any]:
-    made = list[Any]()
+    """Return a function that creates the variables of a module in its first call, and applies them in every call."""
+    variables = list[Any]()
 
-    def run(*places: Any, **named: Any) -> Any:
-        made.extend([init(*places, **named)] if not made else [])
-        return apply(made[0], *places, **named)
+    def run(*positional: Any, **named: Any) -> Any:
+        variables.extend([init(*positional, **named)] if not variables else [])
+        return apply(variables[0], *positional, **named)
 
     return run
 
@@ -296,9 +334,9 @@ def run_pure(init: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..
 def run_linen(plan: BuildPlan, module: Any) -> Runner:
     key, method = sys.modules["jax"].random.PRNGKey(plan.seed), plan.method or "__call__"
 
-    def init(*places: Any, **named: Any) -> Any:
-        made = module.init({"params": key, "dropout": key}, *places, **named, method=method)
-        return {**made, "params": widen_tree(made.get("params", {}), fresh=True)}
+    def init(*positional: Any, **named: Any) -> Any:
+        variables = module.init({"params": key, "dropout": key}, *positional, **named, method=method)
+        return {**variables, "params": widen_tree(variables.get("params", {}), is_new=True)}
 
     return Runner(module, getattr(module, method), run_pure(init, partial(module.apply, method=method)))
 
@@ -306,23 +344,25 @@ def run_linen(plan: BuildPlan, module: Any) -> Runner:
 def run_haiku(plan: BuildPlan) -> Runner:
     """Return a runner for a Haiku module; `target` is the call, because modules exist only inside `hk.transform`."""
     name, key = plan.method or "__call__", sys.modules["jax"].random.PRNGKey(plan.seed)
-    made = partial(build, plan.owner, plan.arguments, plan.seed)
-    pure = sys.modules["haiku"].transform_with_state(lambda *places, **named: getattr(made(), name)(*places, **named))  # noqa: PLW0108
+    create = partial(build, plan.owner, plan.arguments, plan.seed)
+    pure = sys.modules["haiku"].transform_with_state(lambda *args, **named: getattr(create(), name)(*args, **named))  # noqa: PLW0108
     run = run_pure(
-        lambda *places, **named: widen_tree(pure.init(key, *places, **named), fresh=True),
-        lambda state, *places, **named: pure.apply(*state, key, *places, **named)[0],
+        lambda *args, **named: widen_tree(pure.init(key, *args, **named), is_new=True),
+        lambda variables, *args, **named: pure.apply(*variables, key, *args, **named)[0],
     )
     return Runner(run, partial(getattr(plan.owner, name), None), run)
 
 
 def has_parameters(target: Any) -> bool:
+    """Return whether a callable has parameters, or arrays or objects that may be parameters."""
     if isinstance(target, partial):  # of JAX: `partial(module.apply, variables)`
         return any(isinstance(one, Mapping) for one in target.args)
     if inspect.isroutine(getattr(target, "__dict__", {}).get("__wrapped__", target)):
         return False
     values = target.parameters() if kind_of(target) == "torch" else getattr(target, "__dict__", {}).values()
-    holds = (hasattr(one, "__dict__") or hasattr(one, "shape") or isinstance(one, dict) for one in values)
-    return kind_of(target) not in ("plain", "torch") or any(holds)
+    return kind_of(target) not in ("plain", "torch") or any(
+        hasattr(value, "__dict__") or hasattr(value, "shape") or isinstance(value, dict) for value in values
+    )
 
 
 def owner_in(target: Any) -> Any:
@@ -333,8 +373,10 @@ def owner_in(target: Any) -> Any:
     owners = [target.__self__] if inspect.ismethod(target) and has_parameters(target.__self__) else []
     for cell in (target.__closure__ or ()) if inspect.isfunction(target) else ():
         with suppress(Exception):  # the cell is empty, or the object's own `__getattr__` raises an error
-            one = cell.cell_contents
-            owners += [one] if not inspect.isclass(one) and not inspect.ismodule(one) and has_parameters(one) else []
+            value = cell.cell_contents
+            owners += (
+                [value] if not inspect.isclass(value) and not inspect.ismodule(value) and has_parameters(value) else []
+            )
     return owners[0] if len(owners) == 1 else target
 
 
@@ -349,12 +391,13 @@ def widths_of_weights(target: Any) -> list[int]:
         linear = [int(one.weight.shape[1]) for one in target.modules() if getattr(one, "weight", None) is not None
                   and (hasattr(one, "in_features") or getattr(one, "original_name", "") == "Linear")]  # fmt: skip
         return linear or [size for one in target.parameters() if one.ndim > 1 for size in one.shape]
-    values = getattr(target, "__dict__", {}).values()
-    return [int(one.shape[0]) for one in values if getattr(one, "ndim", 0) == len("mn")][:1]
+    return [int(value.shape[0]) for value in getattr(target, "__dict__", {}).values()
+            if getattr(value, "ndim", 0) == 2][:1]  # fmt: skip
 
 
 def source_inside(runner: Runner) -> str:
     """Return the source code of a layer's call and of everything that it uses from the same file."""
-    inside = [getattr(type(one), "forward", None) for one in modules_of(runner.target) if kind_of(one) == "torch"]
-    own = [inspect.unwrap(one) for one in (runner.forward, *inside) if one and not is_of_a_library(one)]
-    return "\n".join(source_with_helpers(one, classes=True) for one in own)
+    modules = [module for module in modules_of(runner.target) if kind_of(module) == "torch"]
+    calls = [runner.forward, *(getattr(type(module), "forward", None) for module in modules)]
+    return "\n".join(source_with_helpers(inspect.unwrap(call), classes=True) for call in calls
+                     if call and str(getattr(call, "__module__", "")).partition(".")[0] not in LIBRARIES)  # fmt: skip

@@ -1,12 +1,18 @@
-"""Choose the sizes of a layer: values for settings such as `d_model`, by name."""
+"""Choose the sizes that a class is built with, and values for its settings by their names.
+
+`letter_of("num_heads")` is "h", and `value_of("num_heads", Sizes(h=4, d=6, m=24, g=4))` is 4. `sizes_to_try` yields
+the sizes in the order of the attempts; `sizes_of_layer` reads the sizes of the finished layer from its attributes.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from attn_exp.diagnosis.asking.names import ROLES, every_parameter, plain, read_names, source_of
@@ -35,9 +41,15 @@ dropout: p rate keeprate
 NAMES |= {
     letter: ROLES[role] + NAMES[letter] for letter, role in (("h", "heads"), ("g", "kv_heads"), ("causal", "causal"))
 }
-"""Kinds of settings (the letters of `Layer.sizes`, and others), with common names for each."""
+"""Kinds of settings, with common names for each.
+
+`h`, `g`, `d`, `m` and `r` are the letters of `Layer.sizes`. `side` is the size of q, k or v: `m` or `d`, which
+`letter_of` decides.
+"""
 LETTER_OF = {name: letter for letter, names in reversed(NAMES.items()) for name in names}
+"""The kind of each name; the first kind that lists a name wins."""
 WIDTHS = {"dmodel", "embeddim", "hiddensize"}
+"""Names of the layer's width: next to one of these, `dim_k` is a head size."""
 FIXED = {
     "layeridx": 0, "layeridxs": 0, "idx": 0, "index": 0, "layer": 0, "layerid": 0, "layernumber": 1, "i": 0, "depth": 0,
     "nlayer": 1, "nlayers": 1, "numlayers": 1, "numhiddenlayers": 1, "batchsize": 8, "maxbatchsize": 8, "bs": 8,
@@ -54,45 +66,6 @@ CONFIG = re.compile("(conf|params|opts?|options)$|.*(config|cfg|args|hparams)$")
 """A pattern for names of configuration objects, in lowercase without underscores."""
 ROOM = 40
 """Number of tokens for which layers build their masks and tables."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes to build a layer with: `h` heads of size `d`, width `m`, `g` key/value heads.
-
-    `told` are the letters of sizes fixed by the user or the file; these override the constructor's defaults.
-    `guesses` means that arguments of unknown meaning get a value too.
-    """
-
-    h: int
-    d: int
-    m: int
-    g: int
-    dropout: float = 0.0
-    causal: bool = False
-    told: frozenset[str] = frozenset()
-    guesses: bool = False
-
-    def lengths(self) -> dict[str, int]:
-        """Return a batch size, numbers of queries and keys, and image sides that differ from all other sizes."""
-        taken = {self.h, self.d, self.m, self.g}
-        choices = {"b": (2, 3), "t": (5, 9), "s": (7, 11), "y": (3, 7), "x": (4, 5)}
-        return {letter: next((one for one in some if one not in taken), some[-1]) for letter, some in choices.items()}
-
-
-def letter_of(name: str, siblings: Collection[str] = ()) -> str:
-    """Return the kind of a setting from its name: a letter of `Layer.sizes`, another key of NAMES, or an empty string.
-
-    `siblings` are all arguments of the same constructor: `dim_k` is a width next to `dim_q`, but not next to `d_model`.
-    """
-    word = re.sub("^(number|numbers|nb|no|count)(of|(?=heads))", "num", plain(name))
-    exact = LETTER_OF.get(word, "")
-    if exact == "side":
-        others = {plain(one) for one in siblings} & {"dimq", "querysize", "qsize", "qdim", "dimquery", *WIDTHS}
-        return "m" if others and not others & WIDTHS else "d"
-    return exact or next((letter for pattern, letter in PARTS if re.search(pattern, word)), "")
-
-
 PARTS = (
     ("drop", "dropout"),
     ("rope|base|theta|scale|talk|maxhead|headtype|^headmask", ""),
@@ -109,79 +82,121 @@ PARTS = (
 """Patterns of names, and the kind of setting that each means; the first match wins."""
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes to build a layer with: `h` heads of size `d`, width `m`, `g` key/value heads.
+
+    `fixed` has the letters of sizes that the user or the file sets; these override the constructor's defaults.
+    `guesses` means that arguments of unknown meaning get a value too.
+    """
+
+    h: int
+    d: int
+    m: int
+    g: int
+    dropout: float = 0.0
+    causal: bool = False
+    fixed: frozenset[str] = frozenset()
+    guesses: bool = False
+
+    def lengths(self) -> dict[str, int]:
+        """Return a batch size, numbers of queries and keys, and image sides that differ from all other sizes."""
+        taken = {self.h, self.d, self.m, self.g}
+        choices = {"b": (2, 3), "t": (5, 9), "s": (7, 11), "y": (3, 7), "x": (4, 5)}
+        return {letter: second if first in taken else first for letter, (first, second) in choices.items()}
+
+
+def letter_of(name: str, siblings: Collection[str] = ()) -> str:
+    """Return the kind of a setting from its name: a letter of `Layer.sizes`, another key of NAMES, or an empty string.
+
+    `siblings` are all arguments of the same constructor: `dim_k` is a width next to `dim_q`, but not next to `d_model`.
+    """
+    word = re.sub("^(number|numbers|nb|no|count)(of|(?=heads))", "num", plain(name))
+    letter = LETTER_OF.get(word, "")
+    if letter == "side":
+        widths = {plain(sibling) for sibling in siblings} & {"dimq", "querysize", "qsize", "qdim", "dimquery", *WIDTHS}
+        return "m" if widths and not widths & WIDTHS else "d"
+    return letter or next((letter for pattern, letter in PARTS if re.search(pattern, word)), "")
+
+
 def value_of(name: str, sizes: Sizes, siblings: Collection[str] = ()) -> Any:
-    word = plain(name)
-    known = {
+    """Return the value of a setting by its name, or `...` if its meaning is not known."""
+    values = {
         "r": sizes.d // 2, "h": sizes.h, "g": sizes.g, "groups": sizes.g, "d": sizes.d, "m": sizes.m, "room": ROOM,
         "bias": True, "causal": sizes.causal, "evaluates": True, "trains": False, "dropout": sizes.dropout,
         "flag": False, "index": 0,
     }  # fmt: skip
-    letter = letter_of(name, siblings)
     scales = {"temperature": sizes.d**0.5} | dict.fromkeys(("scale", "scaling", "softmaxscale"), sizes.d**-0.5)
-    return FIXED[word] if word in FIXED else scales.get(word, known.get(letter, ...))
+    return (scales | FIXED).get(plain(name), values.get(letter_of(name, siblings), ...))
 
 
-def instead_of_default(given: inspect.Parameter, sizes: Sizes, siblings: Collection[str]) -> Any:
-    """Return the value that replaces a default, or `...` to keep the default.
-
-    Sizes that must fit, dropout and causal flags are replaced, and so is None if the user set that size. A number of
-    key/value heads stays if it divides the number of heads.
-    """
-    letter, default, word = letter_of(given.name, siblings), given.default, plain(given.name)
-    is_size = letter in ("h", "g", "d", "m") and type(default) is int and (len(word) > 1 or letter == "h")
-    fits = letter == "g" and is_size and "g" not in sizes.told and 0 < default < sizes.h and sizes.h % default == 0
-    is_named = letter in ("h", "g", "d") and letter in sizes.told and default is None and word not in ("kdim", "vdim")
-    is_state = default is None and (letter in ("evaluates", "trains") or word in ("layeridx", "layerid")
-                                    or (letter == "room" and sizes.causal))  # fmt: skip
-    is_state |= word == "maxbatchsize" and default == 1
-    is_masked = isinstance(default, bool) and sizes.causal and (letter == "causal" or word == "mask")
+def replace_default(parameter: inspect.Parameter, sizes: Sizes, siblings: Collection[str]) -> Any:
+    """Return the value that replaces the default of a constructor's parameter, or `...` to keep the default."""
+    letter, name, default = letter_of(parameter.name, siblings), plain(parameter.name), parameter.default
+    if isinstance(default, bool) and sizes.causal and (letter == "causal" or name == "mask"):
+        return True
+    is_size = letter in ("h", "g", "d", "m") and (len(name) > 1 or letter == "h")  # `d = 3` may be anything
+    can_stay = letter == "g" and "g" not in sizes.fixed  # and it divides the number of heads
     is_replaced = (
-        (is_size and not fits) or is_named or is_state or (letter == "dropout" and type(default) in (int, float))
+        (type(default) is int and is_size and not (can_stay and 0 < default < sizes.h and sizes.h % default == 0)),
+        (default is None and letter in ("h", "g", "d") and letter in sizes.fixed and name not in ("kdim", "vdim")),
+        (default is None and (letter in ("evaluates", "trains") or name in ("layeridx", "layerid"))),
+        (default is None and letter == "room" and sizes.causal),  # the length of a causal mask
+        (name == "maxbatchsize" and default == 1),  # of a cache
+        (letter == "dropout" and type(default) in (int, float)),
     )
-    return True if is_masked else value_of(given.name, sizes, siblings) if is_replaced else ...
+    return value_of(parameter.name, sizes, siblings) if any(is_replaced) else ...
 
 
-def sizes_to_try(owner: Any, request: Request) -> Iterator[Sizes]:
-    """Yield sizes to build a class with: head size 6 with and without dropout, head size 8, and its default head count.
+def sizes_to_try(owner: Any, request: Request, drops: bool) -> list[Sizes]:
+    """Return sizes to build a class with: the first that works is used.
 
-    For a class that rotates queries and keys, the head sizes are 8 and 16.
+    The head size is 6 with dropout (if `drops`), 6 without, and 8; then follow the class's default number of heads, and
+    head size 6 with guesses. Classes that rotate queries and keys get 8 and 16 instead, and so do 6 heads, which must
+    not be confused with the head size. A size that the user or the file fixes is the only one.
     """
     defaults = {letter_of(one.name): one.default for one in every_parameter(owner, owner.__name__)}
-    file = {letter: size for letter, size in sizes_of_file(owner).items() if letter not in defaults}
-    h = request.head or file.get("h", 4)
-    named = {"h": request.head, "d": request.size, "g": request.kv_head}
-    told = frozenset({*file, *(letter for letter, size in named.items() if size)})
-    turns = request.positions or re.search(r"(?i)rotary|(?<![a-z])rope|freqs", source_of(owner))
-    first = request.size or file.get("d", 0) or file.get("m", 0) // h
-    usual = [first, first] if first else [8, 16] if turns or h == 6 else [6, 8]
-    tries = [(h, usual[0], 0.3), (h, usual[0], 0.0), (h, usual[1], 0.0)]
-    own = defaults.get("h") if not request.head else None
-    tries += [(own, max(1, 32 // own), 0.0)] if type(own) is int and own > 0 else []
-    for heads, d, dropout in tries:
-        yield Sizes(heads, d, file.get("m", heads * d), request.kv_head or heads, dropout, request.is_causal, told)
-    d = usual[0]
-    yield Sizes(h, d, file.get("m", h * d), request.kv_head or h, 0.0, request.is_causal, told, guesses=True)
+    constants = {letter: size for letter, size in sizes_of_file(owner).items() if letter not in defaults}
+    requested = {"h": request.head, "d": request.size, "g": request.kv_head}
+    fixed = frozenset({*constants, *(letter for letter, size in requested.items() if size)})
+    heads = request.head or constants.get("h", 4)
+    first = second = request.size or constants.get("d", 0) or constants.get("m", 0) // heads
+    if not first:
+        rotates = request.positions or re.search(r"(?i)rotary|(?<![a-z])rope|freqs", source_of(owner))
+        first, second = (8, 16) if rotates or heads == 6 else (6, 8)
+    choices = [(heads, first), (heads, second)]
+    default_heads = None if request.head else defaults.get("h")
+    choices += (
+        [(default_heads, max(1, 32 // default_heads))] if type(default_heads) is int and default_heads > 0 else []
+    )
+    several = [
+        Sizes(h, d, constants.get("m", h * d), request.kv_head or h, causal=request.is_causal, fixed=fixed)
+        for h, d in choices
+    ]
+    return [*([replace(several[0], dropout=0.3)] if drops else []), *several, replace(several[0], guesses=True)]
 
 
 def sizes_of_file(owner: Any) -> dict[str, int]:
+    """Return the sizes that a class or function reads from global constants, such as `N_HEADS = 4`."""
     module = sys.modules.get(getattr(owner, "__module__", None) or "")
-    home = {} if module is None else vars(module)
-    space = getattr(inspect.unwrap(owner), "__globals__", home) if callable(owner) else home
+    members = {} if module is None else vars(module)
+    namespace = getattr(inspect.unwrap(owner), "__globals__", members) if callable(owner) else members
     source = source_of(owner)
-    numbers = {name: value for name, value in space.items() if type(value) is int and value > 0}
-    return {letter_of(name): value for name, value in numbers.items() if letter_of(name) in ("h", "d", "m")
+    names = [name for name, value in namespace.items() if type(value) is int and value > 0]
+    return {letter_of(name): namespace[name] for name in names if letter_of(name) in ("h", "d", "m")
             and re.search(rf"(?<![\w.])\b{name}\b(?!\s*=[^=])", source)}  # fmt: skip
 
 
 def sizes_of_layer(target: Any, arguments: Mapping[str, Any]) -> dict[str, int]:
-    fields = [fields_of(module) for module in modules_of(target)]
-    found: dict[str, int] = {}
-    for name, value in (pair for one in (arguments, *fields) for pair in settings_of(one).items()):
-        letter, word = letter_of(str(name)), plain(str(name))
-        is_clear = letter in ("h", "r") or (letter in ("g", "d", "m") and len(word) > 1 and word not in NAMES["side"])
-        if type(value) is int and value > 0 and is_clear:
-            found.setdefault(letter, value)
-    return found
+    """Return the sizes in the constructor's arguments and the layer's attributes; the first of each letter wins."""
+    sizes: dict[str, int] = {}
+    for fields in (arguments, *map(fields_of, modules_of(target))):
+        for name, value in settings_of(fields).items():
+            letter, word = letter_of(str(name)), plain(str(name))
+            is_width = letter in ("g", "d", "m") and len(word) > 1 and word not in NAMES["side"]
+            if type(value) is int and value > 0 and (is_width or letter in ("h", "r")):
+                sizes.setdefault(letter, value)
+    return sizes
 
 
 def modules_of(target: Any) -> list[Any]:
@@ -190,17 +205,10 @@ def modules_of(target: Any) -> list[Any]:
 
 
 def settings_of(fields: Mapping[Any, Any]) -> dict[Any, Any]:
-    held_by = (fields_of(value) for name, value in fields.items() if CONFIG.match(plain(str(name))))
-    return {name: value for one in (fields, *held_by) for name, value in one.items()}
+    """Return fields together with the fields of the configuration objects among them."""
+    configurations = (fields_of(value) for name, value in fields.items() if CONFIG.match(plain(str(name))))
+    return reduce(or_, configurations, dict(fields))
 
 
-def fields_of(one: Any) -> dict[Any, Any]:
-    return dict(one) if isinstance(one, Mapping) else getattr(one, "__dict__", {})
-
-
-LIBRARIES = ("builtins", "torch", "flax", "haiku", "equinox", "keras", "jax", "jaxlib", "jaxtyping", "abc", "typing",
-             "numpy")  # fmt: skip
-
-
-def is_of_a_library(kind: Any) -> bool:
-    return str(getattr(kind, "__module__", "")).partition(".")[0] in LIBRARIES
+def fields_of(thing: Any) -> dict[Any, Any]:
+    return dict(thing) if isinstance(thing, Mapping) else getattr(thing, "__dict__", {})

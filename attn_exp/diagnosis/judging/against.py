@@ -151,8 +151,9 @@ def find_calls(
     for target, name, verdict in zip(targets, names, verdicts, strict=True):
         formats = [setting for setting in verdict.right_under.split() if setting.partition("=")[0] in FORMAT_SETTINGS]
         request = with_words(common, " ".join(formats)) if formats else common
-        layer = bind_readable_layer(target, request) if is_layer(target.function) else None
-        call = ways_to_call.how_to_call(target, request, layer)
+        call = ways_to_call.how_to_call(
+            target, request, bind_readable_layer(target, request) if is_layer(target.function) else None
+        )
         caller = conventions.with_its_mask(call.caller, call.function)
         both.append(Implementation(target, name, verdict, call.function, caller))
     return both[0], both[1]

@@ -181,7 +181,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     has_memory = len(layer.inputs) > 1
     arrays = ("x", "memory") if has_memory else ("x",)
     offer = make_offer(layer, arrays, {"memory": None} if has_memory else {})
-    return Bound(call, layer.target, offer, inside, layer.made, list_unset_arguments(layer))
+    return Bound(call, layer.target, offer, inside, layer.constructor_call, list_unset_arguments(layer))
 
 
 def list_unset_arguments(layer: Layer) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ def make_offer(layer: Layer, arrays: Sequence[str], defaults: Mapping[str, Any])
     roles = find_mask_roles(layer)
     parameters = {name: name for name in arrays} | {role: layer.keywords[role] for role in roles}
     known = {role: layer.defaults[role] for role in roles if role in layer.defaults}
-    return Offer("q" in arrays, parameters, (), {**defaults, **known}, said=layer.said)
+    return Offer("q" in arrays, parameters, (), {**defaults, **known}, said=layer.extra_arguments)
 
 
 # The parameters of a layer, by name

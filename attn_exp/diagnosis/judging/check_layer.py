@@ -182,7 +182,7 @@ def drops_by_default(owner: Any, layer: Layer) -> bool:
 def list_chosen_arguments(own: OwnFunction, layer: Layer) -> list[str]:
     """Describe the constructor arguments whose value the checker had to choose: other values stay unverified."""
     chosen = {name for bag in layer.settings.values() if isinstance(bag, Bag) for name in bag}
-    if layer.made:
+    if layer.constructor_call:
         chosen |= {one.name for one in every_parameter(own.function, own.name) if is_required(one)}
     return [f"argument `{name}` (built only with {value!r})" for name, value in layer.settings.items()
             if name in chosen and plain(name) not in FIXED
@@ -394,7 +394,7 @@ def check_grouped_heads(
 ) -> Verdict:  # fmt: skip
     """Build a class with two query heads per key/value head, if it had one key/value head, or as many as heads."""
     heads = layer.sizes.get("h", 1)
-    takes_groups = layer.made and "g" in map(letter_of, map(str, layer.settings))
+    takes_groups = layer.constructor_call and "g" in map(letter_of, map(str, layer.settings))
     is_grouped = request.kv_head or layer.sizes.get("g", 1) not in (1, heads)
     if not takes_groups or is_grouped or heads % 4:
         return verdict
