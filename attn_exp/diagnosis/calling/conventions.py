@@ -214,7 +214,11 @@ def other_formats(caller: Caller, function: Bound, case: Case, answer: Answer, c
     kinds = {"booleans"}
     if same_numbers(answer.output, caller(case.with_masks(case.recipe.rules.masks[:-1])).output):
         kinds |= {"ones and zeros", "integers"}  # as a boolean, -inf is True: it may take only numbers
-    return [(other, asked) for other, asked in formats if {other.masking.kind, other.padding.kind} <= kinds]
+    return [
+        (other, asked) for other, asked in formats
+        if {other.masking.kind, other.padding.kind} <= kinds  # and it is not right only because few keys are hidden
+        and not same_numbers(other(asked).output, caller(asked).output)
+    ]  # fmt: skip
 
 
 def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
