@@ -145,13 +145,14 @@ def check_or_compare(functions: Sequence[OwnFunction], request: Request, quick: 
     """Check one function, or compare two.
 
     Raises:
-        UserError: `ignore` names nothing that a function takes or that a check leaves open. Not raised for a name in a
-            whole file.
+        UserError: a name in `ignore` is no argument and no open point, and does not occur in the code, where it could
+            be a module or buffer. Not raised for a name in a whole file.
     """
     arguments = [name for own in functions for name in arguments_of(own.function)]
-    code = " ".join([*POINTS, *(source_with_helpers(own.function, classes=True) for own in functions)])
-    for name in request.ignore:
-        if arguments and name not in arguments and not re.search(rf"\b{re.escape(name)}\b", code) and not FILES:
+    for name in request.ignore if arguments and not FILES else ():
+        if name not in (*arguments, *POINTS) and not any(
+            re.search(rf"\b{re.escape(name)}\b", source_with_helpers(own.function, classes=True)) for own in functions
+        ):
             raise UserError(unknown(name, arguments, f"argument of {functions[0].name} in ignore="))
     if len(functions) == 1:
         return check(functions[0], request, quick)

@@ -155,13 +155,13 @@ def wanted(function: Any) -> tuple[str, ...]:
     package = (getattr(function, "__module__", None) or type(function).__module__).split(".")[0]
     if package in LIBRARIES:
         return (package,)
-    named = libraries_named(function)
+    named = find_named_libraries(function)
     likely = [name for name in ("torch", "jax", "numpy") if name in named]
     loaded = (name for name in LIBRARIES if name == "numpy" or name in sys.modules)
     return tuple(dict.fromkeys((*likely, *loaded)))
 
 
-def libraries_named(function: Any) -> set[str]:
+def find_named_libraries(function: Any) -> set[str]:
     """Return the libraries that the code of a function or class refers to."""
     if inspect.isclass(function):
         if any(base.__module__.startswith("torch.nn") for base in function.__mro__):

@@ -264,7 +264,7 @@ def side_of_name(name: str) -> str:
     joined = "".join(part for part in parts if part not in FILLING)
     starts_with_w = len(joined) > 1 and joined[0] == "w"
     is_weight = starts_with_w or any(part in WEIGHT_PARTS for part in parts)
-    telling = telling_parts(parts, starts_with_w)
+    telling = list_telling_parts(parts, starts_with_w)
     word = telling[0].rstrip("s") if len(telling) == 1 else ""
     side = next((side for side, words in ARRAY_PARTS.items() if word in {part.rstrip("s") for part in words}), "")
     if not is_weight:
@@ -274,7 +274,7 @@ def side_of_name(name: str) -> str:
     return f"W_{side}" if side in ("q", "k", "v", "o", "qkv", "kv") else ""
 
 
-def telling_parts(parts: Sequence[str], starts_with_w: bool) -> list[str]:
+def list_telling_parts(parts: Sequence[str], starts_with_w: bool) -> list[str]:
     """Return the parts that say which array a name means; usually one, such as `q` of `c_attn_wq`."""
     telling = [part for part in parts if part not in FILLING and part not in WEIGHT_PARTS]
     if starts_with_w and len(telling) == 1:

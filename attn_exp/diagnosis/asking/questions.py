@@ -444,12 +444,14 @@ def put_hidden_ahead(case: Case) -> Case:
         return replace(case, given=replace(given, x=mark_x(case, given.x), arrays=pick_marks(given.arrays)))
     assert given.q is not None and given.k is not None and given.v is not None
     length = given.k.shape[2]
-    keys = by_half(length, SEEN, HIDDEN) / (case.recipe.rules.scale * given.q.shape[-1])
+    keys = fill_halves(length, SEEN, HIDDEN) / (case.recipe.rules.scale * given.q.shape[-1])
     k = np.broadcast_to(keys, given.k.shape).copy()
-    return replace(case, given=replace(given, q=np.ones_like(given.q), k=k, v=given.v * by_half(length, 1.0, LARGER)))
+    return replace(
+        case, given=replace(given, q=np.ones_like(given.q), k=k, v=given.v * fill_halves(length, 1.0, LARGER))
+    )
 
 
-def by_half(length: int, first: float, second: float) -> Array:
+def fill_halves(length: int, first: float, second: float) -> Array:
     """Return a column `[t 1]` with one number for the first half of the tokens and another for the second."""
     return np.where(np.arange(length) < length // 2, first, second)[:, None]
 
@@ -457,8 +459,8 @@ def by_half(length: int, first: float, second: float) -> Array:
 def mark_x(case: Case, x: Array) -> Array:
     """Put 1 into the first column of x, and the chosen logits, divided by the scale, into the second."""
     length, size = x.shape[1], case.given.arrays["W_q"].shape[1] // case.recipe.heads
-    x = x * by_half(length, 1.0, LARGER)
-    x[..., 0], x[..., 1] = 1.0, by_half(length, SEEN, HIDDEN)[:, 0] / (case.recipe.rules.scale * size)
+    x = x * fill_halves(length, 1.0, LARGER)
+    x[..., 0], x[..., 1] = 1.0, fill_halves(length, SEEN, HIDDEN)[:, 0] / (case.recipe.rules.scale * size)
     return x
 
 

@@ -39,7 +39,7 @@ from attn_exp.diagnosis.bind.layer import (
     BuildPlan,
     Layer,
     Runner,
-    as_laid_out,
+    keep_layout,
     make_runner,
     plan_build,
     source_inside,
@@ -272,7 +272,7 @@ def try_call(
         runner.finish()
     return Layer(
         target.name, plan.library, runner.target, axes, dict(sizes),
-        as_laid_out(call, output, attempt.layout, next(iter(example.values())).shape), convert,
+        keep_layout(call, output, attempt.layout, next(iter(example.values())).shape), convert,
         dict(arguments.keywords), arguments.defaults, call.describe_extras(example), unknown=arguments.unknown,
         constructor_call=call_text(plan.owner.__name__, plan.arguments) if plan.is_class else "",
         lengths=lengths_of(example, axes), settings=settings_of(constructor_values(plan) or fields_of(runner.target)),

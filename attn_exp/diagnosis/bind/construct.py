@@ -106,7 +106,7 @@ def value_of_type(annotation: str) -> Any:
 def fill_required(parameter: inspect.Parameter, owner: Any, sizes: Sizes, siblings: Sequence[str], library: str) -> Any:
     """Return the value for a required parameter, or `...` if none is known."""
     name, word, annotation = parameter.name, plain(parameter.name), str(parameter.annotation).lower()
-    annotated = annotated_class(parameter, owner)
+    annotated = find_annotated_class(parameter, owner)
     if re.search(rf"(?m)\b{name}\[[01]\]|^\s*\w+, \w+ = {name}$", source_of(owner)):  # height and width
         return 2, 3
     if CONFIG.match(word) or CONFIG.match(plain(getattr(annotated, "__name__", ""))) or is_dataclass(annotated):
@@ -162,7 +162,7 @@ def module_namespace(owner: Any) -> dict[str, Any]:
     return vars(sys.modules.get(owner.__module__, typing))  # without a module, annotations may still name types
 
 
-def annotated_class(parameter: inspect.Parameter, owner: Any) -> Any:
+def find_annotated_class(parameter: inspect.Parameter, owner: Any) -> Any:
     """Return the class that annotates a parameter, also if the annotation is a string; None if it is not a class."""
     written = parameter.annotation
     annotation = module_namespace(owner).get(written.strip("'\" ")) if isinstance(written, str) else written

@@ -42,8 +42,8 @@ from attn_exp.diagnosis.bind.construct import call_text, run_foreign
 from attn_exp.diagnosis.bind.layer import (
     METHODS,
     Layer,
-    as_laid_out,
     has_parameters,
+    keep_layout,
     kind_of,
     leave_out_norms,
     library_of_kind,
@@ -193,7 +193,7 @@ def axes_of_inputs(
         UncalledError: a layout and its array have different numbers of axes.
     """
     layout = options.get("layout", "")
-    usual = usual_layouts(inputs, options.get("heads", 1), projects)
+    usual = list_usual_layouts(inputs, options.get("heads", 1), projects)
     axes = dict[str, str]()
     for role, array in inputs.items():
         written = layout.get(role, "") if isinstance(layout, Mapping) else layout
@@ -207,7 +207,7 @@ def axes_of_inputs(
     return axes
 
 
-def usual_layouts(inputs: Mapping[str, Any], heads: int, projects: bool) -> Mapping[int, Sequence[str]]:
+def list_usual_layouts(inputs: Mapping[str, Any], heads: int, projects: bool) -> Mapping[int, Sequence[str]]:
     """Return the usual layouts by number of axes, see `AXES`."""
     if projects or not {"q", "k"} <= inputs.keys():
         return AXES["x"]
@@ -284,7 +284,7 @@ def layer_of_factory(
               and not side_of_name(word).startswith("W")]  # fmt: skip
     return Layer(
         factory.name, name, owner, axes, sizes,
-        as_laid_out(call, output, next(iter(axes.values())), tuple(first.shape)), convert, keywords, arguments.defaults,
+        keep_layout(call, output, next(iter(axes.values())), tuple(first.shape)), convert, keywords, arguments.defaults,
         constructor_call=f"{factory.name}()", unknown=tuple(unknown), fixed=tuple(others), mask_true=polarity,
         lengths={letter: size for letter, size in lengths.items() if letter in ("bhtsw" if "w" in lengths else "bts")},
         weights={side: backend.back(one) for side, one in (options.get("weights") or {}).items()}

@@ -77,7 +77,7 @@ class Layer:
     axes_told: bool = True
 
 
-def as_laid_out(call: Callable[..., Any], output: Any, layout: str, shape: Shape) -> Callable[..., Any]:
+def keep_layout(call: Callable[..., Any], output: Any, layout: str, shape: Shape) -> Callable[..., Any]:
     """Return a call whose output has the layout of its input: from columns of tokens, a layer may compute rows.
 
     Args:

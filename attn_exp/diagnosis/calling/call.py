@@ -239,7 +239,7 @@ class Caller:
         output, stages, heads = arrays[name], {other: arrays[other] for other in others}, case.recipe.heads
         if self.returns:
             return Answer(from_layout(output, self.returns, heads), stages, dtype)
-        output, axes = with_expected_axes(output, case, self.layout, self.offer.core)
+        output, axes = add_or_drop_axes(output, case, self.layout, self.offer.core)
         if self.offer.core:
             output = from_layout(output, self.layout, heads)
         elif self.layout == "td" and output.ndim == len("tm"):
@@ -247,7 +247,7 @@ class Caller:
         return Answer(output, stages, dtype, axes=axes)
 
 
-def with_expected_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
+def add_or_drop_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
     """Add or remove axes of length 1 to give an answer the expected axes; also return a message if this was needed.
 
     An answer with the right number of axes, or with other lengths, is returned unchanged, without a message.

@@ -63,7 +63,7 @@ def are_open(request: Request, kind: str = "convention") -> bool:
 
 def find_settings(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
     """Return the settings, such as "mask=causal", under which an answer would be right."""
-    known = [(settings, change(case.recipe)) for settings, change in assumable_settings(caller, case)]
+    known = [(settings, change(case.recipe)) for settings, change in list_assumable_settings(caller, case)]
     possible = [*known, *list_other_widths(caller, case.recipe)]
     fitting = [settings for settings, recipe in possible if gives(recipe, case, answer, digits)]
     return [*fitting, *(f"{words} {BOTTOM_RIGHT}" for words in fitting if "mask=" in words and caller.offer.core)]
@@ -112,7 +112,7 @@ def may_be_made(names: Collection[str], caller: Caller) -> bool:
     return takes_masks or not set(names) & {"mask_hides_all", "mask_of_first_entry", "mask_tiled_over_heads"}
 
 
-def assumable_settings(caller: Caller, case: Case) -> list[tuple[str, RecipeChange]]:
+def list_assumable_settings(caller: Caller, case: Case) -> list[tuple[str, RecipeChange]]:
     """Return the settings that may be assumed, and how each of them changes the recipe.
 
     Most ALiBi code has the paper's slopes only if the number of heads is a power of 2, so the check may use 4 heads.
@@ -188,12 +188,12 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
 def find_mask_format(caller: Caller, function: Bound, case: Case, change: Change | None) -> Caller:
     """Return a caller with the mask format that fits one case, as `with_its_mask` describes."""
     answer = caller(case)
-    if is_right_or_turned(caller, case, answer):
+    if is_right_or_inverted(caller, case, answer):
         return caller
     if answer.output is not None and adds_booleans(caller, case, answer):
         added = replace(caller, masking=replace(caller.masking, kind="added"))
         return added if change else as_ones_and_zeros(added, "masking", case)
-    formats = other_formats(caller, function, case, answer, change)
+    formats = list_other_formats(caller, function, case, answer, change)
     return choose_format(caller, "masking", formats, has_right_shape(answer, case))
 
 
@@ -204,7 +204,7 @@ def adds_booleans(caller: Caller, case: Case, answer: Answer) -> bool:
     return any(made is not None and is_near(caller, answer, made) for made in stages)
 
 
-def other_formats(caller: Caller, function: Bound, case: Case, answer: Answer, change: Change | None) -> Ways:
+def list_other_formats(caller: Caller, function: Bound, case: Case, answer: Answer, change: Change | None) -> Ways:
     """Return the formats that an answer to booleans leaves possible; `answer` may be an error."""
     usual = replace(caller.masking, attribute=caller.masking.attribute or attribute_of(answer.error))
     formats = [(replace(caller, masking=masking.like(usual)), case) for masking in MASKINGS]
@@ -260,7 +260,7 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
     if case is None:
         return caller
     answer = of_kept_queries(caller, case, caller(case))
-    if is_right_or_turned(caller, case, answer):
+    if is_right_or_inverted(caller, case, answer):
         return caller
     ways = [(replace(caller, padding=replace(padding, neutral=caller.padding.neutral)), case) for padding in PADDINGS]
     return choose_format(caller, "padding", ways, answer.output is not None)
@@ -275,18 +275,18 @@ def choose_format(caller: Caller, role: str, formats: Ways, is_answering: bool) 
     answering, misshapen = list[Caller](), list[Caller]()
     for other, case in formats:
         answer = of_kept_queries(other, case, other(case))
-        if is_right_or_turned(other, case, answer):
+        if is_right_or_inverted(other, case, answer):
             return as_ones_and_zeros(other, role, case)
         if answer.output is not None:
             (answering if has_right_shape(answer, case) else misshapen).append(other)
     return caller if is_answering else next(iter((*answering, *misshapen)), caller)
 
 
-def is_right_or_turned(caller: Caller, case: Case, answer: Answer) -> bool:
-    return is_near(caller, answer, expected(case)) or is_turned(caller, case, answer)
+def is_right_or_inverted(caller: Caller, case: Case, answer: Answer) -> bool:
+    return is_near(caller, answer, expected(case)) or is_right_inverted(caller, case, answer)
 
 
-def is_turned(caller: Caller, case: Case, answer: Answer) -> bool:
+def is_right_inverted(caller: Caller, case: Case, answer: Answer) -> bool:
     """Return whether an answer is right with inverted mask polarity; False if the request asks for that polarity."""
     if caller.request.blocks or answer.output is None:
         return False
@@ -301,7 +301,7 @@ def hides(caller: Caller, function: Bound, change: Change | None = None) -> bool
     """Return whether True means hidden in a function's masks, or in its padding masks."""
     rungs = [rung for rung, role in (("masks", "mask"), ("padding", "padding")) if caller.offer.takes(role)]
     cases = (question(caller, function, rung, change) for rung in rungs)
-    return any(case is not None and is_turned(caller, case, caller(case)) for case in cases)
+    return any(case is not None and is_right_inverted(caller, case, caller(case)) for case in cases)
 
 
 def with_one_opposite(caller: Caller, function: Bound) -> Caller:
@@ -313,7 +313,7 @@ def with_one_opposite(caller: Caller, function: Bound) -> Caller:
     for role, rung in (("masking", "masks"), ("padding", "padding")):
         case = question(caller, function, rung)
         answer = None if case is None else of_kept_queries(caller, case, caller(case))
-        if case is None or answer is None or not is_right_or_turned(caller, case, answer):
+        if case is None or answer is None or not is_right_or_inverted(caller, case, answer):
             return caller
         turned += [] if is_near(caller, answer, expected(case)) else [role]
     opposite = {role: replace(getattr(caller, role), opposite=True) for role in turned}

@@ -196,7 +196,7 @@ class Judge:
         if array is not None and array.shape == box.values.shape:
             corrected = replace(box, values=np.where(missed, array, box.values))
         are_many = missed.sum() / max(1, box.given.sum()) > FEW
-        partner = self.swapped_with(box) if are_many else ""
+        partner = self.swap_with(box) if are_many else ""
         are_integers = are_many and self.has_integers(box)
         if missed.sum() > 1:
             if not (partner or are_integers) and (remark := self.find_mistake(place, box, missed)):
@@ -213,7 +213,7 @@ class Judge:
             return Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}"), box
         return Remark(box.stage, kind, says), corrected
 
-    def swapped_with(self, box: Box) -> str:
+    def swap_with(self, box: Box) -> str:
         """Return which of q, k and v was swapped with this one, or an empty string; the scores must be right."""
         boxes = {other.stage: other for other in self.sheet.boxes}
         scores = boxes.get("scores")
