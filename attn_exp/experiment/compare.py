@@ -21,7 +21,7 @@ from attn_exp.experiment.measuring import describe, distance, make_rows, measure
 from attn_exp.experiment.row import Comparison, Distance, Row
 from attn_exp.experiment.variant import Bind, Settled, baseline, settle
 from attn_exp.forms.trace import ApartError, Trace, pile_traces
-from attn_exp.problem.problem import Pass, Problem, ask_model, build, stacked
+from attn_exp.problem.problem import Pass, Problem, ask_model, build, build_each, stacked
 from attn_exp.reference import oracle
 
 
@@ -210,7 +210,7 @@ def most_points(problem: Problem, variants: Sequence[Settled]) -> int:
 
 
 def tabulate_stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Sequence[int]) -> list[Rows]:
-    problems = [build(replace(config, seed=seed)) for seed in seeds]
+    problems = build_each(config, seeds)
     problem = stacked(problems)
     chosen = [variant for variant in variants if not variant.refused]
     traces = {

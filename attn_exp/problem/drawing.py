@@ -127,8 +127,7 @@ def drawn(given: Draw, key: str, source: Numbers) -> Array:
     name = array_name(key)
     numbers = own_source(*spell_seed(given, key), source, alone=not given.by_row)
     shape, calls = (given.shape[-1:], math.prod(given.shape[:-1])) if given.by_row else (given.shape, 1)
-    arrays = np.stack([numbers.array(name, distribution, shape) for _ in range(calls)])
-    matrices = arrays.reshape(-1, *given.shape[-2:])
+    matrices = np.stack([numbers.array(name, distribution, shape) for _ in range(calls)]).reshape(-1, *given.shape[-2:])
     if given.entry >= len(matrices):
         raise UserError(
             f"{key}.entry={given.entry}: entries start at 0, and shape={list(given.shape)} has only {len(matrices)}"
@@ -212,8 +211,8 @@ def is_plain(given: Any) -> bool:
 
 
 def finite(array: Array, key: str) -> Array:
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
+    if not np.isfinite(array).all():
+        bad = np.argwhere(~np.isfinite(array))
         place = f"row {bad[0][0]}, column {bad[0][1]}" if array.ndim == 2 else f"[{','.join(map(str, bad[0]))}]"
         raise UserError(f"{key}: {place} holds {array[tuple(bad[0])]}; expected finite numbers")
     return array

@@ -58,10 +58,16 @@ def build(config: Config) -> Problem:
         UserError: arrays do not fit together, projections come without x or x without projections, or numbers are so
             large that scores overflow.
     """
+    return build_each(config, [config.seed])[0]
+
+
+def build_each(config: Config, seeds: Sequence[int]) -> list[Problem]:
+    """Return the problems of configurations that differ only in their seed, as `build` does."""
     with np.errstate(over="ignore", invalid="ignore"):
-        problem = assemble(config)
-        check_size(problem)
-    return problem
+        problems = [assemble(config, seed) for seed in seeds]
+        for problem in problems:
+            check_size(problem)
+    return problems
 
 
 def check_size(problem: Problem) -> None:
@@ -74,8 +80,8 @@ def check_size(problem: Problem) -> None:
         raise UserError(f"the input is too large: {sizes}; scores overflow a 64-bit float; scale it down")
 
 
-def assemble(config: Config) -> Problem:
-    source = begun(config.generator, config.seed)
+def assemble(config: Config, seed: int) -> Problem:
+    source = begun(config.generator, seed)
     draws = {name: drawn(said, f"draws.{name}", source) for name, said in (config.draws or {}).items()}  # in order
     given = start(config.embeddings, source, draws)
     x = given.stages.get("x")

@@ -16,7 +16,7 @@ from attn_exp.experiment import metrics
 from attn_exp.report.sweep_plots import in_order
 from attn_exp.sweeps.effects import Effect, find_level, student_tails, t_quantile
 from attn_exp.sweeps.rows import METRICS
-from attn_exp.sweeps.summary import Answers, Summary, summarized
+from attn_exp.sweeps.summary import Answers, Summary, effects_table, summarized
 
 HEAD = [
     "point",
@@ -254,6 +254,9 @@ def test_errors_are_compared_by_their_ratio() -> None:
     assert (first.end, second.end) == ("float32", "float16")
     assert first.mean == pytest.approx(9, abs=0.3) and second.mean == pytest.approx(13, abs=0.3)
     assert "dtype=float32 instead of float64 raises the error by a factor of 1e+09." in answers.sentences
+    back = answered({"dtype": ("float32", "float64")}, lambda dtype: 1.0, error=lambda dtype: repr(sizes[dtype]))
+    assert "dtype=float64 instead of float32 lowers the error by a factor of 1e+09." in back.sentences
+    assert "÷ 1e+09" in str(effects_table(back))
 
 
 def test_an_output_that_is_wrong_is_said_first() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +68,13 @@ def test_points_are_those_of_hydra(words: list[str], hydra: None) -> None:
         composed = plain(compose("config", space.words(space.size - 1)))
     del composed["sweep"]
     assert composed == settings[-1]
+
+
+def test_a_setting_of_a_file_may_be_read_from_a_swept_one(tmp_path: Path) -> None:
+    tmp_path.joinpath("experiment").mkdir()
+    tmp_path.joinpath("experiment", "own.yaml").write_text("# @package _global_\ntitle: seed ${seed}\n")
+    space, _ = expand(["experiment=own", "seed=3,4"], [str(tmp_path)])
+    assert [space.settings(index)["title"] for index in range(space.size)] == ["seed 3", "seed 4"]
 
 
 def test_zipped_keys_move_together() -> None:

@@ -14,14 +14,13 @@ class Case:
     `mistake`: the name that a checker should give it; two of a pair, joined by `+`.
     `function`: a function on `q, k, v` `[b h t d]`, or on `x, W_q, ...` `[t m]`, or a class of PyTorch's modules.
     `settings`: what it was meant to compute, in the words of a run, such as `mask=causal`; none = plain attention.
-    `style`: how it is written. `source`: where such a mistake was seen, or what is special about this one.
+    `source`: where such a mistake was seen, or what is special about this one.
     `same_as`: other names that give the same function here, so that none of them is a wrong answer.
     """
 
     mistake: str
     function: Callable[..., Any]
     settings: tuple[str, ...] = ()
-    style: str = "matrix"
     source: str = ""
     same_as: tuple[str, ...] = ()
 

@@ -103,14 +103,14 @@ def jax_rows(q: Any, k: Any, v: Any) -> Any:
 
 
 RIGHT = [
-    Case("", added_four_axes, style="torch"),
-    Case("", ones_and_zeros, style="torch"),
-    Case("", annotated, style="torch"),
-    Case("", in_parts, style="torch"),
-    Case("", grouped, ("layout=bthd",), "torch"),
-    Case("", FloatSoftmax, ("head=3", "bias=true"), "module"),
-    Case("", OddWords, style="module"),
-    Case("", EncoderLike, ("convention=torch_mha", "head=3", "bias=true", "ignore=[is_causal]"), "module"),
+    Case("", added_four_axes),
+    Case("", ones_and_zeros),
+    Case("", annotated),
+    Case("", in_parts),
+    Case("", grouped, ("layout=bthd",)),
+    Case("", FloatSoftmax, ("head=3", "bias=true")),
+    Case("", OddWords),
+    Case("", EncoderLike, ("convention=torch_mha", "head=3", "bias=true", "ignore=[is_causal]")),
 ]
 if find_spec("jax"):
-    RIGHT += [Case("", jax_rows, ("takes=jax",), "jax")]
+    RIGHT += [Case("", jax_rows, ("takes=jax",))]

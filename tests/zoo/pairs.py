@@ -148,8 +148,7 @@ def dressed(flags: Flags, clothes: Flags) -> Any:
 def made(*mistakes: str) -> Case:
     """Return the function with these mistakes: none, one or several."""
     flags = frozenset(mistakes)
-    style = "layer" if flags & set(LAYERS) else "matrix"
-    return Case("+".join(mistakes), dressed(flags, flags), settings(flags), style)
+    return Case("+".join(mistakes), dressed(flags, flags), settings(flags))
 
 
 def sensible(pair: tuple[str, str]) -> bool:

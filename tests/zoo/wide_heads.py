@@ -63,13 +63,13 @@ def groups_in_turn(q: Array, k: Array, v: Array, num_heads: int, num_kv_heads: i
 
 
 WRONG = [
-    Case("scale_by_sqrt_d_model", of_the_model, style="side by side"),
-    Case("heads_not_transposed", only_seen, style="side by side"),
-    Case("heads_by_stride", every_second, style="side by side"),
-    Case("kv_heads_tiled", groups_in_turn, style="side by side"),
+    Case("scale_by_sqrt_d_model", of_the_model),
+    Case("heads_not_transposed", only_seen),
+    Case("heads_by_stride", every_second),
+    Case("kv_heads_tiled", groups_in_turn),
 ]
 RIGHT = [
-    Case("", by_columns, style="side by side"),
-    Case("", by_columns, ("layout=btm", "head=4"), "side by side"),
-    Case("", grouped, style="side by side"),
+    Case("", by_columns),
+    Case("", by_columns, ("layout=btm", "head=4")),
+    Case("", grouped),
 ]

@@ -97,8 +97,7 @@ def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:
 
     The last axis must be d or m: a transposed output is wrong.
     """
-    others = [layout for layout in (*KNOWN, *LISTED) if layout[-1] in "dm"]
-    for layout in dict.fromkeys((first, *others)):
+    for layout in dict.fromkeys((first, *(layout for layout in (*KNOWN, *LISTED) if layout[-1] in "dm"))):
         if len(layout) == array.ndim and from_layout(array, layout, shape[1]).shape == shape:
             yield layout
 

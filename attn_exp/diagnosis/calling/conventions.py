@@ -123,8 +123,10 @@ def list_assumable_settings(caller: Caller, case: Case) -> list[tuple[str, Recip
                    if settings == "score=alibi"]  # fmt: skip
     masks = [(settings, change) for settings, change in single if settings.startswith("mask=")]
     others = [(settings, change) for settings, change in single if not settings.startswith("mask=")]
-    pairs = product(masks, others)
-    return [*single, *((f"{mask} {other}", together(hide, change)) for (mask, hide), (other, change) in pairs)]
+    return [
+        *single,
+        *((f"{mask} {other}", together(hide, change)) for (mask, hide), (other, change) in product(masks, others)),
+    ]
 
 
 def is_meant(settings: str, caller: Caller) -> bool:

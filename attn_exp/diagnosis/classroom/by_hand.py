@@ -253,13 +253,22 @@ class Judge:
         return None
 
     def mistake_in(self, place: int, box: Box, cells: Array) -> PossibleMistake | None:
-        """Return the first mistake that explains these cells; in q, k or v, the one that fits the three best."""
-        fits = (
+        """Return the mistake that explains these cells, or two joined by "or" that explain them equally.
+
+        In q, k or v, return the one that fits the three best.
+        """
+        fits = [
             mistake
             for mistake in self.possible_at(place)
             if (left := self.unexplained(mistake, place, box)) is not None and not (left & cells).any()
+        ]
+        if box.stage in "qkv" or not fits:
+            return min(fits, key=self.missed_sides, default=None)
+        equal = [fits[0], *(mistake for mistake in fits if mistake.name != fits[0].name)][:2]
+        name, says, fix = (
+            " or ".join(words) for words in zip(*((each.name, each.says, each.fix) for each in equal), strict=True)
         )
-        return min(fits, key=self.missed_sides, default=None) if box.stage in "qkv" else next(fits, None)
+        return replace(fits[0], name=name, says=says, fix=fix)
 
     def information(self, box: Box, missed: Array) -> float:
         """Return the information in the given cells of a box, in bits.

@@ -420,8 +420,7 @@ def located(seen: Seen, wrong: Seen) -> Located:
     right_rungs = [rung for rung in answered if rung not in wrong_rungs]
     also_right = f", and right in {', '.join(right_rungs)}" if right_rungs else ""
     found = locate_by_nan(seen, wrong) or locate_by_cases({*wrong_rungs}, seen)
-    text = f"something else: wrong in {', '.join(wrong_rungs)}{also_right}; {NOTHING}{found.said}"
-    return Located(found.stage, text)
+    return Located(found.stage, f"something else: wrong in {', '.join(wrong_rungs)}{also_right}; {NOTHING}{found.said}")
 
 
 def locate_by_nan(seen: Seen, wrong: Seen) -> Located | None:

@@ -64,8 +64,7 @@ def split(key: Array, size: int = 2) -> Array:
 
 def fold_in(key: Array, number: int) -> Array:
     """Return `jax.random.fold_in(key, number)`."""
-    folded = threefry(key, np.zeros(1, np.uint32), np.array([number & 0xFFFFFFFF], np.uint32))
-    return np.concatenate(folded)
+    return np.concatenate(threefry(key, np.zeros(1, np.uint32), np.array([number & 0xFFFFFFFF], np.uint32)))
 
 
 def first_key(seed: int) -> Array:
@@ -98,8 +97,7 @@ class Jax:
 
     def normal(self, shape: Shape, mean: float = 0.0, spread: float = 1.0) -> Array:
         """Return `mean + spread * jax.random.normal(key, shape)`."""
-        numbers = normal(next(self.keys), shape)
-        return np.float32(mean) + np.float32(spread) * numbers
+        return np.float32(mean) + np.float32(spread) * normal(next(self.keys), shape)
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
         """Draw as `jax.random.randint(key, shape, low, high)` does: 64 bits per number reduce the modulo bias.
