@@ -76,3 +76,4 @@ def test_what_is_printed(verdict: Verdict, lines: str) -> None:
     printed = [line.rstrip() for line in str(verdict).splitlines() if line and "Seen in: " not in line]
     assert printed == lines.splitlines()
     assert verdict.verified == ("values",) * (verdict.findings is FINDINGS)
+    assert verdict.plain()["name"] == verdict.name

@@ -52,6 +52,11 @@ def test_the_entropy_of_each_query_is_marked(coffee: Comparison) -> None:
     np.testing.assert_allclose(strokes(coffee)["looped = matrix = scaled"], expected, rtol=1e-13)
 
 
+def test_two_heads_are_drawn_beside_their_mean_and_one_head_only_as_the_mean(coffee: Comparison) -> None:
+    (plot,) = (part for part in entropy.plan(seen(coffee), 6.3).parts if isinstance(part, Plot))
+    assert sum(not stroke.label for stroke in plot.strokes) == 2  # those of multi_head
+
+
 def test_the_most_that_an_entropy_can_be_knows_the_mask() -> None:
     most = strokes(comparison("mask=causal", "variant=[matrix]"))["ln n: uniform over n visible keys"]
     np.testing.assert_allclose(most, [0.0, math.log(2), *[math.log(3)] * 2])

@@ -58,6 +58,12 @@ def test_the_output_follows_from_what_its_sheet_gives() -> None:
     assert f"{paper.blanks[0].right[0, 0, 0]:.5f}".replace("-", "−") in worksheet.render_solution(paper, "Ada")
 
 
+def test_a_marked_sheet_explains_the_marks_that_it_has() -> None:
+    exercise = attn_exp.sheet("variant=[matrix]", "stages=[logits,weights]", seed=3)
+    marked = exercise.check(weights=np.add(exercise.paper.blanks[1].right[0].round(2), [0.1, 0, 0]))._repr_html_()
+    assert "✗ wrong" in marked and "– left empty" in marked and "→ right" not in marked
+
+
 @pytest.mark.long
 def test_the_page_takes_rounded_boxes_under_every_rule(tmp_path: Path) -> None:
     need_chromium()
