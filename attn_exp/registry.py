@@ -1,6 +1,6 @@
-"""Find the members of a package: one per module (a rule, a form, a metric), and those from outside, by name.
+"""Find the members of a package by name: one per module (a rule, a form, a metric), and external ones.
 
-Members from outside are kept only here: those of `--with` files until the command ends, and those that
+External members are kept only here: those of `--with` files until the command ends, and those that
 `attn_exp.register` added.
 """
 
@@ -19,7 +19,7 @@ Kind = TypeVar("Kind")
 
 
 class Origin(NamedTuple):
-    """The origin of members from outside: the file as the user named it, its full path, and a hash of its contents."""
+    """The origin of external members: the file as the user named it, its full path, and a hash of its contents."""
 
     name: str = ""
     file: str = ""
@@ -27,7 +27,7 @@ class Origin(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A member from outside: a class or a value, or `ABSENT` if a stored run names it but its code is not available."""
+    """An external member: a class or a value, or `ABSENT` if a stored run names it but its code is not available."""
 
     value: Any
     origin: Origin
@@ -44,10 +44,10 @@ PACKAGES = {
     "source": "attn_exp.problem.sources",
     "figure": "attn_exp.report.figures",
 }
-"""The packages that accept members from outside, by the kind of member as users name it."""
+"""The packages that accept external members, by the kind of member as users name it."""
 ABSENT = object()
 OUTSIDE: dict[tuple[str, str], Member] = {}
-"""Members from outside, by the package that they extend and their name in it."""
+"""External members, by the package that they extend and their name in it."""
 
 
 def outside(package: str) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def outside(package: str) -> tuple[str, ...]:
 
 
 def at_hand(package: str) -> dict[str, Any]:
-    """Return the members from outside that extend a package and whose code is available, by name."""
+    """Return the external members that extend a package and whose code is available, by name."""
     return {name: OUTSIDE[package, name].value for name in outside(package) if not is_absent(package, name)}
 
 
@@ -79,7 +79,7 @@ def kept() -> Iterator[None]:
 
 
 def origins() -> dict[Origin, list[str]]:
-    """Return the origins of members from outside, each with its members as `package:name`."""
+    """Return the origins of external members, each with its members as `package:name`."""
     several: dict[Origin, list[str]] = {}
     for (package, name), member in OUTSIDE.items():
         several.setdefault(member.origin, []).append(f"{package}:{name}")
@@ -93,7 +93,7 @@ def files() -> tuple[str, ...]:
 def names(path: Sequence[str], *, without: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the names of a package's members, sorted, `without` the modules that define the contract.
 
-    Names that begin with `_` and subpackages are not members.
+    Subpackages, and modules whose names begin with `_`, are not members.
     """
     return tuple(
         module.name

@@ -1,4 +1,4 @@
-"""Parse the command line, in which options and settings may appear in any order, and format the page of --help."""
+"""Parse the command line, in which options and settings may appear in any order, and format the --help page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the input: tokens and their vectors, drawn arrays, projections, and a trained model."""
+"""Settings of the input: tokens and their vectors, random arrays, projections, and a trained model."""
 
 # No `from __future__ import annotations` here: string annotations would have to be compiled again to be read.
 

@@ -140,7 +140,7 @@ def words_of(*choices: str) -> Kind:
             refuse((), key, f"at least one of {', '.join(choices)}")
         return tuple(dict.fromkeys(choice(*choices).read(word, key) for word in words))
 
-    return Kind(read, f"one or several of {', '.join(choices)}")
+    return Kind(read, f"one or more of {', '.join(choices)}")
 
 
 def read_texts(value: Any, key: str) -> tuple[str, ...]:

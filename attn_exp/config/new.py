@@ -22,7 +22,7 @@ TEMPLATE = """\
 # Your own numbers, and what your notebook printed for them. This file runs as it is; replace the numbers with yours.
 #   {command}
 defaults:
-  - override /embeddings: inline             # x is given below; `file` reads it, `words` draws it for a sentence
+  - override /embeddings: inline             # x is given below; `file` reads it, `words` draws a vector per word
   - override /projections: identity          # for every matrix that is not given below; or `normal`
   - override /variant: [looped, matrix, scaled, unscaled]
   - override /mask: none                     # or causal, or several: [causal, padding]
@@ -40,8 +40,8 @@ embeddings:
     - [2.0, 1.0, 1.0]
 
 projections:                                 # q = x W_q + b_q, and likewise for k and v
-  transposed: false                          # true for matrices stored as in the .weight of nn.Linear
-  given:                                     # those that you have of W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o:
+  transposed: false                          # true for matrices stored as in nn.Linear.weight
+  given:                                     # any of W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o that you have:
     W_q: [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]    # whole, as a list of one matrix per head, or as a file: W_q.npy
     W_k: [[0.0, 1.0], [1.0, 0.0], [0.5, 0.0]]
     W_v: [[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]]
@@ -104,6 +104,6 @@ def read_place(words: Sequence[str]) -> tuple[Path, str]:
 def check_name(name: str) -> None:
     """Refuse a name that cannot be chosen as `experiment=NAME`."""
     if not NAME.fullmatch(name) or name.lower() in NO_NAMES:
-        raise UserError(f"attn-exp new {brief(name)!r}: expected a name of letters, digits and _, such as my_notebook")
+        raise UserError(f"attn-exp new {brief(name)!r}: expected letters, digits, _ and -, such as my_notebook")
     if name in choices("experiment"):
         raise UserError(f"attn-exp new {name}: the project already has a preset of this name; choose another")

@@ -90,14 +90,14 @@ class Report:
     tables: bool = True
     figures: bool = True
     pages: bool = True
-    depth: Annotated[str, choice("reading", "all"), Says("reading: no ulp, operations or bytes; all: every number")] = (
+    depth: Annotated[str, choice("reading", "all"), Says("reading: hide ulp, operations and bytes; all: show them")] = (
         "all"
     )
 
 
 @dataclass(frozen=True)
 class Size:
-    """The size of figures in inches; `font_size` is in points. Without a height, each figure is as high as it needs."""
+    """The size of figures in inches; `font_size` is in points. Without a height, each is as tall as it needs to be."""
 
     width: float
     height: float | None = None
@@ -142,7 +142,7 @@ class Matters:
 
 @dataclass(frozen=True)
 class Sweep:
-    """How `-m` runs the points of a sweep; their results do not depend on it.
+    """How `-m` runs a sweep; the results of its points do not depend on these settings.
 
     `zip` names keys whose values change together, and `skip` is true for points to leave out. `address` is a running
     cluster of `engine`. `chunk` is the number of points that a worker takes at once; None chooses it automatically.
@@ -240,7 +240,7 @@ class Config:
         tuple[str, ...],
         WORDS,
         Says(
-            "dtypes in which to test every variant, such as [float16,bfloat16]; in a sweep, the dtype of a point",
+            "dtypes in which to test every variant, such as [float16,bfloat16]; in a sweep, the dtype of each point",
             "float64",
         ),
     ] = ()

@@ -173,7 +173,7 @@ def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
 
 
 def ask_about(child: Child, words: Sequence[str], seconds: float) -> Reply:
-    """Ask about one function of a file; a UserError is the reason why it could not be called."""
+    """Have the subprocess check one function of a file; return a UserError as the reason it could not be called."""
     try:
         return ask(child, words, seconds)
     except FaultError:

@@ -44,7 +44,7 @@ SMALL, LARGE = 2**14, 2**24
 """Numbers of weights `[h t s]`: up to `SMALL`, all orders are tried; up to `LARGE`, one order. Above that, rungs would
 take too much memory and time."""
 
-TOGETHER, TOO_LARGE = "changed together: no variant in between", "changed together: too large to change one at a time"
+TOGETHER, TOO_LARGE = "changed together: no variant in between", "changed together: too many weights for single steps"
 
 Choices = Mapping[str, Any]
 """A value for each setting in `PIPELINE`."""

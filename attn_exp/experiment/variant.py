@@ -54,7 +54,7 @@ class OwnForm(Protocol):
         """Binds the function again for a variant with other settings."""
 
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
-        """Compute a problem from x; `usual` means that scores are divided by `sqrt(d)`."""
+        """Call the function with a problem's x; `usual` means that scores are divided by `sqrt(d)`."""
 
     def judge(self, heads: Heads) -> Verdict:
         """Check the function with the settings of its variant, which has these heads."""

@@ -69,9 +69,9 @@ class Verdict:
     """The result of a check.
 
     `outcome` is `right`, `wrong` or `not verified`, and `passed` is true only for `right`. `reason` is the outcome in
-    one sentence. `verified` names the questions that it passed; `not_verified` lists everything that could
+    one sentence. `verified` names the questions that the function passed; `not_verified` lists everything that could
     not be verified, such as an argument of unknown meaning, each with the reason. `mistakes` names the mistake, or
-    several that occur together; if the function is right, it may name a remark worth knowing. `alike`: other mistakes
+    several that occur together; if the function is right, a remark worth knowing. `alike`: other mistakes
     that give identical numbers here. `computes`: a description of what the function computes. `findings`: every
     question and its result. `right_under`: settings that were not passed but under which the function is right, such as
     `mask=causal`; pass these to check it with them. `not_asked`: everything that the function does not support, each

@@ -411,7 +411,7 @@ def read_masks(is_causal: Any, window: Any, lengths: Shape | None) -> list[Mask]
 
 def read_softcap(softcap: float) -> list[Score]:
     if read_number(softcap, "softcap") < 0:
-        raise ValueError(f"softcap={softcap}: expected a number of at least 0, where 0 is off")
+        raise ValueError(f"softcap={softcap}: expected 0 (off) or a positive number")
     return [Softcap(softcap)] if softcap else []
 
 

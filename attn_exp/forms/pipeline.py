@@ -74,7 +74,7 @@ class Around:
 
     `before` is the norm of x, `of_memory` that of the cross-attention memory, and `heads` are those of q, k or v.
     `inner` is the norm after W_o, and `last` the norm after the residual. r is 1 if there is a `residual`, else 0; with
-    `of_normed`, it is the output of the first norm that is added, not x. f is the `factor`. `then` is one more norm,
+    `of_normed`, the output of the first norm is added instead of x. f is the `factor`. `then` is one more norm,
     after an omitted layer.
     """
 
@@ -187,7 +187,7 @@ class At:
 
     @property
     def grid(self) -> Grid:
-        """The places of the logits `[... h t s]`."""
+        """The grid of the logits `[... h t s]`: `place` if it is set, otherwise that of the whole problem."""
         if self.place is not None:
             return self.place
         return whole_grid(self.rules, self.heads, self.rows, self.keys, batches=self.batch if self.batched else None)
@@ -229,7 +229,7 @@ class Recipe:
         return self.changed(rules=replace(self.rules, **changes))
 
     def changed(self, **fields: Any) -> Recipe:
-        """Return a copy with other fields, ten times faster than `replace` does, because thousands are made."""
+        """Return a copy with changed fields; ten times as fast as `replace`, since thousands of copies are made."""
         made = object.__new__(Recipe)
         vars(made).update(vars(self) | fields)
         return made

@@ -79,8 +79,8 @@ def beyond(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> 
     bends = [rule for rule in rules.scores if type(rule).bend is not Score.bend]
     capped = [rule for rule in bends if rule.bound() is not None][:caps]
     if len(bends) > len(capped) or any(type(rule).extra is not Score.extra for rule in rules.scores):
-        takes = "numbers to add to the logits" + (", a soft-cap" if caps else "")
-        return f"{name} takes {takes}, and no other score rule"
+        takes = "biases on the logits" + (" and a soft-cap" if caps else "")
+        return f"{name} supports {takes}, but no other score rule"
     return None
 
 

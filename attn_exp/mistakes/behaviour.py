@@ -78,7 +78,7 @@ MISTAKES = {
     ),
     "gradients_cut": Mistake(
         says="No gradient reaches its inputs: the output is detached from them, so nothing is learned.",
-        fix="use no detach, .data, torch.tensor(...) or NumPy between inputs and output",
+        fix="do not use detach, .data, torch.tensor(...) or NumPy between inputs and output",
         seen="q = torch.tensor(q) in the function; weights.detach() made for a plot and used afterwards",
         stage="output",
     ),
@@ -111,7 +111,7 @@ MISTAKES = {
     ),
     "tail_dropped": Mistake(
         says="The last keys are dropped if the number of keys is not a multiple of the block size.",
-        fix="process the last, shorter block, and mask places beyond the last key",
+        fix="process the last, shorter block, and mask positions beyond the last key",
         seen="triton issue 2626; jax issue 27224; lightning-attention PR 28",
         stage="weights",
         changes=(

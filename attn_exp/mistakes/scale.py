@@ -1,4 +1,4 @@
-"""Mistakes in the scale: `q k^T` is multiplied by the wrong number, or scaled at the wrong place."""
+"""Mistakes in the scale: `q k^T` is multiplied by the wrong number, or scaled in the wrong place."""
 
 from __future__ import annotations
 

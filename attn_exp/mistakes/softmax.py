@@ -50,7 +50,7 @@ def subtract_maximum(*axes: int, above: bool = True, below: bool = True) -> Chan
 
 
 def use_other_rows(largest: bool | None, sums: bool) -> Change:
-    """Broadcast the maxima (`largest`) or sums (`sums`) of rows along the keys; None subtracts no maximum."""
+    """Broadcast the maxima (`largest`) or sums (`sums`) of rows along the keys; `largest=None` subtracts no maximum."""
 
     def broadcast(rows: Array, along_keys: bool) -> Array:
         return rows[..., None, :] if along_keys else rows[..., None]

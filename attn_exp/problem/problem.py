@@ -123,7 +123,7 @@ def start_late(config: Config, given: Start) -> Problem:
         raise UserError(f"projections: {' and '.join(named)} given, but the input is already projected; leave them out")
     q, k, v, weights = (given.stages.get(name) for name in ("q", "k", "v", "weights"))
     if q is not None and k is not None and q.shape[1] % k.shape[1]:
-        raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, embeddings.k has {k.shape[1]} per key")
+        raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, not a multiple of the {k.shape[1]} per key")
     keys = len(k) if k is not None else weights.shape[1]  # type: ignore[union-attr] # one is there
     rows = len(q) if q is not None else len(weights)  # type: ignore[arg-type] # as above
     if v is not None and len(v) != keys:
@@ -200,7 +200,7 @@ def stacked(problems: Sequence[Problem]) -> Problem:
 
 @dataclass(frozen=True)
 class Heads:
-    """The numbers of `query` heads, of key/value heads `given` by the input, and of `shared` ones that attention uses.
+    """Numbers of heads: `query` heads, key/value heads `given` in the input, and `shared`, those that attention uses.
 
     `pool` tells how the given heads are reduced to fewer: to the `first` ones, or to the `mean` of each group.
     """
@@ -228,7 +228,7 @@ def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first")
         if problem.k.shape[-1] % size or not given or head % given:
             raise UserError(
                 f"embeddings.k has {problem.k.shape[-1]} numbers per key; expected {size} per key/value head, "
-                f"and the number of these heads must divide head={head}, which variant.NAME.head sets for one variant"
+                f"and a number of these heads that divides head={head} (variant.NAME.head sets head for one variant)"
             )
     if problem.v is not None:
         check_divides(given, problem.v.shape[-1], "the size of v")

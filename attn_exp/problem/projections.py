@@ -211,7 +211,7 @@ def find_stream(settings: Projections, source: Numbers) -> Stream | None:
     if seed is not None:
         raise UserError(f"{key}={seed} needs projections.generator, such as torch")
     if settings.order or settings.order_per_head:
-        raise UserError("projections.order needs projections.generator, such as torch: each array has its own seed")
+        raise UserError("projections.order needs projections.generator, such as torch; by default, seeds are per array")
     return None
 
 

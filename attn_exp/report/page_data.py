@@ -330,7 +330,7 @@ def is_derived(step: Step, known: tuple[Array, str] | None) -> bool:
 
 
 def limit_cells(step: Step) -> Step:
-    """Limit a step whose columns are keys to `MOST_CELLS` numbers, dropping the last keys, then queries and heads."""
+    """Shrink a step whose columns are keys to `MOST_CELLS` numbers: drop the last keys, then queries and heads."""
     heads, rows, columns = step.corners.shape
     if heads * rows * columns <= MOST_CELLS:
         return step

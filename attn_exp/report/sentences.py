@@ -168,7 +168,7 @@ def pinned_settings(variant: Variant) -> list[str]:
 
 
 def where_functions_part(comparison: Comparison) -> list[str]:
-    """Name the stage at which each other function first differs from that of the baseline row.
+    """Name the stage at which each function other than that of the baseline row first differs from it.
 
     If two variants split heads differently, their stages cannot be compared; the ladder's steps show the effect.
     """

@@ -49,9 +49,9 @@ def axis_data(plotted: Plotted, place: int) -> dict[str, Any]:
 
 
 def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Return the axes (by index) that the explorer uses for x, colours and panels at first.
+    """Return the axes (by index) that the explorer initially uses for x, colours and panels.
 
-    A numeric setting is shown along x. Of the other settings, the one that explains most of the first metric is shown
+    A numeric setting is shown along x. Of the other settings, the one with which the first metric varies most is shown
     by colour, so that its values share one panel, and the next one by panels.
     """
     settings = list(range(len(axes) - 1))
@@ -69,7 +69,7 @@ def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]
 def explained(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> list[float]:
     """Return how much the means of the first metric vary along each axis, alone and in interactions.
 
-    This is the mean squared deviation of a cell from the mean of the cells that differ from it only along that axis.
+    This is the mean squared deviation of a cell from the mean over that axis, at its place along all other axes.
     """
     known = [(cell["at"], cell["numbers"][0][0]) for cell in cells if cell["numbers"] and cell["numbers"][0]]
     weights = []

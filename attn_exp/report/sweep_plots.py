@@ -94,7 +94,7 @@ def refuse_unknown(names: Sequence[str]) -> None:
 class Numbers:
     """Summary statistics of the numbers in one cell of a sweep, such as those of its seeds.
 
-    `squares` is the sum of squared deviations from the mean, and `half_width` half of the mean's 95% confidence
+    `squares` is the sum of squared deviations from the mean, and `half_width` half the width of its 95% confidence
     interval, NaN for a single number.
     """
 
@@ -202,7 +202,7 @@ Panel = tuple[str, Sequence[Stroke], Axis, Axis]
 def draw(plotted: Plotted) -> dict[str, Chart]:
     """Return the plots of a sweep by name: the effects, and the plot that suits the axes that vary.
 
-    This plot has lines or points for one axis, heat maps for two, and parallel coordinates for more.
+    `fitting` chooses that plot: lines, points, heat maps, parallel coordinates, or the spread over the seeds.
     """
     if not plotted.metrics:
         return {}
@@ -236,7 +236,7 @@ def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Chart:
 
 
 def figure(chart: Chart, plotted: Plotted) -> Figure:
-    from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - files of SVG need none
+    from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - SVG files do not need it
 
     texts = {text for key in plotted.cells for text in key}
     with ours.look({"font.family": ours.fonts_for(texts, plotted.size.font)}):
@@ -347,7 +347,7 @@ def ends_of(numbers: Numbers) -> tuple[float, float]:
 def bars(
     points: Sequence[Point], colour: str, mark: str, label: str = "", *, upright: bool = False
 ) -> tuple[Stroke, Stroke]:
-    """Return two strokes, the intervals and the means of some points; the intervals are horizontal or `upright`."""
+    """Return two strokes, the intervals and the means of some points; the intervals are vertical if `upright`."""
     at, mean, low, high = np.array(points, float).T
     ends = np.stack([low, high, np.full(len(at), np.nan)], axis=1).ravel()
     lines, marks = (np.repeat(at, 3), ends), (at, mean)
@@ -406,7 +406,7 @@ def effects(plotted: Plotted, width: float, height: float | None) -> Chart:
             points = [(row, line.mean, line.low, line.high) for row, line in enumerate(lines) if line.sure == sure]
             strokes += bars(points, colour, "o", name) if points else ()
         names = axis_of_names([line.label for line in lines])
-        panels.append(("", strokes, Axis(0, 0, name=f"change of the {titled(metric)}"), names))
+        panels.append(("", strokes, Axis(0, 0, name=f"change in the {titled(metric)}"), names))
     return in_panels(panels, 1, 0.2 * max(map(len, plotted.changes.values())), width, height)
 
 

@@ -53,7 +53,7 @@ class Step(NamedTuple):
     `largest` is the number shown in full colour, `power` the exponent of the colour scale. `closed` marks masked
     weights; `whole` means that all decimals are shown. `corners` holds the numbers of all heads `[h row column]`, even
     of heads without a table. If the columns of a projection are split into heads, `owners` may give the head and the
-    first column of each corner; if the rows of W_o are, `head_rows` is the number of rows per head. `wrong` means that,
+    first column of each corner; if W_o has its rows split, `head_rows` is the number per head. `wrong` means that,
     by the definition, the stage does not follow from the earlier ones.
     """
 
@@ -102,7 +102,7 @@ def every(comparison: Comparison, variant: str) -> Iterator[tuple[str, Array]]:
 
 
 def is_mixed(comparison: Comparison, variant: str) -> bool:
-    """Return whether a variant ends in W_o, according to its row, since a reopened run has no code."""
+    """Return whether a variant applies W_o; its row says so, since a reopened run has no code to ask."""
     rows = (row for row in comparison.rows if row.variant == variant)
     return "W_o" in comparison.problem.projections and any(row.output_projection for row in rows)
 

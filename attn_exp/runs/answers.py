@@ -187,7 +187,7 @@ def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
                 box[row, column] = cell
     if not count:
         raise UserError(
-            f"no block of this sheet; expected blocks that begin with {', '.join(list(known)[:3])}, ..., or a table of "
+            f"found no block of this sheet; expected blocks headed {', '.join(list(known)[:3])}, ..., or a table of "
             f"students whose first column is {STUDENT!r}"
         )
     return cells

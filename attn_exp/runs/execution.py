@@ -177,7 +177,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     """
     folder = machine.folder(folder)
     if (folder / "manifest.json").is_file():
-        raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
+        raise UserError(f"{folder} is a sweep; run attn-exp collect {folder}")
     changes = said_anew(words, "attn-exp report")
     run = apply_overrides(store.load(folder), changes)
     check_figures(run.comparison.config.figures)

@@ -179,7 +179,7 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key], whole_class: boo
         if answers.is_table(lines):
             rows = {row[0]: row for row in lines[1:] if any(row)}
             if len(rows) < sum(map(any, lines[1:])):
-                raise UserError(f"{path}: a student has two rows")
+                raise UserError(f"{path}: a student has more than one row")
             known = {key.student: name for name, key in keys.items()}
             handed += [grade_lines(student, known.get(student, student), [lines[0], row], keys, paper_of)
                        for student, row in rows.items()]  # fmt: skip
@@ -229,7 +229,7 @@ def void_copied(one: Handed, keys: Mapping[str, Key], paper_of: Callable[[str], 
 
 
 def count_mistakes(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
-    """Return each mistake or unrequested setting, with its number of students and its description.
+    """Return each mistake or unrequested setting, with the number of students who made it and its description.
 
     The most frequent one comes first.
     """

@@ -178,7 +178,7 @@ def allow_code(
         raise UserError(f"{folder}: it runs code, {format_names(names)}; look at it, then add {OPTION} to run it")
     for name in names:
         before, sha256 = recorded.get(name, ""), hash_of(name)
-        state = f", whose file has changed since: sha256 {sha256[:12] or 'none'}, recorded {before[:12] or 'none'}"
+        state = f"; its file has changed: sha256 {sha256[:12] or 'none'}, recorded {before[:12] or 'none'}"
         if sha256 == before:
             state = ", unchanged" if before else "; no hash of it was recorded"
         print(f"attn_exp: {printable(f'running {name}{state}')}", file=sys.stderr)

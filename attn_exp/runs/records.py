@@ -52,7 +52,7 @@ def cell(value: Any) -> str:
 
 
 def label(text: str) -> str:
-    """Format a string as a cell; one that is a number stays unchanged, since no spreadsheet runs numbers."""
+    """Format a string as a cell; a string that is a number stays unchanged, since a spreadsheet does not run it."""
     return text if NUMBER.fullmatch(text) else cell(text)
 
 

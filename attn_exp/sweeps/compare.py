@@ -282,7 +282,7 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
     ]
     if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
         sentences.append(
-            f"Only one sweep varies {unshared}; among points that differ in nothing else, only the first is compared."
+            f"Only one sweep varies {unshared}; of the points that differ in nothing else, only the first is compared."
         )
     head = ("metric", "rows", "moved", "largest", "at", "first", "second")
     caption = "How each metric changed; the mean difference is second minus first."

@@ -38,7 +38,7 @@ MOST_POINTS = 50_000_000
 """Maximum number of points: a sweep of this size starts in seconds, but its table fills a disk."""
 
 MOST_WRITTEN_OUT = 1_000_000
-"""Maximum number of values on an axis that is not an integer range, whose values are stored one by one."""
+"""Maximum number of values on any axis other than an integer range, since they are stored one by one."""
 
 MOST_COMPOSED = 10_000
 """Maximum number of compositions by Hydra, each of which takes hundredths of a second."""

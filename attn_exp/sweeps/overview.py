@@ -55,7 +55,7 @@ def closing(about: About, summary: Summary) -> str:
     text += f", {format_duration(about['seconds'])}" if "seconds" in about else ""
     if is_partial:
         reason = "" if about["status"] == "partial" else f" ({about['status']})"
-        text = f"Partial{reason}: {text}. The same command continues it"
+        text = f"Partial{reason}: {text}. Run the same command again to continue"
     agreement = [f"{summary.tally} published results agree."] if summary.tally else []
     if summary.disagreements:
         odd = count_of(len(summary.disagreements), "point disagrees", "points disagree")

@@ -108,7 +108,7 @@ class Plan:
 
     @cached_property
     def base_keys(self) -> dict[Places, int]:
-        """The contribution of each composed configuration, and of the plugins, to the keys of its points."""
+        """What each composed configuration, together with the plugins, contributes to the keys of its points."""
         own = hash_setting("own members", ",".join(origin.sha256 for origin in self.own))
         return {place: (hash_base(base, self.space) + own) % KEYS for place, base in self.space.bases.items()}
 

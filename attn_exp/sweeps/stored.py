@@ -31,7 +31,7 @@ def render_again(words: Sequence[str]) -> str:
     folder = machine.folder(words[0])
     if not is_sweep(folder):
         return execution.render_again(folder, words[1:])
-    from attn_exp.sweeps.swept import collect_again  # noqa: PLC0415 - a run needs nothing of a sweep
+    from attn_exp.sweeps.swept import collect_again  # noqa: PLC0415 - runs do not need this
 
     anew = said_anew(words[1:], "attn-exp report of a sweep")
     return collect_again(folder, anew.depth, anew.figures)

@@ -230,7 +230,7 @@ def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = Fal
 
 
 def count_rows(cube: Cube, rows: Array) -> str:
-    """Count the rows marked in `rows`; if they are all the rows of some values of a setting, name these values."""
+    """Count the rows marked in `rows`; if they are exactly the rows of some values of a setting, name these values."""
     there = cube.resolved >= 0
     text = f"{int(rows.sum()):,} of {int(there.sum()):,} rows"
     for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
@@ -261,7 +261,7 @@ def find_notes(cube: Cube, tests: int) -> Iterator[str]:
 
 
 def format_effects(rows: Sequence[Effect], tests: int) -> str:
-    """Describe the effect of a change on a metric; if it depends on another setting, the largest and the smallest."""
+    """Say how a change affects a metric; if that depends on another setting, give the largest and smallest effect."""
     ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
     largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
     start = format_value(largest.setting, largest.start).removeprefix(f"{shorten(largest.setting)}=")

@@ -132,7 +132,7 @@ def check_points(plan: Plan) -> None:
             return
         else:
             return
-    raise UserError(messages[0] + "; no other point of the sweep can be computed either" * (len(set(messages)) > 1))
+    raise UserError(messages[0] + "; none of the other points tried can be computed either" * (len(set(messages)) > 1))
 
 
 def has_fixed_inputs(space: Space) -> bool:
@@ -201,7 +201,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
     about = describe_sweep(plan, first, command) | {"exact": has_fixed_inputs(space)}
     if first.sweep.dry_run:
         return Outcome(preview(plan, folder, first, Swept(folder, about).parts), DONE, folder, kept=False)
-    with refuse(f"{folder}: the sweep stopped; the same command continues it", OSError):
+    with refuse(f"{folder}: the sweep stopped; run the same command again to continue", OSError):
         create_folder(folder)
         with locked(folder):
             return run(plan, folder, first, about)

@@ -148,7 +148,7 @@ def show_status(words: Sequence[str]) -> str:
     count = f"{len(whole):,} of {len(parts):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
     status = about["status"]
     word = {"running": "stopped before it finished", COMPLETE: "damaged after it finished"}.get(status, status)
-    ended = f"{word}; the same command continues it" if done < points else COMPLETE
+    ended = f"{word}; run the same command again to continue" if done < points else COMPLETE
     running = "running" if machine.is_locked(folder / "lock") else ended
     return "\n".join([about["command"], f"{done:,} of {points:,} points, {failed:,} failed; {count}", running])
 

@@ -59,7 +59,7 @@ def test_a_number_that_is_changed_is_noticed(capsys: pytest.CaptureFixture[str])
         ("a --config-dir", "expected attn-exp new [DIR/]NAME [--config-dir DIR]"),
         ("--dir a", "expected attn-exp new [DIR/]NAME [--config-dir DIR]"),
         ("a/b --config-dir c", "expected attn-exp new [DIR/]NAME [--config-dir DIR]"),
-        ("3", "expected a name of letters, digits and _, such as my_notebook"),
+        ("3", "expected letters, digits, _ and -, such as my_notebook"),
         (".hidden", "expected a name of letters"),
         ("..", "expected a name of letters"),
         ("a/", "expected a name of letters"),

@@ -121,7 +121,7 @@ MISTAKES = [
     ("mask=window mask.window.left=-2", "mask.window.left=-2: expected a whole number of keys, or -1 for an open side"),
     ("+projections.given.b_q=[1,2,3,4]", "projections: b_q given, but bias=false adds none; write bias=true"),
     (GROUPED + " +projections.given.W_o=[[1]]", "projections: W_o given, but the input is already projected; leave"),
-    (GROUPED + " head=2 variant=matrix", "must divide head=1, which variant.NAME.head sets for one variant"),
+    (GROUPED + " head=2 variant=matrix", "that divides head=1 (variant.NAME.head sets head for one variant)"),
     (
         "hydra/launcher=joblib",
         "hydra/launcher=joblib: choose where sweeps run with sweep.engine, such as process or dask; --help lists all",

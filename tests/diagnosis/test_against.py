@@ -89,7 +89,7 @@ def test_two_that_compute_the_same_agree_whatever_their_axes_and_names() -> None
             bottom_right,
             top_left,
             "mask=causal",
-            "bottom_right follows align=bottom_right unprompted, top_left does not",
+            "bottom_right follows align=bottom_right by default, top_left does not",
         ),
         (grouped, tiled, "", "tiled assigns key/value heads to query heads in turn"),
         (
@@ -106,9 +106,9 @@ def test_two_that_compute_the_same_agree_whatever_their_axes_and_names() -> None
             "",
             "agree up to the scaled logits; next, attend computes the weights as in the definition, sharper",
         ),
-        (by_itself, top_left, "", "by_itself follows mask=causal unprompted, top_left does not"),
+        (by_itself, top_left, "", "by_itself follows mask=causal by default, top_left does not"),
         (by_itself, top_left, "", "With mask=causal they agree"),
-        (by_itself, attend, "", "by_itself follows mask=causal unprompted, attend does not"),
+        (by_itself, attend, "", "by_itself follows mask=causal by default, attend does not"),
         (with_nan, with_hidden, "", "The masks of with_hidden have the opposite polarity (convention=torch_mha)"),
     ],
 )

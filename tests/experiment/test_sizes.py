@@ -37,7 +37,10 @@ def attention(q, k, v):
             "embeddings=random projections.width=30000000",
             "d_model=8 with projections of 30000000 columns needs 19.7 GiB",
         ),
-        ("-m embeddings=random embeddings.d_model=10000,20000", "no other point of the sweep can be computed either"),
+        (
+            "-m embeddings=random embeddings.d_model=10000,20000",
+            "none of the other points tried can be computed either",
+        ),
         ("check mine.py:attention head=1000000", "head=1000000 needs 37.4 GiB for test cases of 11 tokens"),
         ("check mine.py:attention kv_head=1000000", "kv_head=1000000 needs"),
         ("sheet embeddings=random embeddings.tokens=1500", "a sheet of 1,500 blanks is too long"),

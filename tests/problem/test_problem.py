@@ -62,7 +62,7 @@ def test_an_input_whose_scores_overflow_is_refused(largest: str) -> None:
     [
         (
             f"{LATE} embeddings.q=[[1,2]] embeddings.k=[[1,2,3]]",
-            "embeddings.q has 2 numbers per query, embeddings.k has",
+            "embeddings.q has 2 numbers per query, not a multiple of",
         ),
         (
             f"{LATE} embeddings.q=[[1]] embeddings.k=[[1],[2]] embeddings.v=[[1]]",

@@ -238,7 +238,7 @@ def test_a_row_of_too_many_cells_and_two_rows_of_one_student_are_refused(home: P
     with pytest.raises(UserError, match=r"nothing to grade; Ada: .*a decimal comma needs quotes"):
         result("class/answers.csv", "class/key.json")
     Path("class/answers.csv").write_text("\n".join([",".join(head), "Ada,1", "Ada,2"]))
-    with pytest.raises(UserError, match="a student has two rows"):
+    with pytest.raises(UserError, match="a student has more than one row"):
         result("class/answers.csv", "class/key.json")
 
 

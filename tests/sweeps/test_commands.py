@@ -22,7 +22,7 @@ def test_status_while_it_runs_and_after(tmp_path: Path) -> None:
     assert out.endswith("\nrunning\n")
     assert " of 160 points, 0 failed" in out
     out, _ = quickly(tmp_path, "status", str(the_sweep(tmp_path)))
-    assert "stopped before it finished; the same command continues it" in out
+    assert "stopped before it finished; run the same command again to continue" in out
     run(tmp_path, *SLOW)
     out, _ = quickly(tmp_path, "status", str(the_sweep(tmp_path)))
     assert "160 of 160 points, 0 failed" in out

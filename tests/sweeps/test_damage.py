@@ -58,7 +58,7 @@ def test_a_damaged_part_is_computed_again_and_said(damage: Callable[[Path], None
     damage(tmp_path)
     said, _ = quickly(tmp_path, "status", str(folder))
     assert "70 of 80 points, 0 failed; 7 of 8 parts, 1 damaged" in said
-    assert "damaged after it finished; the same command continues it" in said
+    assert "damaged after it finished; run the same command again to continue" in said
     said, _ = quickly(tmp_path, "collect", str(folder))
     assert "damaged and left out: " in said
     assert "Partial: 70 of 80 points" in said

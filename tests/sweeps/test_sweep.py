@@ -229,7 +229,7 @@ def test_an_interrupt_leaves_a_partial_table_that_says_so(sign: signal.Signals, 
     assert driver.returncode == 128 + sign
     assert "Traceback" not in err
     assert "Partial (interrupted): " in out
-    assert "The same command continues it" in out
+    assert "Run the same command again to continue" in out
     assert "Partial (interrupted)" in (the_sweep(tmp_path) / "report.md").read_text()
     assert 0 < len(results(tmp_path)) < 640
     assert not any(map(alive, workers))
@@ -241,7 +241,7 @@ def test_an_interrupt_leaves_a_partial_table_that_says_so(sign: signal.Signals, 
 def test_a_full_disk_is_told_and_the_same_command_goes_on(tmp_path: Path) -> None:
     words = ("-m", "seed=range(64)", "report=none", "sweep.chunk=32")
     _, err = run(tmp_path, *words, limit="-f 16", code=2)
-    assert "the sweep stopped; the same command continues it (File too large)" in err
+    assert "the sweep stopped; run the same command again to continue (File too large)" in err
     assert "Traceback" not in err
     assert not [path for path in the_sweep(tmp_path).rglob("*") if DRAFT.fullmatch(path.name)]
     run(tmp_path, *words)

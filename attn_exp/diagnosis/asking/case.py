@@ -1,7 +1,7 @@
 """Test cases: their inputs, the expected results, and the comparison of answers with expected results.
 
 A `Case` is what a function is called with, an `Answer` what it returned. `differs` decides whether an answer is wrong:
-if it differs from the exact stages by more than `tolerance`. A query that sees no key is called *blind* here.
+it is if it differs from the exact stages by more than `tolerance`. A query that sees no key is called *blind* here.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ ELEMENTWISE: dict[str, Rule] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "square": np.square,
 }  # fmt: skip
-"""Operations that treat each number by itself, in any dtype."""
+"""Elementwise operations, in any dtype."""
 FLOATS_ONLY: dict[str, Rule] = {
     "div": np.divide, "erf": np.vectorize(math.erf, [float]), "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x),
     "logistic": lambda x: 1 / (1 + np.exp(-x)),
@@ -101,7 +101,7 @@ OTHERS: dict[str, Rule] = {
     "optimization_barrier": lambda *several: list(several),
 }  # fmt: skip
 EXACT = ("add", "sub", "mul", "max", "min", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge")
-"""Operations on two numbers that every library rounds correctly."""
+"""Elementwise operations whose results every library rounds correctly."""
 MOVES = ("iota", "select_n", "stack", "concatenate", "broadcast_in_dim", "slice", "split", "reshape",
          "transpose", "squeeze", "expand_dims", "stop_gradient", "copy", "copy_p",
          "convert_element_type", "optimization_barrier")  # fmt: skip
@@ -252,7 +252,7 @@ def as_array(array: Any) -> Any:
     return np.asarray(array.block_until_ready() if hasattr(array, "block_until_ready") else array)
 
 
-# Turn any function into one of the arrays among its arguments, which JAX can trace and NumPy can run
+# Turn a function into one that takes only its array arguments, so that JAX can trace it and NumPy can run it
 
 
 def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -269,7 +269,7 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
                 traced[key] = trace_for_numpy(of_arrays, arrays)
             except Exception as error:
                 if not is_about_values(error):
-                    raise  # shapes that do not fit fail step by step too
+                    raise  # mismatched shapes also fail when run step by step
                 traced[key] = of_arrays
         return run_in_numpy(traced[key], of_arrays, arrays)
 

@@ -199,9 +199,9 @@ class WindowCount(NamedTuple):
 
 
 KEYS = WindowCount(1, 1, both_sides=False)
-"""A window of keys before the query, written as its number of keys including the query's own."""
+"""A window of keys before the query, passed as the number of its keys, including the query's own."""
 BEFORE = WindowCount(1, 0, both_sides=True)
-"""A window on both sides, written as the number of keys on each."""
+"""A window on both sides, passed as the number of keys on each side."""
 WINDOWS = (None, KEYS, WindowCount(1, 1, both_sides=True), BEFORE, WindowCount(2, 0, both_sides=True),
            WindowCount(2, 1, both_sides=True))  # fmt: skip
 """Values of `Offer.counted` to try, the likeliest first."""
@@ -212,10 +212,10 @@ class Offer:
     """What a function takes: q, k and v if `core`, else x and a layer's weight matrices.
 
     `parameters` maps each role to the function's own name for it; `positional` lists the positional-only ones;
-    `defaults` are the function's defaults. `said` describes what else is passed. `only_if_right`: the names do not tell
+    `defaults` are the function's defaults. `said` describes the other arguments. `only_if_right`: the names do not tell
     which arguments are the arrays, or how they are stored, so a wrong answer does not imply wrong attention. `divides`:
-    scores are divided by the scale argument. `counted` tells how a window is written as a number; None means that it is
-    passed as a pair of sides.
+    scores are divided by the scale argument. `counted` tells how a window is passed as a number; None means that it is
+    passed as a pair `(left, right)`.
     """
 
     core: bool
@@ -323,7 +323,7 @@ def count_keys(left: int, counted: WindowCount) -> int:
 
 
 def kept_by(mask: Padding | Filler, at: At) -> Array:
-    """Return which keys a padding mask shows, `[b s]`."""
+    """Return which keys a padding mask leaves visible, `[b s]`."""
     allowed = steps.allowed(replace(at, rules=at.rules.__class__(masks=(mask,))))
     return np.broadcast_to(allowed[:, 0, 0], (at.batch, at.keys)).copy()
 

@@ -212,7 +212,7 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
 
 
 def masks_of_entries(maker: Maker) -> Iterator[Case]:
-    """Yield cases with a random mask for each example, and for each head of it."""
+    """Yield cases with a random mask for each example, and for each of its heads."""
     if isinstance(maker, HeadsMaker) and maker.batch == 1:
         return
     rows, keys = maker.room_for(maker.request.masks, 7, 7)

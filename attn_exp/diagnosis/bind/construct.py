@@ -33,7 +33,7 @@ from attn_exp.errors import UncalledError
 from attn_exp.own_code import error_line, held
 
 UNKNOWN = "whose meaning is not known"
-"""How error messages end that name a required setting."""
+"""The end of error messages that name a required setting."""
 RANDOM_KEYS = ("key", "rng", "rngs", "prngkey")
 """Names of parameters that take a random key of JAX."""
 

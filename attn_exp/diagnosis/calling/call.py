@@ -128,7 +128,7 @@ class Caller:
 
     @property
     def size_held(self) -> int:
-        """The head size that the object accepts, as far as it is known, or 0."""
+        """The head size that the object accepts, or 0 if it is unknown."""
         made = getattr(self.function, "__self__", self.function)
         return getattr(self.function, "head_size", 0) or (size_of_head(made) if self.is_made else 0)
 

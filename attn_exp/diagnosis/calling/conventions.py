@@ -107,7 +107,7 @@ def find_width(settings: str, case: Case, answer: Answer, digits: int) -> str:
 
 
 def may_be_made(names: Collection[str], caller: Caller) -> bool:
-    """Return whether a function can make these mistakes: some are about a mask that it is given."""
+    """Return whether a function can make these mistakes: some of them require that it takes a mask."""
     takes_masks = any(map(caller.offer.takes, ("mask", "padding", "lengths")))
     return takes_masks or not set(names) & {"mask_hides_all", "mask_of_first_entry", "mask_tiled_over_heads"}
 

@@ -144,7 +144,7 @@ def has_room(given: Shape, shape: Shape) -> bool:
 def spread(
     stage: str, part: Array, shape: Shape, cells: Cells, names: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> Array:
-    """Write given numbers into an array of NaN: for all heads, all heads stacked, or the first head."""
+    """Write the given numbers into an array of NaN: numbers of all heads, all heads stacked, or only the first head."""
     whole = np.full(shape, np.nan)
     if part.ndim == 3:
         whole[:, : part.shape[1], : part.shape[2]] = part

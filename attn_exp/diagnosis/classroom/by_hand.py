@@ -534,7 +534,7 @@ def uncut(box: Box) -> Box:
 
 
 def coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
-    """Return a remark and a sheet of lower precision if its numbers have fewer decimals than required.
+    """If the numbers of a sheet have fewer decimals than required, return a remark and a sheet of that lower precision.
 
     Return None if they have enough decimals, or none at all.
     """

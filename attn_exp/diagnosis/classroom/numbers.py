@@ -240,7 +240,7 @@ OF_SHEETS = (
 
 
 def bits(box: Box, arrays: Sequence[Array]) -> float:
-    """Return how much information the given cells contain, if `arrays` are the possible numbers of the box."""
+    """Return how many bits of information the given cells contain, if `arrays` are the possible values of the box."""
     predictions = [np.where(np.isfinite(array), array, 0.0) for array in arrays if array.shape == box.values.shape]
     if not predictions:
         return 0.0
@@ -294,7 +294,7 @@ def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) ->
     empty_sheet = Sheet(settled, problem, ())
     exact = stages(empty_sheet, empty_sheet.right)
     if settled.refused or exact is None or not follows_steps(settled, problem):
-        raise UserError(f"variant={settled.name} is not computed in the steps that explain knows; try variant=[matrix]")
+        raise UserError(f"explain cannot follow the steps of variant={settled.name}; try variant=[matrix]")
     known_stages = [stage for stage in STAGES if stage in exact]
     if not answers:
         raise UserError(

@@ -62,7 +62,7 @@ class Followed:
 class Sheet:
     """A variant on its problem, and the boxes that are filled in, in the order of the stages.
 
-    `scratch` lists stages without a box that a person writes elsewhere; like empty cells, these are rounded as in the
+    `scratch` lists stages that have no box and are written down elsewhere; like empty cells, they are rounded as in the
     boxes. None means that all of them are exact.
     """
 
@@ -103,7 +103,7 @@ def gives(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
 
 
 def wrong(sheet: Sheet, recipe: Recipe, place: int, exact: Stages | None) -> Array:
-    """Return the cells of a box that the recipe reproduces neither exactly nor from the boxes before it."""
+    """Return the cells of a box that neither match the recipe's own result nor follow from the boxes before it."""
     box = sheet.boxes[place]
     missed = box.misses(part(exact, box))
     return missed & unfollowed(sheet, recipe, place) if missed.any() and (place or sheet.open) else missed

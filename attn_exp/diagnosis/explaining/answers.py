@@ -277,7 +277,7 @@ class Answers:
         return None
 
     def keep_if_masks_show(self, candidates: Sequence[Candidate], masked: Seen) -> list[Candidate]:
-        """Keep the candidates that fit and, if answers with additional masks are wrong, reproduce one of those."""
+        """Keep candidates that fit; if answers with additional masks are wrong, each must reproduce one of them."""
         wrong = failing(masked, self.digits)
         return [
             one

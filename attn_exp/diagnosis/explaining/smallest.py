@@ -42,9 +42,9 @@ from attn_exp.rules.scores.sink import Sink
 TRIES = 4
 """Number of random inputs for each size."""
 MOST_CALLS = 400
-"""Number of smaller cases that are run in search of one that fails."""
+"""Maximum number of smaller cases to run in search of one that fails."""
 MAX_DIGITS = 20
-"""Bits to which a small case is compared at most, so that what is shown differs visibly."""
+"""Maximum number of bits to which a small case is compared, so that the printed numbers differ visibly."""
 FRESH_SIZES = ((5, 13, 3), (12, 5, 10), (7, 7, 6), (2, 4, 2), (3, 3, 12))
 """Queries, keys and head size of cases that confirm an explanation; a single row or key would broadcast."""
 MAX_FRESH = 5

@@ -83,7 +83,7 @@ class Implementation:
         ]
 
     def takes(self, role: str) -> bool:
-        """Return whether a case with this role can be passed, perhaps as a mask."""
+        """Return whether the function can be given an argument of this role, perhaps as a mask."""
         offer = self.caller.offer
         return offer.takes(role) or (role in REPLACED_BY_MASK and offer.takes("mask"))
 
@@ -119,7 +119,7 @@ def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool 
 
 
 def distinct_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
-    """Return two names for the report: the function names if they differ, else with file, else "(first)"."""
+    """Return two names for the report: the function names; if equal, with the files, or else "(first)"."""
     paths = [function.target or f"{function.file}:{function.name}" for function in (one, other)]
     for first, second in ((one.name, other.name), paths):
         if first != second:
@@ -182,7 +182,7 @@ def share_weights(both: Both) -> str | None:
         return None
     if first.inside is None:
         return ""
-    with suppress(RuntimeError, ValueError, AttributeError):  # names or shapes differ, or not PyTorch modules
+    with suppress(RuntimeError, ValueError, AttributeError):  # names or shapes differ, or they are not PyTorch modules
         if parameters := first.origin.state_dict():  # a module in a plain list has none
             second.origin.load_state_dict(parameters)
             return f"with the parameters of {both[0].name} in both"
@@ -271,7 +271,7 @@ def compare(
     pairs = list(ask_both(both, common, quick))
     digits, rounding = bits_to_judge_by(pairs)
     differing = [pair for pair in pairs if pair.part(digits)]
-    # if one follows a rule unprompted that the other does not take, that alone explains every difference
+    # if one follows a rule by default that the other does not, that alone explains every difference
     unexplained = [] if both[0].rules != both[1].rules and common is request else differing
     reasons = differing_rules(both)
     if reasons and common is not request and not differing:
@@ -330,7 +330,7 @@ def differing_rules(both: Both) -> list[str]:
     reasons, rules = list[str](), [(side.name, " ".join(side.rules)) for side in both]
     if both[0].rules != both[1].rules:
         phrases = [
-            f"{name} follows {rule} unprompted" if rule else f"{name} does not"
+            f"{name} follows {rule} by default" if rule else f"{name} does not"
             for name, rule in sorted(rules, key=lambda pair: not pair[1])  # the one that follows a rule first
         ]
         reasons.append(", ".join(phrases))
@@ -379,7 +379,7 @@ def compare_by_definition(both: Both, request: Request) -> Verdict:
     names, verdicts = (both[0].name, both[1].name), [side.verdict for side in both]
     why = "their matrices cannot be exchanged" if takes_same_input(both) else "one takes q, k, v and the other x"
     findings = [
-        Finding("the same input", ABSENT, f"{why}: each is compared with the definition on its own input"),
+        Finding("the same input", ABSENT, f"{why}, so each is compared with the definition on its own input"),
         *compare_findings(both),
     ]
     reasons, wrong = differing_rules(both), [is_unlike_definition(verdict) for verdict in verdicts]
@@ -394,7 +394,7 @@ def compare_by_definition(both: Both, request: Request) -> Verdict:
 
 
 def compare_findings(both: Both) -> Iterator[Finding]:
-    """Yield a finding for each kind of case that both were compared on with the definition."""
+    """Yield a finding for each kind of case in which both were compared with the definition."""
     first, second = ({finding.rung: finding.state for finding in side.verdict.findings} for side in both)
     for rung, state in first.items():
         states = [state, second.get(rung, "")]

@@ -198,7 +198,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
 
 
 def leave_out_built_in_mask(own: OwnFunction, tried: Tried) -> Tried:
-    """Call a layer that fails with the requested mask once more without it: the mask may be built in."""
+    """If a layer fails with the requested mask, call it again without the mask, which may be built in."""
     request, offer = tried.caller.request, tried.function.offer
     if tried.answer.output is not None or not (request.masks and offer.takes("mask") and find_built_layer(tried)):
         return tried
@@ -207,7 +207,7 @@ def leave_out_built_in_mask(own: OwnFunction, tried: Tried) -> Tried:
 
 
 def report_failed_call(own: OwnFunction, tried: Tried) -> Verdict:
-    """Report the first call: it raised an error (then `reached` is known), or returned no numbers."""
+    """Report a first call that raised an error (`reached` is then known) or returned no numbers."""
     error, returned = tried.answer.error, tried.answer.reached is None
     finding = Finding(ANSWERED if returned else CALLED, BROKEN, f"{describe_caller(tried.caller)}: {error}")
     computes = f"something unknown: it {error}" if returned else "nothing: it could not be called"

@@ -120,7 +120,7 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
 def passes_with_swapped_axes(own: OwnFunction, layer: Layer, request: Request, check: Check, is_mixed: bool) -> bool:
     """Return whether a layer is right with batch and token axes swapped, if its factory gives no layout.
 
-    Unless it mixes the examples of a batch, nothing may be left open then.
+    Unless the layer mixes the examples of a batch, that check must leave nothing unverified.
     """
     if layer.axes_told or set(layer.inputs.values()) != {"btm"}:
         return False
@@ -154,7 +154,7 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
 
 
 def blame_dropout(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Check a wrong layer without dropout; if it is then right, dropout is the mistake, or open if off by default."""
+    """Check a wrong layer without dropout; if that is right, blame dropout, or leave it open if off by default."""
     is_default = drops_by_default(own.function, layer)
     if is_default and DROPPED in verdict.mistakes:
         return verdict
@@ -171,7 +171,7 @@ def blame_dropout(verdict: Verdict, own: OwnFunction, layer: Layer, request: Req
 
 
 def drops_by_default(owner: Any, layer: Layer) -> bool:
-    """Return whether a class, or a configuration that it takes, has no dropout rate whose default is 0."""
+    """Return False only if a class, or a configuration that it takes, has dropout rates that all default to 0."""
     configs = [type(value) for name, value in layer.settings.items() if CONFIG.match(plain(str(name)))]
     owners = [kind for kind in (owner, *configs) if inspect.isclass(kind) and inspect.isfunction(kind.__init__)]
     rates = [parameter.default for kind in owners for parameter in every_parameter(kind, "")
@@ -241,7 +241,7 @@ def check_observed(own: OwnFunction, observed: Observed, request: Request, check
         return misread
     bound = bound_layer(observed.layer, inside)
     verdict = check(bound, request)
-    if verdict.uncalled and not inside.tokens:  # its mask is that small
+    if verdict.uncalled and not inside.tokens:  # its mask has a fixed size
         bound = bound_layer(observed.layer, replace(inside, tokens=observed.layer.lengths.get("t", 0)))
         verdict = check(bound, request)
     is_of_scale = not verdict.passed and any("scale" in name for name in verdict.mistakes)
@@ -323,7 +323,7 @@ def explain_inside(
 
 
 def name_wrong_turns(turns: frozenset[str]) -> tuple[str, ...]:
-    """Return the mistakes of a rotation, whatever its angles: of the values, or of only one of queries and keys."""
+    """Return mistakes that do not depend on the angles: rotating the values, or only one of queries and keys."""
     is_made = {"position_missing": len(turns & {"q", "k"}) == 1, "rope_on_values": "v" in turns}
     return tuple(name for name, is_so in is_made.items() if is_so)
 
@@ -375,7 +375,7 @@ def check_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
 def check_cross_attention(
     verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check
 ) -> Verdict:  # fmt: skip
-    """Pass a memory, or keys and values of another input, if a layer that was called with x alone takes them."""
+    """Pass a memory, or keys and values of another input, to a layer that accepts them but was called with x alone."""
     roles = ["memory"] if "memory" in layer.keywords else ["k", "v"]
     if len(layer.inputs) > 1 or not all(layer.keywords.get(role) for role in roles):
         return verdict
@@ -422,4 +422,4 @@ def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
 
 
 FURTHER_CHECKS = (check_rotary_tables, check_causal, check_cross_attention, check_grouped_heads, list_options)
-"""Calls in this order, until one of them is not right."""
+"""Checks to run in this order, until one of them fails."""

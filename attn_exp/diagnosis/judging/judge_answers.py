@@ -124,7 +124,7 @@ def are_only_weights_rounded(answers: Seen) -> bool:
 
 
 def computes_exact_scores(caller: Caller, case: Case) -> bool:
-    """Return whether a function computes scores in float64, by passing queries and keys whose product float32 loses.
+    """Return whether a function computes scores in float64; the product of the queries and keys passed is 0 in float32.
 
     With `q = (1 + e, 1, 0, ...)` and `k = (a / e, -a / e, 0, ...)` the score is a, but 0 if e is rounded away.
     """
@@ -342,7 +342,7 @@ def pick_remark(remarked: Sequence[Found]) -> tuple[str, ...]:
 
 
 def locate_difference(caller: Caller, judged: Judged) -> Located:
-    """Return the first stage that differs. The wrong cases identify masks and weights, the recorded calls the rest."""
+    """Return the first wrong stage: from the wrong cases if it is the mask or weights, else from a recorded call."""
     place = located(judged.answers, judged.wrong)
     if place.stage in ("masked", "weights"):
         return place
@@ -385,7 +385,7 @@ def describe_error(case: Case, answer: Answer) -> str:
     assert answer.output is not None
     if answer.output.shape != right.shape:
         return f"shape {list(answer.output.shape)}, expected {list(right.shape)}"
-    return f"off by up to {relative_error(answer.output, case):.2g} of the largest number"
+    return f"off by up to {relative_error(answer.output, case):.2g} times the largest number"
 
 
 def report_answer_axes(answers: Seen) -> Iterator[Finding]:

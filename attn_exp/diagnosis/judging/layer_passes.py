@@ -230,7 +230,7 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
             first_key = case.with_masks((Allowed(np.arange(TOKENS)[None] == np.zeros((TOKENS, 1))),))
             if are_close(output, expected(first_key)["output"], CLOSE):  # the mask is that of one query and all keys
                 mistakes = ("causal_top_left",)
-            problem = problem or f"one token is off by {difference:.2g} of the largest number"
+            problem = problem or f"one token is off by {difference:.2g} times the largest number"
     has_tables = any(role in layer.keywords for role in ROTARY)
     if has_tables or not problem:
         reason = "its caller applies the rotation" if has_tables else "no way to pass one was found"

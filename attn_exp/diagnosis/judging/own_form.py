@@ -348,7 +348,7 @@ def replace_columns(module: Any, old: Array, new: Array) -> bool:
 
 
 def find_lines(lines: Array, wanted: Array) -> dict[int, int]:
-    """Map the index of each wanted row (or number) that `lines` contains to its index there."""
+    """Map the index in `wanted` of each row (or number) that `lines` also contains to its index in `lines`."""
     places = dict[int, int]()
     for index, line in enumerate(wanted):
         is_equal = np.isclose(lines, line, rtol=1e-9, atol=0).reshape(len(lines), -1).all(axis=1)

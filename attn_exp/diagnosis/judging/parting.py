@@ -59,7 +59,7 @@ INPUTS = (*PROJECTED, "x", "memory")
 LOWEST = -1e4
 """Logits below this belong to hidden keys, whatever their fill value."""
 RECORDED, HIDES = "recorded", "hides keys"
-"""Marks among the stages of a trace: anything was recorded; some number is as low as the logit of a hidden key."""
+"""Marks in the result of `find_stages`: HIDES if some number is as low as a hidden key's logit, else RECORDED."""
 WHERE = {
     "values": PLAIN, "unequal lengths": "where t and s differ", "another length": PLAIN,
     "shared heads": "where heads share keys and values", "one key/value head": "where heads share keys and values",
@@ -84,7 +84,7 @@ class Pair:
 
     @property
     def unanswered(self) -> int:
-        """Index of the function that gave no answer, where only one of them did."""
+        """Index of the function that gave no answer, if the other one did."""
         return int(self.answers[1].output is None)
 
     def part(self, digits: int) -> bool:
@@ -95,7 +95,7 @@ class Pair:
     def gap(self) -> float:
         """Maximum difference divided by the largest expected number.
 
-        Infinite if the shapes or the places of NaN differ; 0 unless both functions answered.
+        Infinite if the shapes differ or NaNs are at different places; 0 unless both functions answered.
         """
         one, other = (answer.output for answer in self.answers)
         if one is None or other is None:
@@ -115,7 +115,7 @@ class Pair:
 
 
 def find_causes(differing: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int) -> list[str]:
-    """Return one sentence for all kinds of cases that both functions answer in the same way."""
+    """Return sentences on where two functions differ; kinds of cases described by the same phrases share a sentence."""
     kinds: dict[tuple[str, ...], list[str]] = {}
     rungs = list(dict.fromkeys(pair.case.rung for pair in differing))
     for rung in rungs if "masks" not in rungs else [rung for rung in rungs if rung != EMPTY_ROWS]:

@@ -4,7 +4,7 @@ In: the cases with their answers, and later the verdict on them. Out: phrases su
 input)`, and the verdict with its outcome: right, wrong, or not verified.
 
 `unasked` lists what the function cannot do, which does not prevent "right". `unverified` lists what it may do wrongly
-without any case showing it, which does. `with_outcome` then turns findings that may be no mistakes into open points.
+without any case showing it, which does. `with_outcome` then turns findings that may not be mistakes into open points.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from attn_exp.experiment.verdict import ABSENT, ANSWERED, BROKEN, REMARK, Findin
 from attn_exp.own_code import OwnFunction
 
 POINTS = ("projections", "scores", "sizes", "zeros", "dropout")
-"""Open points that are no arguments; `ignore` takes them too."""
+"""Open points that are not arguments; `ignore` accepts them too."""
 MOST = 90
 """Maximum length of a quoted error."""
 ASKED = {
@@ -182,7 +182,7 @@ def list_refused_masks(caller: Caller, seen: Seen) -> Iterator[str]:
 
 
 def is_right_otherwise(caller: Caller, option: str, default: bool | int, seen: Seen) -> bool:
-    """Return whether another value of an option leaves right answers right, in one case of each kind."""
+    """Return whether right answers stay right with another value of an option, in one case of each kind."""
     value = not default if isinstance(default, bool) else 1
     other = replace(caller, function=partial(caller.function, **{option: value}))
     right_cases = {case.rung: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
@@ -292,7 +292,7 @@ def mask_arguments(own: OwnFunction) -> list[str]:
 
 
 def find_unsupported(caller: Caller, function: Bound) -> Iterator[str]:
-    """Yield what the arguments and layout of a function leave no room for."""
+    """Yield the features that the arguments and layout of a function rule out."""
     offer, layout = caller.offer, caller.layout
     if not offer.core and not offer.takes("memory"):
         yield "cross attention (it takes one input)"

@@ -66,9 +66,9 @@ class Pair:
 
 
 def find_pairs(recording: Recording) -> list[Pair]:
-    """Return the pairs of products whose inputs depend on tokens; the first product depends on no other such product.
+    """Return pairs of products whose inputs all depend on tokens; no other such product precedes the first of a pair.
 
-    The second depends on it through exactly one of its inputs, the weights.
+    Exactly one input of the second, the weights, depends on the first.
     """
     trace = recording.first
     factors = {index: (operation.product.left, operation.product.right)

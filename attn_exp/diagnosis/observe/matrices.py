@@ -83,7 +83,7 @@ def find_projections(recording: Recording, producer: Producer) -> list[Projectio
 
 
 def read_projection(recording: Recording, index: int) -> Projection | None:
-    """Return the projection that an operation computes; None if it is no product of tokens with a parameter."""
+    """Return the projection that an operation computes; None if it is not a product of tokens and a parameter."""
     operation = recording.first.operations[index]
     axes = find_axes(operation)
     if axes is None or any(axes.lengths[letter] > 1 for letter in axes.batch):
@@ -226,8 +226,8 @@ def read_token_rows(recording: Recording, projection: Projection) -> Array:
 def match_columns(rows: Rows, is_chosen: Array, inputs: Array, weight: Array, tolerance: float) -> Match | None:
     """Return which column of a weight `[m c]` produces each number of the chosen rows.
 
-    Return None unless each number is one column applied to the row's token in every run, up to a factor and a constant:
-    then the cosine between the two, over runs, is 1 or -1.
+    Return None unless each number is the product of the row's token and one column, up to a factor and a constant:
+    as vectors over the runs, the two then have a cosine similarity of 1 or -1.
     """
     products = np.concatenate([inputs[:, number] for number in rows.tokens[is_chosen].tolist()]) @ weight
     numbers = np.concatenate(

@@ -347,7 +347,7 @@ class Axes:
 
 
 def find_axes(operation: Operation) -> Axes | None:
-    """Return the axes of a product; None if it is another operation, or a letter repeats or is summed in one input."""
+    """Return the axes of a product; None for other operations, or if a letter repeats or is summed in one input."""
     if operation.product is None:
         return None
     left, right, output = operation.product.subscripts

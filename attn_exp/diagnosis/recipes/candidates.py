@@ -74,7 +74,7 @@ RULES: tuple[tuple[str, Mask | Score], ...] = (
 )
 """Rules that a function may apply without being told, as settings."""
 FIRST = 1
-"""The turn of the plainest explanations."""
+"""The priority (`turn`) of the plainest explanations."""
 FIRST_FEW = 4
 """Number of leading cases on which a mistake must have an effect in order to be paired."""
 EFFECT_DIGITS = 40
@@ -260,7 +260,7 @@ def composed(one: Candidate, other: Candidate) -> Change:
 
 
 def choose_sample(seen: Seen) -> list[Case]:
-    """Return the first few cases and, of the rest, one per combination of masks, score rules and equal inputs.
+    """Return the first few cases, and one of the rest for each kind: mask types, score types, and equal inputs or not.
 
     Mistakes in masks show only in these additional cases.
     """
@@ -273,7 +273,7 @@ def choose_sample(seen: Seen) -> list[Case]:
 
 
 def has_effect(candidate: Candidate, sample: Sequence[Case]) -> bool:
-    """Return whether a candidate changes the output of a case; if computing it fails, it may."""
+    """Return whether a candidate changes the output of a case; also True if either output cannot be computed."""
     outputs = ((predicted(case.recipe, case.given), predicted(candidate.change(case), case.given)) for case in sample)
     return any(
         right is None or wrong is None or differs(wrong["output"], right, EFFECT_DIGITS) for right, wrong in outputs

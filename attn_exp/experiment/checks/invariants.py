@@ -163,7 +163,7 @@ def decoding(case: Case) -> Answer:
 def logit_shift(case: Case) -> Answer:
     """Adding a constant to every logit changes nothing if the weights of a row sum to 1.
 
-    The constants are so large and so small that their `exp` overflows or underflows: code that does not subtract the
+    The constants are so large or so small that their `exp` overflows or underflows: code that does not subtract the
     largest logit fails.
     """
     normalizer = case.rules.normalizer

@@ -29,7 +29,7 @@ class Record:
     """One stage of one variant in one dtype.
 
     `error` is the largest difference from the same stage computed in float64 (for float64 itself, in `longdouble`) from
-    the same rounded inputs. `plain_error` is that difference for the `matrix` form in this dtype, but at least half an
+    the same rounded inputs. `plain_error` is that difference for the plainest form in this dtype, but at least half an
     ulp of the largest number. `ratio` is `error / plain_error`. Source: Dao-AILab/flash-attention,
     `tests/test_flash_attn.py`, which allows twice the plain error.
     """

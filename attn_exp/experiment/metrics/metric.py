@@ -33,7 +33,7 @@ class Metric(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """The data of a metric: the traces of the variant and of the baseline row, and the exact trace in `longdouble`.
+    """What a metric measures: the traces of the variant and the baseline row, and the exact trace in `longdouble`.
 
     `apart`: whether queries and keys are tokens of different inputs; `key_tokens`: the names of the keys.
     """
@@ -158,7 +158,7 @@ def seeing_queries(subject: Subject) -> Array:
 
 
 def ends(subject: Subject) -> tuple[Array, Array]:
-    """Return the output `[t m]` and the exact output; if the problem has no values, both weights `[h t s]` instead."""
+    """Return the output `[t m]` and the exact output, or the two weights `[h t s]` if the problem has no values."""
     return answer(subject.trace), answer(subject.exact)
 
 

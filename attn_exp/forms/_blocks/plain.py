@@ -156,7 +156,7 @@ def keeps_precision(total: Array) -> bool:
 
 
 def multiply(q: Array, k: Array, factor: Any, memory: Memory, tile: Array) -> None:
-    """Write `factor q k^T` into a tile; few keys, which the BLAS reads without copying, are transposed first."""
+    """Write `factor q k^T` into a tile; medium-sized products scale a transposed copy of k, others scale q."""
     turned = k.mT
     if UNHELD // 4 < q.shape[-2] * turned.shape[-1] * turned.shape[-2] <= UNHELD:
         np.matmul(q, np.multiply(turned, factor, out=memory.array(turned.shape, k.dtype)), out=tile)

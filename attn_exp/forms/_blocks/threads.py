@@ -1,4 +1,4 @@
-"""Parallel execution of tasks by the caller's thread and those of a pool.
+"""Run tasks in parallel on the caller's thread and on the threads of a pool.
 
 The BLAS is limited to one thread per call while several of our threads call it in parallel.
 """
@@ -48,7 +48,7 @@ class Holder:
     def one_thread(self, wanted: int, insist: bool = False) -> Iterator[int]:
         """Limit every BLAS to one thread per call and yield how many threads may call it in parallel.
 
-        The number is `wanted`, but, unless the caller insists, at most the cores that other calls leave free, and at
+        The number is `wanted`; unless the caller insists, it is at most the cores that other calls leave free, but at
         least one.
         """
         with self.lock:
@@ -98,7 +98,7 @@ class Pool:
     def keep_away(self) -> None:
         """Keep the pool's threads off the processor that the caller runs on.
 
-        While other processors look busy, as those of a virtual machine do when they sleep, Linux wakes a thread on the
+        If other processors look busy, as the sleeping ones of a virtual machine do, Linux wakes a thread on the
         processor of the thread that wakes it. Both threads then share one processor for as long as they work.
         """
         here = CPU() if CPU else None
@@ -115,7 +115,7 @@ class Pool:
 POOL = Pool()
 """One per process, because threads belong to the process."""
 
-if hasattr(os, "register_at_fork"):  # Windows has none
+if hasattr(os, "register_at_fork"):  # Windows has no such function
     os.register_at_fork(before=POOL.end, after_in_child=POOL.renew)
     os.register_at_fork(after_in_child=HOLDER.forked)
 

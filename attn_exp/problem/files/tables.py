@@ -214,5 +214,5 @@ def array_of_lists(value: list[Any]) -> Entry:
     except ValueError:
         return no_array("it is ragged: its rows have different lengths")
     if array.dtype.kind not in "iuf":
-        return no_array("it holds something that is not a number, or is too large for one")
+        return no_array("it holds something that is not a number, or a number that is too large")
     return Entry(array.shape, str(array.dtype), array.__getitem__)

@@ -1,6 +1,6 @@
 """Trained models, one family per file: a forward pass in NumPy gives a run the true input of any layer.
 
-`applied` fills in every setting that is left to the model from one of its layers: x, the projections, heads, scale,
+`applied` takes the settings that are left to the model from one of its layers: x, the projections, heads, scale,
 masks and positions. The result is a plain configuration, so nothing after it knows about models, and a run can be
 repeated without the checkpoint. Weights stay on disk; a layer is read when the pass reaches it, and the layers after
 the requested one are never read.

@@ -1,4 +1,4 @@
-"""The forward pass of every family: norms, activations, and attention under the rules of a run."""
+"""The forward pass of all model families: norms, activations, and attention under the rules of a run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def feed_forward(part: Checkpoint, block: Block, x: Array) -> Array:
 
 
 def matrix(part: Checkpoint, block: Block, name: str) -> tuple[Array, Array | None]:
-    """Return W `[m n]` and b `[n]` of a part; b is None if it has none."""
+    """Return the weight W `[m n]` and the bias b `[n]` of a part; b is None if the part has no bias."""
     weight, bias = part.array(f"{name}.weight"), f"{name}.bias"
     return weight.T if block.transposed else weight, part.array(bias) if part.has(bias) else None
 

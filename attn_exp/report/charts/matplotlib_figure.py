@@ -29,7 +29,7 @@ from attn_exp.report.escapes import visible
 
 
 def figure_of(chart: Chart) -> Figure:
-    """Draw a chart as a Matplotlib figure in its displayed size, on one pair of axes."""
+    """Draw a chart as a Matplotlib figure at its displayed size, on a single Axes."""
     wide, high = chart.page or (chart.width, chart.height)
     figure = Figure(figsize=(wide * chart.zoom, high * chart.zoom))
     axes = figure.add_axes((0, 0, 1, 1))

@@ -52,9 +52,9 @@ def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> lis
 
 
 def walks(views: Views) -> list[dict[str, Any]]:
-    """Return one walk for each function that the variants compute; `new` has the steps that no earlier walk has.
+    """Return one walk for each function that the variants compute; `new` omits inputs and projections shown earlier.
 
-    A projection counts as new if its columns are split into heads differently; W_o always counts as new.
+    A projection counts as new if its columns are split into heads differently; W_o and b_o always count as new.
     """
     made, known = list[dict[str, Any]](), set[Any]()
     for number, (title, variant) in enumerate(functions(views.comparison), start=1):

@@ -107,7 +107,7 @@ HTML = """\
 #}in every table of weights.{% if part.scale.power < 1 %} The strength of a colour is (weight / {#
 #}{{ part.scale.top|short }}) to the power {{ part.scale.power }}, so that small weights are visible.{% endif %}{#
 #}{% if part.masked %} Grey cells are masked.{% endif %}{#
-#}{% if part.random %} These weights come from random numbers. Those of a trained model: {#
+#}{% if part.random %} These weights come from random numbers. For a trained model, run {#
 #}<code>python -m attn_exp model=gpt2 model.path=FOLDER {{ part.text }}</code>; {#
 #}docs/models.md says where to get a FOLDER.{% endif %}</p>{% endif %}
 <div id="overview" class="overview"></div>

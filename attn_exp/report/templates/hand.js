@@ -66,7 +66,7 @@
   function edit(cell, text) {
     enter(cell);
     const spot = places.get(cell), start = valueOf(spot), input = element("input", { class: "edit", value: text ?? String(start), inputmode: "decimal", autocomplete: "off" });
-    input.setAttribute("aria-label", `${called(cell)}, in the run ${valueOf(spot, own)}`);
+    input.setAttribute("aria-label", `${called(cell)}, originally ${valueOf(spot, own)}`);
     const take = () => {
       const value = number(input.value);
       input.setAttribute("aria-invalid", String(Number.isNaN(value)));

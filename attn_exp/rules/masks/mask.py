@@ -107,5 +107,5 @@ def intersection(spans: Sequence[Span]) -> Span:
 
 
 def bounds(some: tuple[int, int], every: tuple[int, int]) -> Span:
-    """Return the span of two ranges; an empty range becomes `0, 0`."""
+    """Build a `Span` from its ranges `some` and `every`; an empty range becomes `0, 0`."""
     return Span(*(some if some[0] < some[1] else (0, 0)), *(every if every[0] < every[1] else (0, 0)))

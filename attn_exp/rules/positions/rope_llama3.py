@@ -15,12 +15,12 @@ from attn_exp.rules.positions.rope import Rope
 
 @dataclass(frozen=True)
 class RopeLlama3(Rope):
-    """Rotates feature pair i by `position * speed (share + (1 - share) / stretch)`, where `speed = 1 / base^(2i / d)`.
+    """Rotates feature pair i by `position * speed * (share + (1 - share) / stretch)`, with `speed = 1 / base^(2i / d)`.
 
-    A pair makes `context * speed / 2 pi` turns over the original training context. `share` is 1 for `high` turns or
+    A pair makes `context * speed / (2 pi)` turns over the original training context. `share` is 1 for `high` turns or
     more, 0 for `low` turns or fewer, and linear in between. Everything else is as in `rope`.
 
-    Source: the Llama 3 Herd of Models, section 3.4.3 on long contexts, with the constants of Meta's own code for 3.1.
+    Source: The Llama 3 Herd of Models, section 3.4.3 on long contexts, with the constants of Meta's own code for 3.1.
     """
 
     stretch: PositiveFloat = 8.0
@@ -55,7 +55,7 @@ START = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)
 TURNED = (
     0.540302305868140,  # the cosine of 1: 100 / 2 pi turns, more than 4
     0.999557396526493,  # of 0.0297535250685: 1.59 turns, so a share of 0.197
-    0.999999218750102,  # of 0.01 / 8: fewer turns than 1
+    0.999999218750102,  # of 0.01 / 8: less than one turn
     0.841470984807897,  # and their sines
     0.029749135267749,
     0.001249999674479,

@@ -120,7 +120,7 @@ BYTES: dict[str, tuple[str, bytes, str]] = {
     "JSON of words": ("x.json", b'[["a"]]', "it holds something that is not a number"),
     "JSON with holes": ("x.json", b"[[1, null]]", "it holds something that is not a number"),
     "JSON not finite": ("x.json", b"[[1, NaN]]", "row 0, column 1 holds nan; expected finite numbers"),
-    "JSON too large": ("x.json", b"[[1" + b"0" * 400 + b"]]", "or is too large for one"),
+    "JSON too large": ("x.json", b"[[1" + b"0" * 400 + b"]]", "or a number that is too large"),
     "JSON of one number": ("x.json", b"3", "expected arrays as lists of lists, by name or a single array"),
     "JSON of tokens alone": ("x.json", b'["a", "b"]', "no arrays"),
     "JSON in another code": ("x.json", b'["\xe9"]', "codec can't decode byte"),
