@@ -88,8 +88,7 @@ def from_layout(array: Array, layout: str, heads: int) -> Array:
     for letter, size in zip(layout, array.shape, strict=True):
         split += {"m": (heads, size // heads), "n": (size // heads, heads)}.get(letter, (size,))
     transposed = array.reshape(split).transpose([letters.index(letter) for letter in "bhtd" if letter in letters])
-    missing = tuple(place for place, letter in enumerate("bhtd") if letter not in letters)
-    return np.expand_dims(transposed, missing)
+    return np.expand_dims(transposed, tuple(place for place, letter in enumerate("bhtd") if letter not in letters))
 
 
 def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:

@@ -148,12 +148,17 @@ def choose_arrays(by_role: Mapping[str, str], required: Sequence[str]) -> dict[s
 
 
 def find_memory(arguments: Arguments, source: str) -> Arguments:
-    """Treat the only required argument of unknown meaning as memory if the layer projects it: `self.to_kv(media)`."""
-    if len(arguments.missing) != 1 or set(arguments.arrays) != {"x"}:
+    """Treat the only required argument of unknown meaning as memory if the layer projects it: `self.to_kv(media)`.
+
+    If the second input is projected to queries, as in `self.q_layer(y)`, it is x, and the first is the memory.
+    """
+    names = [*arguments.arrays.values(), *arguments.missing]
+    is_pair = len(names) == 2 and {"x"} <= {*arguments.arrays} <= {"x", "memory"}
+    projection = re.search(rf"\bself\.(\w+)\(\s*{re.escape(names[-1])}\s*[,)]", source) if is_pair else None
+    if projection is None:
         return arguments
-    name = arguments.missing[0]
-    is_projected = re.search(rf"\bself\.\w+\(\s*{re.escape(name)}\s*[,)]", source)
-    return replace(arguments, arrays={**arguments.arrays, "memory": name}, missing=()) if is_projected else arguments
+    order = names[::-1] if re.match("(?i)(w_?|to_?|proj_?)?q(?!kv)", projection[1]) else names
+    return replace(arguments, arrays=dict(zip(("x", "memory"), order, strict=True)), missing=())
 
 
 # Neutral values for required arguments

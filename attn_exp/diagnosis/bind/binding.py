@@ -223,6 +223,12 @@ def memory_roles(arguments: Arguments) -> list[str]:
     return ["k", "v"] if takes_both else [role for role in ("memory",) if role in arguments.keywords]
 
 
+TOKENS_FIRST = re.compile(
+    r"\[\s*(seq\w*|length|tgt_len)\s*,\s*(batch\w*|bsz)\s*,|(?i:\b(t|l|seq\w*|time)\s+x\s+(b|n|batch)\s+x\s+\w)"
+)
+"""Matches a comment or docstring with the layout [seq_len, batch, ...] or T x B x C."""
+
+
 def layouts_of(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[str]:
     """Return the layouts to try: first those that the code or the library suggests, then the usual ones."""
     source = source_inside(runner)
@@ -237,8 +243,8 @@ def layouts_of(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[st
         likely = ["tbm", *likely]
     elif plan.kind == "equinox":
         likely = ["tm", *likely]
-    elif not likely and re.search(r"\[\s*(seq\w*|length|tgt_len)\s*,\s*(batch\w*|bsz)\s*,", source):
-        likely = ["tbm"]  # a comment or docstring has [seq_len, batch, ...]
+    elif not likely and TOKENS_FIRST.search(source):
+        likely = ["tbm"]
     modules = {type(module).__name__ for module in runner.target.modules()} if plan.kind == "torch" else set()
     likely += [layout for name, layout in (("Conv2d", "bchw"), ("Conv1d", "bct")) if name in modules]
     return list(dict.fromkeys([*likely, "btm", "tm", "bct", "bchw", "bhwc", "tbm", "ct"]))
@@ -280,8 +286,7 @@ def try_call(
 
 
 def is_nan(array: Any) -> bool:
-    numbers = array.detach().cpu() if hasattr(array, "detach") else array
-    return bool(np.isnan(np.asarray(numbers, float)).all())
+    return bool(np.isnan(np.asarray(array.detach().cpu() if hasattr(array, "detach") else array, float)).all())
 
 
 def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
@@ -318,7 +323,9 @@ class Call:
     def __call__(self, inputs: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
         neutral = {role: convert_value(value, self.convert) for role, value in self.neutral_values(inputs).items()}
         names, parameters = {**self.arguments.keywords, **self.arguments.arrays}, self.arguments.parameters
-        by_role = {**self.arguments.fixed, **neutral, **keywords, **inputs}
+        given = {role: value if self.attempt.wide or not str(getattr(value, "dtype", "")).endswith("float64")
+                 else self.convert(np.asarray(value)) for role, value in keywords.items()}  # fmt: skip
+        by_role = {**self.arguments.fixed, **neutral, **given, **inputs}
         by_name = {names.get(role, role): value for role, value in by_role.items()}
         positional = [name for name in parameters if name in by_name
                       and parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY]  # fmt: skip

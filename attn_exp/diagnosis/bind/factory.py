@@ -226,8 +226,7 @@ def likeliest_layout(
     if "btm" in layouts and shape[0] in lengths and shape[1] not in lengths:
         return "tbm"
     fitting = [one for one in layouts if any(shape[one.find(letter)] in widths for letter in "mc" if letter in one)]
-    is_square_image = "bhwc" in layouts and shape[1] == shape[2]
-    return next(iter(fitting), "bhwc" if is_square_image else layouts[0])
+    return next(iter(fitting), "bhwc" if "bhwc" in layouts and shape[1] == shape[2] else layouts[0])
 
 
 def layer_of_factory(

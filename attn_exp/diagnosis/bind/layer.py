@@ -181,7 +181,7 @@ def make_runner(plan: BuildPlan, *, wide: bool = True) -> Runner:
     if plan.kind == "haiku":
         return run_haiku(plan)
     target = (
-        build(plan.owner, plan.arguments, plan.seed)
+        build(plan.owner, {name: value for name, value in plan.arguments.items() if wide or name != "dtype"}, plan.seed)
         if plan.is_class
         else run_foreign(lambda: copy.deepcopy(plan.owner), f"{type(plan.owner).__name__} cannot be copied")
     )

@@ -272,12 +272,14 @@ def choose_format(caller: Caller, role: str, formats: Ways, is_answering: bool) 
     """Return the first caller that is right in either polarity.
 
     If none is, return `caller` if it gives a usable answer, or else the first that answers, preferably with the right
-    shape. `role` is the field of the caller whose formats are tried.
+    shape. `role` is the field of the caller whose formats are tried. If the user said what True means in masks, they
+    are not additive.
     """
     answering, misshapen = list[Caller](), list[Caller]()
     for other, case in formats:
         answer = of_kept_queries(other, case, other(case))
-        if is_right_or_inverted(other, case, answer):
+        is_added = "added" in (other.masking.kind, other.padding.kind)
+        if is_right_or_inverted(other, case, answer) and not (is_added and "convention" in other.request.said):
             return as_ones_and_zeros(other, role, case)
         if answer.output is not None:
             (answering if has_right_shape(answer, case) else misshapen).append(other)

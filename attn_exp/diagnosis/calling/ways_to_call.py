@@ -272,8 +272,7 @@ def find_rare_layout(
     usual = next((earlier.caller.layout for earlier in before if has_right_shape(earlier.answer, earlier.case)), "")
     needs_heads = request.kv_head is not None or (request.head or 1) > 1 or has_heads(usual)
     rare = [layout for layout in RARE if len(layout) >= len(usual) and (has_heads(layout) or not needs_heads)]
-    of_heads = [function for function in functions if function.offer.core]
-    for function, layout in product(of_heads, rare):
+    for function, layout in product((function for function in functions if function.offer.core), rare):
         for attempt in ways(own, replace(request, layout=layout), function):
             for reading in (attempt, *other_readings(attempt)):
                 if is_right(reading) or is_right(reading, masks=(*reading.case.recipe.rules.masks, Causal())):

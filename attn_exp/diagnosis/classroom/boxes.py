@@ -305,8 +305,7 @@ def from_file(path: Path, key: str) -> Cells:
 
 def table(text: str, key: str) -> Cells:
     """Read a CSV table that may have column names in its first row and row names in its first column."""
-    without_comments = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
-    lines = rows_of(without_comments, (COMMA, SEMICOLON, TAB, BLANK))
+    lines = rows_of(re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE), (COMMA, SEMICOLON, TAB, BLANK))
     rows = [row for row in lines if any(cell.strip() for cell in row)]
     if not rows:
         raise UserError(f"{key}: the file is empty")

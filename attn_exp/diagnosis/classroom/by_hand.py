@@ -253,9 +253,9 @@ class Judge:
         return None
 
     def mistake_in(self, place: int, box: Box, cells: Array) -> PossibleMistake | None:
-        """Return the mistake that explains these cells, or two joined by "or" that explain them equally.
+        """Return the first mistake that explains these cells; in q, k or v, the one that fits the three best.
 
-        In q, k or v, return the one that fits the three best.
+        In the last box, which no other depends on, return two joined by "or" if they explain it equally.
         """
         fits = [
             mistake
@@ -264,7 +264,8 @@ class Judge:
         ]
         if box.stage in "qkv" or not fits:
             return min(fits, key=self.missed_sides, default=None)
-        equal = [fits[0], *(mistake for mistake in fits if mistake.name != fits[0].name)][:2]
+        others = (mistake for mistake in fits if mistake.name != fits[0].name and box is self.sheet.boxes[-1])
+        equal = [fits[0], *others][:2]
         name, says, fix = (
             " or ".join(words) for words in zip(*((each.name, each.says, each.fix) for each in equal), strict=True)
         )

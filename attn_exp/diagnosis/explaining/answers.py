@@ -176,8 +176,7 @@ class Answers:
         if stages is None:  # either both fail on these shapes, or only the candidate does
             return 0 if output.shape != expected(case)["output"].shape else -1
         # rounding may exceed the output if weights have a vanishing sum, or with logits of 1e9
-        largest = np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30)
-        is_rough = tolerance(stages, digits) > MAX_ROUNDING * largest
+        is_rough = tolerance(stages, digits) > MAX_ROUNDING * np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30)
         if (is_rough and np.isfinite(stages["weights"]).all()) or is_for_no_key(output, stages):
             return 0
         rows = {**stages, "output": without_blind(stages["output"], stages)}

@@ -91,13 +91,12 @@ def fresh(caller: Caller, function: Bound, wrong: Seen) -> list[Asked]:
 
 
 def redraw_tokens(case: Case) -> Iterator[Case]:
-    """Yield a layer's case with other tokens: first as many as before, then, unless its masks have a size, fewer."""
+    """Yield a layer's case with other tokens: first as many as before, then, if its masks have no size, fewer."""
     assert case.given.x is not None
     batch, rows, width = case.given.x.shape
     masks = case.recipe.rules.masks
-    has_lengths = any(np.size(getattr(mask, "lengths", 0)) > 1 for mask in masks)  # one for each example
-    other_sizes = [(batch, 7), (batch, 6)] if has_lengths else [(1, 5), (3, 4)]
-    sizes = [(batch, rows)] if any(isinstance(mask, Allowed) for mask in masks) else [(batch, rows), *other_sizes]
+    has_size = any(isinstance(mask, Allowed) or np.size(getattr(mask, "lengths", 0)) > 1 for mask in masks)
+    sizes = [(batch, rows)] if has_size else [(batch, rows), (1, 5), (3, 4)]
     scale = max(np.abs(case.given.x).mean(), 1e-3)
     for seed, (examples, length) in enumerate(sizes):
         rng, memory = np.random.default_rng([17, seed]), case.given.memory

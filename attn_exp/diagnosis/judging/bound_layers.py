@@ -174,8 +174,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
             results.append(call_once(single, own_masks))
         if len(results) == 1:
             return results[0]
-        output = next(iter(results[0]))
-        return stack([result[output][0] for result in results], 0)
+        return stack([next(iter(result.values()))[0] for result in results], 0)
 
     vars(call)[IS_LAYER] = True
     has_memory = len(layer.inputs) > 1

@@ -296,5 +296,4 @@ def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
     names = caller.offer.parameters
     is_usual = hiding == "padding" or "causal" in names["mask"].lower()
     said = f"True means hidden, but attend in {names[attending]}" + ("" if is_usual else ": a mistake, unless intended")
-    finding = Finding(f"masks as {names[hiding]}", HELD if is_usual else REMARK, said)
-    return with_findings(verdict, finding)
+    return with_findings(verdict, Finding(f"masks as {names[hiding]}", HELD if is_usual else REMARK, said))

@@ -87,6 +87,12 @@ def leave_unplaced_parameters(verdict: Verdict, observed: Observed, own: OwnFunc
         known = np.concatenate([array.ravel() for array in read_inside(observed)[0].arrays.values()])
         names += [f"parameter `{path}`" for path, array, _ in parameters_of_layer(observed.layer.target)
                   if array.ndim > 1 and not np.isin(array, known).all()]  # fmt: skip
+        is_open = observed.layer.library == "jax" and not names
+        inputs = (pair for operation in observed.recording.first.operations if is_open
+                  for pair in zip(operation.inputs, operation.producers, strict=True))  # fmt: skip
+        names += [f"`constant` {list(array.shape)}" for array, producer in inputs  # a mask contains numbers twice
+                  if producer is None and array.ndim > 1 and array.dtype.kind == "f"
+                  and len(np.unique(array)) == array.size and not np.isin(array, known).all()]  # fmt: skip
     reason = f"its outputs differ from the definition, which has no place for {', '.join(names)}"
     return leave_open(own, observed, request.words, reason) if names else verdict
 
@@ -119,8 +125,7 @@ def report_unused_parameters(verdict: Verdict, observed: Observed, own: OwnFunct
 
 
 def find_unused_parameters(observed: Observed) -> list[str]:
-    operations = observed.recording.first.operations
-    inputs = [array.ravel() for operation in operations for array in operation.inputs]
+    inputs = [array.ravel() for operation in observed.recording.first.operations for array in operation.inputs]
     read = np.unique(np.concatenate(inputs).astype(np.float32))  # a layer may cast its parameters
     omitted = tuple(f"{name}." for name in find_omitted_norms(observed)) or "?"  # no path starts with a question mark
     return [path for path, array, _ in parameters_of_layer(observed.layer.target) if array.size > 1
@@ -212,7 +217,7 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
     The layer is right if one way to pass the cache (`find_ways`) gives these rows. A way that gives what each token
     gives alone does not pass the cache at all, and proves nothing.
     """
-    names = [layer.keywords[role] for role in ("cache", "start") if role in layer.keywords]
+    names = [layer.keywords[role] for role in ("cache", "start", "use_cache") if role in layer.keywords]
     if not verdict.passed or not names or set(layer.inputs) != {"x"}:
         return verdict
     case, x = make_decoding_case(bound, request)
@@ -258,7 +263,8 @@ def check_prompt(verdict: Verdict, layer: Layer, case: Case, request: Request, w
     are judged.
     """
     right, x = expected(case)["output"], case.given.x
-    if not request.is_causal or x is None or {"mask", "position_ids"} & layer.keywords.keys():
+    is_emptied = bool({"cache", "start"} & layer.keywords.keys())  # a cache that `use_cache` fills goes on growing
+    if not (is_emptied and request.is_causal) or x is None or {"mask", "position_ids"} & layer.keywords.keys():
         return verdict
     output = decode(layer, x, next(islice(find_ways(layer), way, None)), PROMPT)  # a new way has an empty cache
     if output is None or are_close(output, right, CLOSE):
@@ -278,13 +284,13 @@ def positions_at(layer: Layer, position: int) -> dict[str, Any]:
 
 def find_ways(layer: Layer) -> Iterator[Step]:
     """Yield ways to pass a cache: the layer keeps it, each call returns it, or it is a dictionary or other object."""
+    switch = {"use_cache": True} if "use_cache" in layer.keywords else {}
     if "cache" not in layer.keywords:
-        yield lambda position, last: positions_at(layer, position)
+        yield lambda position, last: {**positions_at(layer, position), **switch}
         return
 
     def pass_cache(position: int, last: Any, cache: Any = None) -> dict[str, Any]:
         cache = find_cache(last) if cache is None and last is not None else cache
-        switch = {"use_cache": True} if "use_cache" in layer.keywords else {}
         return {**positions_at(layer, position), **switch, "cache": cache}
 
     yield pass_cache
