@@ -34,11 +34,12 @@ def listed(names: Sequence[str]) -> str:
 
 def lead(comparison: Comparison) -> str:
     """Say what was computed on which tokens, and whether every variant agrees with the reference."""
-    rows, title = [row for row in comparison.rows if row.same_as], describe_tokens(comparison.problem).title
+    rows = [row for row in comparison.rows if row.same_as]
     who = listed([row.variant for row in rows]) if len(rows) < 4 else f"{len(rows)} variants"
-    drawn = [stage for stage in ("x", *MATRICES) if is_random(stage, comparison)]
-    numbers = f", with random {listed(drawn)}" if drawn else ""
-    return f"{who} computed {title.lower()}{numbers}. {accuracy(rows, len(comparison.problem.tokens))}"
+    used = MATRICES if any(variant.output_projection for variant in comparison.variants) else MATRICES[:-1]
+    drawn = [stage for stage in ("x", *used) if is_random(stage, comparison)]
+    title = describe_tokens(comparison.problem).title.lower() + (f", with random {listed(drawn)}" if drawn else "")
+    return f"{who} computed {title}. {accuracy(rows, len(comparison.problem.tokens))}"
 
 
 def opening(comparison: Comparison) -> str:
@@ -56,8 +57,7 @@ def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against
     parts = [agreement(members) for members in groups if len(members) > 1]
     first = next((row for row in rows if row.variant == against), groups[0][0])
     parts += [departure(members, first, steps) for members in groups if members[0].same_as != first.same_as]
-    lacking = [row for row in rows if row.note and not row.same_as]
-    parts += [f"{row.variant} was not computed: {row.note}" for row in lacking]
+    parts += [f"{row.variant} was not computed: {row.note}" for row in rows if row.note and not row.same_as]
     parts += [f"{row.variant}: {row.note}" for row in rows if row.note and row.same_as]
     return " ".join(f"{part}." for part in parts)
 

@@ -323,9 +323,9 @@ class Call:
     def __call__(self, inputs: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
         neutral = {role: convert_value(value, self.convert) for role, value in self.neutral_values(inputs).items()}
         names, parameters = {**self.arguments.keywords, **self.arguments.arrays}, self.arguments.parameters
-        given = {role: value if self.attempt.wide or not str(getattr(value, "dtype", "")).endswith("float64")
-                 else self.convert(np.asarray(value)) for role, value in keywords.items()}  # fmt: skip
-        by_role = {**self.arguments.fixed, **neutral, **given, **inputs}
+        narrowed = {role: self.convert(np.asarray(value)) if hasattr(value, "dtype") else value
+                    for role, value in keywords.items() if not self.attempt.wide}  # fmt: skip
+        by_role = {**self.arguments.fixed, **neutral, **keywords, **narrowed, **inputs}
         by_name = {names.get(role, role): value for role, value in by_role.items()}
         positional = [name for name in parameters if name in by_name
                       and parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY]  # fmt: skip

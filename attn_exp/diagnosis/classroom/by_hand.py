@@ -264,12 +264,11 @@ class Judge:
         ]
         if box.stage in "qkv" or not fits:
             return min(fits, key=self.missed_sides, default=None)
-        others = (mistake for mistake in fits if mistake.name != fits[0].name and box is self.sheet.boxes[-1])
-        equal = [fits[0], *others][:2]
-        name, says, fix = (
-            " or ".join(words) for words in zip(*((each.name, each.says, each.fix) for each in equal), strict=True)
-        )
-        return replace(fits[0], name=name, says=says, fix=fix)
+        first, *others = fits
+        other = next((one for one in others if box is self.sheet.boxes[-1] and one.name != first.name), None)
+        if other is None:
+            return first
+        return replace(first, name=f"{first.name} or {other.name}", says=f"{first.says} Or: {other.says}")
 
     def information(self, box: Box, missed: Array) -> float:
         """Return the information in the given cells of a box, in bits.

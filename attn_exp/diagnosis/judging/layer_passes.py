@@ -87,8 +87,7 @@ def leave_unplaced_parameters(verdict: Verdict, observed: Observed, own: OwnFunc
         known = np.concatenate([array.ravel() for array in read_inside(observed)[0].arrays.values()])
         names += [f"parameter `{path}`" for path, array, _ in parameters_of_layer(observed.layer.target)
                   if array.ndim > 1 and not np.isin(array, known).all()]  # fmt: skip
-        is_open = observed.layer.library == "jax" and not names
-        inputs = (pair for operation in observed.recording.first.operations if is_open
+        inputs = (pair for operation in observed.recording.first.operations if observed.layer.library == "jax"
                   for pair in zip(operation.inputs, operation.producers, strict=True))  # fmt: skip
         names += [f"`constant` {list(array.shape)}" for array, producer in inputs  # a mask contains numbers twice
                   if producer is None and array.ndim > 1 and array.dtype.kind == "f"

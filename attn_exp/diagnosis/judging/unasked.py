@@ -24,7 +24,6 @@ from attn_exp.diagnosis.asking.names import (
     parameters_of,
     plain,
     role_of,
-    source_of,
     words_in,
     words_set_aside,
 )
@@ -59,8 +58,6 @@ ASKED = {
 """Kinds of cases that the report lists if they could not be run, and their names in the report."""
 METHODS = ("call", "forward", "__call__")
 """Methods of a layer that may compute attention, in the order in which they are looked up."""
-COLUMN_MASK = re.compile(r"\bmask\b[^\n]*(#|shape)[^\n]*,\s*1\s*[\])]")
-"""Matches a comment or docstring that gives a mask the shape `[..., 1]`."""
 OPTION_CASES = ("values", "unequal lengths", "masks", "causal", "padding")
 """Kinds of cases on which a function is called again with another value of an option."""
 MASK_CASES = {"masks": "mask", "padding": "padding", "causal": "causal", ADDED: "added"}
@@ -135,9 +132,6 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
         open_points.append(f"window `{offer.parameters['window']}` (right if it counts the keys before the query, "
                            "wrong if it counts the query too)")  # fmt: skip
     open_points += list_refused_masks(caller, seen)
-    if offer.takes("mask") and COLUMN_MASK.search(source_of(type(function.origin))):
-        open_points.append(f"mask `{offer.parameters['mask']}` (comments in the code say that it has one entry per "
-                           "query)")  # fmt: skip
     return tuple(open_points)
 
 
@@ -197,13 +191,14 @@ def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdic
     if verdict.uncalled:
         return decide(verdict, reason=f"it could not be called {verdict.uncalled}")
     broken = broken_of(verdict)
-    if broken and all(OUTSIDE.search(finding.said) for finding in broken):
+    cause = ERROR if any(finding.rung == "values" for finding in broken) else OUTSIDE
+    if broken and all(cause.search(finding.said) for finding in broken):
         errors = [
             finding.said.partition(": ")[2] if finding.rung == ANSWERED else f"{finding.rung}: {finding.said}"
             for finding in broken
         ]
         return decide(with_state(verdict, NOT_VERIFIED), reason="; ".join(errors))
-    for leave_open in (leave_sizes_open, leave_cases_open, leave_masks_open, leave_polarity_open):
+    for leave_open in (leave_errors_open, leave_cases_open, leave_masks_open, leave_polarity_open):
         verdict = leave_open(verdict, own)
     verdict, meanings = leave_convention_open(verdict, own)
     ignored = [f"`{name}`" for name in request.ignore]
@@ -223,13 +218,15 @@ def with_state(verdict: Verdict, state: str, *open_points: str) -> Verdict:
     return replace(verdict, findings=findings, not_verified=(*verdict.not_verified, *open_points))
 
 
-def leave_sizes_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave other sizes open if a factory's function raised errors for them: it may be built for one size."""
+def leave_errors_open(verdict: Verdict, own: OwnFunction) -> Verdict:
+    """Leave cases open in which a function raised errors; that of a factory may be built for one size."""
     broken = broken_of(verdict)
-    if not (broken and is_factory(own.function) and all(ERROR.match(finding.said) for finding in broken)):
+    if not (broken and all(ERROR.search(finding.said) for finding in broken)):
         return verdict
-    verdict = with_state(verdict, ABSENT, f"inputs of other `sizes` ({shortened(broken[0].said)})")
-    return replace(verdict, passed=True, smallest=None, computes=AS_REQUESTED)
+    points = [f"{finding.rung} ({shortened(finding.said)})" for finding in broken]
+    if is_factory(own.function):
+        points = [f"inputs of other `sizes` ({shortened(broken[0].said)})"]
+    return replace(with_state(verdict, ABSENT, *points), passed=True, smallest=None, computes=AS_REQUESTED)
 
 
 def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
@@ -249,32 +246,26 @@ def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
 def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     """Leave masks open if only they are wrong and nothing explains how: their format may be unknown."""
     broken = broken_of(verdict)
-    if not broken or verdict.mistakes or verdict.right_under or verdict.alike:
-        return verdict
-    if any(finding.rung not in FORMAT_CASES or "Error" in finding.said for finding in broken):
+    is_told = verdict.mistakes or verdict.right_under or verdict.alike
+    if not broken or is_told or any(finding.rung not in FORMAT_CASES or "Error" in finding.said for finding in broken):
         return verdict
     mask = next((f" `{name}`" for name in mask_arguments(own)), "")
-    verdict = with_state(
-        verdict, NOT_VERIFIED, f"mask{mask} (no known mask format gives the right numbers: {broken[0].said})"
-    )
+    open_point = f"mask{mask} (no known mask format gives the right numbers: {broken[0].said})"
     return replace(
-        verdict,
-        passed=True,
-        unexplained=False,
-        stage="",
-        smallest=None,
+        with_state(verdict, NOT_VERIFIED, open_point), passed=True, unexplained=False, stage="", smallest=None,
         computes=f"{AS_REQUESTED}, except for its masks",
-    )
+    )  # fmt: skip
 
 
 def leave_polarity_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     """Leave open what True means in a mask argument that a remark `masks as NAME` is about."""
-    open_points = [
-        f"what True means in `{finding.rung.removeprefix('masks as ')}` ({finding.said})"
-        for finding in verdict.findings
-        if finding.state == REMARK and finding.rung.startswith("masks as ")
-    ]
-    return replace(verdict, not_verified=(*verdict.not_verified, *open_points))
+    remarks = {finding.rung: finding.said for finding in verdict.findings if finding.state == REMARK}
+    points = (
+        f"what True means in `{name.removeprefix('masks as ')}` ({said})"
+        for name, said in remarks.items()
+        if "masks as " in name
+    )
+    return replace(verdict, not_verified=(*verdict.not_verified, *points))
 
 
 def leave_convention_open(verdict: Verdict, own: OwnFunction) -> tuple[Verdict, str]:
