@@ -187,6 +187,7 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key], whole_class: boo
         else:
             name = path.stem if path.stem in keys or only is None else only
             handed.append(grade_lines(path.stem, name, lines, keys, paper_of))
+    handed = [one for one in handed if not (whole_class and one.is_missing)]  # an empty row beside a file, perhaps
     there = {name for one in handed for name in (one.file, one.student)}
     handed += [
         Handed(key.student, name, NOT_HANDED_IN)
@@ -234,10 +235,12 @@ def count_mistakes(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
     The most frequent one comes first.
     """
     grades = [one.grade for one in handed if one.grade]
-    counts = Counter(name for grade in grades for name in grade.mistakes)
     remarks = sorted((remark for grade in grades for remark in grade.remarks), key=lambda remark: -len(remark.says))
     shortest = {remark.name: remark.says for remark in remarks}
-    return [(name, f"{count}", shortest[name]) for name, count in counts.most_common()]
+    return [
+        (name, f"{count}", shortest[name])
+        for name, count in Counter(name for grade in grades for name in grade.mistakes).most_common()
+    ]
 
 
 def answer_files(place: Path) -> list[Path]:

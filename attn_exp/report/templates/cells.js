@@ -187,7 +187,8 @@
       each.closest(".other")?.classList.add("needed"); // a table of another head
     }
     cell.classList.add("asked");
-    cell.closest("article").append(said);
+    step.append(said);
+    said.scrollIntoView({ block: "nearest" });
   }
 
   window.attention.explain = () => { const cell = document.querySelector(".asked"); if (cell) show(cell); };
