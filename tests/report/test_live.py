@@ -180,7 +180,7 @@ def test_a_changed_page_is_sound_for_screen_readers_and_asks_for_nothing(
     opened.requests.clear()
     type_into(opened, 3, "2")
     opened.click(X % (1, 2))
-    assert opened.ask("document.activeElement.getAttribute('aria-label')") == "X[she, 1], in the run 0.2"
+    assert opened.ask("document.activeElement.getAttribute('aria-label')") == "X[she, 1], originally 0.2"
     assert opened.violations() == []
     assert (opened.requests, opened.console) == ([], [])
 

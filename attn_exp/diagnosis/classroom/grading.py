@@ -268,7 +268,11 @@ def sentence(remarks: Sequence[Remark]) -> str:
 def describe_slips(slips: Sequence[str], besides: bool) -> str:
     """Return a phrase, or a sentence if the slips are made `besides` a mistake."""
     noun = "slips" if len(slips) > 1 or "; " in slips[0] else "a slip"
-    return f"{noun.capitalize()} besides, with the mistake kept: {'; '.join(slips)}." if besides else f"{noun}: {'; '.join(slips)}"
+    return (
+        f"{noun.capitalize()} besides, with the mistake kept: {'; '.join(slips)}."
+        if besides
+        else f"{noun}: {'; '.join(slips)}"
+    )
 
 
 def describe_notations(remarks: Sequence[Remark]) -> list[str]:

@@ -50,6 +50,11 @@ def applied(config: Config, under_way: Pass) -> Config:
     if config.projections.source == LEFT:
         arrays = {name: one for name, one in layer.arrays.items() if config.bias is not False or name.startswith("W")}
         changed["projections"] = Projections(source="identity", given={**arrays, **config.projections.given})
+    title += "".join(
+        f"; {name} set by you"
+        for name in (*PLAIN, "mask", "position")
+        if changed.get(name, ...) in (..., getattr(config, name))
+    )
     return replace(config, title=config.title or title, **changed)
 
 
@@ -121,9 +126,9 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
     kind = checkpoint.config.get("model_type")
     if not isinstance(kind, str) or kind not in family.fields:
         reads = next((f"; choose model={name}" for name in NAMES if kind in list(find(name).fields)), "")
-        known = ", ".join(family.fields)
         raise UserError(
-            f"{checkpoint.key} has model_type={brief(str(kind))}; model={settings.family} reads {known}{reads}"
+            f"{checkpoint.key} has model_type={brief(str(kind))}; model={settings.family} reads "
+            f"{', '.join(family.fields)}{reads}"
         )
     try:
         config = settled(checkpoint.config, family.fields[kind])
