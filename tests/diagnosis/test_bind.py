@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from attn_exp.diagnosis.asking.request import understood
+from attn_exp.diagnosis.bind.arguments import find_memory, read_arguments
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.factory import describe_factory
 from attn_exp.diagnosis.bind.layer import Layer
@@ -126,6 +128,9 @@ class Beside(nn.Module):
 
 def test_what_a_layer_projects_beside_x_is_a_memory() -> None:
     assert bound(Beside).inputs.keys() == {"x", "memory"}
+    arguments = read_arguments([*inspect.signature(lambda x, y: None).parameters.values()])
+    for code, x in (("self.to_kv(y)", "x"), ("self.q_layer(y)", "y")):
+        assert find_memory(arguments, code).arrays["x"] == x
 
 
 @pytest.mark.parametrize(("names", "axes"), [("t, b, c", "tbm"), ("b, c, t", "bct"), ("b, t, c", "btm"), ("n, d", "tm"),

@@ -63,6 +63,19 @@ class Kept(Faulty):
         return self.attend(q, self.keys[: len(x), :, :read], self.values[: len(x), :, :read])
 
 
+class Growing(Faulty):
+    """It keeps its cache, and adds to it if it is told to."""
+
+    past: Cache | None = None
+
+    def forward(self, x: Tensor, use_cache: bool = False) -> Any:
+        q, k, v = map(self.split, self.project(x))
+        if use_cache:
+            old = self.past or (k[:, :, :0], v[:, :, :0])
+            k, v = self.past = torch.cat([old[0], k], 2), torch.cat([old[1], v], 2)
+        return self.attend(q, k, v, torch.ones(q.shape[2], k.shape[2]).tril().bool() if self.fault else None)
+
+
 class Windowed(Faulty):
     """A query sees itself and two tokens before it."""
 
@@ -98,7 +111,7 @@ def test_a_cache_of_keys_that_the_caller_rotates_is_not_verified() -> None:
 WINDOW = ("mask=[causal,window]", "mask.window.left=2")
 
 
-@pytest.mark.parametrize(("kind", "words"), [(Cached, ()), (Kept, ()), (Windowed, WINDOW)])
+@pytest.mark.parametrize(("kind", "words"), [(Cached, ()), (Kept, ()), (Growing, ()), (Windowed, WINDOW)])
 def test_without_a_mistake_each_layer_is_right(kind: type[Faulty], words: tuple[str, ...]) -> None:
     verdict = attn_exp.check(kind, *words)
     assert (verdict.outcome, verdict.mistakes) == ("right", ())
@@ -111,8 +124,8 @@ def test_without_a_mistake_each_layer_is_right(kind: type[Faulty], words: tuple[
     [
         (Cached, ("mask=causal",), "keys for values"), (Cached, ("mask=causal",), "newest key first"),
         (Cached, ("mask=causal",), "values of the past lost"), (Kept, ("mask=causal",), "written one early"),
-        (Kept, ("mask=causal",), "newest not read"), (Windowed, WINDOW, "one wide"), (Windowed, WINDOW, "one narrow"),
-        (Windowed, WINDOW, "looks ahead"),
+        (Kept, ("mask=causal",), "newest not read"), (Growing, ("mask=causal",), "first key alone"),
+        (Windowed, WINDOW, "one wide"), (Windowed, WINDOW, "one narrow"), (Windowed, WINDOW, "looks ahead"),
     ],
 )  # fmt: skip
 def test_no_layer_with_a_mistake_is_called_right(kind: type[Faulty], words: tuple[str, ...], fault: str) -> None:

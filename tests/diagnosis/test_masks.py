@@ -103,20 +103,9 @@ def of_lost_lengths(query: Any, key: Any, value: Any, valid_len: Any = None) -> 
     return attend(query, key, value)
 
 
-def short(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-    return hide(logits(q, k), None if mask is None else mask[..., :3]) @ v
-
-
-@pytest.mark.parametrize(
-    ("function", "names"),
-    [
-        (of_lost_lengths, ("mask_ignored",)),
-        (short, ()),
-    ],
-)  # fmt: skip
-def test_a_wrong_mask_keeps_its_name(function: Callable[..., Any], names: tuple[str, ...]) -> None:
-    verdict = attn_exp.check(function, quick=True)
-    assert (verdict.is_wrong, verdict.mistakes) == (bool(names), names), verdict
+def test_a_wrong_mask_keeps_its_name() -> None:
+    verdict = attn_exp.check(of_lost_lengths, quick=True)
+    assert verdict.is_wrong and verdict.mistakes == ("mask_ignored",), verdict
 
 
 # True hides
