@@ -221,7 +221,7 @@ def with_state(verdict: Verdict, state: str, *open_points: str) -> Verdict:
 def leave_errors_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     """Leave cases open in which a function raised errors; that of a factory may be built for one size."""
     broken = broken_of(verdict)
-    if not (broken and all(ERROR.search(finding.said) for finding in broken)):
+    if verdict.mistakes or not (broken and all(ERROR.search(finding.said) for finding in broken)):
         return verdict
     points = [f"{finding.rung} ({shortened(finding.said)})" for finding in broken]
     if is_factory(own.function):
