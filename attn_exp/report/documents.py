@@ -89,23 +89,23 @@ EXPONENT = re.compile(r"\d[\d.]*e[+-]\d+")
 
 def table_rows(table: walk.Table, step: walk.Step) -> Markup:
     """Return the rows of a table in HTML, linked to their tokens, with cells coloured by size."""
-    by_key = walk.by_key(step)
+    by_key = walk.has_columns_of_keys(step)
     token_axis = "" if walk.is_projection(step) else "k" if step.rows_are_keys else "q"
-    closed = np.zeros(table.matrix.shape, bool) if step.closed is None else step.closed[table.head]
+    is_masked = np.zeros(table.matrix.shape, bool) if step.is_masked is None else step.is_masked[table.head]
     shares = Colours(step.largest or 1.0, step.power).shares(np.abs(table.matrix))
     html_rows = list[str]()
     for row, (name, values) in enumerate(zip(table.rows, table.matrix.tolist(), strict=True)):
         key_links = (f' data-k="{place}"' if by_key else "" for place in range(len(values)))
-        cells = "".join(map(html_cell, values, shares[row].tolist(), repeat(step), key_links, closed[row].tolist()))
+        cells = "".join(map(html_cell, values, shares[row].tolist(), repeat(step), key_links, is_masked[row].tolist()))
         token_link = f' data-{token_axis}="{row}"' if token_axis else ""
         html_rows.append(f'<tr{token_link}><th scope="row">{escape(printable(name))}</th>{cells}</tr>')
     return Markup("\n".join(html_rows))
 
 
-def html_cell(value: float, share: float, step: walk.Step, key_link: str, closed: bool) -> str:
+def html_cell(value: float, share: float, step: walk.Step, key_link: str, is_masked: bool) -> str:
     """Return one cell in HTML; `mark` is the attribute that links it to its key. Numbers need no escaping."""
-    if closed or not math.isfinite(value):
-        return f'<td class="m"{key_link}>{decimal(value, step.decimals if closed else 0)}</td>'
+    if is_masked or not math.isfinite(value):
+        return f'<td class="m"{key_link}>{decimal(value, step.decimals if is_masked else 0)}</td>'
     classes = share_class(share, "n" if value < 0 else "")
     class_attribute = f' class="{classes}"' if classes else ""
     return f"<td{class_attribute}{key_link}>{decimal(value, step.decimals)}</td>"
@@ -143,11 +143,11 @@ TERM = re.compile(r"\b(?:" + "|".join(TERMS) + r")\b")
 FILTERS: dict[str, Callable[..., Any]] = {
     "short": brief,
     "spoken": spoken,
-    "shape": walk.shape,
+    "shape": walk.format_shape,
     "hue": hue,
     "unbroken": unbroken,
     "table_rows": table_rows,
-    "by_key": walk.by_key,
+    "by_key": walk.has_columns_of_keys,
     "share_class": share_class,
 }
 
@@ -201,7 +201,7 @@ def align_cells(lines: Sequence[Sequence[str]]) -> str:
 
 MARKDOWN_FILTERS: dict[str, Callable[..., Any]] = {
     "spoken": spoken,
-    "shape": walk.shape,
+    "shape": walk.format_shape,
     "aligned": align_cells,
     "markdown_table": markdown_table,
 }

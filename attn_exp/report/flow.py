@@ -396,7 +396,7 @@ def by_head(step: Step, split: Splitting, array: Array, most: int) -> Step:
     width = columns // split.parts[name]
     starts = range(0, columns, width)
     corners = np.stack([np.atleast_2d(array)[: walk.SIDE, at : at + min(width, walk.SIDE)] for at in starts])
-    return step._replace(corners=corners, owners=tuple((name_heads(split, name, at // width), at) for at in starts))
+    return step._replace(heads=corners, owners=tuple((name_heads(split, name, at // width), at) for at in starts))
 
 
 def rows_by_head(step: Step, heads: int, array: Array, most: int) -> Step:
@@ -405,7 +405,7 @@ def rows_by_head(step: Step, heads: int, array: Array, most: int) -> Step:
         return step
     width = len(array) // heads
     corners = np.stack([array[at : at + min(width, walk.SIDE), : walk.SIDE] for at in range(0, len(array), width)])
-    return step._replace(corners=corners, head_rows=width)
+    return step._replace(heads=corners, head_rows=width)
 
 
 def name_heads(split: Splitting, name: str, part: int) -> str:

@@ -20,7 +20,7 @@ from attn_exp.report.sections.comparison import table
 from attn_exp.report.sentences import format_agreement, opening
 from attn_exp.report.templating import templates
 from attn_exp.report.views import Colours, Head, colours, heads_of, seen
-from attn_exp.report.walk import names
+from attn_exp.report.walk import label_rows_and_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +131,7 @@ def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.Data
     import pandas as pd  # noqa: PLC0415 - slow to import
 
     matrix = np.asarray(heads[int(head) - 1])
-    rows, columns = names(name, run, matrix.shape, vector=False)
+    rows, columns = label_rows_and_columns(name, run, matrix.shape, is_vector=False)
     return pd.DataFrame(matrix, index=list(rows), columns=list(columns))
 
 

@@ -26,7 +26,7 @@ from attn_exp.report import walk
 from attn_exp.report.escapes import decimal
 from attn_exp.report.pixels import picture
 from attn_exp.report.views import MOST_COARSE, MOST_EXACT, Colours, Panel, Views, colours, labels
-from attn_exp.report.walk import SIDE, Step, closed_by_mask, is_mixed
+from attn_exp.report.walk import SIDE, Step, find_masked, is_mixed
 from attn_exp.rules import AbsentMask
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules, places, whole_grid
@@ -64,15 +64,15 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
     told: Data = {"title": panel.title, "shape": panel.weights.shape}
     own = settled.multiplier if split is None else split.own
     told |= {"own": own, "standard": standard_multiplier(comparison.traces[variant])}
-    shut = closed_by_mask(settled, panel.weights) if split is None else np.isneginf(split.rest)
+    is_masked = find_masked(settled, panel.weights) if split is None else np.isneginf(split.rest)
     if panel.weights.size > MOST_COARSE:
         told["pictures"] = [
-            picture(head, scale.shares, None if shut is None else shut[place])
+            picture(head, scale.shares, None if is_masked is None else is_masked[place])
             for place, head in enumerate(panel.weights)
         ]
         return told
-    if shut is not None and shut.any():
-        told["shut"] = as_text(one_head(shut))
+    if is_masked is not None and is_masked.any():
+        told["shut"] = as_text(one_head(is_masked))
     if split is None:
         return told | {"weights": packed(panel.weights)}
     added = np.where(np.isneginf(split.rest), 0, split.rest)
@@ -263,7 +263,7 @@ tokens. Rows of tokens and columns of keys are shown 16 at a time."""
 MOST_CELLS = 50_000
 """Maximum number of values of a stage on a page; larger stages are cut to the first 16 keys, tokens and heads."""
 
-MARKS = {"closed": -32768, "−∞": -32767, "nan": -32766, "inf": 32767}
+MARKS = {"masked": -32768, "−∞": -32767, "nan": -32766, "inf": 32767}
 """Codes of cells that are masked or not finite."""
 
 LARGEST = 32_765
@@ -272,11 +272,11 @@ LARGEST = 32_765
 
 def on_page(step: Step, most: int) -> Step:
     """Cut a step to what a page shows: its first head, and four numbers of vectors with more than `most`."""
-    heads, rows, columns = step.corners.shape
+    heads, rows, columns = step.heads.shape
     tall, wide = step.shape[::-1] if step.stage == "lse" else (1, 1, *step.shape)[-2:]
     if walk.is_projection(step):
         rows = min(rows, FEW if tall > most else SIDE)
-    if not walk.by_key(step):
+    if not walk.has_columns_of_keys(step):
         columns = min(columns, FEW if wide > most else SIDE)
         rows = rows if heads * rows * columns <= MOST_CELLS else min(rows, SIDE)
     first = step.tables[0]
@@ -287,8 +287,8 @@ def on_page(step: Step, most: int) -> Step:
         matrix=first.matrix[:rows, :columns],
         parts=cut_parts(first.parts, columns),
     )
-    kept = heads if walk.by_key(step) else max(1, min(heads, MOST_CELLS // max(1, rows * columns)))
-    return step._replace(tables=(table,), corners=step.corners[:kept, :rows, :columns])
+    kept = heads if walk.has_columns_of_keys(step) else max(1, min(heads, MOST_CELLS // max(1, rows * columns)))
+    return step._replace(tables=(table,), heads=step.heads[:kept, :rows, :columns])
 
 
 def cut_parts(parts: tuple[tuple[str, int], ...], columns: int) -> tuple[tuple[str, int], ...]:
@@ -309,48 +309,48 @@ def walk_data(shown: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapping[st
 
 def known_arrays(panel: Panel, told: Mapping[str, Any]) -> dict[str, tuple[Array, str]]:
     """Return the stages that a page derives from a panel's numbers, each with the encoded mask of the panel."""
-    split, shut = panel.split, told.get("shut", "")
+    split, is_masked = panel.split, told.get("shut", "")
     if "pictures" in told:
         return {}
     known = {"weights": panel.weights}
     if split is not None and "scores" in told:
         logits = split.own * split.scores
         known |= {"scores": split.scores, "logits": logits, "masked": logits + split.rest}
-    return {stage: (array, shut) for stage, array in known.items()}
+    return {stage: (array, is_masked) for stage, array in known.items()}
 
 
 def is_derived(step: Step, known: tuple[Array, str] | None) -> bool:
     """Return whether a step equals, up to rounding, the numbers that the page derives from a panel."""
-    if known is None or known[0].shape != step.corners.shape:
+    if known is None or known[0].shape != step.heads.shape:
         return False
-    if step.closed is not None and step.closed.any() and as_text(one_head(step.closed)) != known[1]:
+    if step.is_masked is not None and step.is_masked.any() and as_text(one_head(step.is_masked)) != known[1]:
         return False
-    least = 1e-12 * float(np.abs(step.corners[np.isfinite(step.corners)]).max(initial=0))
-    return np.allclose(known[0], step.corners, rtol=1e-12, atol=least, equal_nan=True)
+    least = 1e-12 * float(np.abs(step.heads[np.isfinite(step.heads)]).max(initial=0))
+    return np.allclose(known[0], step.heads, rtol=1e-12, atol=least, equal_nan=True)
 
 
 def limit_cells(step: Step) -> Step:
     """Shrink a step whose columns are keys to `MOST_CELLS` numbers: drop the last keys, then queries and heads."""
-    heads, rows, columns = step.corners.shape
+    heads, rows, columns = step.heads.shape
     if heads * rows * columns <= MOST_CELLS:
         return step
     columns = min(columns, SIDE, MOST_CELLS // (heads * rows))
     if columns < FEW:
-        rows, columns = min(rows, SIDE), min(step.corners.shape[2], SIDE)
-    return step._replace(corners=step.corners[: max(1, MOST_CELLS // (rows * columns)), :rows, :columns])
+        rows, columns = min(rows, SIDE), min(step.heads.shape[2], SIDE)
+    return step._replace(heads=step.heads[: max(1, MOST_CELLS // (rows * columns)), :rows, :columns])
 
 
 def step_data(step: Step, known: tuple[Array, str] | None) -> dict[str, Any]:
     is_made, tokens = is_derived(step, known), not walk.is_projection(step)
-    step = limit_cells(step) if walk.by_key(step) and not is_made else step
-    table, heads = step.tables[0], len(step.corners)
+    step = limit_cells(step) if walk.has_columns_of_keys(step) and not is_made else step
+    table, heads = step.tables[0], len(step.heads)
     digits, wide = ("", False) if is_made else whole_numbers(step)
     return {
         "rows": ("k" if step.rows_are_keys else "q") if tokens else list(table.rows),
-        "columns": "k" if walk.by_key(step) else list(table.columns),
+        "columns": "k" if walk.has_columns_of_keys(step) else list(table.columns),
         "owners": step.owners,
         "headRows": step.head_rows,
-        "shape": step.corners.shape,
+        "shape": step.heads.shape,
         "titled": (heads > 1 or bool(table.title)) and not step.owners,
         "decimals": step.decimals,
         "largest": step.largest,
@@ -363,13 +363,13 @@ def step_data(step: Step, known: tuple[Array, str] | None) -> dict[str, Any]:
 
 def whole_numbers(step: Step) -> tuple[str, bool]:
     """Return the digits of all cells as base64 of little-endian integers, and whether these are stored as float64."""
-    flat = step.corners.ravel()
+    flat = step.heads.ravel()
     if (np.abs(flat[np.isfinite(flat)]) * 10.0**step.decimals > LARGEST).any():
         return packed(np.rint(flat * 10.0**step.decimals)), True
     array = np.array([digits_of(value, step.decimals) for value in flat.tolist()], dtype="<i2")
-    if step.closed is not None:
-        heads, rows, columns = step.corners.shape
-        array[step.closed[:heads, :rows, :columns].ravel()] = MARKS["closed"]
+    if step.is_masked is not None:
+        heads, rows, columns = step.heads.shape
+        array[step.is_masked[:heads, :rows, :columns].ravel()] = MARKS["masked"]
     return base64.b64encode(array.tobytes()).decode(), False
 
 

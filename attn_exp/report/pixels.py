@@ -21,21 +21,21 @@ VEIL = 70
 """Opacity of the grey of masked weights, out of 255."""
 FEW = 256
 """Up to this many pixels, storing the colour of each pixel is shorter than a palette."""
-CLOSED = "#d0d0d0"
+MASKED = "#d0d0d0"
 """The grey of masked cells in a colour map."""
 SIDE = 256
 """Maximum number of pixels per side; larger matrices are averaged over blocks."""
 
 
-def picture(matrix: Array, shares: Callable[[Array], Array], closed: Array | None = None) -> str:
+def picture(matrix: Array, shares: Callable[[Array], Array], is_masked: Array | None = None) -> str:
     """Return the `data:` URL of a picture of weights `[t s]`.
 
-    `shares` maps weights to opacities from 0 to 1. Cells that are `closed` are grey.
+    `shares` maps weights to opacities from 0 to 1. Cells that are `is_masked`, if known, are grey.
     """
     opacity = (255 * FULL * shares(coarse(matrix))).round().astype(np.uint8)
-    if closed is not None:
-        opacity = np.where(coarse(closed.astype(float)) == 1, 0, opacity.clip(1)).astype(np.uint8)
-    return "data:image/png;base64," + base64.b64encode(png(opacity, VEIL if closed is not None else 0)).decode()
+    if is_masked is not None:
+        opacity = np.where(coarse(is_masked.astype(float)) == 1, 0, opacity.clip(1)).astype(np.uint8)
+    return "data:image/png;base64," + base64.b64encode(png(opacity, VEIL if is_masked is not None else 0)).decode()
 
 
 def coarse(matrix: Array, side: int = SIDE) -> Array:
@@ -57,12 +57,12 @@ def png(opacity: Bytes, veil: int = 0) -> bytes:
     return encoded_png(opacity[:, :, None], ((b"PLTE", GREY + INK * 255), (b"tRNS", bytes((veil, *range(1, 256))))))
 
 
-def colour_cells(matrix: Array, end: float, gamma: float, colours: str, closed: Array | None = None) -> Bytes:
+def colour_cells(matrix: Array, end: float, gamma: float, colours: str, is_masked: Array | None = None) -> Bytes:
     """Return the colours of numbers as pixels `[row column 4]`: NaN is transparent, masked numbers are grey."""
     opacity = 255 * np.isfinite(matrix)[:, :, None].astype(np.uint8)
     pixels = np.concatenate([palette(colours)[shades(matrix, end, gamma)], opacity], axis=2)
-    if closed is not None:
-        pixels[closed] = tuple(bytes.fromhex(f"{CLOSED[1:]}ff"))
+    if is_masked is not None:
+        pixels[is_masked] = tuple(bytes.fromhex(f"{MASKED[1:]}ff"))
     return pixels
 
 

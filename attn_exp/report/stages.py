@@ -162,10 +162,10 @@ def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Sett
     """Return the meaning and the formula of masked logits; some conventions cap them after masking."""
     closes, adds = bool(settled.rules.masks), bool(name_acting_scores(comparison, settled, "bias"))
     bends = settled.rules.bend_last and name_acting_scores(comparison, settled, "bend")
-    closed = "minus infinity where masked"
+    hidden = "minus infinity where masked"
     meaning = {
-        (True, True): f"The logits plus the biases of rules, {closed}.",
-        (True, False): f"The logits, {closed}.",
+        (True, True): f"The logits plus the biases of rules, {hidden}.",
+        (True, False): f"The logits, {hidden}.",
         (False, True): "The logits plus the bias of a rule.",
     }.get((closes, adds), STAGES[stage].meaning)
     formula = f"{logit} + bias" if adds else logit

@@ -137,13 +137,13 @@ def colours(views: Views) -> Colours:
 class Head(NamedTuple):
     """The weights `[t s]` of one head, the variants that have them, and the head's number, None if it is the only one.
 
-    `closed` marks the masked weights, if they are known.
+    `is_masked` marks the masked weights, if they are known.
     """
 
     variants: str
     number: int | None
     weights: Array
-    closed: Array | None = None
+    is_masked: Array | None = None
 
     @property
     def title(self) -> str:

@@ -96,7 +96,7 @@ def weight_maps(
         title = short_title(head, side)
         span = (end - low) or 1.0
         heat = Heat(box, head.weights - low, span, names.colours, gamma, form, title, rows=rows, columns=columns)
-        parts.append(heat._replace(closed=head.closed))
+        parts.append(heat._replace(is_masked=head.is_masked))
     middle = (down - 0.5) * pitch + LINE
     parts.append(Text(7 + 0.9 * width, 72 * middle, names.down, side="center", turned=True))
     parts.append(Text(72 * (left + side / 2), 72 * high - 4, names.across, side="center"))
@@ -204,11 +204,11 @@ def shapes_of(chart: Chart) -> Iterator[Shape]:
 def heat_shapes(part: Heat, at: Box) -> Iterator[Shape]:
     left, top, width, height = at
     rows, columns = part.matrix.shape
-    closed = None if part.closed is None else coarse(part.closed.astype(float)) == 1
-    yield Picture(*at, colour_cells(coarse(part.matrix), part.end, part.gamma, part.colours, closed))
+    is_masked = None if part.is_masked is None else coarse(part.is_masked.astype(float)) == 1
+    yield Picture(*at, colour_cells(coarse(part.matrix), part.end, part.gamma, part.colours, is_masked))
     if part.form:
         for (row, column), value in np.ndenumerate(part.matrix):
-            if part.closed is None or not part.closed[row, column]:
+            if part.is_masked is None or not part.is_masked[row, column]:
                 x, y = left + (column + 0.5) * width / columns, top + (row + 0.5) * height / rows
                 ink = "#ffffff" if value > 0.6 * part.end else "#000000"
                 yield Text(x, y + MIDDLE * 7, format(value, part.form), 7, "center", colour=ink)

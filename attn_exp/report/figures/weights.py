@@ -8,7 +8,7 @@ from attn_exp.report.escapes import label
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.sentences import describe_tokens
 from attn_exp.report.views import MANY, Views, colours, maps_in
-from attn_exp.report.walk import heads_in
+from attn_exp.report.walk import iterate_heads
 
 
 def wanted(views: Views) -> bool:
@@ -20,7 +20,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     problem = views.comparison.problem
     rows, columns = (list(map(label, tokens)) for tokens in (problem.tokens, problem.key_tokens))
     names = Named(rows, columns, describe_tokens(problem).columns)
-    return weight_maps(list(heads_in(views, views.panels)), names, width, colours(views).power, height)
+    return weight_maps(list(iterate_heads(views, views.panels)), names, width, colours(views).power, height)
 
 
 FIGURE = Figure(

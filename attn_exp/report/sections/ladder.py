@@ -83,7 +83,7 @@ def draw_arrays(comparison: Comparison, variant: str, trace: Trace, scale: Colou
     if trace.output is not None:
         rows, columns = trace.output.shape
         if rows <= SMALL and columns <= WIDE:
-            step = walk.step("output", trace.output, comparison, settled_as(comparison, variant))
+            step = walk.make_step("output", trace.output, comparison, settled_as(comparison, variant))
             yield Drawn("output", step._replace(largest=largest))
         else:
             yield draw_picture("output", np.abs(trace.output), Colours(largest or 1.0, 1.0))

@@ -48,7 +48,7 @@ def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> lis
             step = rows_by_head(step, split.heads, problem.projections["W_o"], most)
         return on_page(step._replace(largest=scale.top, power=scale.power) if step.stage == "weights" else step, most)
 
-    return [list(map(on_screen, group)) for _, group in groupby(shown["steps"], key=walk.beside)]
+    return [list(map(on_screen, group)) for _, group in groupby(shown["steps"], key=walk.group_name)]
 
 
 def walks(views: Views) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]
         "panel": next((place for place, panel in enumerate(views.panels) if variant in panel.variants), ""),
         "split": split,
         "steps": steps,
-        "sums": walk.sums(comparison, settled),
+        "sums": walk.format_sums(comparison, settled),
         "places": places,
         "facts": facts(comparison, settled) | {"wrong": " ".join(step.stage for step in steps if step.wrong)},
         "flow": flow(comparison.problem, settled, trace, steps, places),
@@ -128,7 +128,7 @@ HTML = """\
 {% import "flow.html" as picture -%}
 {% macro explain(step, place, written) -%}
 <div class="step of-{{ step.stage|hue }}" id="{{ place }}" data-shape="{{ step.shape|join(" ") }}"{#
-#}{{ " data-whole" if step.whole }}>
+#}{{ " data-whole" if step.is_exact }}>
 <h3><var>{{ step.explained.symbol }}</var> {{ step.stage|spoken }} <small>{{ step|shape }}</small></h3>
 {% if step.explained.meaning %}<p>{{ step.explained.meaning }}{% if step.note %} <span class="note">{{ step.note }}{#
 #}</span>{% endif %}</p>{% endif %}
