@@ -11,7 +11,14 @@ from attn_exp.experiment.row import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
-from attn_exp.report.flow import Flow, by_head, flow, label_parts, rows_by_head, splitting
+from attn_exp.report.flow import (
+    Flow,
+    describe_splitting,
+    label_parts,
+    lay_out_flow,
+    show_columns_by_head,
+    show_rows_by_head,
+)
 from attn_exp.report.page_data import FEW, MANY_TOKENS, on_page
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sentences import rows_by_letter
@@ -43,9 +50,9 @@ def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> lis
 
     def on_screen(step: walk.Step) -> walk.Step:
         if step.stage in problem.projections:
-            step = by_head(step, split, problem.projections[step.stage], most)
+            step = show_columns_by_head(step, split, problem.projections[step.stage], most)
         if step.stage == "W_o":
-            step = rows_by_head(step, split.heads, problem.projections["W_o"], most)
+            step = show_rows_by_head(step, split.heads, problem.projections["W_o"], most)
         return on_page(step._replace(largest=scale.top, power=scale.power) if step.stage == "weights" else step, most)
 
     return [list(map(on_screen, group)) for _, group in groupby(shown["steps"], key=walk.group_name)]
@@ -79,13 +86,13 @@ def flows(views: Views) -> Iterator[tuple[str, Flow]]:
     comparison = views.comparison
     for title, variant in functions(comparison):
         settled, steps = settled_as(comparison, variant), walk.steps(comparison, variant)
-        yield title, flow(comparison.problem, settled, comparison.traces[variant], steps, {})
+        yield title, lay_out_flow(comparison.problem, settled, comparison.traces[variant], steps, {})
 
 
 def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]:
     comparison, settled = views.comparison, settled_as(views.comparison, variant)
     trace = comparison.traces[variant]
-    split = splitting(comparison.problem, settled, trace)
+    split = describe_splitting(comparison.problem, settled, trace)
     steps = [label_parts(step, split) for step in walk.steps(comparison, variant)]
     places = {step.stage: f"{name}-{step.stage}" for step in steps}
     return {
@@ -97,7 +104,7 @@ def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]
         "sums": walk.format_sums(comparison, settled),
         "places": places,
         "facts": facts(comparison, settled) | {"wrong": " ".join(step.stage for step in steps if step.wrong)},
-        "flow": flow(comparison.problem, settled, trace, steps, places),
+        "flow": lay_out_flow(comparison.problem, settled, trace, steps, places),
     }
 
 
