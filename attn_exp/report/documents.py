@@ -25,7 +25,7 @@ from attn_exp.report.flow import hue
 from attn_exp.report.page_data import live_plans, page_data, walk_data
 from attn_exp.report.sections import contents, templates_of
 from attn_exp.report.sections.section import Material
-from attn_exp.report.sections.walks import walks
+from attn_exp.report.sections.walks import make_walks
 from attn_exp.report.sentences import spoken
 from attn_exp.report.templating import pipe_cells, render_markdown, render_page
 from attn_exp.report.views import MOST_COARSE, SWEEP_CAPTIONS, Colours, Shown, colours, seen
@@ -50,7 +50,7 @@ def documents(run: Run) -> dict[str, bytes]:
     }
     if not (settings.tables or settings.pages):
         return files
-    material = Material(run, views, (), walks(views))
+    material = Material(run, views, (), make_walks(views))
     if settings.tables:
         for table in papers.tables(comparison):
             files |= {

@@ -169,8 +169,8 @@ def settings_in_words(comparison: Comparison, name: str) -> dict[str, str]:
 
 
 def pinned_settings(variant: Variant) -> list[str]:
-    names = (field.name for field in fields(variant) if field.name not in NOT_A_PIN)
-    return [name for name in names if getattr(variant, name) is not None]
+    values = {field.name: getattr(variant, field.name) for field in fields(variant)}
+    return [name for name, value in values.items() if name not in NOT_A_PIN and value is not None]
 
 
 def describe_first_differences(comparison: Comparison) -> list[str]:

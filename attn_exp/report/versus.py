@@ -11,7 +11,7 @@ from attn_exp.report.documents import FILTERS, SHARES
 from attn_exp.report.page_data import panel_data, variant_data
 from attn_exp.report.papers import Table
 from attn_exp.report.sections import weights
-from attn_exp.report.sections.walks import functions
+from attn_exp.report.sections.walks import list_functions
 from attn_exp.report.sections.weights import part_of
 from attn_exp.report.sentences import table
 from attn_exp.report.templating import render_page
@@ -48,7 +48,7 @@ def explorer(runs: Mapping[str, Comparison]) -> Explorer:
     for name, views in sides.items():
         first, data["beside"] = len(data["panels"]), len(data["walks"])
         data["panels"] += [panel_data(views.comparison, panel, scale) for panel in views.panels]
-        for title, variant in functions(views.comparison):
+        for title, variant in list_functions(views.comparison):
             place = next((first + at for at, panel in enumerate(views.panels) if variant in panel.variants), -1)
             told = {"variant": f"{name}: {variant}", "title": f"{name}: {title}", "panel": place, "steps": {}}
             data["walks"].append(told)

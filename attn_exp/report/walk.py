@@ -19,7 +19,7 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
 from attn_exp.report.escapes import visible
-from attn_exp.report.stages import Explained, explain, explain_mistake, remark, stages_of
+from attn_exp.report.stages import Explained, changing_stages, explain, explain_mistake, remark
 from attn_exp.report.views import Head, Panel, Views, heads_of, labels
 from attn_exp.rules import AbsentMask
 from attn_exp.rules.rules import MOST_PLACES
@@ -105,7 +105,7 @@ def iterate_arrays(comparison: Comparison, variant: str) -> Iterator[tuple[str, 
     if problem.x is not None:
         sources = {"x": problem.x, "memory": problem.memory, **problem.projections}
         yield from ((name, array) for name, array in sources.items() if array is not None and name not in OUTWARD)
-    for stage, array in stages_of(comparison.traces[variant]).items():
+    for stage, array in changing_stages(comparison.traces[variant]).items():
         if stage == "output" and applies_w_o:
             yield from (named for named in problem.projections.items() if named[0] in OUTWARD)
         yield stage, array
@@ -113,8 +113,9 @@ def iterate_arrays(comparison: Comparison, variant: str) -> Iterator[tuple[str, 
 
 def is_mixed(comparison: Comparison, variant: str) -> bool:
     """Return whether a variant applies W_o; its row says so, since a reopened run has no code to ask."""
-    rows = (row for row in comparison.rows if row.variant == variant)
-    return "W_o" in comparison.problem.projections and any(row.output_projection for row in rows)
+    return "W_o" in comparison.problem.projections and any(
+        row.output_projection for row in comparison.rows if row.variant == variant
+    )
 
 
 def is_projection(step: Step) -> bool:

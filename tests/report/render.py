@@ -10,20 +10,20 @@ from attn_exp.experiment.row import Comparison, Run
 from attn_exp.report import figures
 from attn_exp.report.documents import markdown, page
 from attn_exp.report.sections.section import Material
-from attn_exp.report.sections.walks import walks
+from attn_exp.report.sections.walks import make_walks
 from attn_exp.report.views import Shown, seen
 
 
 def page_of(run: Run, *shown: Shown) -> str:
     """Return the page of a run."""
     views = seen(run.comparison)
-    return complete(page(Material(run, views, shown, walks(views))))
+    return complete(page(Material(run, views, shown, make_walks(views))))
 
 
 def markdown_of(run: Run, *shown: Shown) -> str:
     """Return the Markdown report of a run."""
     views = seen(run.comparison)
-    return complete(markdown(Material(run, views, shown, walks(views))))
+    return complete(markdown(Material(run, views, shown, make_walks(views))))
 
 
 def complete(text: str) -> str:

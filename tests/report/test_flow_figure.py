@@ -6,7 +6,7 @@ import re
 from xml.etree import ElementTree
 
 from attn_exp.report import figures
-from attn_exp.report.sections.walks import flows
+from attn_exp.report.sections.walks import make_flows
 from attn_exp.report.views import seen
 from tests.compose import comparison
 from tests.report.render import page_of
@@ -37,7 +37,7 @@ def test_the_file_says_what_the_page_says() -> None:
 
 
 def test_each_function_has_its_own_picture_under_its_names() -> None:
-    titles = [title for title, _ in flows(seen(comparison()))]
+    titles = [title for title, _ in make_flows(seen(comparison()))]
     assert titles == ["looped = matrix = scaled", "multi_head"]
     assert set(titles) <= set(texts(svg_of()))
 
