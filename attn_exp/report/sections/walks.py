@@ -22,7 +22,7 @@ from attn_exp.report.flow import (
     show_columns_by_head,
     show_rows_by_head,
 )
-from attn_exp.report.page_data import FEW, MANY_TOKENS, on_page
+from attn_exp.report.page_data import FEW, MANY_TOKENS, cut_to_page
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sentences import rows_by_letter
 from attn_exp.report.views import Colours, Views, colours
@@ -59,7 +59,7 @@ def group_steps(walk_values: Mapping[str, Any], scale: Colours, problem: Problem
             step = show_rows_by_head(step, split.heads, problem.projections["W_o"], most_numbers)
         if step.stage == "weights":
             step = step._replace(largest=scale.top, power=scale.power)
-        return on_page(step, most_numbers)
+        return cut_to_page(step, most_numbers)
 
     return [list(map(cut_step, group)) for _, group in groupby(walk_values["steps"], key=walk.group_name)]
 
