@@ -28,7 +28,7 @@ from attn_exp.report.sections.section import Material
 from attn_exp.report.sections.walks import make_walks
 from attn_exp.report.sentences import spoken
 from attn_exp.report.templating import pipe_cells, render_markdown, render_page
-from attn_exp.report.views import MOST_COARSE, SWEEP_CAPTIONS, Colours, Shown, colours, seen
+from attn_exp.report.views import MOST_COARSE, SWEEP_CAPTIONS, Colours, Shown, colours, make_views
 from attn_exp.report.walk import axes_of
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
@@ -42,7 +42,7 @@ def documents(run: Run) -> dict[str, bytes]:
     """
     comparison = run.comparison
     settings, formats = comparison.config.report, comparison.config.figures.format
-    views = seen(comparison, math.inf if settings.figures else MOST_COARSE if settings.pages else 0)
+    views = make_views(comparison, math.inf if settings.figures else MOST_COARSE if settings.pages else 0)
     encoded_figures = figures.files(views, tuple(dict.fromkeys(("svg", *formats)))) if settings.figures else {}
     members = figures.figures()
     files = {

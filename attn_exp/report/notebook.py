@@ -19,7 +19,7 @@ from attn_exp.report.pixels import FULL, INK, picture
 from attn_exp.report.sections.comparison import table
 from attn_exp.report.sentences import format_agreement, opening
 from attn_exp.report.templating import templates
-from attn_exp.report.views import Colours, Head, colours, heads_of, seen
+from attn_exp.report.views import Colours, Head, colours, heads_of, make_views
 from attn_exp.report.walk import label_rows_and_columns
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ MOST_CELLS = 12
 """Weights with more rows or columns than this are shown as a picture, not as a table."""
 
 MOST_MAPS = 24
+"""Maximum number of heads whose weights are shown."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,17 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
     Raises:
         UserError: the run has no such figure.
     """
-    views = seen(comparison)
-    known = figures.wanted(views)
-    drawn = figures.drawings(views, {name: known[chosen(name, known, "figure")]})
-    return Drawing(drawn[name])
+    views = make_views(comparison)
+    members = figures.wanted(views)
+    drawings = figures.drawings(views, {name: members[chosen(name, members, "figure")]})
+    return Drawing(drawings[name])
 
 
 class Map(NamedTuple):
-    """The weights of one head: rows of numbers with opacities, or the address of a picture if the matrix is large."""
+    """The weights of one head as a table, or the address of a picture if the matrix is large.
+
+    A line is the label of a query, and for each key the number and the opacity of its colour.
+    """
 
     title: str
     columns: Sequence[str] = ()
@@ -73,17 +77,17 @@ def html(what: str, *args: Any) -> str:
 
 
 def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
-    shown = table(comparison, timings).at_depth(comparison.config.report.depth)
-    same = ", ".join(f"{column.title} {minus(value)}" for column, value in shown.shared)
-    said = [f"The same for all: {same}.", opening(comparison)]
-    said += [format_agreement(comparison.published)] if comparison.published else []
-    views = seen(comparison, 0)
+    comparison_table = table(comparison, timings).at_depth(comparison.config.report.depth)
+    shared = ", ".join(f"{column.title} {minus(value)}" for column, value in comparison_table.shared)
+    paragraphs = [f"The same for all: {shared}.", opening(comparison)]
+    paragraphs += [format_agreement(comparison.published)] if comparison.published else []
+    views = make_views(comparison, 0)  # without the scores behind the weights
     scale, heads = colours(views), [head for panel in views.panels for head in heads_of(panel)]
-    maps = [map_of(head, comparison, scale) for head in heads[:MOST_MAPS]]
-    return html("run", shown, said, maps, max(0, len(heads) - MOST_MAPS))
+    maps = [make_map(head, comparison, scale) for head in heads[:MOST_MAPS]]
+    return html("run", comparison_table, paragraphs, maps, max(0, len(heads) - MOST_MAPS))
 
 
-def map_of(head: Head, comparison: Comparison, scale: Colours) -> Map:
+def make_map(head: Head, comparison: Comparison, scale: Colours) -> Map:
     matrix = head.weights
     if max(matrix.shape) > MOST_CELLS:
         return Map(head.title, picture=picture(matrix, scale.shares))
@@ -97,21 +101,21 @@ def map_of(head: Head, comparison: Comparison, scale: Colours) -> Map:
 
 def comparison(run: Comparison) -> pd.DataFrame:
     """Return one row per variant, indexed by its name; the columns are the fields of `Row`."""
-    return frame(Row, run.rows).set_index("variant")
+    return make_frame(Row, run.rows).set_index("variant")
 
 
 def distances(run: Comparison) -> pd.DataFrame:
-    return frame(Distance, run.distances)
+    return make_frame(Distance, run.distances)
 
 
 def steps(found: Sequence[Step]) -> pd.DataFrame:
     """Return one row per step of a ladder: the setting that it changes, and how much that changes the output."""
-    return frame(Step, found)
+    return make_frame(Step, found)
 
 
 def published(run: Comparison) -> pd.DataFrame:
     """Return one row per published result: whether the run agrees with it, and the largest difference."""
-    return frame(Agreement, run.published)
+    return make_frame(Agreement, run.published)
 
 
 def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.DataFrame:
@@ -120,14 +124,13 @@ def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.Data
     Raises:
         UserError: there is no such variant or head, or the variant did not compute this stage.
     """
-    formed = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
-    array = formed[chosen(name, formed, f"stage of {variant}")]
+    stages = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
+    array = stages[chosen(name, stages, f"stage of {variant}")]
     heads = array if array.ndim == 3 else (array.T if name == "lse" else array)[None]
     if not isinstance(head, int | np.integer) or head not in range(1, len(heads) + 1):
-        known = (
-            "one head; choose 1" if len(heads) == 1 else f"{len(heads)} heads, counted from 1; choose 1 to {len(heads)}"
-        )
-        raise UserError(f"head={shown(head)}: {name} of {variant} has {known}")
+        several = f"{len(heads)} heads, counted from 1; choose 1 to {len(heads)}"
+        choices = "one head; choose 1" if len(heads) == 1 else several
+        raise UserError(f"head={shown(head)}: {name} of {variant} has {choices}")
     import pandas as pd  # noqa: PLC0415 - slow to import
 
     matrix = np.asarray(heads[int(head) - 1])
@@ -135,7 +138,7 @@ def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.Data
     return pd.DataFrame(matrix, index=list(rows), columns=list(columns))
 
 
-def frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:
+def make_frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:
     import pandas as pd  # noqa: PLC0415 - slow to import
 
     return pd.DataFrame([asdict(record) for record in records], columns=[field.name for field in fields(schema)])

@@ -27,7 +27,7 @@ from attn_exp.reference.oracle import TAKEN
 from attn_exp.report import walk
 from attn_exp.report.escapes import decimal
 from attn_exp.report.pixels import picture
-from attn_exp.report.views import MOST_COARSE, MOST_EXACT, Colours, Panel, Views, colours, labels
+from attn_exp.report.views import MOST_COARSE, MOST_EXACT, Colours, Panel, Views, colours, token_labels
 from attn_exp.report.walk import SIDE, Step, find_masked, is_mixed
 from attn_exp.rules import AbsentMask
 from attn_exp.rules.positions.position import Position
@@ -43,7 +43,7 @@ def page_data(views: Views) -> Data:
     """Return the tokens, the weights with the numbers they are computed from, and the outputs, ready for JSON."""
     panel_indices = {name: index for index, panel in enumerate(views.panels) for name in panel.variants}
     comparison = views.comparison
-    queries, keys = labels(comparison.problem)
+    queries, keys = token_labels(comparison.problem)
     leaders = list({row.same_as: row for row in reversed(comparison.rows) if row.same_as}.values())
     return {
         "tokens": queries,

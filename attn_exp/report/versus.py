@@ -15,7 +15,7 @@ from attn_exp.report.sections.walks import list_functions
 from attn_exp.report.sections.weights import part_of
 from attn_exp.report.sentences import table
 from attn_exp.report.templating import render_page
-from attn_exp.report.views import MOST_COARSE, Views, colours, labels, seen
+from attn_exp.report.views import MOST_COARSE, Views, colours, make_views, token_labels
 
 NO_MAPS = "The page shows no maps of the two runs:"
 
@@ -29,7 +29,7 @@ class Explorer(NamedTuple):
 
 def explain_no_maps(runs: Mapping[str, Comparison]) -> str:
     """Return why the weights of two runs cannot be shown together; empty if they can."""
-    tokens = [labels(comparison.problem) for comparison in runs.values()]
+    tokens = [token_labels(comparison.problem) for comparison in runs.values()]
     if any(each != tokens[0] for each in tokens):
         return f"{NO_MAPS} their tokens differ, so their weights do not correspond."
     for which, comparison in zip(("first", "second"), runs.values(), strict=True):
@@ -40,8 +40,8 @@ def explain_no_maps(runs: Mapping[str, Comparison]) -> str:
 
 def explorer(runs: Mapping[str, Comparison]) -> Explorer:
     """Return the explorer for the weights of several named runs; all of them must have the same tokens."""
-    sides = {name: seen(comparison, MOST_COARSE) for name, comparison in runs.items()}
-    tokens = [labels(comparison.problem) for comparison in runs.values()]
+    sides = {name: make_views(comparison, MOST_COARSE) for name, comparison in runs.items()}
+    tokens = [token_labels(comparison.problem) for comparison in runs.values()]
     panels = tuple(panel for views in sides.values() for panel in views.panels)
     scale = colours(Views(next(iter(runs.values())), panels, ()))  # one scale for all runs
     data: dict[str, Any] = {"panels": [], "walks": [], "variants": [], "beside": 0}

@@ -20,7 +20,7 @@ from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
 from attn_exp.report.escapes import visible
 from attn_exp.report.stages import Explained, changing_stages, explain, explain_mistake, remark
-from attn_exp.report.views import Head, Panel, Views, heads_of, labels
+from attn_exp.report.views import Head, Panel, Views, heads_of, token_labels
 from attn_exp.rules import AbsentMask
 from attn_exp.rules.rules import MOST_PLACES
 from attn_exp.rules.rules import places as allowed_places
@@ -186,7 +186,7 @@ def label_rows_and_columns(
     ordinals = tuple(str(index + 1) for index in range(max(shape)))
     if stage[:2] in ("W_", "b_"):
         return (("",) if is_vector else ordinals[: shape[0]]), ordinals[: shape[1]]
-    queries, keys = labels(comparison.problem)
+    queries, keys = token_labels(comparison.problem)
     if stage == "lse":
         return queries, tuple(f"head {number}" for number in ordinals[: shape[1]])
     rows = keys if has_rows_of_keys(stage, comparison.problem) else queries
@@ -246,7 +246,7 @@ def format_sums(comparison: Comparison, settled: Settled) -> list[str]:
     trace = comparison.traces[settled.name]
     if trace.weights is None or trace.context is None or settled.mistake != "none":
         return []
-    queries, keys = labels(comparison.problem)
+    queries, keys = token_labels(comparison.problem)
     stage = "context" if settled.output_projection else "output"
     shown_heads = max(1, CELLS // max(1, TERMS * len(queries)))
     return [

@@ -14,7 +14,7 @@ from PIL import Image
 from attn_exp.experiment.row import settled_as
 from attn_exp.report.charts import chart_as_svg
 from attn_exp.report.figures import weights
-from attn_exp.report.views import seen
+from attn_exp.report.views import make_views
 from attn_exp.report.walk import find_masked
 from tests.compose import comparison
 from tests.report.live_page import show
@@ -62,7 +62,7 @@ def test_masked_places_of_a_picture_are_grey_and_others_blue() -> None:
 
 
 def test_masked_cells_of_a_figure_are_grey_and_hold_no_number() -> None:
-    chart = weights.plan(seen(comparison("variant=[matrix]", "mask=causal")), 6.3)
+    chart = weights.plan(make_views(comparison("variant=[matrix]", "mask=causal")), 6.3)
     drawn = chart_as_svg(chart).decode()
     first = re.search(r'xlink:href="data:image/png;base64,([^"]+)"', drawn)
     assert first

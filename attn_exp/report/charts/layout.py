@@ -36,7 +36,7 @@ from attn_exp.report.charts.chart import (
 )
 from attn_exp.report.charts.chart import width as width_of
 from attn_exp.report.pixels import coarse, colour_cells
-from attn_exp.report.views import Head, top
+from attn_exp.report.views import Head, largest_weight
 
 COLOURS = "Blues"
 
@@ -74,7 +74,7 @@ def weight_maps(
     maps: Sequence[Head], names: Named, width: float, gamma: float = 1.0, height: float | None = None
 ) -> Chart:
     """Lay out titled maps side by side, on one colour scale; a given height is filled as far as possible."""
-    low, end = names.low, top(head.weights for head in maps) if names.high is None else names.high
+    low, end = names.low, largest_weight(head.weights for head in maps) if names.high is None else names.high
     left, below = widest(names.rows) + 0.32, widest(names.columns)
     numbers = GAP + BAR + 6 / 72 + widest(scale_ticks(low, end).names, 7.5)
     right = max(0.55, numbers + (LINE if width_of(names.unit) > LONG else 0))

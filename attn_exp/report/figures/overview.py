@@ -10,7 +10,7 @@ from attn_exp.report.charts.layout import BAR, COLOURS, colour_scale
 from attn_exp.report.escapes import visible
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.pixels import coarse
-from attn_exp.report.views import MANY, Views, colours, maps_in, top
+from attn_exp.report.views import MANY, Views, colours, count_maps, largest_weight
 from attn_exp.report.walk import find_masked_in_panel
 
 ACROSS, CELLS = 12, 48
@@ -28,14 +28,14 @@ SHOWN = 0.94
 
 def wanted(views: Views) -> bool:
     """Return whether there are many heads (fewer get larger maps) and some map has more than one weight."""
-    return maps_in(views) > MANY and any(panel.weights[0].size > 1 for panel in views.panels)
+    return count_maps(views) > MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     most = min(ACROSS, int((width - RIGHT) / NARROWEST))
     largest = max(len(panel.weights) for panel in views.panels)
     side = (width - RIGHT) / max(min(largest, most), min(6, most))
-    end, power = top(panel.weights for panel in views.panels), colours(views).power
+    end, power = largest_weight(panel.weights for panel in views.panels), colours(views).power
     parts, y = list[Part](), LINE / 2
     for panel in views.panels:
         y += LINE

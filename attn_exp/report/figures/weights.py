@@ -7,13 +7,13 @@ from attn_exp.report.charts.layout import Named, weight_maps
 from attn_exp.report.escapes import label
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.sentences import describe_tokens
-from attn_exp.report.views import MANY, Views, colours, maps_in
+from attn_exp.report.views import MANY, Views, colours, count_maps
 from attn_exp.report.walk import iterate_heads
 
 
 def wanted(views: Views) -> bool:
     """Return whether there are few enough heads (more get an overview) and some map has more than one weight."""
-    return 0 < maps_in(views) <= MANY and any(panel.weights[0].size > 1 for panel in views.panels)
+    return 0 < count_maps(views) <= MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
