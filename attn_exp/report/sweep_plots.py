@@ -40,7 +40,7 @@ from attn_exp.report.charts.chart import (
     power_ticks,
     widest,
 )
-from attn_exp.report.charts.layout import BAR, Named, colour_scale, legend_shapes, weight_maps
+from attn_exp.report.charts.layout import BAR, MapLabels, colour_scale, legend_shapes, weight_maps
 from attn_exp.report.escapes import label as short
 from attn_exp.report.figures.figure import planned
 from attn_exp.report.pixels import palette
@@ -487,7 +487,7 @@ def draw_heat_maps(plotted: Plotted, width: float, height: float | None) -> Char
     ends = float(np.nanmin(all_means)), float(np.nanmax(all_means))
     return draw_maps(
         matrices,
-        Named(rows, columns, plotted.axes[column_axis], name, plotted.axes[row_axis], *ends, MAP),
+        MapLabels(rows, columns, plotted.axes[column_axis], name, plotted.axes[row_axis], *ends, MAP),
         width,
         height,
     )
@@ -495,11 +495,11 @@ def draw_heat_maps(plotted: Plotted, width: float, height: float | None) -> Char
 
 def draw_heads(plotted: Plotted, width: float, height: float | None) -> Chart:
     head_numbers = [str(head + 1) for head in range(next(iter(plotted.heads.values())).shape[1])]
-    names = Named(list(plotted.layers), head_numbers, "head", "share", "layer", colours=MAP)
+    names = MapLabels(list(plotted.layers), head_numbers, "head", "share", "layer", colours=MAP)
     return draw_maps(plotted.heads, names, width, height)
 
 
-def draw_maps(matrices: Arrays, names: Named, width: float, height: float | None) -> Chart:
+def draw_maps(matrices: Arrays, names: MapLabels, width: float, height: float | None) -> Chart:
     heads = [Head(short(title), None, matrix) for title, matrix in matrices.items()]
     short_names = names._replace(rows=list(map(short, names.rows)), columns=list(map(short, names.columns)))
     return weight_maps(heads, short_names, width, 1.0, height)

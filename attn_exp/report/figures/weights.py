@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn_exp.report.charts.chart import Chart
-from attn_exp.report.charts.layout import Named, weight_maps
+from attn_exp.report.charts.layout import MapLabels, weight_maps
 from attn_exp.report.escapes import label
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.sentences import describe_tokens
@@ -19,7 +19,7 @@ def wanted(views: Views) -> bool:
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     problem = views.comparison.problem
     rows, columns = (list(map(label, tokens)) for tokens in (problem.tokens, problem.key_tokens))
-    names = Named(rows, columns, describe_tokens(problem).columns)
+    names = MapLabels(rows, columns, describe_tokens(problem).columns)
     return weight_maps(list(iterate_heads(views, views.panels)), names, width, colours(views).power, height)
 
 
