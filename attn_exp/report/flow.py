@@ -106,7 +106,7 @@ class Box(NamedTuple):
 
     @property
     def svg(self) -> Markup:
-        return Markup("".join(element(shape, alone=False) for shape in box_shapes(self)))
+        return Markup("".join(element(shape, styled=False) for shape in box_shapes(self)))
 
 
 Link = tuple[str, str, str]
@@ -124,7 +124,7 @@ class Flow(NamedTuple):
     @property
     def svg(self) -> Markup:
         """The shapes behind the boxes, as SVG."""
-        return Markup("".join(element(shape, alone=False) for shape in self.behind))
+        return Markup("".join(element(shape, styled=False) for shape in self.behind))
 
     @property
     def shapes(self) -> list[Shape]:

@@ -15,7 +15,7 @@ from attn_exp.errors import UserError, chosen, shown
 from attn_exp.experiment.row import Agreement, Comparison, Distance, Row, Step, Timing
 from attn_exp.report import figures
 from attn_exp.report.escapes import brief, label, minus, plain
-from attn_exp.report.pixels import FULL, INK, picture
+from attn_exp.report.pixels import FULL, INK, picture_url
 from attn_exp.report.sections.comparison import table
 from attn_exp.report.sentences import format_agreement, opening
 from attn_exp.report.templating import templates
@@ -39,9 +39,9 @@ class Drawing:
     figure: Any
 
     def _repr_svg_(self) -> str:
-        from attn_exp.report.charts.matplotlib_figure import encoded  # noqa: PLC0415 - slow to import
+        from attn_exp.report.charts.matplotlib_figure import encode_figure  # noqa: PLC0415 - slow to import
 
-        return encoded(self.figure, "svg").decode()
+        return encode_figure(self.figure, "svg").decode()
 
 
 def drawing(comparison: Comparison, name: str) -> Drawing:
@@ -90,7 +90,7 @@ def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
 def make_map(head: Head, comparison: Comparison, scale: Colours) -> Map:
     matrix = head.weights
     if max(matrix.shape) > MOST_CELLS:
-        return Map(head.title, picture=picture(matrix, scale.shares))
+        return Map(head.title, picture=picture_url(matrix, scale.shares))
     cells = [
         [(brief(value), f"{FULL * share:.3f}") for value, share in zip(*row, strict=True)]
         for row in zip(matrix.tolist(), scale.shares(matrix).tolist(), strict=True)
@@ -128,8 +128,9 @@ def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.Data
     array = stages[chosen(name, stages, f"stage of {variant}")]
     heads = array if array.ndim == 3 else (array.T if name == "lse" else array)[None]
     if not isinstance(head, int | np.integer) or head not in range(1, len(heads) + 1):
-        several = f"{len(heads)} heads, counted from 1; choose 1 to {len(heads)}"
-        choices = "one head; choose 1" if len(heads) == 1 else several
+        choices = (
+            "one head; choose 1" if len(heads) == 1 else f"{len(heads)} heads, counted from 1; choose 1 to {len(heads)}"
+        )
         raise UserError(f"head={shown(head)}: {name} of {variant} has {choices}")
     import pandas as pd  # noqa: PLC0415 - slow to import
 

@@ -26,7 +26,7 @@ from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import TAKEN
 from attn_exp.report import walk
 from attn_exp.report.escapes import decimal
-from attn_exp.report.pixels import picture
+from attn_exp.report.pixels import picture_url
 from attn_exp.report.views import MOST_COARSE, MOST_EXACT, Colours, Panel, Views, colours, token_labels
 from attn_exp.report.walk import SIDE, Step, find_masked, is_mixed
 from attn_exp.rules import AbsentMask
@@ -75,7 +75,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
     is_masked = find_masked(settled, panel.weights) if split is None else np.isneginf(split.rest)
     if panel.weights.size > MOST_COARSE:
         data["pictures"] = [
-            picture(head, scale.shares, None if is_masked is None else is_masked[index])
+            picture_url(head, scale.shares, None if is_masked is None else is_masked[index])
             for index, head in enumerate(panel.weights)
         ]
         return data
@@ -326,9 +326,10 @@ def walk_data(walk_values: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapp
     """
     index = walk_values["panel"]
     arrays, mask = ({}, "") if index == "" else derived_arrays(*panels[index])
-    steps = [step for group in walk_values["groups"] for step in group]
-    data = {step.stage: step_data(step, arrays.get(step.stage), mask) for step in steps}
-    return {"variant": walk_values["variant"], "title": walk_values["title"], "panel": index, "steps": data}
+    steps = {
+        step.stage: step_data(step, arrays.get(step.stage), mask) for group in walk_values["groups"] for step in group
+    }
+    return {"variant": walk_values["variant"], "title": walk_values["title"], "panel": index, "steps": steps}
 
 
 def derived_arrays(panel: Panel, data: Mapping[str, Any]) -> tuple[dict[str, Array], str]:

@@ -42,7 +42,7 @@ from attn_exp.report.charts.chart import (
 )
 from attn_exp.report.charts.layout import BAR, MapLabels, colour_scale, legend_shapes, weight_maps
 from attn_exp.report.escapes import label as short
-from attn_exp.report.figures.figure import planned
+from attn_exp.report.figures.figure import fit_to_size
 from attn_exp.report.pixels import palette
 from attn_exp.report.views import SWEEP_CAPTIONS, Head
 
@@ -219,7 +219,9 @@ def draw(plotted: Plotted) -> dict[str, Chart]:
         if name not in names and least <= len(varying) <= most and (name != "against" or numeric_axes(plotted)):
             names.append(name)
     return {
-        name: planned(partial(PLOTS[name], plotted), plotted.size) for name in names if name in (plotted.only or names)
+        name: fit_to_size(partial(PLOTS[name], plotted), plotted.size)
+        for name in names
+        if name in (plotted.only or names)
     }
 
 
@@ -239,23 +241,23 @@ def draw_along(plotted: Plotted, metric: str, axes: Sequence[int]) -> Chart:
 
     strokes, y = draw_lines(plotted, metric, x_axis, label_line), Axis(0, 0, name=titled(metric))
     panels = [("", strokes, axis_along(plotted, x_axis), y)]
-    return planned(lambda width, height: arrange_panels(panels, 1, 2.2, width, height), plotted.size)
+    return fit_to_size(lambda width, height: arrange_panels(panels, 1, 2.2, width, height), plotted.size)
 
 
 def figure(chart: Chart, plotted: Plotted) -> Figure:
-    from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - SVG files do not need it
+    from attn_exp.report.charts import matplotlib_figure  # noqa: PLC0415 - SVG files do not need it
 
     texts = {text for key in plotted.cells for text in key}
-    with ours.look({"font.family": ours.fonts_for(texts, plotted.size.font)}):
-        return ours.figure_of(chart)
+    with matplotlib_figure.style_context({"font.family": matplotlib_figure.choose_fonts(texts, plotted.size.font)}):
+        return matplotlib_figure.draw_chart(chart)
 
 
 def encoded(chart: Chart, form: str, plotted: Plotted) -> bytes:
     if form == "svg" and plotted.size.font == "DejaVu Sans":
         return chart_as_svg(chart)
-    from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - as above
+    from attn_exp.report.charts import matplotlib_figure  # noqa: PLC0415 - as above
 
-    return ours.encoded(figure(chart, plotted), form)
+    return matplotlib_figure.encode_figure(figure(chart, plotted), form)
 
 
 def choose_plot(plotted: Plotted) -> str:

@@ -19,8 +19,8 @@ from attn_exp import registry
 from attn_exp.experiment.row import Comparison
 from attn_exp.report import figures
 from attn_exp.report.charts.chart import number_ticks
-from attn_exp.report.figures.figure import Figure, planned, size
-from attn_exp.report.pixels import palette, shades
+from attn_exp.report.figures.figure import Figure, fit_to_size, size
+from attn_exp.report.pixels import palette, palette_indices
 from attn_exp.report.views import Views, make_views
 from tests.compose import comparison
 from tests.report.render import drawings_of
@@ -95,7 +95,7 @@ def test_nothing_leaves_a_chart_and_nothing_covers_a_text(words: tuple[str, ...]
     views = make_views(compared)
     for member in figures.wanted(views).values():
         if member.plan is not None and member.in_page:
-            check_layout(planned(partial(member.plan, views), size(compared.config.figures)))
+            check_layout(fit_to_size(partial(member.plan, views), size(compared.config.figures)))
 
 
 @pytest.mark.parametrize("names", HARD, ids=["long", "marked", "odd"])
@@ -134,7 +134,7 @@ def test_a_number_has_the_shade_that_matplotlib_gives_it(gamma: float) -> None:
     numbers[0, :4] = 0.0, numbers.max(), -1.0, 2 * numbers.max()
     end = numbers[1:].max()
     theirs = matplotlib.colormaps["Blues"](matplotlib.colors.PowerNorm(gamma, 0, end)(numbers), bytes=True)
-    np.testing.assert_array_equal(palette("Blues")[shades(numbers, end, gamma)], np.asarray(theirs)[..., :3])
+    np.testing.assert_array_equal(palette("Blues")[palette_indices(numbers, end, gamma)], np.asarray(theirs)[..., :3])
 
 
 @pytest.mark.parametrize(("length", "names"), [(0.9, "0.00 0.25 0.50 0.75 1.00"), (0.5, "0.0 0.5 1.0"), (0.1, "0 1")])

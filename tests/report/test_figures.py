@@ -13,7 +13,7 @@ from attn_exp.experiment.metrics.logits import curves
 from attn_exp.experiment.row import Comparison
 from attn_exp.report import notebook
 from attn_exp.report.charts.chart import Chart, Heat, Plot
-from attn_exp.report.charts.matplotlib_figure import encoded
+from attn_exp.report.charts.matplotlib_figure import encode_figure
 from attn_exp.report.figures import distances, entropy, weights
 from attn_exp.report.views import make_views
 from tests.compose import comparison
@@ -100,9 +100,9 @@ def tokens(names: list[str], width: float = 6.3, *words: str) -> Comparison:
 
 @pytest.mark.long
 def test_what_a_user_set_for_matplotlib_changes_no_figure(coffee: Comparison) -> None:
-    usual = encoded(drawings_of(coffee)["distances"], "svg")
+    usual = encode_figure(drawings_of(coffee)["distances"], "svg")
     with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "none"}):
-        assert encoded(drawings_of(coffee)["distances"], "svg") == usual
+        assert encode_figure(drawings_of(coffee)["distances"], "svg") == usual
 
 
 @pytest.mark.long

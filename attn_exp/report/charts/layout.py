@@ -273,7 +273,7 @@ def relative_positions(axis: Axis, values: Array) -> Array:
 def legend_shapes(strokes: Sequence[Stroke], column_count: int, left: float, bottom: float) -> Iterator[Shape]:
     """Yield the legend of labelled strokes in columns, above and to the right of a point.
 
-    An entry is a line, twice as long as letters are high, with a mark in its middle, then its label. The last row is just above the point.
+    An entry is a line with a mark in its middle, then its label. The last row is just above the point.
     """
     labelled = [stroke for stroke in strokes if stroke.label]
     columns = np.array_split(np.arange(len(labelled)), column_count)

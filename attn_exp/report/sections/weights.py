@@ -11,7 +11,7 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.row import settled_as
 from attn_exp.report import sentences, walk
 from attn_exp.report.escapes import label
-from attn_exp.report.pixels import picture
+from attn_exp.report.pixels import picture_url
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.stages import is_random
 from attn_exp.report.views import FINE, Colours, Views, colours, heads_of
@@ -40,7 +40,7 @@ def draw_picture(
     title: str, matrix: Array, scale: Colours, is_masked: Array | None = None, *, coarse: bool = False
 ) -> Drawn:
     height, width = matrix.shape
-    return Drawn(title, None, picture(matrix, scale.shares, is_masked), width, height, coarse)
+    return Drawn(title, None, picture_url(matrix, scale.shares, is_masked), width, height, coarse)
 
 
 SMALL = 16
