@@ -71,7 +71,7 @@ MUTANTS = [
     Mutant("heads in the wrong order", "forms/steps.py", "return apart.swapaxes(-3, -2)", "return apart[..., ::-1, :, :].swapaxes(-3, -2)"),
     Mutant("no max-subtraction", "rules/normalizers/softmax.py", "np.where(largest == -np.inf, largest.dtype.type(0), largest)", "np.zeros_like(largest)"),
     Mutant("colours of a chart by another power", "report/pixels.py", ", 0, 1) ** gamma", ", 0, 1)", ("tests/report/test_charts.py",)),
-    Mutant("names of a chart's rows upside down", "report/charts/layout.py", "left - 2, top + (place + 0.5)", "left - 2, top + height - (place + 0.5)", ("tests/report/test_charts.py",)),
+    Mutant("names of a chart's rows upside down", "report/charts/layout.py", "left - 2, top + (index + 0.5)", "left - 2, top + height - (index + 0.5)", ("tests/report/test_charts.py",)),
     Mutant("a changed number forgets the scale", "report/templates/live.js", "score * plan.c)", "score)", ("tests/report/test_live.py",)),
     Mutant("a page's keys before the past", "report/walk.py", "int(offset), heads)", "0, heads)", ("tests/report/test_closed.py",)),
     Mutant("W_o forgotten", "experiment/executing.py", "if is_mixed else merged", "if False else merged"),

@@ -1,7 +1,8 @@
-"""Make the files of a run's report (the page, Markdown, tables and figures) as bytes, and the report of a sweep.
+"""Turn a finished run into the files of its report, as bytes by name, and a finished sweep into its page and Markdown.
 
-The page is self-contained. In its tables of numbers, cells are coloured by size, and rows and columns are linked to
-their tokens. A page has thousands of cells, so they are formatted here: a Jinja macro takes over three times as long.
+`documents` draws the figures first, then fills the templates: `tables/comparison.md`, `report.md` with links to the
+figures, `report.html` with the figures and the data of its scripts embedded. A page has thousands of coloured cells,
+so they are formatted here: a Jinja macro takes over three times as long.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from attn_exp.report.flow import hue
 from attn_exp.report.page_data import live_plans, page_data, walk_data
 from attn_exp.report.sections import contents, templates_of
 from attn_exp.report.sections.section import Material
-from attn_exp.report.sections.walks import walks
+from attn_exp.report.sections.walks import make_walks
 from attn_exp.report.sentences import spoken
 from attn_exp.report.templating import pipe_cells, render_markdown, render_page
-from attn_exp.report.views import MOST_COARSE, SWEEP_CAPTIONS, Colours, Shown, colours, seen
+from attn_exp.report.views import MOST_COARSE, SWEEP_CAPTIONS, Colours, Shown, colours, make_views
 from attn_exp.report.walk import axes_of
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
@@ -40,27 +41,32 @@ def documents(run: Run) -> dict[str, bytes]:
     The Markdown file links to the figures next to it; the page embeds them.
     """
     comparison = run.comparison
-    wanted, formats = comparison.config.report, comparison.config.figures.format
-    views = seen(comparison, math.inf if wanted.figures else MOST_COARSE if wanted.pages else 0)
-    drawn = figures.files(views, tuple(dict.fromkeys(("svg", *formats)))) if wanted.figures else {}
-    known = figures.figures()
-    files = {f"figures/{name}.{form}": made[form] for name, made in drawn.items() for form in formats}
-    if not (wanted.tables or wanted.pages):
+    settings, formats = comparison.config.report, comparison.config.figures.format
+    views = make_views(comparison, math.inf if settings.figures else MOST_COARSE if settings.pages else 0)
+    encoded_figures = figures.files(views, tuple(dict.fromkeys(("svg", *formats)))) if settings.figures else {}
+    members = figures.figures()
+    files = {
+        f"figures/{name}.{form}": encodings[form] for name, encodings in encoded_figures.items() for form in formats
+    }
+    if not (settings.tables or settings.pages):
         return files
-    material = Material(run, views, (), walks(views))
-    if wanted.tables:
+    material = Material(run, views, (), make_walks(views))
+    if settings.tables:
         for table in papers.tables(comparison):
             files |= {
-                f"tables/{table.name}.{ending}": encode_utf8(form(table)) for ending, form in papers.FORMS.items()
+                f"tables/{table.name}.{extension}": encode_utf8(format_table(table))
+                for extension, format_table in papers.FORMS.items()
             }
-        best = next(form for form in BEST_IN_MARKDOWN if form in formats)
-        beside = [Shown(f"figures/{name}.{best}", known[name].caption) for name in drawn]
-        files["report.md"] = encode_utf8(markdown(material._replace(figures=beside)))
-    if wanted.pages:
-        inside = [
-            Shown(svg_source(made["svg"]), known[name].caption) for name, made in drawn.items() if known[name].in_page
+        image_format = next(form for form in BEST_IN_MARKDOWN if form in formats)
+        linked = [Shown(f"figures/{name}.{image_format}", members[name].caption) for name in encoded_figures]
+        files["report.md"] = encode_utf8(markdown(material._replace(figures=linked)))
+    if settings.pages:
+        embedded = [
+            Shown(svg_source(encodings["svg"]), members[name].caption)
+            for name, encodings in encoded_figures.items()
+            if members[name].in_page
         ]
-        files["report.html"] = encode_utf8(page(material._replace(figures=inside)))
+        files["report.html"] = encode_utf8(page(material._replace(figures=embedded)))
     return files
 
 
@@ -83,26 +89,26 @@ EXPONENT = re.compile(r"\d[\d.]*e[+-]\d+")
 
 def table_rows(table: walk.Table, step: walk.Step) -> Markup:
     """Return the rows of a table in HTML, linked to their tokens, with cells coloured by size."""
-    by_key = walk.by_key(step)
-    tokens = "" if walk.is_projection(step) else "k" if step.rows_are_keys else "q"
-    closed = np.zeros(table.matrix.shape, bool) if step.closed is None else step.closed[table.head]
+    by_key = walk.has_columns_of_keys(step)
+    token_axis = "" if walk.is_projection(step) else "k" if step.rows_are_keys else "q"
+    is_masked = np.zeros(table.matrix.shape, bool) if step.is_masked is None else step.is_masked[table.head]
     shares = Colours(step.largest or 1.0, step.power).shares(np.abs(table.matrix))
-    lines = list[str]()
-    for row, (name, numbers) in enumerate(zip(table.rows, table.matrix.tolist(), strict=True)):
-        marks = (f' data-k="{place}"' if by_key else "" for place in range(len(numbers)))
-        cells = "".join(map(cell, numbers, shares[row].tolist(), repeat(step), marks, closed[row].tolist()))
-        tie = f' data-{tokens}="{row}"' if tokens else ""
-        lines.append(f'<tr{tie}><th scope="row">{escape(printable(name))}</th>{cells}</tr>')
-    return Markup("\n".join(lines))
+    html_rows = list[str]()
+    for row, (name, values) in enumerate(zip(table.rows, table.matrix.tolist(), strict=True)):
+        key_links = (f' data-k="{place}"' if by_key else "" for place in range(len(values)))
+        cells = "".join(map(html_cell, values, shares[row].tolist(), repeat(step), key_links, is_masked[row].tolist()))
+        token_link = f' data-{token_axis}="{row}"' if token_axis else ""
+        html_rows.append(f'<tr{token_link}><th scope="row">{escape(printable(name))}</th>{cells}</tr>')
+    return Markup("\n".join(html_rows))
 
 
-def cell(value: float, share: float, step: walk.Step, mark: str, closed: bool) -> str:
+def html_cell(value: float, share: float, step: walk.Step, key_link: str, is_masked: bool) -> str:
     """Return one cell in HTML; `mark` is the attribute that links it to its key. Numbers need no escaping."""
-    if closed or not math.isfinite(value):
-        return f'<td class="m"{mark}>{decimal(value, step.decimals if closed else 0)}</td>'
-    kind = share_class(share, "n" if value < 0 else "")
-    classes = f' class="{kind}"' if kind else ""
-    return f"<td{classes}{mark}>{decimal(value, step.decimals)}</td>"
+    if is_masked or not math.isfinite(value):
+        return f'<td class="m"{key_link}>{decimal(value, step.decimals if is_masked else 0)}</td>'
+    classes = share_class(share, "n" if value < 0 else "")
+    class_attribute = f' class="{classes}"' if classes else ""
+    return f"<td{class_attribute}{key_link}>{decimal(value, step.decimals)}</td>"
 
 
 def share_class(share: float, kind: str = "") -> str:
@@ -118,10 +124,10 @@ def share_class(share: float, kind: str = "") -> str:
 
 def unbroken(text: str) -> Markup:
     """Escape a string for a page, keep numbers such as 2e-16 on one line, and explain terms in tooltips."""
-    explained = TERM.sub(
+    with_tooltips = TERM.sub(
         lambda term: f'<abbr tabindex="0" title="{TERMS[term[0]]}">{term[0]}</abbr>', str(escape(text))
     )
-    return Markup(EXPONENT.sub(r'<span class="whole">\g<0></span>', explained))
+    return Markup(EXPONENT.sub(r'<span class="whole">\g<0></span>', with_tooltips))
 
 
 TERMS = {
@@ -137,37 +143,37 @@ TERM = re.compile(r"\b(?:" + "|".join(TERMS) + r")\b")
 FILTERS: dict[str, Callable[..., Any]] = {
     "short": brief,
     "spoken": spoken,
-    "shape": walk.shape,
+    "shape": walk.format_shape,
     "hue": hue,
     "unbroken": unbroken,
     "table_rows": table_rows,
-    "by_key": walk.by_key,
+    "by_key": walk.has_columns_of_keys,
     "share_class": share_class,
 }
 
 
 def page(material: Material) -> str:
-    texts = templates_of("html")
-    views, both = material.views, contents(material, texts)
-    carries = page_data(views)
-    panels = tuple(zip(views.panels, carries["panels"], strict=True))
-    live = live_plans(views.comparison, [walk["variant"] for walk in material.walks])
-    left_out = () if live["arrays"] else CHANGING
-    told = {
-        **carries,
+    templates = templates_of("html")
+    views, values = material.views, contents(material, templates)
+    weights_data = page_data(views)
+    panels = tuple(zip(views.panels, weights_data["panels"], strict=True))
+    plans = live_plans(views.comparison, [walk["variant"] for walk in material.walks])
+    unused_scripts = () if plans["arrays"] else CHANGING
+    script_data = {
+        **weights_data,
         **colours(views)._asdict(),
-        "walks": [walk_data(part["walk"], panels) for part in both["parts"] if "walk" in part],
-        "live": live,
+        "walks": [walk_data(part["walk"], panels) for part in values["parts"] if "walk" in part],
+        "live": plans,
     }
     axes = axes_of(step for walk in material.walks for step in walk["steps"])
     return render_page(
         "report.html",
-        both | {"axes": axes, "data": told},
+        values | {"axes": axes, "data": script_data},
         ("report.css", "flow.css"),
-        [name for name in SCRIPTS if name not in left_out],
+        [name for name in SCRIPTS if name not in unused_scripts],
         more_css=SHARES,
         filters=FILTERS,
-        more=texts,
+        more=templates,
     )
 
 
@@ -179,14 +185,14 @@ def svg_source(svg: bytes) -> str:
 
 
 def markdown(material: Material) -> str:
-    texts = templates_of("markdown")
-    return render_markdown("report.md", contents(material, texts), MARKDOWN_FILTERS, texts)
+    templates = templates_of("markdown")
+    return render_markdown("report.md", contents(material, templates), MARKDOWN_FILTERS, templates)
 
 
-def format_table(table: walk.Table, step: walk.Step) -> str:
-    lines = [[decimal(value, step.decimals) for value in row] for row in table.matrix.tolist()]
-    named = [[md(name), *line] for name, line in zip(table.rows, lines, strict=True)]  # numbers need no escaping
-    return pipe_cells([md(name) for name in ("", *table.columns)], named)
+def markdown_table(table: walk.Table, step: walk.Step) -> str:
+    number_cells = [[decimal(value, step.decimals) for value in row] for row in table.matrix.tolist()]
+    rows = [[md(name), *line] for name, line in zip(table.rows, number_cells, strict=True)]  # numbers need no escaping
+    return pipe_cells([md(name) for name in ("", *table.columns)], rows)
 
 
 def align_cells(lines: Sequence[Sequence[str]]) -> str:
@@ -195,30 +201,32 @@ def align_cells(lines: Sequence[Sequence[str]]) -> str:
 
 MARKDOWN_FILTERS: dict[str, Callable[..., Any]] = {
     "spoken": spoken,
-    "shape": walk.shape,
+    "shape": walk.format_shape,
     "aligned": align_cells,
-    "markdown_table": format_table,
+    "markdown_table": markdown_table,
 }
 
 
-def sweep_page(both: Mapping[str, Any], data: Mapping[str, Any] | None, depth: str, drawn: Mapping[str, bytes]) -> str:
+def sweep_page(
+    values: Mapping[str, Any], data: Mapping[str, Any] | None, depth: str, plots: Mapping[str, bytes]
+) -> str:
     """Return the report of a sweep as HTML.
 
-    `both` has the contents that it shares with the Markdown report, and `data` those of the explorer. `drawn` maps file
-    names to figures; the page embeds the SVG files.
+    `values` fill the template, as in the Markdown report; `data` is for the explorer, None if there is none. `plots`
+    maps file names to encoded figures; the page embeds the SVG files.
     """
-    figures = with_captions({name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")})
-    deep = both["effects"].deep or both["shares"].deep or any(both["deep"])
-    names = [name for name, used in (("depth.js", deep), ("sweep.js", data)) if used]
-    said = {**both, "figures": figures, "data": data, "depth": depth, "has_deep": deep}
-    return render_page("sweep.html", said, ("report.css", "sweep.css"), names)
+    figures = add_captions({name: svg_source(content) for name, content in plots.items() if name.endswith(".svg")})
+    has_deep = values["effects"].deep or values["shares"].deep or any(values["deep"])
+    scripts = [name for name, used in (("depth.js", has_deep), ("sweep.js", data)) if used]
+    page_values = {**values, "figures": figures, "data": data, "depth": depth, "has_deep": has_deep}
+    return render_page("sweep.html", page_values, ("report.css", "sweep.css"), scripts)
 
 
-def sweep_markdown(both: Mapping[str, Any], drawn: Sequence[str]) -> str:
-    """Return the report of a sweep as Markdown; `both` has its contents, `drawn` the names of the files in plots/."""
-    figures = with_captions({name: f"plots/{name}" for name in drawn if name.endswith(".png")})
-    return render_markdown("sweep.md", {**both, "figures": figures})
+def sweep_markdown(values: Mapping[str, Any], plot_names: Sequence[str]) -> str:
+    """Return the report of a sweep as Markdown: `values` fill the template, `plot_names` are the files in plots/."""
+    figures = add_captions({name: f"plots/{name}" for name in plot_names if name.endswith(".png")})
+    return render_markdown("sweep.md", {**values, "figures": figures})
 
 
-def with_captions(sources: Mapping[str, str]) -> list[Shown]:
+def add_captions(sources: Mapping[str, str]) -> list[Shown]:
     return [Shown(source, SWEEP_CAPTIONS[name.split(".")[0]]) for name, source in sources.items()]

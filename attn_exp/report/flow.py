@@ -1,7 +1,8 @@
 """A diagram of the computation of one variant: boxes for its stages, arrows between them, and their positions.
 
-The diagram is plain data, made from the shapes of the run; the page and the figure `flow` draw it. Coordinates are in
-pixels from the upper left corner. The last part of this file labels the columns that become each head: `1–2 → head 1`.
+The diagram is plain data, made from the shapes of the run; the page and the figure `flow` draw it. `box_rows` lists the
+boxes from top to bottom, `lay_out_flow` places them and `list_links` names the arrows. Coordinates are in pixels from
+the upper left corner. The last part of this file labels the columns that become each head: `1–2 → head 1`.
 """
 
 from __future__ import annotations
@@ -27,14 +28,19 @@ LETTERS, LINE, TALL = 11, 14, 40
 """Font size, line height, and height of a box with two lines of text."""
 
 WIDTH, GAP, NARROW, BROAD = 352, 24, 112, 152
+"""Width of the diagram, gap between two rows of boxes, and the widths of a narrow and of a broad box."""
+
 LEFT, MIDDLE, RIGHT, ALONG = 60, 176, 292, 118
-"""Horizontal centres of the three columns, and of the stages from the scores on."""
+"""Horizontal centres of the three columns, and of the stages from the scores on (left of the middle, so that the arrow
+from V passes them on the right)."""
 
 INSIDE, BESIDE, BELOW, FRAME = 100, 98, 150, 252
 """Maximum width of text in a narrow box, next to an arrow into it, and next to an arrow between stages; and the width
 of the frame around the computation in each head."""
 
 CHAIN = ("scores", "logits", "capped", "masked", "weights", "lse")
+"""The stages between queries and context, each in a row of its own."""
+
 COLUMNS = {"q": LEFT, "k": MIDDLE, "v": RIGHT}
 
 TOGETHER = "together"
@@ -100,7 +106,7 @@ class Box(NamedTuple):
 
     @property
     def svg(self) -> Markup:
-        return Markup("".join(element(shape, alone=False) for shape in box_shapes(self)))
+        return Markup("".join(element(shape, styled=False) for shape in box_shapes(self)))
 
 
 Link = tuple[str, str, str]
@@ -118,7 +124,7 @@ class Flow(NamedTuple):
     @property
     def svg(self) -> Markup:
         """The shapes behind the boxes, as SVG."""
-        return Markup("".join(element(shape, alone=False) for shape in self.behind))
+        return Markup("".join(element(shape, styled=False) for shape in self.behind))
 
     @property
     def shapes(self) -> list[Shape]:
@@ -134,92 +140,100 @@ def shorten(text: str, room: float) -> str:
     return fitted(text, room / 72, LETTERS)
 
 
-def flow(problem: Problem, settled: Settled, trace: Trace, steps: Sequence[Step], places: Mapping[str, str]) -> Flow:
-    """Return the diagram of one variant; `steps` are its stages, `places` the addresses of their tables."""
-    split = splitting(problem, settled, trace)
+def lay_out_flow(
+    problem: Problem, settled: Settled, trace: Trace, steps: Sequence[Step], addresses: Mapping[str, str]
+) -> Flow:
+    """Return the diagram of one variant; `steps` are its stages, `addresses` those of their tables on the page."""
+    split = describe_splitting(problem, settled, trace)
     boxes, top = list[Box](), 8
-    for row in filter(None, box_levels(settled, steps, split)):
-        boxes += [box._replace(top=top, href=places.get(box.stage, "")) for box in row]
+    for row in filter(None, box_rows(settled, steps, split)):
+        boxes += [box._replace(top=top, href=addresses.get(box.stage, "")) for box in row]
         top += max(box.height for box in row) + GAP
-    known = {box.name: box for box in boxes}
+    boxes_by_name = {box.name: box for box in boxes}
     arrows = [
         shape
-        for source, target, label in links(problem, settled, steps, known)
-        if source in known and target in known
-        for shape in arrow_shapes(known[source], known[target], label)
+        for source, target, label in list_links(problem, settled, steps, boxes_by_name)
+        if source in boxes_by_name and target in boxes_by_name
+        for shape in arrow_shapes(boxes_by_name[source], boxes_by_name[target], label)
     ]
     return Flow(top - GAP + 8, tuple(boxes), (*frame_shapes(boxes, split), *arrows))
 
 
-def box_levels(settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterator[list[Box]]:
-    by = {step.stage: step for step in steps}
-    places = {"x": LEFT, "memory": (MIDDLE + RIGHT) // 2} if "memory" in by else {"x": MIDDLE}
-    yield [input_box(by[name], middle, settled) for name, middle in places.items() if name in by]
-    yield [projection_box(by, name, middle) for name, middle in COLUMNS.items() if f"W_{name}" in by]
-    sides = {name: middle for name, middle in COLUMNS.items() if name in by}
+def box_rows(settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterator[list[Box]]:
+    by_stage = {step.stage: step for step in steps}
+    inputs = {"x": LEFT, "memory": (MIDDLE + RIGHT) // 2} if "memory" in by_stage else {"x": MIDDLE}
+    yield [input_box(by_stage[name], middle, settled) for name, middle in inputs.items() if name in by_stage]
+    yield [projection_box(by_stage, name, middle) for name, middle in COLUMNS.items() if f"W_{name}" in by_stage]
+    sides = {name: middle for name, middle in COLUMNS.items() if name in by_stage}
     if split.heads > 1:
         yield [
-            stage_box(by[name], NARROW, middle)._replace(
+            stage_box(by_stage[name], NARROW, middle)._replace(
                 name=f"flat {name}",
                 symbol=name.upper(),
-                columns=split.flat[name],
+                columns=split.columns[name],
                 heads=1,
                 parts=split.parts.get(name, 1),
             )
             for name, middle in sides.items()
         ]
     yield [
-        side_box(stage_box(by[name], NARROW, middle), split, rotations(settled, name)) for name, middle in sides.items()
+        split_box(stage_box(by_stage[name], NARROW, middle), split, name_rotations(settled, name))
+        for name, middle in sides.items()
     ]
-    yield from ([stage_box(by[name], BROAD, ALONG)] for name in (*CHAIN, "context") if name in by)
-    if "context" in by and split.heads > 1:
-        yield [concatenated_box(stage_box(by["context"], BROAD, ALONG))]
-    if "output" in by:
-        yield [stage_box(by["output"], BROAD, ALONG), *([projection_box(by, "o", RIGHT)] if "W_o" in by else [])]
+    yield from ([stage_box(by_stage[name], BROAD, ALONG)] for name in (*CHAIN, "context") if name in by_stage)
+    if "context" in by_stage and split.heads > 1:
+        yield [concatenated_box(stage_box(by_stage["context"], BROAD, ALONG))]
+    if "output" in by_stage:
+        yield [
+            stage_box(by_stage["output"], BROAD, ALONG),
+            *([projection_box(by_stage, "o", RIGHT)] if "W_o" in by_stage else []),
+        ]
 
 
 def stage_box(step: Step, width: int, middle: int) -> Box:
     *heads, rows, columns = (1, *step.shape) if step.stage != "lse" else (*step.shape, 1)
-    symbol, many = step.explained.symbol, heads[-1] if heads else 1
-    return Box(step.stage, step.stage, symbol, spoken(step.stage), rows, columns, middle, width, heads=many)
+    symbol, count = step.explained.symbol, heads[-1] if heads else 1
+    return Box(step.stage, step.stage, symbol, spoken(step.stage), rows, columns, middle, width, heads=count)
 
 
 def input_box(step: Step, middle: int, settled: Settled) -> Box:
-    plain = stage_box(step, NARROW, middle)
-    marks = [registry.name_of(position) for position in settled.positions if position.changes_x]
-    if not marks:
-        return plain
-    note = shorten(f"+ {', '.join(marks)}", INSIDE)
-    return plain._replace(lines=(plain.size, note))
+    box = stage_box(step, NARROW, middle)
+    added_positions = [registry.name_of(position) for position in settled.positions if position.changes_x]
+    if not added_positions:
+        return box
+    line = shorten(f"+ {', '.join(added_positions)}", INSIDE)
+    return box._replace(lines=(box.size, line))
 
 
-def projection_box(by: Mapping[str, Step], name: str, middle: int) -> Box:
-    plain, bias = stage_box(by[f"W_{name}"], NARROW, middle), by.get(f"b_{name}")
-    return plain._replace(word=f"+ {bias.explained.symbol}") if bias else plain
+def projection_box(by_stage: Mapping[str, Step], name: str, middle: int) -> Box:
+    box, bias = stage_box(by_stage[f"W_{name}"], NARROW, middle), by_stage.get(f"b_{name}")
+    return box._replace(word=f"+ {bias.explained.symbol}") if bias else box
 
 
-def side_box(plain: Box, split: Splitting, note: str) -> Box:
-    if plain.heads == 1 or not split.known:
-        return plain
-    name = plain.stage
-    pooled = 1 if name == "q" else split.pooled
-    width, turn = pooled * split.flat[name] // split.parts[name], split.tiled and name != "q"
-    parts = {head: format_columns(head % split.shared if turn else head, width) for head in range(plain.heads)}
-    made = "mean →" if pooled > 1 else "→" if plain.heads > 8 else "→ head"
-    lines = [f"{part} {made} {head + 1}" for head, part in parts.items()]
-    below = [*abbreviate_lines(lines), *filter(None, [note])]
-    return plain._replace(
-        word=shorten(f"{plain.heads} of {plain.size}", INSIDE - 12),
-        lines=tuple(shorten(line, INSIDE) for line in below),
+def split_box(box: Box, split: Splitting, rotation: str) -> Box:
+    if box.heads == 1 or not split.is_known:
+        return box
+    stage = box.stage
+    parts_per_head = 1 if stage == "q" else split.pooled
+    width, is_tiled = parts_per_head * split.columns[stage] // split.parts[stage], split.tiled and stage != "q"
+    columns_by_head = {
+        head: format_columns(head % split.shared if is_tiled else head, width) for head in range(box.heads)
+    }
+    arrow = "mean →" if parts_per_head > 1 else "→" if box.heads > 8 else "→ head"
+    labels = [f"{columns} {arrow} {head + 1}" for head, columns in columns_by_head.items()]
+    lines = [*abbreviate_lines(labels), *filter(None, [rotation])]
+    return box._replace(
+        word=shorten(f"{box.heads} of {box.size}", INSIDE - 12),
+        lines=tuple(shorten(line, INSIDE) for line in lines),
     )
 
 
 def concatenated_box(context: Box) -> Box:
-    many, width = context.heads, context.columns
-    lines = [f"head {head + 1} → {format_columns(head, width)}" for head in range(many)]
+    count, width = context.heads, context.columns
+    lines = [f"head {head + 1} → {format_columns(head, width)}" for head in range(count)]
     return context._replace(
-        name=TOGETHER, symbol="C", word="side by side", columns=many * width,
-        heads=1, parts=many, lines=tuple(abbreviate_lines(lines)),
+        name=TOGETHER, symbol="C", word="side by side", columns=count * width,
+        heads=1, parts=count, lines=tuple(abbreviate_lines(lines)),
     )  # fmt: skip
 
 
@@ -233,62 +247,68 @@ def format_columns(part: int, width: int) -> str:
     return str(first) if width == 1 else f"{first}–{first + width - 1}"
 
 
-def links(problem: Problem, settled: Settled, steps: Sequence[Step], known: Mapping[str, Box]) -> Iterator[Link]:
+def list_links(problem: Problem, settled: Settled, steps: Sequence[Step], boxes: Mapping[str, Box]) -> Iterator[Link]:
     """Yield the arrows between boxes; the caller drops arrows from or to a missing box."""
     for name in COLUMNS:
-        below = f"flat {name}" if f"flat {name}" in known else name
-        source = "memory" if "memory" in known and name != "q" else "x"
+        first_box = f"flat {name}" if f"flat {name}" in boxes else name
+        source = "memory" if "memory" in boxes and name != "q" else "x"
         new = "new rows" if name == "q" and problem.past else ""
         yield source, f"W_{name}", ""
-        yield f"W_{name}", below, ", ".join(filter(None, [new, rotations(settled, name) if below == name else ""]))
+        yield (
+            f"W_{name}",
+            first_box,
+            ", ".join(filter(None, [new, name_rotations(settled, name) if first_box == name else ""])),
+        )
         yield f"flat {name}", name, "columns"
-    last = [name for name in ("q", "k") if name in known]
+    sources = [name for name in ("q", "k") if name in boxes]
     for step in (step for step in steps if step.stage in CHAIN):
-        label = settled.mistake if step.wrong and settled.mistakes else operation_label(step, settled)
-        yield from ((name, step.stage, label if name == last[-1] else "") for name in last)
-        last = [step.stage]
-    yield from ((name, "context", "") for name in [*last, "v"])
+        label = settled.mistake if step.wrong and settled.mistakes else label_operation(step, settled)
+        yield from ((name, step.stage, label if name == sources[-1] else "") for name in sources)
+        sources = [step.stage]
+    yield from ((name, "context", "") for name in [*sources, "v"])
     yield "context", TOGETHER, ""
-    yield next((name for name in (TOGETHER, "context") if name in known), "x"), "output", ""
+    yield next((name for name in (TOGETHER, "context") if name in boxes), "x"), "output", ""
     yield "W_o", "output", "×"
 
 
-def operation_label(step: Step, settled: Settled) -> str:
+def label_operation(step: Step, settled: Settled) -> str:
     rules = settled.rules
-    said = {
+    labels = {
         "scores": "Q Kᵀ" if rules.pairing is None else registry.name_of(rules.pairing),
         "logits": f"× c = {settled.multiplier:.4g}",
         "weights": rules.normalizer.name,
         "lse": "",
     }
-    return said.get(step.stage, step.note)
+    return labels.get(step.stage, step.note)
 
 
-def rotations(settled: Settled, name: str) -> str:
+def name_rotations(settled: Settled, name: str) -> str:
     """Name the position encodings that rotate q or k; the box of x names those that are added to x."""
     turns = [registry.name_of(position) for position in settled.positions if not position.changes_x]
     return "" if name == "v" else ", ".join(turns)
 
 
 def arrow_shapes(source: Box, target: Box, label: str) -> Iterator[Shape]:
-    start, edge = source.bottom, target.right + (4 if target.heads > 1 else 0)
-    if source.top == target.top or (target.stage == "context" and source.left > target.right):
+    # a box with several heads has a second card behind it, 4 pixels to the right; a tip is 6 pixels long
+    start, edge = (source.middle, source.bottom), target.right + (4 if target.heads > 1 else 0)
+    is_same_row = source.top == target.top
+    if is_same_row or (target.stage == "context" and source.left > target.right):
+        # into the right side of the target: straight from a box next to it, or down from above and round a corner
         level = target.top + TALL // 2
-        corner = (
-            [(source.left, level)] if source.top == target.top else [(source.middle, start), (source.middle, level)]
-        )
-        yield from line_with_tip(line_path(*corner, (edge + 6, level)), f"M{edge + 6} {level - 3}l0 6l-6 -3z")
-        x, y, said = edge + 12, level - 6, label
+        points = [(source.left, level)] if is_same_row else [start, (source.middle, level)]
+        yield from line_with_tip(line_path(*points, (edge + 6, level)), f"M{edge + 6} {level - 3}l0 6l-6 -3z")
+        x, y, text = edge + 12, level - 6, label
     else:
-        end, aside = target.top, (source.middle > target.middle) - (source.middle < target.middle)
-        bend, into = (start + end) // 2, target.middle + 12 * aside
-        path = f"M{source.middle} {start}C{source.middle} {bend} {into} {bend} {into} {end - 6}"
-        straight = path if aside else line_path((source.middle, start), (source.middle, end - 6))
-        yield from line_with_tip(straight, f"M{into - 3} {end - 6}l6 0l-3 6z")
-        x, y = max(source.middle, into) + 9, end - 8
-        said = shorten(label, BESIDE if target.width == NARROW else BELOW)
+        # into the top of the target: straight down from a box above, or in a curve that ends 12 pixels to its side
+        end, side = target.top - 6, (source.middle > target.middle) - (source.middle < target.middle)
+        bend, entry = (source.bottom + target.top) // 2, target.middle + 12 * side
+        curve = f"M{source.middle} {source.bottom}C{source.middle} {bend} {entry} {bend} {entry} {end}"
+        path = curve if side else line_path(start, (source.middle, end))
+        yield from line_with_tip(path, f"M{entry - 3} {end}l6 0l-3 6z")
+        x, y = max(source.middle, entry) + 9, end - 2
+        text = shorten(label, BESIDE if target.width == NARROW else BELOW)
     if label:
-        yield Text(x, y, said, LETTERS, colour=QUIET)
+        yield Text(x, y, text, LETTERS, colour=QUIET)
 
 
 def line_path(*points: tuple[float, float]) -> str:
@@ -301,120 +321,132 @@ def line_with_tip(path: str, tip: str) -> Iterator[Path]:
 
 
 def frame_shapes(boxes: Sequence[Box], split: Splitting) -> Iterator[Shape]:
-    inside = [box for box in boxes if box.stage in (*CHAIN, "context") and box.name != TOGETHER]
-    if split.heads > 1 and inside:
-        top, bottom = inside[0].top - GAP + 3, inside[-1].bottom + 8
+    framed = [box for box in boxes if box.stage in (*CHAIN, "context") and box.name != TOGETHER]
+    if split.heads > 1 and framed:
+        top, bottom = framed[0].top - GAP + 3, framed[-1].bottom + 8
         yield Rect(28, top, FRAME, bottom - top, WASH, RULE, 1, (4, 3), 5)
-        yield Text(18, (top + bottom) / 2, split.said, LETTERS, "center", turned=True, colour=QUIET)
+        yield Text(18, (top + bottom) / 2, split.label, LETTERS, "center", turned=True, colour=QUIET)
 
 
 def box_shapes(box: Box) -> Iterator[Shape]:
+    # a card (two for several heads), an icon of the matrix, and lines of text
     colour, x, y = COLOURS[box.hue], box.left, box.top
     card = Rect(x, y, box.width, box.height, blend_with_white(colour, 0.16), colour, 1.5, radius=5)
     if box.heads > 1 and not box.lines:
         yield card._replace(x=x + 4, y=y + 4)
     yield card
     lines = box.lines or (box.size,)
-    left = 7 if box.lines or len(box.size) > 9 else 40
-    if left == 40:
+    indent = 7 if box.lines or len(box.size) > 9 else 40
+    if indent == 40:  # there is room for the icon
         yield from icon_paths(box)
-    heading = Text(x + left, y + LINE + 1, box.word, LETTERS, colour=INK, symbol=box.symbol)
+    heading = Text(x + indent, y + LINE + 1, box.word, LETTERS, colour=INK, symbol=box.symbol)
     yield heading
     yield from (
-        Text(x + left, heading.y + LINE * place, text, LETTERS, colour=INK) for place, text in enumerate(lines, start=1)
+        Text(x + indent, heading.y + LINE * line, text, LETTERS, colour=INK) for line, text in enumerate(lines, start=1)
     )
 
 
 def icon_paths(box: Box) -> Iterator[Path]:
-    unit = min(28 / box.rows, 28 / box.columns, 7)
-    unit = int(unit) if unit >= 1 else unit
-    across, down = max(int(unit * box.columns), 3), max(int(unit * box.rows), 3)
+    # a grid of the matrix's rows and columns, at most 28 pixels wide and high; every second head is in a darker colour
+    cell_size = min(28 / box.rows, 28 / box.columns, 7)
+    cell_size = int(cell_size) if cell_size >= 1 else cell_size
+    across, down = max(int(cell_size * box.columns), 3), max(int(cell_size * box.rows), 3)  # width and height
     x, y, colour = box.left + 7, box.top + (box.height - down) // 2, COLOURS[box.hue]
     cells = f"M{x} {y}l{across} 0l0 {down}l{-across} 0z"
-    if unit > 2:
-        cells += "".join(f"M{x} {y + row * unit}l{across} 0" for row in range(1, box.rows))
-        cells += "".join(f"M{x + column * unit} {y}l0 {down}" for column in range(1, box.columns))
+    if cell_size > 2:
+        cells += "".join(f"M{x} {y + row * cell_size}l{across} 0" for row in range(1, box.rows))
+        cells += "".join(f"M{x + column * cell_size} {y}l0 {down}" for column in range(1, box.columns))
     yield Path(cells, blend_with_white(colour, 0.55), PAPER, 1)
     if 1 < box.parts <= 16 and across >= box.parts:
         part = across // box.parts
-        odd = (f"M{x + place * part} {y}l{part} 0l0 {down}l{-part} 0z" for place in range(1, box.parts, 2))
-        yield Path("".join(odd), colour, opacity=0.6)
+        odd_parts = (f"M{x + place * part} {y}l{part} 0l0 {down}l{-part} 0z" for place in range(1, box.parts, 2))
+        yield Path("".join(odd_parts), colour, opacity=0.6)
 
 
 def blend_with_white(colour: str, share: float) -> str:
-    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return "#" + "".join(f"{round(255 + share * (part - 255)):02x}" for part in parts)
+    channels = (int(colour[index : index + 2], 16) for index in (1, 3, 5))
+    return "#" + "".join(f"{round(255 + share * (channel - 255)):02x}" for channel in channels)
 
 
 class Splitting(NamedTuple):
-    """How q, k and v are split into `heads` heads: the `flat` columns of each, and the `parts` they are cut into.
+    """How q, k and v are split into `heads` query heads, which share `shared` heads of keys and values.
 
-    Keys and values have `shared` heads: each is the mean of `pooled` parts, or the first parts are used. If
-    `tiled`, query heads use them in turn. `said` is the label of the frame. If not `known`, the diagram does not show
-    which columns belong to which head.
+    `columns`, `parts`: the columns of q, k and v before they are split, and the number of parts that they are cut into.
+    `pooled`: each head of keys and values is the mean of so many adjacent parts; if 1, the first parts are used.
+    `tiled`: query heads use the heads of keys and values in turn (1, 2, 1, 2), not in groups (1, 1, 2, 2).
+    `is_known`: otherwise the diagram does not show which columns belong to which head.
+    `label`: the text next to the frame.
     """
 
     heads: int
-    flat: Mapping[str, int]
+    columns: Mapping[str, int]
     parts: Mapping[str, int]
     shared: int
     pooled: int
     tiled: bool
-    known: bool
-    said: str
+    is_known: bool
+    label: str
 
 
-def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
-    """Return how a variant splits q, k and v into heads, which is not `known` for a mistake or the user's own code."""
-    sides = {"q": problem.q, "k": problem.k, "v": problem.v}
-    traced = next((side for side in (trace.q, trace.weights, trace.context) if side is not None), None)
-    heads, share = 1 if traced is None else len(traced), settled.heads
-    parts = {"q": share.query, "k": share.given, "v": share.given}
-    known = not settled.mistakes and not forms.is_own(settled.form)
-    flat = {name: side.shape[-1] for name, side in sides.items() if side is not None}
-    pooled = share.given // share.shared if share.pool == "mean" else 1
-    alike = share.query // share.shared
-    said = f"in each of {heads} heads{f', {alike} share a K and V' if alike > 1 else ''}"
-    return Splitting(heads, flat, parts, share.shared, pooled, settled.tiled, known, said)
+def describe_splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
+    """Return how a variant splits q, k and v into heads, which is not known for a mistake or the user's own code."""
+    arrays = {"q": problem.q, "k": problem.k, "v": problem.v}
+    # the first stage that has a matrix per head tells their number
+    traced = next((array for array in (trace.q, trace.weights, trace.context) if array is not None), None)
+    heads, sizes = 1 if traced is None else len(traced), settled.heads
+    parts = {"q": sizes.query, "k": sizes.given, "v": sizes.given}
+    is_known = not settled.mistakes and not forms.is_own(settled.form)
+    columns = {name: array.shape[-1] for name, array in arrays.items() if array is not None}
+    pooled = sizes.given // sizes.shared if sizes.pool == "mean" else 1
+    group_size = sizes.query // sizes.shared
+    label = f"in each of {heads} heads{f', {group_size} share a K and V' if group_size > 1 else ''}"
+    return Splitting(heads, columns, parts, sizes.shared, pooled, settled.tiled, is_known, label)
 
 
 def label_parts(step: Step, split: Splitting) -> Step:
-    name = step.stage[2:]
-    if not walk.is_projection(step) or split.heads == 1 or not split.known or name not in split.parts:
+    """Label the columns of the tables of a projection with the heads that use them: 4 for head 1, 4 for head 2."""
+    name = step.stage[2:]  # W_q becomes q
+    if not walk.is_projection(step) or split.heads == 1 or not split.is_known or name not in split.parts:
         return step
-    shown, width = min(walk.SIDE, split.flat[name]), split.flat[name] // split.parts[name]
-    owners = [(name_heads(split, name, part), min(width, shown - part * width)) for part in range(split.parts[name])]
-    parts = tuple((whom, count) for whom, count in owners if count > 0)
+    shown_columns, width = min(walk.SIDE, split.columns[name]), split.columns[name] // split.parts[name]
+    labels = [
+        (name_heads(split, name, part), min(width, shown_columns - part * width)) for part in range(split.parts[name])
+    ]
+    parts = tuple((label, count) for label, count in labels if count > 0)
     return step._replace(tables=tuple(table._replace(parts=parts) for table in step.tables))
 
 
-def by_head(step: Step, split: Splitting, array: Array, most: int) -> Step:
-    """If a projection has more than `most` columns, show the first columns of each head, not just of the first head."""
-    name, columns = step.stage[2:], array.shape[-1]
-    if not step.tables[0].parts or columns <= most or split.pooled > 1:
+def show_columns_by_head(step: Step, split: Splitting, array: Array, most_columns: int) -> Step:
+    """If a projection has more than `most_columns`, show the first columns of each head, not just of the first head."""
+    name, column_count = step.stage[2:], array.shape[-1]
+    if not step.tables[0].parts or column_count <= most_columns or split.pooled > 1:
         return step
-    width = columns // split.parts[name]
-    starts = range(0, columns, width)
-    corners = np.stack([np.atleast_2d(array)[: walk.SIDE, at : at + min(width, walk.SIDE)] for at in starts])
-    return step._replace(corners=corners, owners=tuple((name_heads(split, name, at // width), at) for at in starts))
+    width = column_count // split.parts[name]
+    starts = range(0, column_count, width)
+    heads = np.stack([np.atleast_2d(array)[: walk.SIDE, start : start + min(width, walk.SIDE)] for start in starts])
+    return step._replace(
+        heads=heads, owners=tuple((name_heads(split, name, start // width), start) for start in starts)
+    )
 
 
-def rows_by_head(step: Step, heads: int, array: Array, most: int) -> Step:
-    """If W_o has more than `most` rows, show the first rows of each head, not just of the first head."""
-    if heads == 1 or len(array) <= most or len(array) % heads:
+def show_rows_by_head(step: Step, head_count: int, array: Array, most_rows: int) -> Step:
+    """If W_o has more than `most_rows`, show the first rows of each head, not just of the first head."""
+    if head_count == 1 or len(array) <= most_rows or len(array) % head_count:
         return step
-    width = len(array) // heads
-    corners = np.stack([array[at : at + min(width, walk.SIDE), : walk.SIDE] for at in range(0, len(array), width)])
-    return step._replace(corners=corners, head_rows=width)
+    width = len(array) // head_count
+    heads = np.stack(
+        [array[start : start + min(width, walk.SIDE), : walk.SIDE] for start in range(0, len(array), width)]
+    )
+    return step._replace(heads=heads, head_rows=width)
 
 
 def name_heads(split: Splitting, name: str, part: int) -> str:
     """Name the heads that use one part of the columns of q, k or v: `heads 1–2`."""
-    group, many = (part, 1) if name == "q" else (part // split.pooled, split.heads // split.shared)
+    group, group_size = (part, 1) if name == "q" else (part // split.pooled, split.heads // split.shared)
     if name != "q" and group >= split.shared:
         return "unused"
-    if many == 1:
+    if group_size == 1:
         return f"head {group + 1}"
     if split.tiled:
         return f"heads {', '.join(str(head + 1) for head in range(group, split.heads, split.shared))}"
-    return f"heads {format_columns(group, many)}"
+    return f"heads {format_columns(group, group_size)}"

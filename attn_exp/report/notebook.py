@@ -15,12 +15,12 @@ from attn_exp.errors import UserError, chosen, shown
 from attn_exp.experiment.row import Agreement, Comparison, Distance, Row, Step, Timing
 from attn_exp.report import figures
 from attn_exp.report.escapes import brief, label, minus, plain
-from attn_exp.report.pixels import FULL, INK, picture
+from attn_exp.report.pixels import FULL, INK, picture_url
 from attn_exp.report.sections.comparison import table
 from attn_exp.report.sentences import format_agreement, opening
 from attn_exp.report.templating import templates
-from attn_exp.report.views import Colours, Head, colours, heads_of, seen
-from attn_exp.report.walk import names
+from attn_exp.report.views import Colours, Head, colours, heads_of, make_views
+from attn_exp.report.walk import label_rows_and_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +29,7 @@ MOST_CELLS = 12
 """Weights with more rows or columns than this are shown as a picture, not as a table."""
 
 MOST_MAPS = 24
+"""Maximum number of heads whose weights are shown."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class Drawing:
     figure: Any
 
     def _repr_svg_(self) -> str:
-        from attn_exp.report.charts.matplotlib_figure import encoded  # noqa: PLC0415 - slow to import
+        from attn_exp.report.charts.matplotlib_figure import encode_figure  # noqa: PLC0415 - slow to import
 
-        return encoded(self.figure, "svg").decode()
+        return encode_figure(self.figure, "svg").decode()
 
 
 def drawing(comparison: Comparison, name: str) -> Drawing:
@@ -49,14 +50,17 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
     Raises:
         UserError: the run has no such figure.
     """
-    views = seen(comparison)
-    known = figures.wanted(views)
-    drawn = figures.drawings(views, {name: known[chosen(name, known, "figure")]})
-    return Drawing(drawn[name])
+    views = make_views(comparison)
+    members = figures.wanted(views)
+    drawings = figures.drawings(views, {name: members[chosen(name, members, "figure")]})
+    return Drawing(drawings[name])
 
 
 class Map(NamedTuple):
-    """The weights of one head: rows of numbers with opacities, or the address of a picture if the matrix is large."""
+    """The weights of one head as a table, or the address of a picture if the matrix is large.
+
+    A line is the label of a query, and for each key the number and the opacity of its colour.
+    """
 
     title: str
     columns: Sequence[str] = ()
@@ -73,20 +77,20 @@ def html(what: str, *args: Any) -> str:
 
 
 def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
-    shown = table(comparison, timings).at_depth(comparison.config.report.depth)
-    same = ", ".join(f"{column.title} {minus(value)}" for column, value in shown.shared)
-    said = [f"The same for all: {same}.", opening(comparison)]
-    said += [format_agreement(comparison.published)] if comparison.published else []
-    views = seen(comparison, 0)
+    comparison_table = table(comparison, timings).at_depth(comparison.config.report.depth)
+    shared = ", ".join(f"{column.title} {minus(value)}" for column, value in comparison_table.shared)
+    paragraphs = [f"The same for all: {shared}.", opening(comparison)]
+    paragraphs += [format_agreement(comparison.published)] if comparison.published else []
+    views = make_views(comparison, 0)  # without the scores behind the weights
     scale, heads = colours(views), [head for panel in views.panels for head in heads_of(panel)]
-    maps = [map_of(head, comparison, scale) for head in heads[:MOST_MAPS]]
-    return html("run", shown, said, maps, max(0, len(heads) - MOST_MAPS))
+    maps = [make_map(head, comparison, scale) for head in heads[:MOST_MAPS]]
+    return html("run", comparison_table, paragraphs, maps, max(0, len(heads) - MOST_MAPS))
 
 
-def map_of(head: Head, comparison: Comparison, scale: Colours) -> Map:
+def make_map(head: Head, comparison: Comparison, scale: Colours) -> Map:
     matrix = head.weights
     if max(matrix.shape) > MOST_CELLS:
-        return Map(head.title, picture=picture(matrix, scale.shares))
+        return Map(head.title, picture=picture_url(matrix, scale.shares))
     cells = [
         [(brief(value), f"{FULL * share:.3f}") for value, share in zip(*row, strict=True)]
         for row in zip(matrix.tolist(), scale.shares(matrix).tolist(), strict=True)
@@ -97,21 +101,21 @@ def map_of(head: Head, comparison: Comparison, scale: Colours) -> Map:
 
 def comparison(run: Comparison) -> pd.DataFrame:
     """Return one row per variant, indexed by its name; the columns are the fields of `Row`."""
-    return frame(Row, run.rows).set_index("variant")
+    return make_frame(Row, run.rows).set_index("variant")
 
 
 def distances(run: Comparison) -> pd.DataFrame:
-    return frame(Distance, run.distances)
+    return make_frame(Distance, run.distances)
 
 
 def steps(found: Sequence[Step]) -> pd.DataFrame:
     """Return one row per step of a ladder: the setting that it changes, and how much that changes the output."""
-    return frame(Step, found)
+    return make_frame(Step, found)
 
 
 def published(run: Comparison) -> pd.DataFrame:
     """Return one row per published result: whether the run agrees with it, and the largest difference."""
-    return frame(Agreement, run.published)
+    return make_frame(Agreement, run.published)
 
 
 def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.DataFrame:
@@ -120,22 +124,22 @@ def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.Data
     Raises:
         UserError: there is no such variant or head, or the variant did not compute this stage.
     """
-    formed = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
-    array = formed[chosen(name, formed, f"stage of {variant}")]
+    stages = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
+    array = stages[chosen(name, stages, f"stage of {variant}")]
     heads = array if array.ndim == 3 else (array.T if name == "lse" else array)[None]
     if not isinstance(head, int | np.integer) or head not in range(1, len(heads) + 1):
-        known = (
+        choices = (
             "one head; choose 1" if len(heads) == 1 else f"{len(heads)} heads, counted from 1; choose 1 to {len(heads)}"
         )
-        raise UserError(f"head={shown(head)}: {name} of {variant} has {known}")
+        raise UserError(f"head={shown(head)}: {name} of {variant} has {choices}")
     import pandas as pd  # noqa: PLC0415 - slow to import
 
     matrix = np.asarray(heads[int(head) - 1])
-    rows, columns = names(name, run, matrix.shape, vector=False)
+    rows, columns = label_rows_and_columns(name, run, matrix.shape, is_vector=False)
     return pd.DataFrame(matrix, index=list(rows), columns=list(columns))
 
 
-def frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:
+def make_frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:
     import pandas as pd  # noqa: PLC0415 - slow to import
 
     return pd.DataFrame([asdict(record) for record in records], columns=[field.name for field in fields(schema)])

@@ -21,21 +21,24 @@ VEIL = 70
 """Opacity of the grey of masked weights, out of 255."""
 FEW = 256
 """Up to this many pixels, storing the colour of each pixel is shorter than a palette."""
-CLOSED = "#d0d0d0"
+MASKED = "#d0d0d0"
 """The grey of masked cells in a colour map."""
 SIDE = 256
 """Maximum number of pixels per side; larger matrices are averaged over blocks."""
 
 
-def picture(matrix: Array, shares: Callable[[Array], Array], closed: Array | None = None) -> str:
+def picture_url(matrix: Array, shares: Callable[[Array], Array], is_masked: Array | None = None) -> str:
     """Return the `data:` URL of a picture of weights `[t s]`.
 
-    `shares` maps weights to opacities from 0 to 1. Cells that are `closed` are grey.
+    `shares` maps weights to opacities from 0 to 1. Cells that are `is_masked`, if known, are grey.
     """
     opacity = (255 * FULL * shares(coarse(matrix))).round().astype(np.uint8)
-    if closed is not None:
-        opacity = np.where(coarse(closed.astype(float)) == 1, 0, opacity.clip(1)).astype(np.uint8)
-    return "data:image/png;base64," + base64.b64encode(png(opacity, VEIL if closed is not None else 0)).decode()
+    if is_masked is not None:
+        opacity = np.where(coarse(is_masked.astype(float)) == 1, 0, opacity.clip(1)).astype(np.uint8)
+    return (
+        "data:image/png;base64,"
+        + base64.b64encode(encode_opacities(opacity, VEIL if is_masked is not None else 0)).decode()
+    )
 
 
 def coarse(matrix: Array, side: int = SIDE) -> Array:
@@ -49,37 +52,39 @@ def coarse(matrix: Array, side: int = SIDE) -> Array:
     return matrix
 
 
-def png(opacity: Bytes, veil: int = 0) -> bytes:
+def encode_opacities(opacity: Bytes, veil: int = 0) -> bytes:
     """Encode a picture `[height width]` in 255 opacities of one colour; 0 stands for grey with opacity `veil`."""
     if opacity.size <= FEW:
-        inks = np.array([[*GREY, veil], *([*INK, strength] for strength in range(1, 256))], np.uint8)
-        return encoded_png(inks[opacity])
-    return encoded_png(opacity[:, :, None], ((b"PLTE", GREY + INK * 255), (b"tRNS", bytes((veil, *range(1, 256))))))
+        palette_colours = np.array(
+            [[*GREY, veil], *([*INK, opacity_level] for opacity_level in range(1, 256))], np.uint8
+        )
+        return encode_png(palette_colours[opacity])
+    return encode_png(opacity[:, :, None], ((b"PLTE", GREY + INK * 255), (b"tRNS", bytes((veil, *range(1, 256))))))
 
 
-def colour_cells(matrix: Array, end: float, gamma: float, colours: str, closed: Array | None = None) -> Bytes:
+def colour_cells(matrix: Array, end: float, gamma: float, colours: str, is_masked: Array | None = None) -> Bytes:
     """Return the colours of numbers as pixels `[row column 4]`: NaN is transparent, masked numbers are grey."""
     opacity = 255 * np.isfinite(matrix)[:, :, None].astype(np.uint8)
-    pixels = np.concatenate([palette(colours)[shades(matrix, end, gamma)], opacity], axis=2)
-    if closed is not None:
-        pixels[closed] = tuple(bytes.fromhex(f"{CLOSED[1:]}ff"))
+    pixels = np.concatenate([palette(colours)[palette_indices(matrix, end, gamma)], opacity], axis=2)
+    if is_masked is not None:
+        pixels[is_masked] = tuple(bytes.fromhex(f"{MASKED[1:]}ff"))
     return pixels
 
 
-def encoded_png(pixels: Bytes, before: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
+def encode_png(pixels: Bytes, palette_chunks: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
     """Encode pixels `[height width byte]`: a single byte is an index into the palette in `before`, several a colour.
 
     Source: W3C, "Portable Network Graphics (PNG) Specification", third edition, sections 5 and 11.
     """
     height, width, size = pixels.shape
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, width * size)], axis=1)
-    parts = (
+    filtered_rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, width * size)], axis=1)
+    chunks = (
         (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, {1: 3, 3: 2, 4: 6}[size], 0, 0, 0)),
-        *before,
-        (b"IDAT", zlib.compress(lines.tobytes(), 6)),
+        *palette_chunks,
+        (b"IDAT", zlib.compress(filtered_rows.tobytes(), 6)),
         (b"IEND", b""),
     )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(*part) for part in parts)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(*part) for part in chunks)
 
 
 def png_chunk(kind: bytes, data: bytes) -> bytes:
@@ -104,14 +109,16 @@ def palette(name: str) -> Bytes:
     Colours between two anchors are interpolated linearly, and bytes are truncated, not rounded.
     """
     anchors = np.array([tuple(bytes.fromhex(colour)) for colour in ANCHORS[name].split()]) / 255
-    ends, places = ((SHADES - 1) * np.linspace(0, 1, count) for count in (len(anchors), SHADES))
-    above = np.maximum(1, np.searchsorted(ends, places))
-    parts = (places - ends[above - 1]) / (ends[above] - ends[above - 1])
-    colours = parts[:, None] * (anchors[above] - anchors[above - 1]) + anchors[above - 1]
+    anchor_positions, positions = ((SHADES - 1) * np.linspace(0, 1, count) for count in (len(anchors), SHADES))
+    next_anchor = np.maximum(1, np.searchsorted(anchor_positions, positions))
+    fractions = (positions - anchor_positions[next_anchor - 1]) / (
+        anchor_positions[next_anchor] - anchor_positions[next_anchor - 1]
+    )
+    colours = fractions[:, None] * (anchors[next_anchor] - anchors[next_anchor - 1]) + anchors[next_anchor - 1]
     return np.asarray(colours * 255).astype(np.uint8)
 
 
-def shades(matrix: Array, end: float, gamma: float) -> Bytes:
+def palette_indices(matrix: Array, end: float, gamma: float) -> Bytes:
     """Return the palette index of each number in a matrix, clipped to the range from 0 to `end`."""
-    shares = np.clip(np.nan_to_num(matrix / end, posinf=0, neginf=0), 0, 1) ** gamma
-    return np.minimum(shares * SHADES, SHADES - 1).astype(np.uint8)
+    strengths = np.clip(np.nan_to_num(matrix / end, posinf=0, neginf=0), 0, 1) ** gamma
+    return np.minimum(strengths * SHADES, SHADES - 1).astype(np.uint8)

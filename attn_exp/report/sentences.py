@@ -1,7 +1,10 @@
 """Describe a comparison in sentences, from its numbers and settings, and format it for a terminal.
 
 The sentences say which variants compute the same function, which tokens are queries, why rows share a letter, where two
-computations first differ, how accurate each variant is, and what each step of a ladder changes."""
+computations first differ, how accurate each variant is, and what each step of a ladder changes. For example: "looped
+and matrix give the same result (group A). scaled differs from looped by up to 0.3 in the output, and scale=true alone
+causes this." A row's letter (`same_as`) names the function that its variant computes; empty if it was not computed.
+"""
 
 from __future__ import annotations
 
@@ -35,28 +38,33 @@ def listed(names: Sequence[str]) -> str:
 def lead(comparison: Comparison) -> str:
     """Say what was computed on which tokens, and whether every variant agrees with the reference."""
     rows = [row for row in comparison.rows if row.same_as]
-    who = listed([row.variant for row in rows]) if len(rows) < 4 else f"{len(rows)} variants"
-    used = MATRICES if any(variant.output_projection for variant in comparison.variants) else MATRICES[:-1]
-    drawn = [stage for stage in ("x", *used) if is_random(stage, comparison)]
-    title = describe_tokens(comparison.problem).title.lower() + (f", with random {listed(drawn)}" if drawn else "")
-    return f"{who} computed {title}. {accuracy(rows, len(comparison.problem.tokens))}"
+    names = listed([row.variant for row in rows]) if len(rows) < 4 else f"{len(rows)} variants"
+    matrices = MATRICES if any(variant.output_projection for variant in comparison.variants) else MATRICES[:-1]
+    random_stages = [stage for stage in ("x", *matrices) if is_random(stage, comparison)]
+    inputs = f", with random {listed(random_stages)}" if random_stages else ""
+    title = describe_tokens(comparison.problem).title.lower()
+    return f"{names} computed {title}{inputs}. {describe_accuracy(rows, len(comparison.problem.tokens))}"
 
 
 def opening(comparison: Comparison) -> str:
     """Say what was computed, whether it is right, and which variants give the same result."""
-    groups = who_agrees(comparison.rows, comparison.steps, comparison.config.against)
+    groups = describe_groups(comparison.rows, comparison.steps, comparison.config.against)
     return " ".join(filter(None, [lead(comparison), groups, describe_tokens(comparison.problem).queries]))
 
 
-def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:
+def describe_groups(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:
     """Say which variants compute the same function, how much the others differ from the baseline row, and why.
 
     `steps`, if known, break the differences down; `against` names the baseline row, by default the first.
     """
     groups = rows_by_letter(rows)
-    parts = [agreement(members) for members in groups if len(members) > 1]
-    first = next((row for row in rows if row.variant == against), groups[0][0])
-    parts += [departure(members, first, steps) for members in groups if members[0].same_as != first.same_as]
+    parts = [format_group(members) for members in groups if len(members) > 1]
+    baseline_row = next((row for row in rows if row.variant == against), groups[0][0])
+    parts += [
+        describe_difference(members, baseline_row, steps)
+        for members in groups
+        if members[0].same_as != baseline_row.same_as
+    ]
     parts += [f"{row.variant} was not computed: {row.note}" for row in rows if row.note and not row.same_as]
     parts += [f"{row.variant}: {row.note}" for row in rows if row.note and row.same_as]
     return " ".join(f"{part}." for part in parts)
@@ -71,18 +79,18 @@ def rows_by_letter(rows: Sequence[Row]) -> list[list[Row]]:
     return list(groups.values())
 
 
-def agreement(members: Sequence[Row]) -> str:
+def format_group(members: Sequence[Row]) -> str:
     return f"{listed([row.variant for row in members])} give the same result (group {members[0].same_as})"
 
 
 def format_agreement(agreements: Sequence[Agreement]) -> str:
     sentence = f"{sum(result.agrees for result in agreements)} of {len(agreements)} published results agree."
-    others = [
+    unmatched = [
         f"{result.quantity} has {result.computed}" for result in agreements if math.isnan(result.largest_difference)
     ]
-    if not others:
+    if not unmatched:
         return sentence
-    return f"{sentence} {'; '.join(others)}; set row: and first: in its entry to choose the part to compare."
+    return f"{sentence} {'; '.join(unmatched)}; set row: and first: in its entry to choose the part to compare."
 
 
 SPOKEN = {
@@ -112,48 +120,48 @@ class Tokens(NamedTuple):
 
 def describe_tokens(problem: Problem) -> Tokens:
     """Describe the tokens of a run; `queries` is empty if queries and keys are the same tokens."""
-    queries, past = len(problem.tokens), problem.past
-    tokens = count_of(queries, "token")
+    tokens, past = count_of(len(problem.tokens), "token"), problem.past
     if problem.memory is not None:
-        said = f"Queries come from x ({tokens}), keys and values from the memory ({count_of(problem.keys, 'token')})."
-        return Tokens(f"Attention of {tokens} over a memory of {problem.keys}", "key (memory)", said)
+        queries = (
+            f"Queries come from x ({tokens}), keys and values from the memory ({count_of(problem.keys, 'token')})."
+        )
+        return Tokens(f"Attention of {tokens} over a memory of {problem.keys}", "key (memory)", queries)
     if not past:
         return Tokens(f"Attention over {tokens}", "key", "")
     cached = "the first is cached" if past == 1 else f"the first {past} are cached"
-    said = f"Queries come from the last {tokens} of {problem.keys}; {cached} (keys and values only)."
-    return Tokens(f"Attention of {tokens} after {count_of(past, 'past token')}", f"key ({cached})", said)
+    queries = f"Queries come from the last {tokens} of {problem.keys}; {cached} (keys and values only)."
+    return Tokens(f"Attention of {tokens} after {count_of(past, 'past token')}", f"key ({cached})", queries)
 
 
 NOT_A_PIN = ("form", "output_projection")
 """Settings of a variant that are not also settings of the run."""
 
 
-def why_letters_are_shared(comparison: Comparison) -> list[str]:
-    """Explain which settings of a variant have no effect on its letter.
-
-    These are settings equal to the run's own, and those in which it differs from the first variant with its letter.
-    """
-    config, leaders, sentences = comparison.config, dict[str, str](), list[str]()
+def explain_shared_letters(comparison: Comparison) -> list[str]:
+    """Explain which settings of a variant have no effect on its letter."""
+    leaders, sentences = dict[str, str](), list[str]()
     for row in comparison.rows:
-        name, leader = row.variant, leaders.setdefault(row.same_as, row.variant)
-        if not row.same_as or leader == name:
-            continue
-        chosen, first = (choices(settled_as(comparison, each), config, comparison.problem) for each in (name, leader))
-        words = settings_in_words(comparison, name)
-        in_effect = pinned_or_run(config.variant[name], config)
-        without_effect = [key for key in differing(first, chosen) if key != "form"]
-        pinned = [
-            key
-            for key in pinned_settings(config.variant[name])
-            if key not in (*without_effect, *pinned_settings(config.variant[leader]))
-        ]
-        defaults = [words[key] for key in pinned if in_effect[key] == getattr(config, key)]
-        parts = [f"sets {listed(defaults)}, which is already the default here"] if defaults else []
-        verb = "changes" if len(without_effect) == 1 else "together change"
-        if without_effect:
-            parts.append(f"has {listed([words[key] for key in without_effect])}, which {verb} nothing here")
-        sentences += [f"{name} {' and '.join(parts)}."] if parts else []
-    return sentences
+        leader = leaders.setdefault(row.same_as, row.variant)
+        if row.same_as and leader != row.variant:
+            sentences.append(explain_shared_letter(comparison, row.variant, leader))
+    return list(filter(None, sentences))
+
+
+def explain_shared_letter(comparison: Comparison, variant: str, leader: str) -> str:
+    # Name the settings that only this variant pins and that equal the run's own, and those in which it differs from the
+    # first variant with its letter, its leader. The sentence is empty if there are neither.
+    config = comparison.config
+    chosen, first = (choices(settled_as(comparison, name), config, comparison.problem) for name in (variant, leader))
+    without_effect = [key for key in differing(first, chosen) if key != "form"]
+    explained = (*without_effect, *pinned_settings(config.variant[leader]))
+    pinned = [key for key in pinned_settings(config.variant[variant]) if key not in explained]
+    values, words = pinned_or_run(config.variant[variant], config), settings_in_words(comparison, variant)
+    defaults = [words[key] for key in pinned if values[key] == getattr(config, key)]
+    parts = [f"sets {listed(defaults)}, which is already the default here"] if defaults else []
+    verb = "changes" if len(without_effect) == 1 else "together change"
+    if without_effect:
+        parts.append(f"has {listed([words[key] for key in without_effect])}, which {verb} nothing here")
+    return f"{variant} {' and '.join(parts)}." if parts else ""
 
 
 def settings_in_words(comparison: Comparison, name: str) -> dict[str, str]:
@@ -163,54 +171,54 @@ def settings_in_words(comparison: Comparison, name: str) -> dict[str, str]:
 
 
 def pinned_settings(variant: Variant) -> list[str]:
-    names = (field.name for field in fields(variant) if field.name not in NOT_A_PIN)
-    return [name for name in names if getattr(variant, name) is not None]
+    values = {field.name: getattr(variant, field.name) for field in fields(variant)}
+    return [name for name, value in values.items() if name not in NOT_A_PIN and value is not None]
 
 
-def where_functions_part(comparison: Comparison) -> list[str]:
+def describe_first_differences(comparison: Comparison) -> list[str]:
     """Name the stage at which each function other than that of the baseline row first differs from it.
 
     If two variants split heads differently, their stages cannot be compared; the ladder's steps show the effect.
     """
     rows = {row.variant: row for row in comparison.rows if row.same_as}
-    first = rows[baseline(comparison.config, comparison.variants).name]
-    leaders = {row.same_as: row for row in reversed(rows.values()) if row.same_as != first.same_as}
-    others = [
+    baseline_row = rows[baseline(comparison.config, comparison.variants).name]
+    leaders = {row.same_as: row for row in reversed(rows.values()) if row.same_as != baseline_row.same_as}
+    differing_rows = [
         row
         for row in rows.values()
-        if row in leaders.values() and row.head == first.head and row.differs_at != "output"
-    ]  # the summary says so already
-    return [parting_sentence(comparison, first, row) for row in others[:3]]
+        if row in leaders.values() and row.head == baseline_row.head and row.differs_at != "output"
+    ]  # `describe_groups` already says how much outputs differ
+    return [describe_first_difference(comparison, baseline_row, row) for row in differing_rows[:3]]
 
 
-def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
-    mine, theirs = (getattr(comparison.traces[side.variant], row.differs_at) for side in (row, first))
-    said = f"{row.variant} first differs from {first.variant} in the {spoken(row.differs_at)}"
-    if mine.shape != theirs.shape:
-        return f"{said}."
+def describe_first_difference(comparison: Comparison, baseline_row: Row, row: Row) -> str:
+    actual, expected = (getattr(comparison.traces[side.variant], row.differs_at) for side in (row, baseline_row))
+    sentence = f"{row.variant} first differs from {baseline_row.variant} in the {spoken(row.differs_at)}"
+    if actual.shape != expected.shape:
+        return f"{sentence}."
     # a logit masked in only one of them counts as 0 there
-    far = largest_error(*(np.where(np.isneginf(array), 0.0, array) for array in (mine, theirs)))
-    return f"{said}, by up to {brief(far)}."
+    difference = largest_error(*(np.where(np.isneginf(array), 0.0, array) for array in (actual, expected)))
+    return f"{sentence}, by up to {brief(difference)}."
 
 
-def accuracy(rows: list[Row], queries: int = 0) -> str:
+def describe_accuracy(rows: list[Row], queries: int = 0) -> str:
     """Say which variants agree with the reference, by dtype, and how many of the `queries` were checked."""
     wrong = [row for row in rows if row.checked and row.error_ulp > SAME_FUNCTION]
-    kinds: dict[str, list[Row]] = {}
+    rows_by_dtype: dict[str, list[Row]] = {}
     for row in rows:
         if row.checked and row not in wrong:
-            kinds.setdefault(row.computed_in, []).append(row)
+            rows_by_dtype.setdefault(row.computed_in, []).append(row)
     parts = list[str]()
-    for kind, group in kinds.items():
-        error, checked = max(row.error for row in group), min(row.checked for row in group)
-        named = group[0].variant if len(group) == 1 else "Every other variant" if wrong else "Every variant"
-        named += f" in {kind}" if len(kinds) > 1 else ""
-        near = f"up to rounding ({brief(error)})" if error else "in every digit"
-        few = f"; {checked:,} of {queries:,} queries were checked" if checked < queries else ""
-        parts.append(f"{named} is right: its output equals the scalar reference {near}{few}")
     for row in wrong:
         mistake = "" if row.mistake == "none" else f" (mistake={row.mistake})"
         parts.append(f"{row.variant} is wrong by up to {brief(row.error)}{mistake}")
+    for dtype, members in rows_by_dtype.items():
+        largest, checked = max(row.error for row in members), min(row.checked for row in members)
+        subject = members[0].variant if len(members) == 1 else "every other variant" if wrong else "Every variant"
+        subject += f" in {dtype}" if len(rows_by_dtype) > 1 else ""
+        closeness = f"up to rounding ({brief(largest)})" if largest else "in every digit"
+        coverage = f"; {checked:,} of {queries:,} queries were checked" if checked < queries else ""
+        parts.append(f"{subject} is right: its output equals the scalar reference {closeness}{coverage}")
     return f"{'; '.join(parts) or 'No variant was checked'}."
 
 
@@ -218,8 +226,7 @@ def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "started", str(about.get("started", ""))
     yield "seed", str(about.get("seed", ""))
     yield "versions", ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())
-    git = about.get("git")
-    if git:
+    if git := about.get("git"):
         yield "commit", f"{git.get('commit', '')}{' with changes' if git.get('dirty') else ''}"
     yield "processor", str(about.get("cpu", ""))
     for pool in about.get("blas", ()):
@@ -234,55 +241,55 @@ NOTHING = 1e-9
 """A step is left out if its effect, in every order, is below this share of the largest effect of any step."""
 
 
-def departure(members: Sequence[Row], first: Row, steps: Sequence[Step] | None) -> str:
+def describe_difference(members: Sequence[Row], baseline_row: Row, steps: Sequence[Step] | None) -> str:
     """Say how much a group of variants that compute one function differs from the baseline row, and why."""
-    names, far = listed([row.variant for row in members]), max(row.max_diff for row in members)
-    differ = "differs" if len(members) == 1 else "differ"
-    shape = math.isnan(far)
-    said = f"{names} {differ} from {first.variant} " + (
-        "in the shape of the output" if shape else f"by up to {brief(far)} in the output"
-    )
-    return said + format_causes(members, steps or ())
+    names, max_diff = listed([row.variant for row in members]), max(row.max_diff for row in members)
+    verb = "differs" if len(members) == 1 else "differ"
+    # outputs of different shapes have no difference, only NaN
+    where = "in the shape of the output" if math.isnan(max_diff) else f"by up to {brief(max_diff)} in the output"
+    return f"{names} {verb} from {baseline_row.variant} {where}{format_causes(members, steps or ())}"
 
 
 def format_causes(members: Sequence[Row], steps: Sequence[Step]) -> str:
-    causes: dict[str, list[str]] = {}
+    causes: dict[tuple[str, str], list[str]] = {}
     for row in members:
-        mine = [step for step in steps if step.variant == row.variant]
-        if mine:
-            causes.setdefault(format_cause(mine), []).append(row.variant)
+        row_steps = [step for step in steps if step.variant == row.variant]
+        if row_steps:
+            causes.setdefault(format_cause(row_steps), []).append(row.variant)
     if len(causes) < 2:
-        return next(iter(causes), "")
-    return ": " + "; ".join(
-        f"in {listed(names)} {said.removeprefix(', and ').removeprefix(': ')}" for said, names in causes.items()
-    )
+        return "".join(next(iter(causes), ()))
+    return ": " + "; ".join(f"in {listed(names)} {clause}" for (_, clause), names in causes.items())
 
 
-def format_cause(steps: Sequence[Step]) -> str:
-    """Describe the steps that lead to a row: `: 2 heads change the output by up to 0.031, then W_o by up to 0.67`."""
-    telling = [step for step in steps if tells(step, steps)]
+def format_cause(steps: Sequence[Step]) -> tuple[str, str]:
+    """Describe the steps that lead to a row, after the words that join the description to a sentence.
+
+    For example `": "` and `"2 heads change the output by up to 0.031, then W_o by up to 0.67"`.
+    """
+    telling = [step for step in steps if changes_output(step, steps)]
     if len(telling) == 1 and telling[0].note == TOO_LARGE:
-        return f": {telling[0].change}; the run is too large to tell them apart"
+        return ": ", f"{telling[0].change}; the run is too large to tell them apart"
     settings = {name for step in steps for name in step.setting.split(" + ")} - {"form"}
     if len(telling) == 1 and len(settings) < 2:
-        alone = telling[0]
-        return f", and {alone.change} alone {'cause' if is_plural(alone) else 'causes'} this"
-    return ": " + ", then ".join(format_steps(telling))
+        only = telling[0]
+        return ", and ", f"{only.change} alone {'cause' if is_plural(only) else 'causes'} this"
+    return ": ", ", then ".join(format_steps(telling))
 
 
 def format_steps(steps: Sequence[Step]) -> Iterator[str]:
-    verb = {True: " change the output", False: " changes the output"}
+    has_verb = False  # "A changes the output by up to 1, then B by up to 2": the verb comes only once
     for step in steps:
+        verb = "change" if is_plural(step) else "changes"
         if math.isnan(step.moved):
-            yield f"{step.change} {'change' if is_plural(step) else 'changes'} its shape"
+            yield f"{step.change} {verb} its shape"
             continue
         elsewhere = "" if step.sameness == DIFFERENT else f" ({brief(step.most)} in another order)"
-        yield f"{step.change}{verb.get(is_plural(step), '')} by up to {brief(step.moved)}{elsewhere}"
-        verb = {}
+        yield f"{step.change}{'' if has_verb else f' {verb} the output'} by up to {brief(step.moved)}{elsewhere}"
+        has_verb = True
 
 
-def tells(step: Step, steps: Sequence[Step]) -> bool:
-    """Return whether a step changes the output by more than rounding, in this order or another."""
+def changes_output(step: Step, steps: Sequence[Step]) -> bool:
+    """Return whether one of the `steps` to a row changes the output by more than rounding, in this order or another."""
     return step.sameness == DIFFERENT or step.most > NOTHING * max(
         (other.moved for other in steps if not math.isnan(other.moved)), default=0.0
     )
@@ -304,12 +311,12 @@ NAMES = {name: column for name, column in COLUMNS.items() if "terminal" in colum
 
 
 def summary(comparison: Comparison) -> str:
-    ordinary = all(row.computed_in == "float64" for row in comparison.rows)
-    everything = comparison.config.report.depth == "all"
+    is_all_float64 = all(row.computed_in == "float64" for row in comparison.rows)
+    shows_all = comparison.config.report.depth == "all"
     names = [
         name
         for name, column in NAMES.items()
-        if (everything or not column.deep) and (name != "computed_in" or not ordinary)
+        if (shows_all or not column.deep) and (name != "computed_in" or not is_all_float64)
     ]
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
     parts = [table(names, cells), visible(opening(comparison))]
@@ -325,12 +332,12 @@ def finding_cells(finding: Finding) -> list[list[str]]:
     return [[brief(getattr(record, name)) for name in finding.columns] for record in finding.records]
 
 
-def judgement(agreement: Agreement) -> tuple[str, str, str]:
+def format_verdict(agreement: Agreement) -> tuple[str, str, str]:
     return brief(agreement.largest_difference), brief(agreement.tolerance), brief(agreement.agrees)
 
 
 def published(agreements: Sequence[Agreement]) -> str:
-    cells = [[result.quantity, *judgement(result)] for result in agreements]
+    cells = [[result.quantity, *format_verdict(result)] for result in agreements]
     head = ["published", "difference", "tolerance", "agrees"]
     return f"{table(head, cells)}\n\n{format_agreement(agreements)}"
 

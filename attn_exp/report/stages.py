@@ -1,4 +1,9 @@
-"""Each stage of attention: its symbol, axes, meaning and formula, and the settings that shaped it."""
+"""Each stage of attention: its symbol, axes, meaning and formula, and the settings that shaped it.
+
+`STAGES` says what a stage is in general. `explain` adapts it to a variant: with an additive rule, the formula of the
+scores becomes `S_ij = sum_n w_n tanh(Q_in + K_jn)`. `remark` names the settings, such as `mask=causal, score=alibi`.
+`typeset` turns a formula into MathML.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +34,15 @@ class Explained(NamedTuple):
     def mathml(self) -> str:
         """The formula in MathML; empty if it is a bare symbol."""
         left, _, right = self.formula.partition(" = ")
-        above, _, below = right.partition(" / ")
-        fraction = f"<mfrac><mrow>{typeset(above)}</mrow><mrow>{typeset(below[1:-1])}</mrow></mfrac>"
-        made = fraction if below else typeset(right)
-        return f'<math display="block">{typeset(left)}<mo>=</mo>{made}</math>' if right else ""
+        numerator, _, denominator = right.partition(" / ")
+        fraction = f"<mfrac><mrow>{typeset(numerator)}</mrow><mrow>{typeset(denominator[1:-1])}</mrow></mfrac>"
+        result = fraction if denominator else typeset(right)
+        return f'<math display="block">{typeset(left)}<mo>=</mo>{result}</math>' if right else ""
 
 
 PIECE = re.compile(
-    r"exp\((?P<power>[^)]*)\)|sum_(?P<over>\w)|(?P<text>right: |, .*)"
-    r"|(?P<symbol>[^\W_]+′?)(?:_(?P<below>[^\W_]+))?(?P<turned>\^T)?|(?P<sign>\.\.\.|[^\w\s])"
+    r"exp\((?P<power>[^)]*)\)|sum_(?P<index>\w)|(?P<text>right: |, .*)"
+    r"|(?P<symbol>[^\W_]+′?)(?:_(?P<subscript>[^\W_]+))?(?P<transposed>\^T)?|(?P<sign>\.\.\.|[^\w\s])"
 )
 
 
@@ -49,17 +54,17 @@ def typeset(formula: str) -> str:
 def piece_in_mathml(piece: re.Match[str]) -> str:
     if piece["power"]:
         return f"<msup><mi>e</mi><mrow>{typeset(piece['power'])}</mrow></msup>"
-    if piece["over"]:
-        return f"<munder><mo>∑</mo><mi>{piece['over']}</mi></munder>"
+    if piece["index"]:
+        return f"<munder><mo>∑</mo><mi>{piece['index']}</mi></munder>"
     if piece["text"]:
         return f"<mtext>{piece['text'].replace('-inf', '−∞').replace(': ', ':&#160;')}</mtext>"
     if piece["sign"]:
         return f"<mo>{piece['sign'].replace('...', '…').translate(ESCAPED)}</mo>"
-    made, below = f"<mi>{piece['symbol']}</mi>", piece["below"]
-    if below:
-        letters = below if len(below) < 3 else [below]
-        made = f"<msub>{made}<mrow>{''.join(f'<mi>{letter}</mi>' for letter in letters)}</mrow></msub>"
-    return f'<msup>{made}<mi mathvariant="normal">T</mi></msup>' if piece["turned"] else made
+    symbol, subscript = f"<mi>{piece['symbol']}</mi>", piece["subscript"]
+    if subscript:
+        letters = subscript if len(subscript) < 3 else [subscript]
+        symbol = f"<msub>{symbol}<mrow>{''.join(f'<mi>{letter}</mi>' for letter in letters)}</mrow></msub>"
+    return f'<msup>{symbol}<mi mathvariant="normal">T</mi></msup>' if piece["transposed"] else symbol
 
 
 STAGES = {
@@ -106,73 +111,75 @@ POOLED = {
 
 UNSCALED = "The scores are not scaled, so their spread grows with the head size."
 SCALE_GIVEN = "The scores times a factor given in the settings."
-NEVER_HELD = "Each query receives the weighted sum of the values. This form never stores the full matrix of weights."
+NEVER_STORED = "Each query receives the weighted sum of the values. This form never stores the full matrix of weights."
 PAIRED = {"additive": "S_ij = sum_n w_n tanh(Q_in + K_jn)"}
 
 
 def explain(stage: str, comparison: Comparison, settled: Settled) -> Explained:
-    problem, rules, formed = comparison.problem, settled.rules, stages_of(comparison.traces[settled.name])
-    apart = "memory" if problem.memory is not None else "past" if problem.past else ""
-    stated, is_alone, scale = STAGES.get(stage, Explained(stage, "", "", "")), settled.head == 1, settled.scale
+    problem, rules, stages = comparison.problem, settled.rules, changing_stages(comparison.traces[settled.name])
+    # what keys come from, if not from the same tokens as queries
+    key_source = "memory" if problem.memory is not None else "past" if problem.past else ""
+    default, is_single, scale = STAGES.get(stage, Explained(stage, "", "", "")), settled.head == 1, settled.scale
     is_mixed = settled.output_projection and "W_o" in problem.projections
-    logit = "M" if "masked" in formed and stage != "masked" else "L′" if "capped" in formed else "L"
-    held = "" if "logits" in formed else ", of logits that this form never stores as a full matrix"
+    logit = "M" if "masked" in stages and stage != "masked" else "L′" if "capped" in stages else "L"
+    missing = "" if "logits" in stages else ", of logits that this form never stores as a full matrix"
+    # the stages whose meaning or formula depends on the run; one entry of each table is used
     meanings = {
-        "W_o": "Turns the context into the output." if is_alone else stated.meaning,
-        "scores": stated.meaning if rules.pairing is None else stated.meaning.replace("product", "score"),
-        "logits": stated.meaning if scale is True else UNSCALED if scale is False else SCALE_GIVEN,
-        "lse": f"{stated.meaning}{held}: it allows partial results to be merged.",
-        "context": stated.meaning if "weights" in formed else NEVER_HELD,
-        "output": f"{stated.meaning}: {'its context' if is_alone else 'the heads side by side'}"
+        "W_o": "Turns the context into the output." if is_single else default.meaning,
+        "scores": default.meaning if rules.pairing is None else default.meaning.replace("product", "score"),
+        "logits": default.meaning if scale is True else UNSCALED if scale is False else SCALE_GIVEN,
+        "lse": f"{default.meaning}{missing}: it allows partial results to be merged.",
+        "context": default.meaning if "weights" in stages else NEVER_STORED,
+        "output": f"{default.meaning}: {'its context' if is_single else 'the heads side by side'}"
         f"{', mixed by the output projection' if is_mixed else ''}.",
     }
     formulas = {
-        "scores": stated.formula if rules.pairing is None else PAIRED.get(registry.name_of(rules.pairing), "S"),
-        "logits": "L = S" if scale is False else stated.formula,
-        "lse": "Z" if held else f"Z_i = log sum_j exp({logit}_ij)",
-        "context": stated.formula if "weights" in formed else "C",
-        "output": f"Y = {'C' if is_alone else '[C_1 ... C_h]'}"
+        "scores": default.formula if rules.pairing is None else PAIRED.get(registry.name_of(rules.pairing), "S"),
+        "logits": "L = S" if scale is False else default.formula,
+        "lse": "Z" if missing else f"Z_i = log sum_j exp({logit}_ij)",
+        "context": default.formula if "weights" in stages else "C",
+        "output": f"Y = {'C' if is_single else '[C_1 ... C_h]'}"
         + (f" W_o{' + b_o' if 'b_o' in problem.projections else ''}" if is_mixed else ""),
     }
-    more = {"q": explain_projection, "k": explain_projection, "v": explain_projection}
-    more |= {"masked": explain_masked, "weights": explain_weights}
-    meaning, formula = meanings.get(stage, stated.meaning), formulas.get(stage, stated.formula)
-    if stage in more:
-        meaning, formula = more[stage](stage, logit, comparison, settled)
-    return stated._replace(meaning=meaning, formula=formula, axes=AXES.get((apart, stage), stated.axes))
+    explainers = {**dict.fromkeys("qkv", explain_projection), "masked": explain_masked, "weights": explain_weights}
+    meaning, formula = meanings.get(stage, default.meaning), formulas.get(stage, default.formula)
+    if stage in explainers:
+        meaning, formula = explainers[stage](stage, logit, comparison, settled)
+    return default._replace(meaning=meaning, formula=formula, axes=AXES.get((key_source, stage), default.axes))
 
 
 def explain_projection(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
-    problem, stated, shares = comparison.problem, STAGES[stage], settled.heads
+    problem, default, heads = comparison.problem, STAGES[stage], settled.heads
     if problem.x is None:
-        return stated.meaning, stated.formula
+        return default.meaning, default.formula
     source = "X_new" if problem.past and stage == "q" else "X′" if problem.memory is not None and stage != "q" else "X"
     if any(position.changes_x for position in settled.positions):
         source = f"({source} + P)"
     formula = f"{source} W_{stage}{f' + b_{stage}' if f'b_{stage}' in problem.projections else ''}"
-    is_pooled = stage != "q" and shares.shared < shares.given
-    turns = " ".join(registry.name_of(one) for one in settled.positions if not one.changes_x and stage != "v")
-    for function in filter(None, (shares.pool if is_pooled else "", turns)):
+    is_pooled = stage != "q" and heads.shared < heads.given
+    rotating = [position for position in settled.positions if not position.changes_x and stage != "v"]
+    rotations = " ".join(map(registry.name_of, rotating))
+    for function in filter(None, (heads.pool if is_pooled else "", rotations)):
         formula = f"{function}({formula})"
-    pooled = f" {POOLED[shares.pool].format(heads=shares)}" if is_pooled else ""
-    return f"{stated.meaning}{pooled}", f"{stated.symbol} = {formula}"
+    pooling = f" {POOLED[heads.pool].format(heads=heads)}" if is_pooled else ""
+    return f"{default.meaning}{pooling}", f"{default.symbol} = {formula}"
 
 
 def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
     """Return the meaning and the formula of masked logits; some conventions cap them after masking."""
-    closes, adds = bool(settled.rules.masks), bool(name_acting_scores(comparison, settled, "bias"))
-    bends = settled.rules.bend_last and name_acting_scores(comparison, settled, "bend")
-    closed = "minus infinity where masked"
+    has_masks, has_bias = bool(settled.rules.masks), bool(name_acting_scores(comparison, settled, "bias"))
+    caps_last = settled.rules.bend_last and name_acting_scores(comparison, settled, "bend")
+    hiding = "minus infinity where masked"
     meaning = {
-        (True, True): f"The logits plus the biases of rules, {closed}.",
-        (True, False): f"The logits, {closed}.",
+        (True, True): f"The logits plus the biases of rules, {hiding}.",
+        (True, False): f"The logits, {hiding}.",
         (False, True): "The logits plus the bias of a rule.",
-    }.get((closes, adds), STAGES[stage].meaning)
-    formula = f"{logit} + bias" if adds else logit
-    less = f", -inf {'before the bend ' if bends else ''}where masked" if closes else ""
-    if bends:
-        return f"{meaning} A rule then caps them.", f"M = bend({formula}){less}"
-    return meaning, f"M = {formula}{less}"
+    }.get((has_masks, has_bias), STAGES[stage].meaning)
+    formula = f"{logit} + bias" if has_bias else logit
+    condition = f", -inf {'before the bend ' if caps_last else ''}where masked" if has_masks else ""
+    if caps_last:
+        return f"{meaning} A rule then caps them.", f"M = bend({formula}){condition}"
+    return meaning, f"M = {formula}{condition}"
 
 
 def explain_weights(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
@@ -181,32 +188,30 @@ def explain_weights(stage: str, logit: str, comparison: Comparison, settled: Set
         return "The given weights: how much of each value a query receives.", "A, given"
     if not normalizer.exponential:
         return f"{normalizer.name} turns each row of logits into weights.", f"A = {normalizer.name}({logit})"
-    has_more = any(rule.extra(0) is not None for rule in settled.rules.scores)
-    if has_more:
+    has_extra = any(rule.extra(0) is not None for rule in settled.rules.scores)
+    if has_extra:
         meaning = f"{meaning.removesuffix(' that sum to 1.')}; an extra logit z takes a share but adds no value."
-    return meaning, f"A_ij = exp({logit}_ij) / (sum_k exp({logit}_ik){' + exp(z)' if has_more else ''})"
+    return meaning, f"A_ij = exp({logit}_ij) / (sum_k exp({logit}_ik){' + exp(z)' if has_extra else ''})"
 
 
-def explain_mistake(stated: Explained, stage: str, settled: Settled) -> Explained:
+def explain_mistake(default: Explained, stage: str, settled: Settled) -> Explained:
     """Explain a stage that departs from the definition, with the mistakes that begin there or else with all of them.
 
     A user's own function has no named mistakes, and a stored run may have mistakes that no longer exist.
     """
-    made = {name: mistakes.mistake(name) for name in settled.mistakes if name in mistakes.names()}
-    here = {name: mistake for name, mistake in made.items() if mistake.stage == stage} or made
-    said = " ".join(f"Changed by mistake={name}: {mistake.says}" for name, mistake in here.items())
-    meaning = said or "This function departs from the definition here."
-    return stated._replace(meaning=meaning, formula=f"right: {stated.formula}")
+    known = {name: mistakes.mistake(name) for name in settled.mistakes if name in mistakes.names()}
+    relevant = {name: mistake for name, mistake in known.items() if mistake.stage == stage} or known
+    meaning = " ".join(f"Changed by mistake={name}: {mistake.says}" for name, mistake in relevant.items())
+    text = meaning or "This function departs from the definition here."
+    return default._replace(meaning=text, formula=f"right: {default.formula}")
 
 
-def stages_of(trace: Trace) -> dict[str, Array]:
-    found = {}
-    last = None
-    for stage, array in trace.stages():
-        if stage not in ("capped", "masked") or last is None or not np.array_equal(array, last):
-            found[stage] = array
-        last = array
-    return found
+def changing_stages(trace: Trace) -> dict[str, Array]:
+    # the stages of a trace without those that change nothing: caps and masks that equal the stage before them
+    stages = dict(trace.stages())
+    before = dict(zip(list(stages)[1:], stages.values(), strict=False))
+    equal = [name for name in ("capped", "masked") if name in before and np.array_equal(stages[name], before[name])]
+    return {name: array for name, array in stages.items() if name not in equal}
 
 
 BLIND_GETS = {"zeros": "0", "nan": "NaN", "mean": "all equal"}
@@ -222,22 +227,22 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
     if is_random(stage, comparison):
         return "Random numbers drawn from a seed, not learned."
     if stage == "logits":
-        why = ": no scaling" if settled.scale is False else ""
+        reason = ": no scaling" if settled.scale is False else ""
         size = trace.q.shape[-1] if trace.q is not None and settled.scale is True else 0
-        return f"c = {f'1/sqrt(d) = 1/sqrt({size}) = ' if size else ''}{settled.multiplier:.6g}{why}"
+        return f"c = {f'1/sqrt(d) = 1/sqrt({size}) = ' if size else ''}{settled.multiplier:.6g}{reason}"
     if stage in ("q", "k", "v") and positions != "none":
-        named = zip(settled.positions, positions.split(" + "), strict=False)
-        here = [
-            word for position, word in named if position.changes_x or stage != "v"
-        ]  # rotations of q and k do not change v
-        return f"with position={' + '.join(here)}" if here else ""
+        positions_in_words = zip(settled.positions, positions.split(" + "), strict=False)
+        # rotations of q and k do not change v
+        names = [word for position, word in positions_in_words if position.changes_x or stage != "v"]
+        return f"with position={' + '.join(names)}" if names else ""
     if stage == "weights" and trace.masked is not None and not settled.mistakes and settled.empty in BLIND_GETS:
-        is_blind = np.isneginf(trace.masked).all(axis=-1).any()
-        return f"{BLIND_GETS[settled.empty]} where a query may see no key" if is_blind else ""
-    act = {"scores": "pair", "capped": "bend", "masked": "bias"}.get(stage, "")
+        sees_nothing = np.isneginf(trace.masked).all(axis=-1).any()
+        return f"{BLIND_GETS[settled.empty]} where a query may see no key" if sees_nothing else ""
+    # the method of a score rule that makes this stage
+    method = {"scores": "pair", "capped": "bend", "masked": "bias"}.get(stage, "")
     mask = settled.words["mask"] if stage == "masked" else "none"
-    acting = name_acting_scores(comparison, settled, act) if act else ""
-    return ", ".join(filter(None, [f"mask={mask}" if mask != "none" else "", acting]))
+    scores = name_acting_scores(comparison, settled, method) if method else ""
+    return ", ".join(filter(None, [f"mask={mask}" if mask != "none" else "", scores]))
 
 
 def is_random(stage: str, comparison: Comparison) -> bool:
@@ -249,22 +254,23 @@ def is_random(stage: str, comparison: Comparison) -> bool:
     return stage[:2] == "W_" and stage in names and not is_given and projections.source in RANDOM
 
 
-def name_acting_scores(comparison: Comparison, settled: Settled, act: str) -> str:
-    """Name the score rules with the effect `act`, such as those that `bend` the logits or add a `bias`."""
-    named = zip(settled.rules.scores, settled.words["score"].split(" + "), strict=False)
-    acting = [word for rule, word in named if has_effect(rule, act, comparison.traces[settled.name])]
-    return f"score={' + '.join(acting)}" if acting else ""
+def name_acting_scores(comparison: Comparison, settled: Settled, method: str) -> str:
+    """Name the score rules that have an effect of their own: those that `bend` the logits, add a `bias` or `pair`."""
+    named_rules = zip(settled.rules.scores, settled.words["score"].split(" + "), strict=False)
+    names = [word for rule, word in named_rules if has_effect(rule, method, comparison.traces[settled.name])]
+    return f"score={' + '.join(names)}" if names else ""
 
 
-def has_effect(rule: Score, act: str, trace: Trace) -> bool:
-    """Return whether a score rule has the effect `act`.
+def has_effect(rule: Score, method: str, trace: Trace) -> bool:
+    """Return whether a score rule overrides a method of `Score`, such as `bend`.
 
-    The code of a rule from outside the package may be unavailable. Such a rule has the effect if two successive stages
-    differ in a number that is not masked.
+    The code of a rule from outside the package may be unavailable. It counts as overriding if the stages before and
+    after the method differ in a number that is not masked.
     """
     if type(rule).__module__.startswith(Score.__module__.removesuffix("score")):
-        return getattr(type(rule), act) is not getattr(Score, act)
-    before, after = {"bend": (trace.logits, trace.capped), "bias": (trace.capped, trace.masked)}.get(act, (None, None))
+        return getattr(type(rule), method) is not getattr(Score, method)
+    stages = {"bend": (trace.logits, trace.capped), "bias": (trace.capped, trace.masked)}
+    before, after = stages.get(method, (None, None))
     if before is None or after is None:
         return False
     return bool((np.isfinite(after) & (before != after)).any())

@@ -1,4 +1,8 @@
-"""The data of the explorer on a sweep's page: the cells of the sweep, and the initial view."""
+"""The data of the explorer on a sweep's page: a `Plotted` goes in, and the cells and the initial view come out as JSON.
+
+Labels become indices: a cell is `{"at": [2, 0], "numbers": [[0.81, 0.05, 6, 0.7, 0.9]]}`, with an index into the labels
+of each axis that varies, the variant last, and the numbers of `interval_numbers` for each metric.
+"""
 
 from __future__ import annotations
 
@@ -19,32 +23,32 @@ def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, 
 
     Return None if there are too many cells, or if no setting varies.
     """
-    places = plotted.varying
-    if not places or len(plotted.cells) > MOST_CELLS:
+    varying = plotted.varying
+    if not varying or len(plotted.cells) > MOST_CELLS:
         return None
-    names = list(dict.fromkeys((*plotted.metrics, *metrics)))
-    names.sort(key=lambda name: name != first)
-    axes = [axis_data(plotted, place) for place in (*places, len(plotted.axes))]
-    known = [{label: place for place, label in enumerate(axis["labels"])} for axis in axes]
-    cells = [
+    metric_names = list(dict.fromkeys((*plotted.metrics, *metrics)))
+    metric_names.sort(key=lambda name: name != first)
+    axes = [axis_data(plotted, index) for index in (*varying, len(plotted.axes))]
+    indices = [{label: index for index, label in enumerate(axis["labels"])} for axis in axes]
+    cell_data = [
         {
-            "at": [known[order][key[place]] for order, place in enumerate((*places, -1))],
-            "numbers": [interval(cell.get(name)) for name in names],
+            "at": [indices[column][key[index]] for column, index in enumerate((*varying, -1))],
+            "numbers": [interval_numbers(cell.get(name)) for name in metric_names],
         }
         for key, cell in plotted.cells.items()
     ]
-    titles, deep = list(map(titled, names)), list(map(is_deep, names))
-    return {"axes": axes, "metrics": titles, "deep": deep, "cells": cells, "start": initial_view(axes, cells)}
+    titles, deep = list(map(titled, metric_names)), list(map(is_deep, metric_names))
+    return {"axes": axes, "metrics": titles, "deep": deep, "cells": cell_data, "start": initial_view(axes, cell_data)}
 
 
-def axis_data(plotted: Plotted, place: int) -> dict[str, Any]:
-    named = place < len(plotted.axes)
-    names = labels(plotted, place) if named else list(dict.fromkeys(key[-1] for key in plotted.cells))
-    values = list(map(number, names)) if named and all(map(is_number, names)) else None
+def axis_data(plotted: Plotted, axis: int) -> dict[str, Any]:
+    is_setting = axis < len(plotted.axes)
+    names = labels(plotted, axis) if is_setting else list(dict.fromkeys(key[-1] for key in plotted.cells))
+    values = list(map(number, names)) if is_setting and all(map(is_number, names)) else None
     if values is not None:
-        names = [label for _, label in sorted(zip(values, names, strict=True))]
+        names = [label for _, label in sorted(zip(values, names, strict=True))]  # by number, not by appearance
         values = sorted(values)
-    name = plotted.axes[place] if named else "variant"
+    name = plotted.axes[axis] if is_setting else "variant"
     return {"name": name, "labels": names, "values": values, "log": values is not None and spaced_by_factors(values)}
 
 
@@ -52,37 +56,38 @@ def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]
     """Return the axes (by index) that the explorer initially uses for x, colours and panels.
 
     A numeric setting is shown along x. Of the other settings, the one with which the first metric varies most is shown
-    by colour, so that its values share one panel, and the next one by panels.
+    by colour, so that its values share one panel, and the next one by panels. -1 means that there is none.
     """
     settings = list(range(len(axes) - 1))
-    weights = explained(axes, cells)
-    along = max(
+    variation = measure_variation(axes, cells)
+    x_axis = max(
         settings,
-        key=lambda place: (axes[place]["values"] is not None and len(axes[place]["labels"]) > 2, weights[place]),
+        key=lambda axis: (axes[axis]["values"] is not None and len(axes[axis]["labels"]) > 2, variation[axis]),
     )
-    others = [place for place in (*settings, len(axes) - 1) if place != along and len(axes[place]["labels"]) > 1]
-    others.sort(key=lambda place: -weights[place])
-    colour, panel, *_ = *others, -1, -1
-    return {"x": along, "colour": colour, "panel": panel}
+    others = [axis for axis in (*settings, len(axes) - 1) if axis != x_axis and len(axes[axis]["labels"]) > 1]
+    others.sort(key=lambda axis: -variation[axis])
+    colour, panel, *_ = *others, -1, -1  # the first two of the others, if there are two
+    return {"x": x_axis, "colour": colour, "panel": panel}
 
 
-def explained(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> list[float]:
+def measure_variation(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> list[float]:
     """Return how much the means of the first metric vary along each axis, alone and in interactions.
 
-    This is the mean squared deviation of a cell from the mean over that axis, at its place along all other axes.
+    This is the mean squared deviation of a cell from the mean of the cells that differ from it at most along that axis.
     """
-    known = [(cell["at"], cell["numbers"][0][0]) for cell in cells if cell["numbers"] and cell["numbers"][0]]
-    weights = []
-    for place in range(len(axes)):
+    means = [(cell["at"], cell["numbers"][0][0]) for cell in cells if cell["numbers"] and cell["numbers"][0]]
+    variation = []
+    for axis in range(len(axes)):
         groups: dict[Shape, list[float]] = {}
-        for at, mean in known:
-            groups.setdefault((*at[:place], *at[place + 1 :]), []).append(mean)
+        for position, mean in means:
+            # cells with the same position on all other axes
+            groups.setdefault((*position[:axis], *position[axis + 1 :]), []).append(mean)
         squares = [(mean - sum(group) / len(group)) ** 2 for group in groups.values() for mean in group]
-        weights.append(sum(squares) / max(1, len(squares)))
-    return weights
+        variation.append(sum(squares) / max(1, len(squares)))
+    return variation
 
 
-def interval(cell: Numbers | None) -> list[float] | None:
+def interval_numbers(cell: Numbers | None) -> list[float] | None:
     if cell is None:
         return None
     half = 0.0 if math.isnan(cell.half_width) else cell.half_width

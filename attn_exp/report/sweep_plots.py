@@ -1,4 +1,9 @@
-"""The plots of a sweep as charts. They are chosen by the types of its axes, and drawn from its cells, not its rows."""
+"""The plots of a sweep as charts: `Plotted` goes in, and `draw` returns a `Chart` for each name, such as `heat`.
+
+The axes that vary decide which plot is drawn: one numeric axis gives lines, two axes give heat maps, and so on. In this
+file, an axis is an index into `Plotted.axes`, an `Axis` is a ruler on paper, and a key is one label per axis, then the
+variant: `("2", "causal", "looped")`. Lengths are in inches, and 72 points make an inch.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +40,9 @@ from attn_exp.report.charts.chart import (
     power_ticks,
     widest,
 )
-from attn_exp.report.charts.layout import BAR, Named, colour_scale, legend_shapes, weight_maps
+from attn_exp.report.charts.layout import BAR, MapLabels, colour_scale, legend_shapes, weight_maps
 from attn_exp.report.escapes import label as short
-from attn_exp.report.figures.figure import planned
+from attn_exp.report.figures.figure import fit_to_size
 from attn_exp.report.pixels import palette
 from attn_exp.report.views import SWEEP_CAPTIONS, Head
 
@@ -141,12 +146,12 @@ class Plotted(NamedTuple):
 
     @property
     def varying(self) -> list[int]:
-        return [place for place in range(len(self.axes)) if len({key[place] for key in self.cells}) > 1]
+        return [axis for axis in range(len(self.axes)) if len({key[axis] for key in self.cells}) > 1]
 
 
-def labels(plotted: Plotted, place: int) -> list[str]:
+def labels(plotted: Plotted, axis: int) -> list[str]:
     """Return the labels of an axis in order of appearance, or by number if one of them means no limit."""
-    names = list(dict.fromkeys(key[place] for key in plotted.cells))
+    names = list(dict.fromkeys(key[axis] for key in plotted.cells))
     return in_order(names) if ALL in names else names
 
 
@@ -191,249 +196,273 @@ BELOW = 0.45
 """The space below a panel for its tick labels and the name of its axis, in inches."""
 
 Key = tuple[str, ...]
+"""A cell of a sweep: a label on each axis, then the variant."""
+
 Point = tuple[float, float, float, float]
 """A position, the mean there, and the ends of its interval."""
 
-
 Panel = tuple[str, Sequence[Stroke], Axis, Axis]
-"""A title, strokes and two axes. An axis without ticks gets numbers; one from 0 to 0 gets the range of the strokes."""
+"""A title, strokes, and the axes x and y, which `complete_axis` completes: `arrange_panels` knows their length."""
 
 
 def draw(plotted: Plotted) -> dict[str, Chart]:
     """Return the plots of a sweep by name: the effects, and the plot that suits the axes that vary.
 
-    `fitting` chooses that plot: lines, points, heat maps, parallel coordinates, or the spread over the seeds.
+    That plot shows lines, points, heat maps, parallel coordinates, or the spread over the seeds (see `choose_plot`).
     """
     if not plotted.metrics:
         return {}
-    places = plotted.varying
-    names = [name for name, there in (("heads", plotted.heads), ("effects", plotted.changes)) if there]
-    for name in dict.fromkeys((fitting(plotted), *plotted.further)):
+    varying = plotted.varying
+    names = [name for name, data in (("heads", plotted.heads), ("effects", plotted.changes)) if data]
+    for name in dict.fromkeys((choose_plot(plotted), *plotted.further)):
         least, most, _ = NEEDS[name]
-        if name not in names and least <= len(places) <= most and (name != "against" or numeric_axes(plotted)):
+        if name not in names and least <= len(varying) <= most and (name != "against" or numeric_axes(plotted)):
             names.append(name)
     return {
-        name: planned(partial(PLOTS[name], plotted), plotted.size) for name in names if name in (plotted.only or names)
+        name: fit_to_size(partial(PLOTS[name], plotted), plotted.size)
+        for name in names
+        if name in (plotted.only or names)
     }
 
 
-def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Chart:
+def draw_along(plotted: Plotted, metric: str, axes: Sequence[int]) -> Chart:
     """Draw a metric along one setting, with a line for each value of another.
 
-    Means over other settings have no intervals.
+    `axes` holds one or two indices into `plotted.axes`: the setting along x, then the one with a line per value, by
+    default none; an index beyond the last axis means the variant. Means over other settings have no intervals.
     """
-    along, *by = places
-    names = [*plotted.axes, "variant"]
+    x_axis, *line_axes = axes
 
-    def label_of(key: Key) -> str:
-        if not by:
+    def label_line(key: Key) -> str:
+        if not line_axes:
             return ""
-        return key[-1] if by[0] == len(plotted.axes) else f"{names[by[0]]}={key[by[0]]}"
+        (axis,) = line_axes
+        return key[-1] if axis == len(plotted.axes) else f"{plotted.axes[axis]}={key[axis]}"
 
-    strokes, y = curves(plotted, metric, along, label_of), Axis(0, 0, name=titled(metric))
-    panels = [("", strokes, axis_along(plotted, along), y)]
-    return planned(lambda width, height: in_panels(panels, 1, 2.2, width, height), plotted.size)
+    strokes, y = draw_lines(plotted, metric, x_axis, label_line), Axis(0, 0, name=titled(metric))
+    panels = [("", strokes, axis_along(plotted, x_axis), y)]
+    return fit_to_size(lambda width, height: arrange_panels(panels, 1, 2.2, width, height), plotted.size)
 
 
 def figure(chart: Chart, plotted: Plotted) -> Figure:
-    from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - SVG files do not need it
+    from attn_exp.report.charts import matplotlib_figure  # noqa: PLC0415 - SVG files do not need it
 
     texts = {text for key in plotted.cells for text in key}
-    with ours.look({"font.family": ours.fonts_for(texts, plotted.size.font)}):
-        return ours.figure_of(chart)
+    with matplotlib_figure.style_context({"font.family": matplotlib_figure.choose_fonts(texts, plotted.size.font)}):
+        return matplotlib_figure.draw_chart(chart)
 
 
 def encoded(chart: Chart, form: str, plotted: Plotted) -> bytes:
     if form == "svg" and plotted.size.font == "DejaVu Sans":
         return chart_as_svg(chart)
-    from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - as above
+    from attn_exp.report.charts import matplotlib_figure  # noqa: PLC0415 - as above
 
-    return ours.encoded(figure(chart, plotted), form)
+    return matplotlib_figure.encode_figure(figure(chart, plotted), form)
 
 
-def fitting(plotted: Plotted) -> str:
-    places = plotted.varying
-    if not places:
+def choose_plot(plotted: Plotted) -> str:
+    varying = plotted.varying
+    if not varying:
         return "spread"
     numeric = numeric_axes(plotted)
-    if len(places) == 1:
+    if len(varying) == 1:
         return "against" if numeric else "choices"
-    others = math.prod(len(labels(plotted, place)) for place in axes_by_role(plotted)[1:])
-    if numeric and others <= PANELS and (len(places) == 3 or len(numeric) == 1):
+    panel_count = math.prod(len(labels(plotted, axis)) for axis in axes_by_role(plotted)[1:])
+    if numeric and panel_count <= PANELS and (len(varying) == 3 or len(numeric) == 1):
         return "against"
-    return "heat" if len(places) == 2 else "parallel"
+    return "heat" if len(varying) == 2 else "parallel"
 
 
 def numeric_axes(plotted: Plotted) -> list[int]:
-    return [place for place in plotted.varying if all(map(is_number, labels(plotted, place)))]
+    return [axis for axis in plotted.varying if all(map(is_number, labels(plotted, axis)))]
 
 
 def axes_by_role(plotted: Plotted) -> list[int]:
     """Return the varying axes: first the one along x, the longest numeric axis, then those of the panels."""
-    along = max(numeric_axes(plotted), key=lambda place: len(labels(plotted, place)), default=-1)
-    return sorted(plotted.varying, key=lambda place: place != along)
+    x_axis = max(numeric_axes(plotted), key=lambda axis: len(labels(plotted, axis)), default=-1)
+    return sorted(plotted.varying, key=lambda axis: axis != x_axis)
 
 
-def against(plotted: Plotted, width: float, height: float | None) -> Chart:
+def draw_against(plotted: Plotted, width: float, height: float | None) -> Chart:
     """Draw each metric against a numeric setting, a line per variant; other settings become panels of one metric."""
-    along, *others = axes_by_role(plotted)
-    groups = list(itertools.product(*(labels(plotted, place) for place in others)))
+    x_axis, *panel_axes = axes_by_role(plotted)
+    combinations = list(itertools.product(*(labels(plotted, axis) for axis in panel_axes)))
     variants, panels = plotted.variants[:LINES], list[Panel]()
-    for metric, group in itertools.product(plotted.metrics[:1] if others else plotted.metrics, groups):
-        chosen = dict(zip(others, group, strict=True))
+    for metric, combination in itertools.product(plotted.metrics[:1] if panel_axes else plotted.metrics, combinations):
+        shown_values = dict(zip(panel_axes, combination, strict=True))
 
-        def label_of(key: Key, chosen: dict[int, str] = chosen) -> str | None:
-            is_here = all(key[place] == label for place, label in chosen.items())
-            return key[-1] if is_here and key[-1] in variants else None
+        def label_line(key: Key, shown_values: dict[int, str] = shown_values) -> str | None:
+            is_in_panel = all(key[axis] == label for axis, label in shown_values.items())
+            return key[-1] if is_in_panel and key[-1] in variants else None
 
-        title = ", ".join(f"{plotted.axes[place]}={label}" for place, label in chosen.items())
-        name = titled(metric) if not (others and panels) else ""
-        strokes = curves(plotted, metric, along, label_of)
-        panels.append((title, strokes, axis_along(plotted, along), Axis(0, 0, name=name)))
-    if others:  # all panels share one scale
+        title = ", ".join(f"{plotted.axes[axis]}={label}" for axis, label in shown_values.items())
+        name = titled(metric) if not (panel_axes and panels) else ""
+        strokes = draw_lines(plotted, metric, x_axis, label_line)
+        panels.append((title, strokes, axis_along(plotted, x_axis), Axis(0, 0, name=name)))
+    if panel_axes:  # all panels share one scale
         low, high = range_of([stroke.y for _, strokes, *_ in panels for stroke in strokes])
         panels = [(title, strokes, x, y._replace(low=low, high=high)) for title, strokes, x, y in panels]
-    return in_panels(panels, 2 if len(panels) < 5 else 3, 1.3, width, height)
+    return arrange_panels(panels, 2 if len(panels) < 5 else 3, 1.3, width, height)
 
 
-def curves(plotted: Plotted, metric: str, along: int, label_of: Callable[[Key], str | None]) -> list[Stroke]:
-    where = places_along(plotted, along)
+def draw_lines(plotted: Plotted, metric: str, x_axis: int, label_line: Callable[[Key], str | None]) -> list[Stroke]:
+    positions = positions_along(plotted, x_axis)
     groups: dict[str, dict[float, list[Numbers]]] = {}
     for key, cell in plotted.cells.items():
-        label = label_of(key)
+        label = label_line(key)
         if label is not None and metric in cell:
-            groups.setdefault(label, {}).setdefault(where[key[along]], []).append(cell[metric])
+            groups.setdefault(label, {}).setdefault(positions[key[x_axis]], []).append(cell[metric])
     strokes = list[Stroke]()
-    for place, (label, cells) in enumerate(groups.items()):
-        points, colour = sorted(map(point_of, cells.items())), COLOURS[place % len(COLOURS)]
-        mark = MARKERS[place % len(MARKERS)] if len(points) <= MOST_MARKS else ""
-        interval, marks = bars(points, colour, mark, label, upright=True)
-        strokes += [interval, marks._replace(width=1.4)]
+    for index, (label, cells_by_x) in enumerate(groups.items()):
+        points, colour = sorted(map(average_point, cells_by_x.items())), COLOURS[index % len(COLOURS)]
+        marker = MARKERS[index % len(MARKERS)] if len(points) <= MOST_MARKS else ""
+        intervals, means = draw_intervals(points, colour, marker, label, upright=True)
+        strokes += [intervals, means._replace(width=1.4)]
     return strokes
 
 
-def places_along(plotted: Plotted, along: int) -> dict[str, float]:
-    names = labels(plotted, along)
+def positions_along(plotted: Plotted, axis: int) -> dict[str, float]:
+    names = labels(plotted, axis)
     numeric = all(map(is_number, names))
-    return {name: number(name) if numeric else place for place, name in enumerate(names)}
+    return {name: number(name) if numeric else index for index, name in enumerate(names)}
 
 
-def axis_along(plotted: Plotted, along: int) -> Axis:
-    where, name = places_along(plotted, along), plotted.axes[along]
-    values = sorted(where.values())
-    if not all(map(is_number, where)):
-        return Axis(-0.4, len(values) - 0.6, Ticks(tuple(values), tuple(map(short, where))), name)
+def axis_along(plotted: Plotted, axis: int) -> Axis:
+    positions, name = positions_along(plotted, axis), plotted.axes[axis]
+    values = sorted(positions.values())
+    if not all(map(is_number, positions)):
+        return Axis(-0.4, len(values) - 0.6, Ticks(tuple(values), tuple(map(short, positions))), name)
     log, (low, high) = spaced_by_factors(values), range_of([np.array(values)])
     if log:
         margin = (values[-1] / values[0]) ** 0.04
         low, high = values[0] / margin, values[-1] * margin
-    few = Ticks(tuple(values), tuple(f"{value:g}" for value in values)) if len(values) <= LINES else NO_TICKS
-    return Axis(low, high, few, name, log)
+    ticks = Ticks(tuple(values), tuple(f"{value:g}" for value in values)) if len(values) <= LINES else NO_TICKS
+    return Axis(low, high, ticks, name, log)
 
 
-def point_of(point: tuple[float, Sequence[Numbers]]) -> Point:
+def average_point(point: tuple[float, Sequence[Numbers]]) -> Point:
     """Average the cells at one point of a line; an average of several cells has no interval."""
     x, cells = point
     mean = sum(cell.mean * cell.count for cell in cells) / sum(cell.count for cell in cells)
-    return (x, mean, *(ends_of(cells[0]) if len(cells) == 1 else (mean, mean)))
+    return (x, mean, *(interval_ends(cells[0]) if len(cells) == 1 else (mean, mean)))
 
 
-def ends_of(numbers: Numbers) -> tuple[float, float]:
+def interval_ends(numbers: Numbers) -> tuple[float, float]:
     if numbers.count < FEW:
         return numbers.least, numbers.most
     return numbers.mean - numbers.half_width, numbers.mean + numbers.half_width
 
 
-def bars(
+def draw_intervals(
     points: Sequence[Point], colour: str, mark: str, label: str = "", *, upright: bool = False
 ) -> tuple[Stroke, Stroke]:
     """Return two strokes, the intervals and the means of some points; the intervals are vertical if `upright`."""
-    at, mean, low, high = np.array(points, float).T
-    ends = np.stack([low, high, np.full(len(at), np.nan)], axis=1).ravel()
-    lines, marks = (np.repeat(at, 3), ends), (at, mean)
+    positions, means, low, high = np.array(points, float).T
+    ends = np.stack([low, high, np.full(len(positions), np.nan)], axis=1).ravel()
+    # one stroke for all intervals: each goes from low to high, and the NaN after it lifts the pen
+    lines, marks = (np.repeat(positions, 3), ends), (positions, means)
     if not upright:
         lines, marks = lines[::-1], marks[::-1]
     return Stroke(*lines, colour, 1.2), Stroke(*marks, colour, mark=mark, size=4.5, label=label)
 
 
-def choices(plotted: Plotted, width: float, height: float | None) -> Chart:
+def draw_choices(plotted: Plotted, width: float, height: float | None) -> Chart:
     """Draw each metric for each value of a non-numeric setting, with one mark per variant."""
-    (place,) = plotted.varying
-    names, variants, panels = labels(plotted, place), plotted.variants[:LINES], list[Panel]()
+    (axis,) = plotted.varying
+    names, variants, panels = labels(plotted, axis), plotted.variants[:LINES], list[Panel]()
     for metric in plotted.metrics:
         strokes = list[Stroke]()
-        for order, variant in enumerate(variants):
-            aside = 0.6 * ((order + 0.5) / len(variants) - 0.5)
+        for index, variant in enumerate(variants):
+            shift = 0.6 * ((index + 0.5) / len(variants) - 0.5)  # side by side in the middle 60% of a row
             points = [
-                (names.index(key[place]) + aside, cell[metric].mean, *ends_of(cell[metric]))
+                (names.index(key[axis]) + shift, cell[metric].mean, *interval_ends(cell[metric]))
                 for key, cell in plotted.cells.items()
                 if key[-1] == variant and metric in cell
             ]
             if points:
-                strokes += bars(points, COLOURS[order % len(COLOURS)], MARKERS[order % len(MARKERS)], variant)
+                strokes += draw_intervals(points, COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)], variant)
         panels.append(("", strokes, Axis(0, 0, name=titled(metric)), axis_of_names(names)))
-    return in_panels(panels, 2, max(1.3, 0.16 * len(names)), width, height)
+    return arrange_panels(panels, 2, max(1.3, 0.16 * len(names)), width, height)
 
 
 def axis_of_names(names: Sequence[str]) -> Axis:
+    """Return an axis with the first name on top."""
     return Axis(len(names) - 0.5, -0.5, Ticks(tuple(range(len(names))), tuple(short(name, 40) for name in names)))
 
 
-def spread(plotted: Plotted, width: float, height: float | None) -> Chart:
+def draw_spread(plotted: Plotted, width: float, height: float | None) -> Chart:
     """Draw the spread of each metric over the seeds: range, mean, and the quartiles of a normal distribution."""
     rows, panels = {variant: row for row, variant in enumerate(plotted.variants)}, list[Panel]()
     for metric in plotted.metrics:
-        whole, half = list[Point](), list[Point]()
+        ranges, quartiles = list[Point](), list[Point]()
         for key, cell in plotted.cells.items():
             if metric in cell:
                 numbers = cell[metric]
                 deviation = 0.674 * math.sqrt(numbers.squares / max(1, numbers.count - 1))
                 ends = (max(numbers.least, numbers.mean - deviation), min(numbers.most, numbers.mean + deviation))
-                whole.append((rows[key[-1]], numbers.mean, numbers.least, numbers.most))
-                half.append((rows[key[-1]], numbers.mean, *ends))
-        thick = bars(half, COLOURS[0], "o")[0]._replace(width=4)
-        strokes = [bars(whole, GREY, "o")[0], thick, bars(whole, "#000000", "o")[1]]
+                ranges.append((rows[key[-1]], numbers.mean, numbers.least, numbers.most))
+                quartiles.append((rows[key[-1]], numbers.mean, *ends))
+        thick = draw_intervals(quartiles, COLOURS[0], "o")[0]._replace(width=4)
+        strokes = [draw_intervals(ranges, GREY, "o")[0], thick, draw_intervals(ranges, "#000000", "o")[1]]
         panels.append(("", strokes, Axis(0, 0, name=titled(metric)), axis_of_names(list(rows))))
-    return in_panels(panels, 2, max(0.7, 0.2 * len(rows)), width, height)
+    return arrange_panels(panels, 2, max(0.7, 0.2 * len(rows)), width, height)
 
 
-def effects(plotted: Plotted, width: float, height: float | None) -> Chart:
+def draw_effects(plotted: Plotted, width: float, height: float | None) -> Chart:
     """Draw the effects on each metric, the most important on top: the mean difference and its interval, if any."""
     panels = list[Panel]()
-    for metric, lines in plotted.changes.items():
-        strokes = [Stroke(np.zeros(2), np.array([-0.5, len(lines) - 0.5]), "#404040", 0.6)]
-        for sure, colour, name in ((True, COLOURS[0], "significant"), (False, GREY, "not significant")):
-            points = [(row, line.mean, line.low, line.high) for row, line in enumerate(lines) if line.sure == sure]
-            strokes += bars(points, colour, "o", name) if points else ()
-        names = axis_of_names([line.label for line in lines])
+    for metric, changes in plotted.changes.items():
+        strokes = [Stroke(np.zeros(2), np.array([-0.5, len(changes) - 0.5]), "#404040", 0.6)]
+        for is_significant, colour, name in ((True, COLOURS[0], "significant"), (False, GREY, "not significant")):
+            points = [
+                (row, change.mean, change.low, change.high)
+                for row, change in enumerate(changes)
+                if change.sure == is_significant
+            ]
+            strokes += draw_intervals(points, colour, "o", name) if points else ()
+        names = axis_of_names([change.label for change in changes])
         panels.append(("", strokes, Axis(0, 0, name=f"change in the {titled(metric)}"), names))
-    return in_panels(panels, 1, 0.2 * max(map(len, plotted.changes.values())), width, height)
+    return arrange_panels(panels, 1, 0.2 * max(map(len, plotted.changes.values())), width, height)
 
 
-def in_panels(panels: Sequence[Panel], across: int, high: float, width: float, height: float | None) -> Chart:
-    """Arrange panels in a grid below one legend; if a height is given, the panels fill it."""
-    across = min(across, len(panels), max(1, round(width / PANEL)))
-    down = -(-len(panels) // across)
-    entries = {stroke.label: stroke for _, strokes, *_ in panels for stroke in strokes if stroke.label}
-    columns = max(1, min(4, int(width / (0.45 + widest(entries)))))
-    legend = 0.14 * -(-len(entries) // columns) if len(entries) > 1 else 0.0
-    above = LINE * (1.3 if any(title for title, *_ in panels) else 0.6)
+def arrange_panels(
+    panels: Sequence[Panel], columns: int, panel_height: float, width: float, height: float | None
+) -> Chart:
+    """Arrange panels in a grid below one legend; if a height is given, the panels fill it.
+
+    Without one, each plot area is `panel_height` high. A panel consists of its title, its plot area, and `BELOW`.
+    """
+    columns = min(columns, len(panels), max(1, round(width / PANEL)))
+    rows = -(-len(panels) // columns)
+    strokes_by_label = {stroke.label: stroke for _, strokes, *_ in panels for stroke in strokes if stroke.label}
+    # a legend entry is its text and 0.45 inches for the line and the gaps; a row of them is 0.14 inches high
+    legend_columns = max(1, min(4, int(width / (0.45 + widest(strokes_by_label)))))
+    legend_height = 0.14 * -(-len(strokes_by_label) // legend_columns) if len(strokes_by_label) > 1 else 0.0
+    title_height = LINE * (1.3 if any(title for title, *_ in panels) else 0.6)
     if height is not None:
-        high = max(0.3, (height - legend) / down - above - BELOW)
-    named = list(entries.values()) if legend else []
-    parts: list[Part] = list(legend_shapes(named, columns, 72 * 0.05, 72 * (legend + 0.05)))
-    each = width / across
-    for place, (title, strokes, along, upward) in enumerate(panels):
-        row, column = divmod(place, across)
-        x = with_numbers(along, [stroke.x for stroke in strokes], 0.4 * (each - 0.7))
-        y = with_numbers(upward, [stroke.y for stroke in strokes], high)
-        y = y._replace(ticks=y.ticks._replace(names=tuple(fitted(name, 0.5 * each, 7.5) for name in y.ticks.names)))
+        panel_height = max(0.3, (height - legend_height) / rows - title_height - BELOW)
+    legend_strokes = list(strokes_by_label.values()) if legend_height else []
+    parts: list[Part] = list(legend_shapes(legend_strokes, legend_columns, 72 * 0.05, 72 * (legend_height + 0.05)))
+    panel_width = width / columns
+    for index, (title, strokes, x_axis, y_axis) in enumerate(panels):
+        row, column = divmod(index, columns)
+        # 0.7 inches are left for the labels of y; labels along x need more room each, as if x were shorter
+        x = complete_axis(x_axis, [stroke.x for stroke in strokes], 0.4 * (panel_width - 0.7))
+        y = complete_axis(y_axis, [stroke.y for stroke in strokes], panel_height)
+        y = y._replace(
+            ticks=y.ticks._replace(names=tuple(fitted(name, 0.5 * panel_width, 7.5) for name in y.ticks.names))
+        )
         left = widest(y.ticks.names, 7.5) + 0.12 + (LINE if y.name else 0)
-        box = Box(each * column + left, legend + above + row * (above + high + BELOW), each - left - 0.12, high)
+        box = Box(
+            panel_width * column + left,
+            legend_height + title_height + row * (title_height + panel_height + BELOW),
+            panel_width - left - 0.12,
+            panel_height,
+        )
         unnamed = tuple(stroke._replace(label="") for stroke in strokes)
-        parts.append(Plot(box, unnamed, x._replace(name=fitted(x.name, each)), y))
+        parts.append(Plot(box, unnamed, x._replace(name=fitted(x.name, panel_width)), y))
         parts.append(Text(72 * box.left, 72 * box.top - 6, fitted(title, box.width)))
-    return Chart(width, legend + down * (above + high + BELOW), tuple(parts))
+    return Chart(width, legend_height + rows * (title_height + panel_height + BELOW), tuple(parts))
 
 
 def range_of(arrays: Sequence[Array]) -> tuple[float, float]:
@@ -442,71 +471,84 @@ def range_of(arrays: Sequence[Array]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def with_numbers(axis: Axis, arrays: Sequence[Array], length: float) -> Axis:
+def complete_axis(axis: Axis, arrays: Sequence[Array], length: float) -> Axis:
+    """Return an axis with the range of some arrays if it goes from 0 to 0, and with numbers if it has no ticks."""
     low, high = range_of(arrays) if axis.low == axis.high else (axis.low, axis.high)
     ticks = (power_ticks if axis.log else number_ticks)(low, high, length) if axis.ticks == NO_TICKS else axis.ticks
     return axis._replace(low=low, high=high, ticks=ticks)
 
 
-def heat(plotted: Plotted, width: float, height: float | None) -> Chart:
-    (down, across), metric = plotted.varying, plotted.metrics[0]
-    rows, columns = (in_order(labels(plotted, place)) for place in (down, across))
-    found = {variant: np.full((len(rows), len(columns)), np.nan) for variant in plotted.variants[:PANELS]}
+def draw_heat_maps(plotted: Plotted, width: float, height: float | None) -> Chart:
+    (row_axis, column_axis), metric = plotted.varying, plotted.metrics[0]
+    rows, columns = (in_order(labels(plotted, axis)) for axis in (row_axis, column_axis))
+    matrices = {variant: np.full((len(rows), len(columns)), np.nan) for variant in plotted.variants[:PANELS]}
     for key, cell in plotted.cells.items():
-        if key[-1] in found and metric in cell:
-            found[key[-1]][rows.index(key[down]), columns.index(key[across])] = cell[metric].mean
-    means, name = list(found.values()), titled(metric)
-    ends = float(np.nanmin(means)), float(np.nanmax(means))
-    return maps(found, Named(rows, columns, plotted.axes[across], name, plotted.axes[down], *ends, MAP), width, height)
+        if key[-1] in matrices and metric in cell:
+            matrices[key[-1]][rows.index(key[row_axis]), columns.index(key[column_axis])] = cell[metric].mean
+    all_means, name = list(matrices.values()), titled(metric)
+    ends = float(np.nanmin(all_means)), float(np.nanmax(all_means))
+    return draw_maps(
+        matrices,
+        MapLabels(rows, columns, plotted.axes[column_axis], name, plotted.axes[row_axis], *ends, MAP),
+        width,
+        height,
+    )
 
 
-def heads_by_layer(plotted: Plotted, width: float, height: float | None) -> Chart:
-    heads = [str(head + 1) for head in range(next(iter(plotted.heads.values())).shape[1])]
-    named = Named(list(plotted.layers), heads, "head", "share", "layer", colours=MAP)
-    return maps(plotted.heads, named, width, height)
+def draw_heads(plotted: Plotted, width: float, height: float | None) -> Chart:
+    head_numbers = [str(head + 1) for head in range(next(iter(plotted.heads.values())).shape[1])]
+    names = MapLabels(list(plotted.layers), head_numbers, "head", "share", "layer", colours=MAP)
+    return draw_maps(plotted.heads, names, width, height)
 
 
-def maps(named: Arrays, names: Named, width: float, height: float | None) -> Chart:
-    heads = [Head(short(title), None, matrix) for title, matrix in named.items()]
-    shown = names._replace(rows=list(map(short, names.rows)), columns=list(map(short, names.columns)))
-    return weight_maps(heads, shown, width, 1.0, height)
+def draw_maps(matrices: Arrays, names: MapLabels, width: float, height: float | None) -> Chart:
+    heads = [Head(short(title), None, matrix) for title, matrix in matrices.items()]
+    short_names = names._replace(rows=list(map(short, names.rows)), columns=list(map(short, names.columns)))
+    return weight_maps(heads, short_names, width, 1.0, height)
 
 
-def parallel(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw a vertical axis per setting and a line per combination, coloured by its mean; at most `MOST_LINES` lines."""
-    metric, places = plotted.metrics[0], [*plotted.varying, len(plotted.axes)]
-    names = [short([*plotted.axes, "variant"][place]) for place in places]
-    orders = [in_order(labels(plotted, place)) for place in places]
-    heights = [dict(zip(order, np.linspace(0, 1, len(order)) if order[1:] else [0.5], strict=True)) for order in orders]
+def draw_parallel(plotted: Plotted, width: float, height: float | None) -> Chart:
+    """Draw a vertical axis per setting and a line per combination, coloured by its mean; at most `MOST_LINES` lines.
+
+    The labels of an axis are spread evenly from 0 (the bottom) to 1.
+    """
+    metric, axes = plotted.metrics[0], [*plotted.varying, len(plotted.axes)]
+    names = [short([*plotted.axes, "variant"][place]) for place in axes]
+    labels_by_axis = [in_order(labels(plotted, axis)) for axis in axes]
+    heights = [
+        dict(zip(axis_labels, np.linspace(0, 1, len(axis_labels)) if axis_labels[1:] else [0.5], strict=True))
+        for axis_labels in labels_by_axis
+    ]
     cells = [(key, cell[metric].mean) for key, cell in plotted.cells.items() if metric in cell]
-    low, top = min(mean for _, mean in cells), max(mean for _, mean in cells)
-    x, strokes = np.arange(len(places), dtype=float), list[Stroke]()
+    low, high = min(mean for _, mean in cells), max(mean for _, mean in cells)
+    x, strokes = np.arange(len(axes), dtype=float), list[Stroke]()
     for key, mean in cells[:: math.ceil(len(cells) / MOST_LINES)]:
-        y = np.array([heights[at][key[place]] for at, place in enumerate(places)])
-        colour = palette(MAP)[int(255 * (mean - low) / ((top - low) or 1.0))]
+        y = np.array([heights[column][key[axis]] for column, axis in enumerate(axes)])
+        colour = palette(MAP)[int(255 * (mean - low) / ((high - low) or 1.0))]
         strokes.append(Stroke(x, y, f"#{bytes(colour.tolist()).hex()}", 1.2))
     box = Box(0.1, 0.15, width - 0.95, 2.1 if height is None else height - 0.15 - BELOW)
     texts = list[Part]()
-    for at, order in enumerate(orders):
-        strokes.append(Stroke(np.full(2, float(at)), np.array([0.0, 1.0]), "#404040", 0.6))
-        for label in order[:: max(1, len(order) // 12)]:
-            across, down = (at + 0.1) / (len(orders) - 0.4), (1.05 - heights[at][label]) / 1.1
-            place = 72 * (box.left + across * box.width) + 5, 72 * (box.top + down * box.height) + 2.5
-            texts.append(Text(*place, short(label), 7.5))
-    x_axis = Axis(-0.1, len(places) - 0.5, Ticks(tuple(x.tolist()), tuple(names)))
+    for column, axis_labels in enumerate(labels_by_axis):
+        strokes.append(Stroke(np.full(2, float(column)), np.array([0.0, 1.0]), "#404040", 0.6))
+        for label in axis_labels[:: max(1, len(axis_labels) // 12)]:
+            # shares of the width and height of the plot, whose axes start at -0.1 and -0.05 (see below)
+            across, down = (column + 0.1) / (len(labels_by_axis) - 0.4), (1.05 - heights[column][label]) / 1.1
+            position = 72 * (box.left + across * box.width) + 5, 72 * (box.top + down * box.height) + 2.5
+            texts.append(Text(*position, short(label), 7.5))
+    x_axis = Axis(-0.1, len(axes) - 0.5, Ticks(tuple(x.tolist()), tuple(names)))
     bar = Box(width - 0.7, 0.3, BAR, box.height - 0.15)
-    scale = colour_scale(bar, top, 1.0, titled(metric), 0.55, low=low, colours=MAP)
+    scale = colour_scale(bar, high, 1.0, titled(metric), 0.55, low=low, colours=MAP)
     parts = (Plot(box, tuple(strokes), x_axis, Axis(-0.05, 1.05)), *texts, *scale)
     return Chart(width, 0.15 + box.height + BELOW, parts)
 
 
 PLOTS = {
-    "heads": heads_by_layer,
-    "effects": effects,
-    "against": against,
-    "choices": choices,
-    "heat": heat,
-    "parallel": parallel,
-    "spread": spread,
+    "heads": draw_heads,
+    "effects": draw_effects,
+    "against": draw_against,
+    "choices": draw_choices,
+    "heat": draw_heat_maps,
+    "parallel": draw_parallel,
+    "spread": draw_spread,
 }
 """The plots by name; each function takes the width in inches, and the height or None."""

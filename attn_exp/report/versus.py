@@ -11,11 +11,11 @@ from attn_exp.report.documents import FILTERS, SHARES
 from attn_exp.report.page_data import panel_data, variant_data
 from attn_exp.report.papers import Table
 from attn_exp.report.sections import weights
-from attn_exp.report.sections.walks import functions
+from attn_exp.report.sections.walks import list_functions
 from attn_exp.report.sections.weights import part_of
 from attn_exp.report.sentences import table
 from attn_exp.report.templating import render_page
-from attn_exp.report.views import MOST_COARSE, Views, colours, labels, seen
+from attn_exp.report.views import MOST_COARSE, Views, colours, make_views, token_labels
 
 NO_MAPS = "The page shows no maps of the two runs:"
 
@@ -29,33 +29,34 @@ class Explorer(NamedTuple):
 
 def explain_no_maps(runs: Mapping[str, Comparison]) -> str:
     """Return why the weights of two runs cannot be shown together; empty if they can."""
-    tokens = [labels(comparison.problem) for comparison in runs.values()]
-    if any(each != tokens[0] for each in tokens):
+    tokens = [token_labels(comparison.problem) for comparison in runs.values()]
+    if any(labels != tokens[0] for labels in tokens):
         return f"{NO_MAPS} their tokens differ, so their weights do not correspond."
-    for which, comparison in zip(("first", "second"), runs.values(), strict=True):
+    for ordinal, comparison in zip(("first", "second"), runs.values(), strict=True):
         if all(trace.weights is None for trace in comparison.traces.values()):
-            return f"{NO_MAPS} the {which} run never computed its weights."
+            return f"{NO_MAPS} the {ordinal} run never computed its weights."
     return ""
 
 
 def explorer(runs: Mapping[str, Comparison]) -> Explorer:
     """Return the explorer for the weights of several named runs; all of them must have the same tokens."""
-    sides = {name: seen(comparison, MOST_COARSE) for name, comparison in runs.items()}
-    tokens = [labels(comparison.problem) for comparison in runs.values()]
-    panels = tuple(panel for views in sides.values() for panel in views.panels)
-    scale = colours(Views(next(iter(runs.values())), panels, ()))  # one scale for all runs
+    views_by_run = {name: make_views(comparison, MOST_COARSE) for name, comparison in runs.items()}
+    panels = tuple(panel for views in views_by_run.values() for panel in views.panels)
+    first_run = next(iter(runs.values()))
+    queries, keys = token_labels(first_run.problem)
+    scale = colours(Views(first_run, panels, ()))  # one scale for all runs
     data: dict[str, Any] = {"panels": [], "walks": [], "variants": [], "beside": 0}
-    for name, views in sides.items():
-        first, data["beside"] = len(data["panels"]), len(data["walks"])
+    for run, views in views_by_run.items():
+        # the first walk of the last run, which the page initially shows next to the first run
+        data["beside"] = len(data["walks"])
+        numbered = enumerate(views.panels, start=len(data["panels"]))
+        panel_of = {variant: index for index, panel in numbered for variant in panel.variants}
         data["panels"] += [panel_data(views.comparison, panel, scale) for panel in views.panels]
-        for title, variant in functions(views.comparison):
-            place = next((first + at for at, panel in enumerate(views.panels) if variant in panel.variants), -1)
-            told = {"variant": f"{name}: {variant}", "title": f"{name}: {title}", "panel": place, "steps": {}}
-            data["walks"].append(told)
-            ends = variant_data(views.comparison, variant, "", place, carried=True)
-            data["variants"].append(ends | {"name": told["variant"]})
-    queries, keys = tokens[0]
-    part = part_of(list(sides.items()), scale)
+        for title, variant in list_functions(views.comparison):
+            panel, name = panel_of.get(variant, -1), f"{run}: {variant}"
+            data["walks"].append({"variant": name, "title": f"{run}: {title}", "panel": panel, "steps": {}})
+            data["variants"].append(variant_data(views.comparison, variant, "", panel, carried=True) | {"name": name})
+    part = part_of(list(views_by_run.items()), scale)
     return Explorer(part, {"tokens": queries, "keys": keys, **scale._asdict(), **data})
 
 
@@ -89,23 +90,26 @@ class Versus:
 
 def versus_text(versus: Versus) -> str:
     parts = ["\n".join(versus.sentences)]
-    for whole in versus.tables:
-        shown = whole.at_depth(versus.depth)
+    for full_table in versus.tables:
+        shown = full_table.at_depth(versus.depth)
         if not shown.lines:
             continue
-        more = f"\n{MOST} of {len(shown.lines):,} lines" if len(shown.lines) > MOST else ""
-        parts.append(f"{shown.caption}\n{table(shown.head, shown.lines[:MOST])}{more}")
+        rest = f"\n{MOST} of {len(shown.lines):,} lines" if len(shown.lines) > MOST else ""
+        parts.append(f"{shown.caption}\n{table(shown.head, shown.lines[:MOST])}{rest}")
     return "\n\n".join(parts)
 
 
 def versus_page(versus: Versus) -> str:
     shown = replace(versus, tables=tuple(map(with_spoken_columns, versus.tables)))
-    js = [*(["maths.js", "report.js", "explore.js"] if versus.explorer else []), *(["depth.js"] if versus.deep else [])]
+    scripts = [
+        *(["maths.js", "report.js", "explore.js"] if versus.explorer else []),
+        *(["depth.js"] if versus.deep else []),
+    ]
     return render_page(
         "versus.html",
         {"versus": shown, "depth": versus.depth, "data": versus.explorer and versus.explorer.data},
         ["report.css"],
-        js,
+        scripts,
         more_css=SHARES if versus.explorer else "",
         filters=FILTERS,
         more={"weights": weights.HTML},

@@ -1,4 +1,8 @@
-"""The views of a comparison: plain data, computed once, that all renderers share."""
+"""The views of a comparison: plain data, computed once, that all renderers share.
+
+`make_views` groups the variants of a `Comparison` by equal weights. A `Panel` is one of these groups, with the weights
+of all heads; a `Head` is one of its maps. `colours` chooses one colour scale for all of them.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,7 @@ class Views(NamedTuple):
     blocks: tuple[Panel, ...]
 
 
-def seen(comparison: Comparison, splits_up_to: float = np.inf) -> Views:
+def make_views(comparison: Comparison, most_split: float = np.inf) -> Views:
     """Return the views of a comparison; only panels with at most `splits_up_to` weights get a `split`."""
     panels = group_equal(
         (name, trace.weights) for name, trace in comparison.traces.items() if trace.weights is not None
@@ -58,7 +62,7 @@ def seen(comparison: Comparison, splits_up_to: float = np.inf) -> Views:
         comparison=comparison,
         panels=tuple(
             Panel(panel.variants, panel.weights, split(comparison, panel.variants[0]))
-            if panel.weights.size <= splits_up_to
+            if panel.weights.size <= most_split
             else panel
             for panel in panels
         ),
@@ -68,17 +72,17 @@ def seen(comparison: Comparison, splits_up_to: float = np.inf) -> Views:
 
 def coarse_maps(comparison: Comparison) -> Iterable[tuple[str, Array]]:
     """Yield the block means `[h a c]` of each variant without weights, unless each block is a single weight."""
-    whole = len(comparison.problem.tokens), comparison.problem.keys
+    full_shape = len(comparison.problem.tokens), comparison.problem.keys
     for name, trace in comparison.traces.items():
-        heat = None if trace.summary is None else trace.summary.heat  # only if the form computed block means
-        if trace.weights is None and heat is not None and heat.shape[-2:] != whole:
-            yield name, heat
+        means = None if trace.summary is None else trace.summary.heat  # only if the form computed block means
+        if trace.weights is None and means is not None and means.shape[-2:] != full_shape:
+            yield name, means
 
 
 def group_equal(named: Iterable[tuple[str, Array]]) -> tuple[Panel, ...]:
     groups: list[tuple[list[str], Array]] = []
     for name, array in named:
-        names = next((names for names, first in groups if same(first, array)), None)
+        names = next((names for names, first in groups if are_equal_weights(first, array)), None)
         if names is None:
             groups.append(([name], array))
         else:
@@ -86,16 +90,16 @@ def group_equal(named: Iterable[tuple[str, Array]]) -> tuple[Panel, ...]:
     return tuple(Panel(tuple(names), array) for names, array in groups)
 
 
-def same(left: Array, right: Array) -> bool:
+def are_equal_weights(left: Array, right: Array) -> bool:
     """Return whether two arrays differ only by rounding, with NaN in the same places."""
     return left.shape == right.shape and np.allclose(left, right, rtol=0, atol=SAME_WEIGHTS, equal_nan=True)
 
 
-def maps_in(views: Views) -> int:
+def count_maps(views: Views) -> int:
     return sum(len(panel.weights) for panel in views.panels)
 
 
-def top(matrices: Iterable[Array]) -> float:
+def largest_weight(matrices: Iterable[Array]) -> float:
     """Return the upper end of a colour scale: the largest finite weight, or 1 if none is above 0.
 
     Some libraries return NaN for queries that see no key.
@@ -129,21 +133,22 @@ def colours(views: Views) -> Colours:
     With n keys, a uniform weight is 1 / n, which is 1 / (n top) of the largest weight. The power raises this to 1 / 16;
     if it is already larger, the power is 1.
     """
-    end = top(panel.weights for panel in (*views.panels, *views.blocks))
-    apart = max(EVEN, views.comparison.problem.keys * end)
-    return Colours(end, round(math.log(EVEN) / math.log(apart), 2))
+    largest = largest_weight(panel.weights for panel in (*views.panels, *views.blocks))
+    # the largest weight is n top times a uniform one
+    multiple = max(EVEN, views.comparison.problem.keys * largest)
+    return Colours(largest, round(math.log(EVEN) / math.log(multiple), 2))
 
 
 class Head(NamedTuple):
     """The weights `[t s]` of one head, the variants that have them, and the head's number, None if it is the only one.
 
-    `closed` marks the masked weights, if they are known.
+    `is_masked` marks the masked weights, if they are known.
     """
 
     variants: str
     number: int | None
     weights: Array
-    closed: Array | None = None
+    is_masked: Array | None = None
 
     @property
     def title(self) -> str:
@@ -153,13 +158,13 @@ class Head(NamedTuple):
 
 
 def heads_of(panel: Panel) -> list[Head]:
-    alone = len(panel.weights) == 1
+    is_only = len(panel.weights) == 1
     return [
-        Head(panel.title, None if alone else number, weights) for number, weights in enumerate(panel.weights, start=1)
+        Head(panel.title, None if is_only else number, weights) for number, weights in enumerate(panel.weights, start=1)
     ]
 
 
-def labels(problem: Problem) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def token_labels(problem: Problem) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the labels of the queries and those of the keys; a token that is both has the same label in both."""
     keys = distinct_labels(problem.key_tokens)
     if problem.tokens == problem.key_tokens:
@@ -169,8 +174,8 @@ def labels(problem: Problem) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def distinct_labels(tokens: Sequence[str]) -> tuple[str, ...]:
     names = [label(token, 24) for token in tokens]
-    often = Counter(names)
-    return tuple(f"{name}#{place + 1}" if often[name] > 1 else name for place, name in enumerate(names))
+    counts = Counter(names)
+    return tuple(f"{name}#{index + 1}" if counts[name] > 1 else name for index, name in enumerate(names))
 
 
 MOST_EXACT, MOST_COARSE = 150_000, 300_000

@@ -1,4 +1,8 @@
-"""The pages for a class: worksheets, answer keys, marked sheets, and the grades."""
+"""The pages for a class: worksheets, answer keys, marked sheets, and the grades.
+
+A `Paper` is what a sheet asks: its `blanks` are the boxes to fill in, one per stage, and `exact` has the right numbers
+of all stages. In a `transposed` paper, tokens are columns and each matrix is the transpose of what is stored here.
+"""
 
 from __future__ import annotations
 
@@ -26,37 +30,41 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
 
     With `exam`, the page checks nothing and contains no answers.
     """
-    blank = {
+    settings = {
         "file": file,
         "digits": paper.digits,
         "transposed": paper.transposed,
         "exam": exam,
-        "hides": bool(crossed(paper)),
+        "hides": bool(cross_values(paper)),
     }
-    known = blank if exam else blank | data(paper)
+    data = settings if exam else settings | answer_data(paper)
     return render_page(
-        "worksheet.html", contents(paper, student) | {"exam": exam, "data": known}, STYLES, ("maths.js", "worksheet.js")
+        "worksheet.html",
+        sheet_values(paper, student) | {"exam": exam, "data": data},
+        STYLES,
+        ("maths.js", "worksheet.js"),
     )
 
 
-def printed(paper: Paper, student: str) -> str:
-    return render_one(contents(paper, student) | {"printed": True})
+def render_printed_sheet(paper: Paper, student: str) -> str:
+    return render_sheet_part(sheet_values(paper, student) | {"printed": True})
 
 
 def render_solution(paper: Paper, student: str) -> str:
     """Return a filled-in sheet, with the results of each mistake; mistakes with the same results share one table."""
-    listed = dict[str, dict[str, Any]]()
-    for told in foretold(paper):
-        made = str([np.round(told.made.get(blank.stage, 0.0), paper.digits) + 0.0 for blank in paper.blanks])
-        if made in listed:
-            listed[made]["name"] += f", {told.name}"
-            listed[made]["says"] += f" {told.says}"
+    entries = dict[str, dict[str, Any]]()
+    for result in foretold(paper):
+        # rounded as on the sheet; adding 0.0 makes -0.0 equal to 0.0
+        key = str([np.round(result.made.get(blank.stage, 0.0), paper.digits) + 0.0 for blank in paper.blanks])
+        if key in entries:
+            entries[key]["name"] += f", {result.name}"
+            entries[key]["says"] += f" {result.says}"
         else:
-            listed[made] = mistake(paper, told)
-    return render_one(contents(paper, student) | {"filled": True, "foretold": list(listed.values())})
+            entries[key] = format_mistake(paper, result)
+    return render_sheet_part(sheet_values(paper, student) | {"filled": True, "foretold": list(entries.values())})
 
 
-def render_one(shown: dict[str, Any]) -> str:
+def render_sheet_part(shown: dict[str, Any]) -> str:
     return templates(autoescape=True).get_template("worksheet_one.html").render(shown)
 
 
@@ -65,13 +73,13 @@ def to_print(parts: Sequence[str]) -> str:
     return render_page("worksheets.html", {"parts": list(map(Markup, parts))}, STYLES)
 
 
-def contents(paper: Paper, student: str) -> dict[str, Any]:
+def sheet_values(paper: Paper, student: str) -> dict[str, Any]:
     return {
         "student": "" if student == "key" else student,
         "digits": paper.digits,
         "transposed": paper.transposed,
         "given": given(paper),
-        "boxes": [box(paper, blank) for blank in paper.blanks],
+        "boxes": [format_box(paper, blank) for blank in paper.blanks],
         "filled": False,
         "exam": False,
         "printed": False,
@@ -89,71 +97,73 @@ def grades(**shown: Any) -> str:
 
 def given(paper: Paper) -> list[dict[str, Any]]:
     """Return the arrays that a sheet gives: those that a box needs and that no earlier box asks for."""
+    # `asked` are the stages of the boxes; a name such as W_q ends in the stage that needs it
     asked, problem = {blank.stage for blank in paper.blanks}, paper.sheet.problem
-    arrays = [*sources(paper, asked), *angles(paper, asked), *later_stages(paper, asked)]
+    arrays = [*list_inputs(paper, asked), *list_angles(paper, asked), *list_later_stages(paper, asked)]
     if problem.weights is not None:
         arrays.append(("weights", problem.weights, problem.tokens))
-    ends = {"o"} if "output" in asked and paper.sheet.settled.output_projection else set()
-    needed = [name for name in (*MATRICES, *BIASES) if name[-1] in asked | ends and name in problem.projections]
-    arrays += [(name, problem.projections[name], ()) for name in needed]
-    return [matrix(name, np.atleast_2d(array), rows, paper) for name, array, rows in arrays]
+    endings = asked | ({"o"} if "output" in asked and paper.sheet.settled.output_projection else set())
+    matrices = [name for name in (*MATRICES, *BIASES) if name[-1] in endings and name in problem.projections]
+    arrays += [(name, problem.projections[name], ()) for name in matrices]
+    return [format_matrix(name, np.atleast_2d(array), rows, paper) for name, array, rows in arrays]
 
 
-Named = tuple[str, Array, Sequence[str]]
+GivenArray = tuple[str, Array, Sequence[str]]
 """The name of an array, the array, and the names of its rows."""
 
 
-def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
+def list_inputs(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
     problem = paper.sheet.problem
-    positions = [one for one in paper.sheet.settled.positions if one.changes_x]
-    of_x = "q" if problem.memory is not None else "qkv"
+    positions = [position for position in paper.sheet.settled.positions if position.changes_x]
+    sides_of_x = "q" if problem.memory is not None else "qkv"
     tokens = problem.key_tokens if problem.memory is None else problem.tokens
     for name, array, names, sides in (
-        ("x", problem.x, tokens, of_x),
+        ("x", problem.x, tokens, sides_of_x),
         ("memory", problem.memory, problem.key_tokens, "kv"),
     ):
         if array is not None and asked & set(sides):
-            marked = reduce(lambda given, position: position.embed(given), positions, array)
-            yield f"{name} with positions" if positions else name, marked, names
+            with_positions = reduce(lambda total, position: position.embed(total), positions, array)
+            yield f"{name} with positions" if positions else name, with_positions, names
 
 
-def angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
+def list_angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
     """Yield the cosines and sines that rotate q and k, if the sheet asks for q or k, with a column for each pair.
 
     If queries and keys are the same tokens, one table serves both; otherwise q and k have a table each.
     """
     tokens = {"q": paper.sheet.problem.tokens, "k": paper.sheet.problem.key_tokens}
-    turned = {side: one for side, one in paper.turned_sides.items() if side in asked and side in tokens}
-    shared = len(turned) == 2 and tokens["q"] == tokens["k"]
-    for side, one in turned.items():
-        if not (shared and side == "q") and one.pairs:
-            of = "" if shared or len(turned) == 1 else f" of {side}"
-            yield f"cos{of}", one.cos, tokens[side]
-            yield f"sin{of}", one.sin, tokens[side]
+    rotations = {side: rotation for side, rotation in paper.turned_sides.items() if side in asked and side in tokens}
+    is_shared = len(rotations) == 2 and tokens["q"] == tokens["k"]
+    for side, rotation in rotations.items():
+        if not (is_shared and side == "q") and rotation.pairs:
+            suffix = "" if is_shared or len(rotations) == 1 else f" of {side}"
+            yield f"cos{suffix}", rotation.cos, tokens[side]
+            yield f"sin{suffix}", rotation.sin, tokens[side]
 
 
-def later_stages(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
+def list_later_stages(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
+    # q, k and v if the sheet starts after them, and what is added to the logits
     problem = paper.sheet.problem
-    needed = "qkv" if asked & {"context", "output"} else "qk" if asked - {"q", "k", "v"} else ""
-    for side in needed:
+    sides = "qkv" if asked & {"context", "output"} else "qk" if asked - {"q", "k", "v"} else ""
+    for side in sides:
         if side not in asked and side in paper.exact:
-            yield from by_head(side, paper.exact[side], problem.tokens if side == "q" else problem.key_tokens)
+            yield from split_heads(side, paper.exact[side], problem.tokens if side == "q" else problem.key_tokens)
     if paper.added is not None and asked & {"masked", "weights", "context", "output"}:
-        alike = (paper.added == paper.added[:1]).all()
-        yield from by_head("added", paper.added[:1] if alike else paper.added, problem.tokens)
+        same_in_all_heads = (paper.added == paper.added[:1]).all()
+        yield from split_heads("added", paper.added[:1] if same_in_all_heads else paper.added, problem.tokens)
 
 
-def by_head(name: str, heads: Array, tokens: Sequence[str]) -> Iterator[Named]:
+def split_heads(name: str, heads: Array, tokens: Sequence[str]) -> Iterator[GivenArray]:
     for number, array in enumerate(heads, start=1):
         yield f"{name}, head {number}" if len(heads) > 1 else name, array, tokens
 
 
-def matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[str, Any]:
+def format_matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[str, Any]:
     """Return a given matrix, with more digits than the answers; tokens are columns if the sheet is transposed."""
     transposed, digits = paper.transposed, max(6, paper.digits + 4)
-    shown = array.T if transposed and rows else array
+    oriented = array.T if transposed and rows else array
     cells = [
-        [f"{number:.{digits}g}".replace("-", "−").replace("inf", "∞") for number in line] for line in shown.tolist()
+        [f"{number:.{digits}g}".replace("-", "−").replace("inf", "∞") for number in line] for line in oriented.tolist()
     ]
     return {
         "name": name,
@@ -163,34 +173,35 @@ def matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[s
     }
 
 
-def box(paper: Paper, blank: Blank) -> dict[str, Any]:
+def format_box(paper: Paper, blank: Blank) -> dict[str, Any]:
     rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
-    tables = [matrix_of(head, paper) for head in blank.right]
+    tables = [format_numbers(head, paper) for head in blank.right]
     return {"stage": blank.stage, "formula": formula(paper, blank), "rows": rows, "columns": columns, "tables": tables}
 
 
-def matrix_of(array: Array, paper: Paper) -> list[list[str]]:
-    return [[written(number, paper.digits) for number in line] for line in (array.T if paper.transposed else array)]
+def format_numbers(array: Array, paper: Paper) -> list[list[str]]:
+    oriented = array.T if paper.transposed else array
+    return [[format_number(number, paper.digits) for number in row] for row in oriented]
 
 
-def written(number: float, digits: int) -> str:
+def format_number(number: float, digits: int) -> str:
     """Format a number with the decimals of a sheet; zero has no sign."""
     return "no number" if math.isnan(number) else decimal(0.0 if abs(number) < 0.5 * 10.0**-digits else number, digits)
 
 
-def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
+def format_mistake(paper: Paper, result: Foretold) -> dict[str, Any]:
     """Return the results of a mistake in the first box that it changes; no tables if it changes the shape.
 
     Rows in which the mistake divides by zero have no numbers.
     """
-    made, tables = told.made.get(told.stage, np.zeros(0)), []
-    if made.shape == paper.exact[told.stage].shape:
-        rows = np.where((made < np.inf).all(axis=-1, keepdims=True), made, np.nan)
-        tables = [matrix_of(head, paper) for head in rows.reshape(-1, *rows.shape[-2:])]
-    return {"name": told.name, "says": told.says, "stage": told.stage, "tables": tables}
+    numbers, tables = result.made.get(result.stage, np.zeros(0)), []
+    if numbers.shape == paper.exact[result.stage].shape:
+        shown = np.where((numbers < np.inf).all(axis=-1, keepdims=True), numbers, np.nan)
+        tables = [format_numbers(head, paper) for head in shown.reshape(-1, *shown.shape[-2:])]
+    return {"name": result.name, "says": result.says, "stage": result.stage, "tables": tables}
 
 
-def data(paper: Paper) -> dict[str, Any]:
+def answer_data(paper: Paper) -> dict[str, Any]:
     """Return the data for checking answers: each stage with all digits, and how it follows from the one before."""
     sheet = paper.sheet
     projections = sheet.problem.projections if sheet.settled.output_projection else {}
@@ -198,23 +209,23 @@ def data(paper: Paper) -> dict[str, Any]:
         "rooms": {stage: paper.room(stage) for stage in paper.turned_sides},
         "order": [blank.stage for blank in paper.blanks],
         "scratch": list(sheet.scratch or ()),
-        "exact": {name: nested(array if array.ndim == 3 else array[None]) for name, array in paper.exact.items()},
-        "added": None if paper.added is None else nested(paper.added),
+        "exact": {name: to_lists(array if array.ndim == 3 else array[None]) for name, array in paper.exact.items()},
+        "added": None if paper.added is None else to_lists(paper.added),
         "cap": paper.cap,
         "extra": paper.extra,
         "normalizer": sheet.settled.rules.normalizer.name,
         "scale": sheet.settled.multiplier,
-        **{name: nested(projections[name]) if name in projections else None for name in ("W_o", "b_o")},
+        **{name: to_lists(projections[name]) if name in projections else None for name in ("W_o", "b_o")},
     }
 
 
-def crossed(paper: Paper) -> dict[str, float]:
+def cross_values(paper: Paper) -> dict[str, float]:
     """Return the number that a cross stands for, by stage; empty if nothing is masked."""
     hides = paper.added is not None and np.isneginf(paper.added).any()
     return {"masked": -math.inf, "weights": 0.0} if hides else {}
 
 
-def nested(array: Array) -> Any:
+def to_lists(array: Array) -> Any:
     """Return an array as nested lists, with None for minus infinity, which JSON lacks."""
     return np.where(np.isfinite(array), array, np.array(None)).tolist()
 
@@ -225,19 +236,20 @@ CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
 
 def formula(paper: Paper, blank: Blank) -> str:
     """Return the formula of a box, and that of each stage between it and the previous box."""
-    known, asked = formulas(paper), {other.stage for other in paper.blanks}
-    parts = [known[blank.stage]]
-    if blank.stage == "masked" and crossed(paper):
-        parts.append("written -inf or x")
+    formula_by_stage, box_stages = formulas(paper), {other.stage for other in paper.blanks}
+    clauses = [formula_by_stage[blank.stage]]
+    if blank.stage == "masked" and cross_values(paper):
+        clauses.append("written -inf or x")
     for stage in CHAIN[CHAIN.index(blank.stage) + 1 :] if blank.stage in CHAIN else ():
-        if stage in asked or stage not in paper.exact or (stage == "weights" and paper.given_weights):
+        if stage in box_stages or stage not in paper.exact or (stage == "weights" and paper.given_weights):
             break
-        if not is_stage_before(paper, stage):
-            parts.append(known[stage].replace("logits = scores", "logit = score"))
-    return ", ".join(parts)
+        if not is_like_previous(paper, stage):
+            clauses.append(formula_by_stage[stage].replace("logits = scores", "logit = score"))
+    return ", ".join(clauses)
 
 
-def is_stage_before(paper: Paper, stage: str) -> bool:
+def is_like_previous(paper: Paper, stage: str) -> bool:
+    # such a stage needs no formula
     return (
         (stage == "capped" and paper.cap is None)
         or (stage == "masked" and paper.added is None)
@@ -247,23 +259,21 @@ def is_stage_before(paper: Paper, stage: str) -> bool:
 
 def formulas(paper: Paper) -> dict[str, str]:
     settled, projections, transposed = paper.sheet.settled, paper.sheet.problem.projections, paper.transposed
-    logits = "logits" if paper.cap is None else "capped"
-    of, line, cap = (
-        logits if paper.added is None else "masked",
-        "column" if transposed else "row",
-        f"{paper.cap or 0:.10g}",
-    )
-    extra = ", ".join(f"{number:.10g}" for number in dict.fromkeys(paper.extra))
+    # the last stages before something is added, and before the normalizer
+    before_added = "logits" if paper.cap is None else "capped"
+    normalized = before_added if paper.added is None else "masked"
+    line, cap = "column" if transposed else "row", f"{paper.cap or 0:.10g}"
+    extra_logits = ", ".join(f"{number:.10g}" for number in dict.fromkeys(paper.extra))
     weights = {
-        "sum": f"weights = {of} / sum of {of} over the row",
-        "sigmoid": f"weights = 1 / (1 + exp(−{of})), each separately",
-    }.get(settled.rules.normalizer.name, f"weights = exp({of}) / sum of exp({of}) over the {line}")
+        "sum": f"weights = {normalized} / sum of {normalized} over the row",
+        "sigmoid": f"weights = 1 / (1 + exp(−{normalized})), each separately",
+    }.get(settled.rules.normalizer.name, f"weights = exp({normalized}) / sum of exp({normalized}) over the {line}")
     stages = {
         "scores": "scores = kᵀ q: a column for each query" if transposed else "scores = q kᵀ",
         "logits": "logits = scores" if settled.multiplier == 1 else f"logits = scores × {format_scale(paper)}",
         "capped": f"capped = {cap} tanh(logits / {cap})",
-        "masked": f"masked = {logits} + added{', −∞ where a token may not look' if crossed(paper) else ''}",
-        "weights": weights + (f", with an extra logit in the sum: {extra}" if extra else ""),
+        "masked": f"masked = {before_added} + added{', −∞ where a token may not look' if cross_values(paper) else ''}",
+        "weights": weights + (f", with an extra logit in the sum: {extra_logits}" if extra_logits else ""),
         "context": f"context = {'v weights' if transposed else 'weights v'}",
         "output": output_formula(paper),
     }
@@ -290,16 +300,16 @@ def output_formula(paper: Paper) -> str:
 
 def describe_rotation(paper: Paper, stage: str) -> str:
     """Describe how position encodings rotate the columns of each head; empty if they do not."""
-    one = paper.turned_sides.get(stage)
-    if one is None or not one.pairs:
+    rotation = paper.turned_sides.get(stage)
+    if rotation is None or not rotation.pairs:
         return ""
-    pairs = ", ".join(f"({left + 1}, {right + 1})" for left, right in one.pairs)
+    pairs = ", ".join(f"({left + 1}, {right + 1})" for left, right in rotation.pairs)
     lines = "rows" if paper.transposed else "columns"
     heads = " of each head" if len(paper.exact[stage]) > 1 else ""
-    first, last = ("", "") if len(one.pairs) == 1 else ("the pairs of ", " and the pair")
+    prefix, suffix = ("", "") if len(rotation.pairs) == 1 else ("the pairs of ", " and the pair")
     return (
-        f", then {first}{lines} (a, b) = {pairs}{heads} rotated to (a cos − b sin, a sin + b cos), "
-        f"with the cos and sin of the token{last}"
+        f", then {prefix}{lines} (a, b) = {pairs}{heads} rotated to (a cos − b sin, a sin + b cos), "
+        f"with the cos and sin of the token{suffix}"
     )
 
 
@@ -311,17 +321,17 @@ HEADS_POOLED = {
 
 def describe_split(paper: Paper, stage: str) -> str:
     """Describe how columns are split into heads, and how many query heads share a key head."""
-    shares = paper.sheet.settled.heads
-    if stage in ("scores", "context") and shares.shared < shares.query:
-        one, other = ("q", "k") if stage == "scores" else ("weights", "v")
-        return f", {shares.query // shares.shared} heads of {one} per head of {other}"
+    counts = paper.sheet.settled.heads
+    if stage in ("scores", "context") and counts.shared < counts.query:
+        query_side, key_side = ("q", "k") if stage == "scores" else ("weights", "v")
+        return f", {counts.query // counts.shared} heads of {query_side} per head of {key_side}"
     if stage not in ("q", "k", "v") or stage not in paper.exact:
         return ""
     matrix, (count, _, width) = paper.sheet.problem.projections.get(f"W_{stage}"), paper.exact[stage].shape
-    if stage != "q" and matrix is not None and shares.shared < shares.given:
-        return f", {HEADS_POOLED[shares.pool].format(width=width, heads=shares)}"
-    parts = count > 1 and (matrix is None or matrix.shape[1] == count * width)
-    return f", cut into heads of {width} columns" if parts else ""
+    if stage != "q" and matrix is not None and counts.shared < counts.given:
+        return f", {HEADS_POOLED[counts.pool].format(width=width, heads=counts)}"
+    is_cut = count > 1 and (matrix is None or matrix.shape[1] == count * width)
+    return f", cut into heads of {width} columns" if is_cut else ""
 
 
 def is_context_the_output(paper: Paper) -> bool:
@@ -360,26 +370,26 @@ def render_marked_page(title: str, parts: Sequence[str]) -> str:
     return render_page("marked.html", {"title": title, "parts": list(map(Markup, parts))}, STYLES)
 
 
-def marked(paper: Paper, student: str, grade: Grade, numbers: Arrays, scored: Sequence[Score]) -> str:
-    points = {score.stage: score for score in scored}
-    marks = {} if is_untouched(grade) else grade.cells
+def render_marked_sheet(paper: Paper, student: str, grade: Grade, numbers: Arrays, scores: Sequence[Score]) -> str:
+    score_by_stage = {score.stage: score for score in scores}
+    states = {} if is_untouched(grade) else grade.cells
     boxes = [
         {
             "stage": blank.stage,
             "formula": formula(paper, blank),
-            "points": count(points[blank.stage].points),
-            "most": count(points[blank.stage].most),
-            "tables": list(tables(paper, blank, grade.expected, marks, numbers.get(blank.stage))),
+            "points": format_points(score_by_stage[blank.stage].points),
+            "most": format_points(score_by_stage[blank.stage].most),
+            "tables": list(marked_tables(paper, blank, grade.expected, states, numbers.get(blank.stage))),
         }
         for blank in paper.blanks
     ]
-    total, said = totals(scored), verdict(grade)
-    legend = [told for state, told in MEANING.items() if any((cells == state).any() for cells in marks.values())]
+    (points, most), sentence = total_points(scores), verdict(grade)
+    legend = [text for state, text in MEANING.items() if any((cells == state).any() for cells in states.values())]
     remedies = dict.fromkeys(ON_PAPER.get(remark.name, remark.remedy) for remark in grade.remarks if remark.remedy)
     remedy = "; ".join(remedies).replace("each row", "each column" if paper.transposed else "each row")
     return templates(autoescape=True).get_template("marked_one.html").render(
-        student=student, boxes=boxes, points=total[0], most=total[1], remedy=remedy,
-        said=SIGN.sub("−", said[:1].upper() + said[1:]), legend="; ".join(legend),
+        student=student, boxes=boxes, points=points, most=most, remedy=remedy,
+        said=SIGN.sub("−", sentence[:1].upper() + sentence[1:]), legend="; ".join(legend),
     )  # fmt: skip
 
 
@@ -393,36 +403,40 @@ def is_untouched(grade: Grade) -> bool:
     return all((states == EMPTY).all() for states in grade.cells.values())
 
 
-def tables(paper: Paper, blank: Blank, known: Arrays, marks: Arrays, numbers: Array | None) -> Iterator[dict[str, Any]]:
+def marked_tables(
+    paper: Paper, blank: Blank, expected_by_stage: Arrays, states_by_stage: Arrays, answers: Array | None
+) -> Iterator[dict[str, Any]]:
     rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
     shape = blank.right.shape
-    values = np.full(shape, np.nan) if numbers is None else numbers.reshape(shape)
-    expected = known.get(blank.stage, paper.exact[blank.stage]).reshape(shape)
-    states_of = marks.get(blank.stage, np.full(shape, ""))
+    values = np.full(shape, np.nan) if answers is None else answers.reshape(shape)
+    expected = expected_by_stage.get(blank.stage, paper.exact[blank.stage]).reshape(shape)
+    states = states_by_stage.get(blank.stage, np.full(shape, ""))
     for head in range(shape[0]):
-        parts = (values[head], expected[head], states_of[head])
-        mine, right, states = (part.T if paper.transposed else part for part in parts)
+        of_head = (array[head].T if paper.transposed else array[head] for array in (values, expected, states))
         lines = [
-            [cell(paper, float(number), float(other), str(state)) for number, other, state in zip(*line, strict=True)]
-            for line in zip(mine, right, states, strict=True)
+            [
+                format_cell(paper, float(value), float(right), str(state))
+                for value, right, state in zip(*row, strict=True)
+            ]
+            for row in zip(*of_head, strict=True)
         ]
         name = f"{blank.stage}, head {head + 1}" if shape[0] > 1 else blank.stage
         yield {"name": name, "columns": columns, "lines": list(zip(rows, lines, strict=True))}
 
 
-def cell(paper: Paper, number: float, right: float, state: str) -> dict[str, str]:
-    shown = "" if np.isnan(number) else written(number, paper.digits)
+def format_cell(paper: Paper, number: float, correct: float, state: str) -> dict[str, str]:
+    text = "" if np.isnan(number) else format_number(number, paper.digits)
     if abs(number - round(number, paper.digits)) > 1e-9:
-        shown = f"{number:.6g}"
-    should = written(right, paper.digits) if state in (WRONG, UNREADABLE, EMPTY) else ""
-    return {"shown": shown, "state": state, "mark": MARKS.get(state, ""), "should": should}
+        text = f"{number:.6g}"
+    correction = format_number(correct, paper.digits) if state in (WRONG, UNREADABLE, EMPTY) else ""
+    return {"shown": text, "state": state, "mark": MARKS.get(state, ""), "should": correction}
 
 
-def totals(scored: Sequence[Score]) -> tuple[str, str]:
+def total_points(scored: Sequence[Score]) -> tuple[str, str]:
     """Return the points scored in all boxes together, and the most that could be scored."""
-    return count(sum(score.points for score in scored)), count(sum(score.most for score in scored))
+    return format_points(sum(score.points for score in scored)), format_points(sum(score.most for score in scored))
 
 
-def count(points: float) -> str:
+def format_points(points: float) -> str:
     """Format points, rounded to a tenth; whole points have no decimal."""
     return f"{round(points, 1):g}"

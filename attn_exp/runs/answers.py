@@ -130,7 +130,7 @@ def read_lines(path: Path) -> Lines:
 
 def read_blocks(lines: Lines, paper: Paper) -> Filled:
     cells = cells_of_blocks(lines, paper)
-    numbers, crosses, texts = dict[str, Array](), worksheet.crossed(paper), list[str]()
+    numbers, crosses, texts = dict[str, Array](), worksheet.cross_values(paper), list[str]()
     unreadable, decimals = dict[str, Array](), dict[str, Array]()
     for blank in paper.blanks:
         stage, cross = blank.stage, crosses.get(blank.stage)

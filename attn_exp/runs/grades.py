@@ -58,7 +58,7 @@ class Handed:
             return (self.student, None, None, None, None, self.trouble)
         return (
             self.student,
-            *worksheet.totals(self.scored),
+            *worksheet.total_points(self.scored),
             self.grade.first_wrong,
             " ".join(self.grade.mistakes),
             worksheet.verdict(self.grade),
@@ -109,7 +109,10 @@ def write_grades(
 ) -> None:
     files = file_names([one.file for one in handed])
     marked = {
-        f"{file}.html": (one.student, worksheet.marked(one.paper, one.student, one.grade, one.numbers, one.scored))
+        f"{file}.html": (
+            one.student,
+            worksheet.render_marked_sheet(one.paper, one.student, one.grade, one.numbers, one.scored),
+        )
         for file, one in zip(files, handed, strict=True)
         if one.paper and one.grade
     }
@@ -159,7 +162,7 @@ def by_box(handed: Sequence[Handed]) -> Iterator[Sequence[str]]:
         scored, boxes = zip(*(pair for pair in pairs if pair[0].stage == stage), strict=True)
         bad = [sum(getattr(box, state) > 0 for box in boxes) for state in ("wrong", "empty", "unreadable")]
         mean, most = fmean(score.points for score in scored), max(score.most for score in scored)
-        yield stage, worksheet.count(mean), worksheet.count(most), *map(str, bad)
+        yield stage, worksheet.format_points(mean), worksheet.format_points(most), *map(str, bad)
 
 
 def grade_files(files: Sequence[Path], keys: Mapping[str, Key], whole_class: bool) -> list[Handed]:

@@ -123,7 +123,7 @@ def write_sheets(asked_words: Sequence[str]) -> str:
             "key.json": json.dumps({"keys": [vars(key) for key, _ in made]}, indent=1, ensure_ascii=False) + "\n",
         })  # fmt: skip
         if not alone:
-            printed = worksheet.to_print([worksheet.printed(sheet, key.student) for key, sheet in made])
+            printed = worksheet.to_print([worksheet.render_printed_sheet(sheet, key.student) for key, sheet in made])
             machine.fill(draft, {TO_PRINT: printed})
     pages = ["sheet.html"] if alone else ["sheets", f"{TO_PRINT}, with all sheets for printing"]
     lines = [count_of(len(made), "sheet"), *(f"{to / page}" for page in pages), ""]
@@ -378,7 +378,9 @@ class Checked:
         return f"{' and '.join(self.mistakes)}: {self.said}" if self.mistakes else self.said
 
     def _repr_html_(self) -> str:
-        marked = worksheet.marked(self.paper, self.student, self.grade, self.numbers, scores(self.grade, {}))
+        marked = worksheet.render_marked_sheet(
+            self.paper, self.student, self.grade, self.numbers, scores(self.grade, {})
+        )
         page = worksheet.render_marked_page("Marked sheets", [marked])
         return html("framed", page, "marked worksheet", height_of(self.paper))
 

@@ -14,7 +14,7 @@ from attn_exp import rules as all_rules
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.report import sentences
-from attn_exp.report.sentences import summary, who_agrees
+from attn_exp.report.sentences import describe_groups, summary
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.alibi import Alibi
@@ -75,8 +75,8 @@ def test_a_row_in_float32_says_so_wherever_it_is_judged(monkeypatch: pytest.Monk
     row = found.rows[1]
     assert row.sameness.startswith("within ") and row.sameness.endswith(" of float32")
     assert [each.sameness for each in found.distances] == [row.sameness]
-    assert who_agrees(found.rows) == "matrix and onnxruntime give the same result (group A)."
-    first, second = sentences.accuracy(list(found.rows)).split("; ")
+    assert describe_groups(found.rows) == "matrix and onnxruntime give the same result (group A)."
+    first, second = sentences.describe_accuracy(list(found.rows)).split("; ")
     assert "matrix in float64 is right: " in first and "onnxruntime in float32 is right: " in second
     head, _, line = summary(found).splitlines()[:3]
     assert head.split()[4:7] == ["error", "error_ulp", "computed_in"] and line.split()[6] == "float32"
@@ -90,8 +90,8 @@ def test_more_than_rounding_in_float32_is_another_function(
     multiply(monkeypatch, factor)
     found = comparison(*RANDOM, BOTH)
     assert found.rows[1].same_as == letter
-    assert ("onnxruntime is wrong" in sentences.accuracy(list(found.rows))) == (letter == "B")
-    said = " ".join(sentences.where_functions_part(found))
+    assert ("onnxruntime is wrong" in sentences.describe_accuracy(list(found.rows))) == (letter == "B")
+    said = " ".join(sentences.describe_first_differences(found))
     assert ("first differs from matrix in the context" in said) == (letter == "B")
 
 
@@ -145,7 +145,7 @@ def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch, missing:
     monkeypatch.setitem(sys.modules, missing, None)
     found = comparison(*RANDOM, BOTH)
     assert found.rows[1].note == "ONNX Runtime is not installed: pip install onnxruntime onnx"
-    assert "onnxruntime was not computed: ONNX Runtime is not installed" in who_agrees(found.rows)
+    assert "onnxruntime was not computed: ONNX Runtime is not installed" in describe_groups(found.rows)
 
 
 @pytest.mark.parametrize("version", ["1.24.4", "1.27.0"])

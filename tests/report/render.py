@@ -10,20 +10,20 @@ from attn_exp.experiment.row import Comparison, Run
 from attn_exp.report import figures
 from attn_exp.report.documents import markdown, page
 from attn_exp.report.sections.section import Material
-from attn_exp.report.sections.walks import walks
-from attn_exp.report.views import Shown, seen
+from attn_exp.report.sections.walks import make_walks
+from attn_exp.report.views import Shown, make_views
 
 
 def page_of(run: Run, *shown: Shown) -> str:
     """Return the page of a run."""
-    views = seen(run.comparison)
-    return complete(page(Material(run, views, shown, walks(views))))
+    views = make_views(run.comparison)
+    return complete(page(Material(run, views, shown, make_walks(views))))
 
 
 def markdown_of(run: Run, *shown: Shown) -> str:
     """Return the Markdown report of a run."""
-    views = seen(run.comparison)
-    return complete(markdown(Material(run, views, shown, walks(views))))
+    views = make_views(run.comparison)
+    return complete(markdown(Material(run, views, shown, make_walks(views))))
 
 
 def complete(text: str) -> str:
@@ -39,5 +39,5 @@ def find_braces(text: str) -> list[str]:
 
 def drawings_of(comparison: Comparison) -> dict[str, Drawing]:
     """Return every figure of a comparison."""
-    views = seen(comparison)
+    views = make_views(comparison)
     return figures.drawings(views, figures.wanted(views))

@@ -19,9 +19,9 @@ from attn_exp import registry
 from attn_exp.experiment.row import Comparison
 from attn_exp.report import figures
 from attn_exp.report.charts.chart import number_ticks
-from attn_exp.report.figures.figure import Figure, planned, size
-from attn_exp.report.pixels import palette, shades
-from attn_exp.report.views import Views, seen
+from attn_exp.report.figures.figure import Figure, fit_to_size, size
+from attn_exp.report.pixels import palette, palette_indices
+from attn_exp.report.views import Views, make_views
 from tests.compose import comparison
 from tests.report.render import drawings_of
 from tests.report.sheet import check_layout
@@ -36,7 +36,7 @@ NO_SCALE = getattr(NO_SCALE, "NO_SCALE", NO_SCALE)  # a plain number in Matplotl
 
 def charts_of(compared: Comparison) -> dict[str, str]:
     """Return the SVG of every figure that is planned as a chart."""
-    known, made = figures.figures(), figures.files(seen(compared), ("svg",))
+    known, made = figures.figures(), figures.files(make_views(compared), ("svg",))
     return {name: contents["svg"].decode() for name, contents in made.items() if known[name].plan is not None}
 
 
@@ -92,10 +92,10 @@ def test_both_renderers_draw_the_same(words: tuple[str, ...]) -> None:
 )  # fmt: skip
 def test_nothing_leaves_a_chart_and_nothing_covers_a_text(words: tuple[str, ...], names: list[str]) -> None:
     compared = tokens(names, 6.3, *words)
-    views = seen(compared)
+    views = make_views(compared)
     for member in figures.wanted(views).values():
         if member.plan is not None and member.in_page:
-            check_layout(planned(partial(member.plan, views), size(compared.config.figures)))
+            check_layout(fit_to_size(partial(member.plan, views), size(compared.config.figures)))
 
 
 @pytest.mark.parametrize("names", HARD, ids=["long", "marked", "odd"])
@@ -117,7 +117,7 @@ def lines(views: Views, width: float) -> Drawing:
 def test_a_figure_drawn_with_matplotlib_stands_among_charts() -> None:
     with registry.kept():
         registry.add("attn_exp.report.figures", "own", Figure(caption="A line.", draw=lines), registry.Origin())
-        made = figures.files(seen(comparison()), ("svg", "pdf"))
+        made = figures.files(make_views(comparison()), ("svg", "pdf"))
     assert "Matplotlib" in made["own"]["svg"].decode() and "Matplotlib" not in made["weights"]["svg"].decode()
     assert all(contents["pdf"].startswith(b"%PDF") for contents in made.values())
 
@@ -134,7 +134,7 @@ def test_a_number_has_the_shade_that_matplotlib_gives_it(gamma: float) -> None:
     numbers[0, :4] = 0.0, numbers.max(), -1.0, 2 * numbers.max()
     end = numbers[1:].max()
     theirs = matplotlib.colormaps["Blues"](matplotlib.colors.PowerNorm(gamma, 0, end)(numbers), bytes=True)
-    np.testing.assert_array_equal(palette("Blues")[shades(numbers, end, gamma)], np.asarray(theirs)[..., :3])
+    np.testing.assert_array_equal(palette("Blues")[palette_indices(numbers, end, gamma)], np.asarray(theirs)[..., :3])
 
 
 @pytest.mark.parametrize(("length", "names"), [(0.9, "0.00 0.25 0.50 0.75 1.00"), (0.5, "0.0 0.5 1.0"), (0.1, "0 1")])

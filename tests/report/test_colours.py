@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.report.views import colours, seen
+from attn_exp.report.views import colours, make_views
 from tests.compose import comparison
 
 RANDOM = ("variant=[matrix]", "embeddings=random")
@@ -24,7 +24,7 @@ RANDOM = ("variant=[matrix]", "embeddings=random")
     ],
 )
 def test_colour_is_in_step_with_few_weights_and_shows_small_ones_of_many(words: Any, expected: float) -> None:
-    scale = colours(seen(comparison(*words), 0))
+    scale = colours(make_views(comparison(*words), 0))
     assert scale.power == expected
     shares = scale.shares(np.array([0.0, 0.004, 0.31, 0.40, 1.0, np.nan]) * scale.top)
     assert shares[0] == shares[5] == 0 and shares[4] == 1

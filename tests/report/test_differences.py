@@ -17,7 +17,7 @@ from tests.experiment.test_ladder import RANDOM, between
 
 
 def said(found: Comparison) -> str:
-    return sentences.who_agrees(found.rows, found.steps, found.config.against)
+    return sentences.describe_groups(found.rows, found.steps, found.config.against)
 
 
 def test_the_summary_says_what_each_setting_does_in_one_line() -> None:
@@ -71,7 +71,7 @@ def test_rows_of_one_function_that_come_to_it_by_other_settings_are_told_apart()
 
 def test_settings_that_undo_each_other_change_nothing_together() -> None:
     found = between({}, {"scale": 0.5, "score": {"softcap": {"cap": 1e9}}}, "head=1", "embeddings=she_likes_coffee")
-    assert sentences.why_letters_are_shared(found) == [
+    assert sentences.explain_shared_letters(found) == [
         "other has scale=0.5 and score=softcap(cap=1000000000.0), which together change nothing here."
     ]
 

@@ -16,7 +16,7 @@ from PIL import Image
 from attn_exp.config.schema import PRESETS
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
-from attn_exp.report.charts.matplotlib_figure import encoded
+from attn_exp.report.charts.matplotlib_figure import encode_figure
 from attn_exp.report.views import Views
 from attn_exp.runs import execution
 from tests.compose import comparison, config
@@ -28,7 +28,7 @@ SLIDES = "figures.preset=slides"
 
 def shown_size(drawing: Drawing) -> tuple[float, float]:
     """Return how large a figure is where it is shown, in inches: the pixels of its PNG, which has 160 an inch."""
-    width, height = Image.open(io.BytesIO(encoded(drawing, "png"))).size
+    width, height = Image.open(io.BytesIO(encode_figure(drawing, "png"))).size
     return width / 160, height / 160
 
 

@@ -13,9 +13,9 @@ from attn_exp.experiment.metrics.logits import curves
 from attn_exp.experiment.row import Comparison
 from attn_exp.report import notebook
 from attn_exp.report.charts.chart import Chart, Heat, Plot
-from attn_exp.report.charts.matplotlib_figure import encoded
+from attn_exp.report.charts.matplotlib_figure import encode_figure
 from attn_exp.report.figures import distances, entropy, weights
-from attn_exp.report.views import seen
+from attn_exp.report.views import make_views
 from tests.compose import comparison
 from tests.report.render import drawings_of, markdown_of, page_of
 from tests.report.test_report import a_run
@@ -31,7 +31,7 @@ def maps(chart: Chart) -> list[Heat]:
 
 
 def test_the_distances_are_those_of_the_table(coffee: Comparison) -> None:
-    heat, _ = maps(distances.plan(seen(coffee), 6.3))
+    heat, _ = maps(distances.plan(make_views(coffee), 6.3))
     names = [row.variant for row in coffee.rows]
     for each in coffee.distances:
         one, other = names.index(each.variant), names.index(each.other)
@@ -41,7 +41,7 @@ def test_the_distances_are_those_of_the_table(coffee: Comparison) -> None:
 
 def strokes(compared: Comparison) -> dict[str, Array]:
     """Return the heights of what the figure of the entropy names."""
-    (plot,) = (part for part in entropy.plan(seen(compared), 6.3).parts if isinstance(part, Plot))
+    (plot,) = (part for part in entropy.plan(make_views(compared), 6.3).parts if isinstance(part, Plot))
     return {stroke.label: stroke.y for stroke in plot.strokes}
 
 
@@ -53,7 +53,7 @@ def test_the_entropy_of_each_query_is_marked(coffee: Comparison) -> None:
 
 
 def test_two_heads_are_drawn_beside_their_mean_and_one_head_only_as_the_mean(coffee: Comparison) -> None:
-    (plot,) = (part for part in entropy.plan(seen(coffee), 6.3).parts if isinstance(part, Plot))
+    (plot,) = (part for part in entropy.plan(make_views(coffee), 6.3).parts if isinstance(part, Plot))
     assert sum(not stroke.label for stroke in plot.strokes) == 2  # those of multi_head
 
 
@@ -64,11 +64,11 @@ def test_the_most_that_an_entropy_can_be_knows_the_mask() -> None:
 
 @pytest.mark.parametrize("words", ["normalizer=sigmoid", "score=sink"])
 def test_rows_that_share_out_less_or_more_than_one_have_no_entropy(words: str) -> None:
-    assert not entropy.wanted(seen(comparison(words, "variant=[matrix]")))
+    assert not entropy.wanted(make_views(comparison(words, "variant=[matrix]")))
 
 
 def test_the_sweep_passes_through_the_run_and_marks_the_root(coffee: Comparison) -> None:
-    panels = seen(coffee).panels
+    panels = make_views(coffee).panels
     single, double = curves([(panel.title, panel.split) for panel in panels if panel.split is not None])
     assert (single.standard, double.standard) == (1 / math.sqrt(4), 1 / math.sqrt(2))
     rows = {row.variant: row for row in coffee.rows}
@@ -100,9 +100,9 @@ def tokens(names: list[str], width: float = 6.3, *words: str) -> Comparison:
 
 @pytest.mark.long
 def test_what_a_user_set_for_matplotlib_changes_no_figure(coffee: Comparison) -> None:
-    usual = encoded(drawings_of(coffee)["distances"], "svg")
+    usual = encode_figure(drawings_of(coffee)["distances"], "svg")
     with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "none"}):
-        assert encoded(drawings_of(coffee)["distances"], "svg") == usual
+        assert encode_figure(drawings_of(coffee)["distances"], "svg") == usual
 
 
 @pytest.mark.long
@@ -116,7 +116,7 @@ def test_weights_that_are_no_numbers_are_left_blank(tokens: int) -> None:
     )  # fmt: skip
     matrix = compared.traces["matrix"].weights
     assert matrix is not None and np.isnan(matrix[0, 2]).all()
-    assert maps(weights.plan(seen(compared), 6.3))[0].end == np.nanmax(matrix)
+    assert maps(weights.plan(make_views(compared), 6.3))[0].end == np.nanmax(matrix)
     run = a_run(compared)
     for text in (page_of(run), markdown_of(run), notebook.run(run.comparison, run.timings)):
         assert text

@@ -9,15 +9,15 @@ import pytest
 
 from attn_exp.report.charts.chart import Path, Rect, Text
 from attn_exp.report.flow import Flow
-from attn_exp.report.sections.walks import walks
-from attn_exp.report.views import seen
+from attn_exp.report.sections.walks import make_walks
+from attn_exp.report.views import make_views
 from tests.compose import comparison
 
 MEMORY = ("embeddings=random", "embeddings.tokens=3", "embeddings.memory.tokens=5", "embeddings.d_model=12", "head=2")
 
 
 def flows(*words: str) -> list[Flow]:
-    return [walk["flow"] for walk in walks(seen(comparison(*words)))]
+    return [walk["flow"] for walk in make_walks(make_views(comparison(*words)))]
 
 
 def labels(flow: Flow) -> list[Text]:
@@ -94,7 +94,7 @@ def test_columns_of_key_value_heads_are_named(pool: str, keys: tuple[str, ...]) 
 
 def walks_of(*words: str) -> list[dict[str, Any]]:
     compared = comparison(*words)
-    return walks(seen(compared))
+    return make_walks(make_views(compared))
 
 
 def parts_of(walk: dict[str, Any]) -> dict[str, tuple[tuple[str, int], ...]]:

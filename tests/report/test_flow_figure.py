@@ -6,8 +6,8 @@ import re
 from xml.etree import ElementTree
 
 from attn_exp.report import figures
-from attn_exp.report.sections.walks import flows
-from attn_exp.report.views import seen
+from attn_exp.report.sections.walks import make_flows
+from attn_exp.report.views import make_views
 from tests.compose import comparison
 from tests.report.render import page_of
 from tests.report.test_figures import HARD, tokens
@@ -18,7 +18,7 @@ SPACE = "{http://www.w3.org/2000/svg}"
 
 
 def svg_of(*words: str) -> ElementTree.Element:
-    return ElementTree.fromstring(figures.files(seen(comparison(*words)), ["svg"])["flow"]["svg"])
+    return ElementTree.fromstring(figures.files(make_views(comparison(*words)), ["svg"])["flow"]["svg"])
 
 
 def texts(svg: ElementTree.Element) -> list[str]:
@@ -37,12 +37,12 @@ def test_the_file_says_what_the_page_says() -> None:
 
 
 def test_each_function_has_its_own_picture_under_its_names() -> None:
-    titles = [title for title, _ in flows(seen(comparison()))]
+    titles = [title for title, _ in make_flows(make_views(comparison()))]
     assert titles == ["looped = matrix = scaled", "multi_head"]
     assert set(titles) <= set(texts(svg_of()))
 
 
 def test_tokens_and_names_are_text_never_markup() -> None:
-    drawn = figures.files(seen(tokens(HARD[1])), ["svg"])["flow"]["svg"].decode()
+    drawn = figures.files(make_views(tokens(HARD[1])), ["svg"])["flow"]["svg"].decode()
     assert "<script" not in drawn
     ElementTree.fromstring(drawn)

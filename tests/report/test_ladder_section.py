@@ -11,7 +11,7 @@ import pytest
 from attn_exp.report.escapes import brief
 from attn_exp.report.sections import ladder
 from attn_exp.report.sections.section import Material
-from attn_exp.report.views import seen
+from attn_exp.report.views import make_views
 from tests.compose import comparison
 from tests.report.render import markdown_of, page_of
 from tests.report.test_report import a_run
@@ -21,7 +21,7 @@ DEFAULT = ("embeddings=she_likes_coffee", "variant=[looped,matrix,multi_head]")
 
 def ladders(*words: str) -> list[Any]:
     run = a_run(comparison(*words))
-    found = ladder.parts(Material(run, seen(run.comparison), (), ()))
+    found = ladder.parts(Material(run, make_views(run.comparison), (), ()))
     return list(found[0]["ladders"]) if found else []
 
 

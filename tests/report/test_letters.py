@@ -36,7 +36,7 @@ CASES = {
 
 @pytest.mark.parametrize(("words", "expected"), CASES.items(), ids=str)
 def test_why_rows_share_a_letter(words: tuple[str, ...], expected: list[str]) -> None:
-    assert sentences.why_letters_are_shared(comparison(*words)) == expected
+    assert sentences.explain_shared_letters(comparison(*words)) == expected
 
 
 LONG = ("embeddings=random", "embeddings.tokens=2500", "embeddings.d_model=4", "variant=[blockwise]")

@@ -67,7 +67,7 @@ MULTI_HEAD = replace(LOOPED, variant="multi_head", same_as="B", max_diff=0.8897)
     ],
 )
 def test_the_sentence_says_what_agrees(rows: list[Row], expected: str) -> None:
-    assert sentences.who_agrees(rows) == expected
+    assert sentences.describe_groups(rows) == expected
 
 
 @pytest.mark.parametrize(

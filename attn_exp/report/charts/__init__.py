@@ -14,7 +14,7 @@ from html import escape
 from attn_exp.errors import printable
 from attn_exp.report.charts.chart import PAPER, Chart, Path, Picture, Rect, Shape, Text, known, width
 from attn_exp.report.charts.layout import shapes_of, short
-from attn_exp.report.pixels import encoded_png
+from attn_exp.report.pixels import encode_png
 
 FONTS = "DejaVu Sans, Verdana, sans-serif"
 SPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" xml:space="preserve"'
@@ -22,8 +22,10 @@ ANCHORS = {"left": "", "center": ' text-anchor="middle"', "right": ' text-anchor
 
 
 def chart_as_svg(chart: Chart) -> bytes:
-    wide, high = chart.page or (chart.width, chart.height)
-    page = Rect(36 * (chart.width - wide), 36 * (chart.height - high), 72 * wide, 72 * high, PAPER)
+    page_width, page_height = chart.page or (chart.width, chart.height)
+    page = Rect(
+        36 * (chart.width - page_width), 36 * (chart.height - page_height), 72 * page_width, 72 * page_height, PAPER
+    )
     size = f'width="{short(page.width * chart.zoom)}pt" height="{short(page.height * chart.zoom)}pt"'
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
@@ -34,27 +36,27 @@ def chart_as_svg(chart: Chart) -> bytes:
     return "\n".join(lines).encode("utf-8", "backslashreplace")
 
 
-def element(shape: Shape, alone: bool = True) -> str:
-    """Return a shape as an SVG element; if it is not `alone`, the style sheet of the page styles it."""
+def element(shape: Shape, styled: bool = True) -> str:
+    """Return a shape as an SVG element; if not `styled`, it has no colours: the style sheet of the page sets them."""
     match shape:
         case Rect():
-            corner = f' rx="{shape.radius:g}"' if shape.radius else ""
-            style = f"{corner}{paint_attributes(shape)}" if alone else ""
+            radius = f' rx="{shape.radius:g}"' if shape.radius else ""
+            style = f"{radius}{paint_attributes(shape)}" if styled else ""
             return f"<rect {position_attributes(shape)}{style}/>"
-        case Path() if not alone:
+        case Path() if not styled:
             line = ' fill="none"' if shape.fill == "none" else ""
             return f'<path d="{shape.path}"{line}/>'
         case Path():
-            faint = f' opacity="{shape.opacity:g}"' if shape.opacity < 1 else ""
-            moved = f' transform="translate({shape.x:g} {shape.y:g})"' if shape.x or shape.y else ""
-            return f'<path d="{shape.path}"{moved}{paint_attributes(shape)}{faint} stroke-linejoin="round"/>'
+            opacity = f' opacity="{shape.opacity:g}"' if shape.opacity < 1 else ""
+            transform = f' transform="translate({shape.x:g} {shape.y:g})"' if shape.x or shape.y else ""
+            return f'<path d="{shape.path}"{transform}{paint_attributes(shape)}{opacity} stroke-linejoin="round"/>'
         case Picture():
             pixels = shape.pixels if (shape.pixels[:, :, 3] < 255).any() else shape.pixels[:, :, :3]
-            source = base64.b64encode(encoded_png(pixels)).decode()
-            sharp = 'preserveAspectRatio="none" style="image-rendering:crisp-edges;image-rendering:pixelated"'
-            return f'<image {position_attributes(shape)} {sharp} xlink:href="data:image/png;base64,{source}"/>'
+            source = base64.b64encode(encode_png(pixels)).decode()
+            rendering = 'preserveAspectRatio="none" style="image-rendering:crisp-edges;image-rendering:pixelated"'
+            return f'<image {position_attributes(shape)} {rendering} xlink:href="data:image/png;base64,{source}"/>'
         case Text():
-            return text_element(shape, alone)
+            return text_element(shape, styled)
 
 
 def position_attributes(shape: Rect | Picture) -> str:
@@ -68,16 +70,16 @@ def paint_attributes(shape: Rect | Path) -> str:
     return f' fill="{shape.fill}"{edge if shape.stroke else ""}'
 
 
-def text_element(text: Text, alone: bool) -> str:
-    """Return text as an SVG element; if `alone`, it has exactly the planned width, whatever the font."""
+def text_element(text: Text, styled: bool) -> str:
+    """Return text as an SVG element; if `styled`, it has exactly the planned width, whatever the font."""
     x, y = short(text.x), short(text.y)
-    where = f'transform="translate({x} {y})rotate(-90)"' if text.turned else f'x="{x}" y="{y}"'
-    points = 72 * width(text.text, text.size) if alone and not text.symbol and known(text.text) else 0
-    length = f' textLength="{short(points)}" lengthAdjust="spacingAndGlyphs"' if points else ""
+    position = f'transform="translate({x} {y})rotate(-90)"' if text.turned else f'x="{x}" y="{y}"'
+    text_width = 72 * width(text.text, text.size) if styled and not text.symbol and known(text.text) else 0
+    length = f' textLength="{short(text_width)}" lengthAdjust="spacingAndGlyphs"' if text_width else ""
     symbol = escape(text.symbol, quote=False)
-    style = ' font-weight="bold" font-style="italic"' if alone else ""
-    bold = f"<tspan{style}>{symbol}</tspan> " if symbol else ""
-    ink = f' fill="{text.colour}"' if text.colour != "#000000" else ""
-    look = f' font-size="{text.size:g}"{ink}' if alone else ""
-    said = escape(printable(text.text), quote=False)
-    return f"<text {where}{look}{ANCHORS[text.side]}{length}>{bold}{said}</text>"
+    style = ' font-weight="bold" font-style="italic"' if styled else ""
+    tspan = f"<tspan{style}>{symbol}</tspan> " if symbol else ""
+    fill = f' fill="{text.colour}"' if text.colour != "#000000" else ""
+    attributes = f' font-size="{text.size:g}"{fill}' if styled else ""
+    content = escape(printable(text.text), quote=False)
+    return f"<text {position}{attributes}{ANCHORS[text.side]}{length}>{tspan}{content}</text>"

@@ -58,8 +58,8 @@ NO_TICKS = Ticks()
 class Heat(NamedTuple):
     """A matrix `[t s]` as coloured cells, with its first row on top; NaN stays white.
 
-    The colour is `(value / end) ** gamma` on the colour map `colours`; `form` formats the number in each cell. `closed`
-    cells are masked: grey and without a number.
+    The colour is `(value / end) ** gamma` on the colour map `colours`; `form` formats the number in each cell. Cells
+    that are masked (`is_masked`) are grey and have no number.
     """
 
     box: Box
@@ -71,7 +71,7 @@ class Heat(NamedTuple):
     title: str = ""
     rows: Ticks = NO_TICKS
     columns: Ticks = NO_TICKS
-    closed: Array | None = None
+    is_masked: Array | None = None
 
 
 class Stroke(NamedTuple):

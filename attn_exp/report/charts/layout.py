@@ -36,7 +36,7 @@ from attn_exp.report.charts.chart import (
 )
 from attn_exp.report.charts.chart import width as width_of
 from attn_exp.report.pixels import coarse, colour_cells
-from attn_exp.report.views import Head, top
+from attn_exp.report.views import Head, largest_weight
 
 COLOURS = "Blues"
 
@@ -56,8 +56,11 @@ NUMBERS_UP_TO = 8
 """Cells show their numbers if a matrix has at most this many rows and columns."""
 
 
-class Named(NamedTuple):
-    """The names of rows and columns, the names of the axes, and the colours and the number format of cells."""
+class MapLabels(NamedTuple):
+    """The names of rows and columns, those of the axes, and how the numbers of maps are coloured and written.
+
+    Colours go from `low` to `high`, by default to the largest number; `unit` is written next to the colour scale.
+    """
 
     rows: list[str]
     columns: list[str]
@@ -71,62 +74,67 @@ class Named(NamedTuple):
 
 
 def weight_maps(
-    maps: Sequence[Head], names: Named, width: float, gamma: float = 1.0, height: float | None = None
+    maps: Sequence[Head], names: MapLabels, width: float, gamma: float = 1.0, height: float | None = None
 ) -> Chart:
     """Lay out titled maps side by side, on one colour scale; a given height is filled as far as possible."""
-    low, end = names.low, top(head.weights for head in maps) if names.high is None else names.high
-    left, below = widest(names.rows) + 0.32, widest(names.columns)
-    numbers = GAP + BAR + 6 / 72 + widest(scale_ticks(low, end).names, 7.5)
-    right = max(0.55, numbers + (LINE if width_of(names.unit) > LONG else 0))
+    # 0.32 inches are for the name of the axis, 6 points for the gap between the colour scale and its numbers
+    low, high = names.low, largest_weight(head.weights for head in maps) if names.high is None else names.high
+    left_room, name_room = widest(names.rows) + 0.32, widest(names.columns)
+    scale_room = GAP + BAR + 6 / 72 + widest(scale_ticks(low, high).names, 7.5)
+    right_room = max(0.55, scale_room + (LINE if width_of(names.unit) > LONG else 0))
     # a map has the proportions of its matrix, within limits
     ratio = max(0.4, min(2.5, len(names.rows) / len(names.columns)))
-    across, side = arranged(len(maps), width - left - right, ratio, None if height is None else height - 0.22 - below)
-    turned, tall = below > 0.9 * side / len(names.columns), side * ratio
-    pitch, down = tall + 2 * LINE, -(-len(maps) // across)
-    high = down * pitch + 0.22 + (below if turned else LINE)
+    per_row, map_width = arrange_maps(
+        len(maps), width - left_room - right_room, ratio, None if height is None else height - 0.22 - name_room
+    )
+    is_turned, map_height = name_room > 0.9 * map_width / len(names.columns), map_width * ratio
+    pitch, rows_of_maps = map_height + 2 * LINE, math.ceil(len(maps) / per_row)  # each map has a title above
+    total_height = rows_of_maps * pitch + 0.22 + (name_room if is_turned else LINE)
     # the cells are wide enough for numbers
-    is_written = not low and side / len(names.columns) > 0.06 * len(format(0.01, names.form))
+    is_written = not low and map_width / len(names.columns) > 0.06 * len(format(0.01, names.form))
     parts: list[Part] = []
-    for place, head in enumerate(maps):
-        line, column = divmod(place, across)
-        box = Box(left + column * (side + GAP), line * pitch + 2 * LINE, side, tall)
-        rows = name_ticks(names.rows, False, tall) if column == 0 else NO_TICKS
-        columns = name_ticks(names.columns, turned, side) if place + across >= len(maps) else NO_TICKS
+    for index, head in enumerate(maps):
+        row, column = divmod(index, per_row)
+        box = Box(left_room + column * (map_width + GAP), row * pitch + 2 * LINE, map_width, map_height)
+        rows = name_ticks(names.rows, False, map_height) if column == 0 else NO_TICKS
+        columns = name_ticks(names.columns, is_turned, map_width) if index + per_row >= len(maps) else NO_TICKS
         form = names.form if is_written and max(head.weights.shape) <= NUMBERS_UP_TO else ""
-        title = short_title(head, side)
-        span = (end - low) or 1.0
-        heat = Heat(box, head.weights - low, span, names.colours, gamma, form, title, rows=rows, columns=columns)
-        parts.append(heat._replace(closed=head.closed))
-    middle = (down - 0.5) * pitch + LINE
+        title = short_title(head, map_width)
+        span = (high - low) or 1.0
+        parts.append(
+            Heat(box, head.weights - low, span, names.colours, gamma, form, title, rows, columns, head.is_masked)
+        )
+    middle = (rows_of_maps - 0.5) * pitch + LINE
     parts.append(Text(7 + 0.9 * width, 72 * middle, names.down, side="center", turned=True))
-    parts.append(Text(72 * (left + side / 2), 72 * high - 4, names.across, side="center"))
-    bar = Box(left + across * (side + GAP), 2 * LINE, BAR, tall)
-    parts += colour_scale(bar, end, gamma, names.unit, right - GAP, low=low, colours=names.colours)
-    return Chart(min(width, left + across * (side + GAP) + right), high, tuple(parts))
+    parts.append(Text(72 * (left_room + map_width / 2), 72 * total_height - 4, names.across, side="center"))
+    bar = Box(left_room + per_row * (map_width + GAP), 2 * LINE, BAR, map_height)
+    parts += colour_scale(bar, high, gamma, names.unit, right_room - GAP, low=low, colours=names.colours)
+    return Chart(min(width, left_room + per_row * (map_width + GAP) + right_room), total_height, tuple(parts))
 
 
-def arranged(count: int, room: float, ratio: float, height: float | None) -> tuple[int, float]:
+def arrange_maps(count: int, width: float, ratio: float, height: float | None) -> tuple[int, float]:
     """Return the number of maps per row and the width of a map, which is the largest that fits into a given height.
 
     Maps are `ratio` times as high as they are wide.
     """
     if height is None:
-        across = max(1, min(count, 4, int(room / NARROWEST)))
-        return across, min(2.4, (room - GAP * (across - 1)) / across)
-    sides = [
-        (min((room - GAP * (across - 1)) / across, (height / -(-count // across) - 2 * LINE) / ratio), across)
-        for across in range(1, count + 1)
+        per_row = max(1, min(count, 4, int(width / NARROWEST)))
+        return per_row, min(2.4, (width - GAP * (per_row - 1)) / per_row)
+    # for each number of maps per row: the width at which they fill the sheet or the height, whichever is smaller
+    candidates = [
+        (min((width - GAP * (per_row - 1)) / per_row, (height / -(-count // per_row) - 2 * LINE) / ratio), per_row)
+        for per_row in range(1, count + 1)
     ]
-    side, across = max(sides)
-    return across, max(0.1, side)
+    map_width, per_row = max(candidates)
+    return per_row, max(0.1, map_width)
 
 
 def colour_scale(
-    box: Box, end: float, gamma: float, unit: str, room: float = 0.55 - GAP, *, low: float = 0, colours: str = COLOURS
+    box: Box, high: float, gamma: float, unit: str, room: float = 0.55 - GAP, *, low: float = 0, colours: str = COLOURS
 ) -> Iterator[Part]:
     """Yield a colour scale from `low` to `end`, with numbers on the right, `room` inches wide in all."""
-    ticks = scale_ticks(low, end, ticks_in(box.height))
-    span = (end - low) or 1.0
+    ticks = scale_ticks(low, high, ticks_in(box.height))
+    span = (high - low) or 1.0
     yield Heat(box, np.linspace(span, 0, 256)[:, None], span, colours, gamma)
     left, top, width, height = (72 * side for side in box)
     if width_of(unit) > LONG:
@@ -134,15 +142,15 @@ def colour_scale(
     else:
         yield Text(left + 72 * room - 4, top - 6, unit, side="right")
     yield Rect(left, top, width, height, stroke="#000000")
-    for place, name in zip(ticks.places, ticks.names, strict=True):
-        y = top + height * (1 - (place - low) / span)
+    for value, name in zip(ticks.places, ticks.names, strict=True):
+        y = top + height * (1 - (value - low) / span)
         yield Path(f"M{left + width:g} {y:g}l2.5 0", stroke="#000000")
         yield Text(left + width + 6, y + 2.9, name, 7.5)
 
 
-def scale_ticks(low: float, end: float, most: int = PIECES) -> Ticks:
-    places = round_places(low, end, max(2, min(most, PIECES)))
-    return Ticks(places, tuple(f"{place:{'.4g' if low else '.2g'}}" for place in places))
+def scale_ticks(low: float, high: float, most: int = PIECES) -> Ticks:
+    values = round_places(low, high, max(2, min(most, PIECES)))
+    return Ticks(values, tuple(f"{value:{'.4g' if low else '.2g'}}" for value in values))
 
 
 def short_title(head: Head, width: float) -> str:
@@ -168,13 +176,17 @@ def line_chart(strokes: Sequence[Stroke], x: Axis, y: Axis, below: float, width:
     """
     columns = 2 if width > NARROW else 1
     labels = [stroke.label for stroke in strokes if stroke.label]
-    needed = [widest(part) for part in np.array_split(np.array(labels), columns)]
-    room = (width - BESIDE) / columns - KEY if sum(needed) + KEY * columns > width - BESIDE else max(needed)
-    shown = tuple(stroke._replace(label=fitted(stroke.label, room)) for stroke in strokes)
-    above = 0.1 + LINE * -(-len(labels) // columns)
-    box = Box(LEFT, above, width - BESIDE, HIGH if height is None else max(LEAST, height - above - below))
+    label_widths = [widest(part) for part in np.array_split(np.array(labels), columns)]
+    label_room = (
+        (width - BESIDE) / columns - KEY if sum(label_widths) + KEY * columns > width - BESIDE else max(label_widths)
+    )
+    fitted_strokes = tuple(stroke._replace(label=fitted(stroke.label, label_room)) for stroke in strokes)
+    legend_height = 0.1 + LINE * -(-len(labels) // columns)
+    box = Box(
+        LEFT, legend_height, width - BESIDE, HIGH if height is None else max(LEAST, height - legend_height - below)
+    )
     y = y._replace(ticks=number_ticks(y.low, y.high, box.height))
-    return Chart(width, above + box.height + below, (Plot(box, shown, x, y, columns),))
+    return Chart(width, legend_height + box.height + below, (Plot(box, fitted_strokes, x, y, columns),))
 
 
 BODY, TICK = 8.0, 7.5
@@ -201,74 +213,79 @@ def shapes_of(chart: Chart) -> Iterator[Shape]:
                 yield part
 
 
-def heat_shapes(part: Heat, at: Box) -> Iterator[Shape]:
-    left, top, width, height = at
+def heat_shapes(part: Heat, box: Box) -> Iterator[Shape]:
+    left, top, width, height = box
     rows, columns = part.matrix.shape
-    closed = None if part.closed is None else coarse(part.closed.astype(float)) == 1
-    yield Picture(*at, colour_cells(coarse(part.matrix), part.end, part.gamma, part.colours, closed))
+    # a pixel of a coarse picture is grey only if all cells that it averages are masked
+    masked_pixels = None if part.is_masked is None else coarse(part.is_masked.astype(float)) == 1
+    yield Picture(*box, colour_cells(coarse(part.matrix), part.end, part.gamma, part.colours, masked_pixels))
     if part.form:
         for (row, column), value in np.ndenumerate(part.matrix):
-            if part.closed is None or not part.closed[row, column]:
+            if part.is_masked is None or not part.is_masked[row, column]:
                 x, y = left + (column + 0.5) * width / columns, top + (row + 0.5) * height / rows
-                ink = "#ffffff" if value > 0.6 * part.end else "#000000"
-                yield Text(x, y + MIDDLE * 7, format(value, part.form), 7, "center", colour=ink)
+                text_colour = "#ffffff" if value > 0.6 * part.end else "#000000"
+                yield Text(x, y + MIDDLE * 7, format(value, part.form), 7, "center", colour=text_colour)
     if part.title:
         yield Text(left + width / 2, top - 6, part.title, BODY, "center")
-    for place, name in zip(part.rows.places, part.rows.names, strict=True):
-        yield Text(left - 2, top + (place + 0.5) * height / rows + AT_TICK * TICK, name, TICK, "right")
+    for index, name in zip(part.rows.places, part.rows.names, strict=True):
+        yield Text(left - 2, top + (index + 0.5) * height / rows + AT_TICK * TICK, name, TICK, "right")
     yield from tick_labels(
-        part.columns, [left + (place + 0.5) * width / columns for place in part.columns.places], top + height + 2
+        part.columns, [left + (index + 0.5) * width / columns for index in part.columns.places], top + height + 2
     )
 
 
-def tick_labels(ticks: Ticks, places: list[float], y: float) -> Iterator[Shape]:
-    for x, name in zip(places, ticks.names, strict=True):
+def tick_labels(ticks: Ticks, positions: list[float], y: float) -> Iterator[Shape]:
+    for x, name in zip(positions, ticks.names, strict=True):
         if ticks.turned:
             yield Text(x + MIDDLE * TICK, y, name, TICK, "right", turned=True)
         else:
             yield Text(x, y + ABOVE * TICK, name, TICK, "center")
 
 
-def plot_shapes(part: Plot, at: Box) -> Iterator[Shape]:
-    left, top, right, bottom = at.left, at.top, at.left + at.width, at.top + at.height
+def plot_shapes(part: Plot, box: Box) -> Iterator[Shape]:
+    left, top, right, bottom = box.left, box.top, box.left + box.width, box.top + box.height
     for stroke in part.strokes:
         across, up = relative_positions(part.x, stroke.x), relative_positions(part.y, stroke.y)
         yield from stroke_paths(stroke, left + (right - left) * across, bottom - (bottom - top) * up)
     yield Path(line_through([left, left, right], [top, bottom, bottom]), stroke="#000000", line=0.6)
-    places = (left + (right - left) * relative_positions(part.x, np.array(part.x.ticks.places))).tolist()
-    yield from (Path(f"M{short(x)} {short(bottom)}l0 {REACH}", stroke="#000000") for x in places)
-    yield from tick_labels(part.x.ticks, places, bottom + REACH + PAD)
+    tick_positions = (left + (right - left) * relative_positions(part.x, np.array(part.x.ticks.places))).tolist()
+    yield from (Path(f"M{short(x)} {short(bottom)}l0 {REACH}", stroke="#000000") for x in tick_positions)
+    yield from tick_labels(part.x.ticks, tick_positions, bottom + REACH + PAD)
     y = bottom + REACH + PAD + (ABOVE + BELOW) * TICK + NAME_PAD + ABOVE * BODY
-    for place, line in enumerate(filter(None, part.x.name.split("\n"))):
-        yield Text((left + right) / 2, y + place * 1.2 * BODY, line, BODY, "center")
+    for index, line in enumerate(filter(None, part.x.name.split("\n"))):
+        yield Text((left + right) / 2, y + index * 1.2 * BODY, line, BODY, "center")
     heights = (bottom - (bottom - top) * relative_positions(part.y, np.array(part.y.ticks.places))).tolist()
     for height, name in zip(heights, part.y.ticks.names, strict=True):
         yield Path(f"M{short(left)} {short(height)}l{-REACH} 0", stroke="#000000")
         yield Text(left - REACH - PAD, height + AT_TICK * TICK, name, TICK, "right")
-    beside = left - REACH - PAD - 72 * widest(part.y.ticks.names, TICK) - NAME_PAD - BELOW * BODY
-    yield Text(beside, (top + bottom) / 2, part.y.name, BODY, "center", turned=True)
+    name_x = left - REACH - PAD - 72 * widest(part.y.ticks.names, TICK) - NAME_PAD - BELOW * BODY
+    yield Text(name_x, (top + bottom) / 2, part.y.name, BODY, "center", turned=True)
     yield from legend_shapes(part.strokes, part.columns, left, top)
 
 
 def relative_positions(axis: Axis, values: Array) -> Array:
+    # 0 at the start of the axis, 1 at its end
     if axis.log:
         return np.asarray(np.log(values / axis.low) / math.log(axis.high / axis.low))
     return np.asarray((values - axis.low) / (axis.high - axis.low))
 
 
-def legend_shapes(strokes: Sequence[Stroke], across: int, left: float, bottom: float) -> Iterator[Shape]:
-    """Yield the legend of labelled strokes in `across` columns, above and to the right of a point."""
-    shown = [stroke for stroke in strokes if stroke.label]
-    columns = np.array_split(np.arange(len(shown)), across)
+def legend_shapes(strokes: Sequence[Stroke], column_count: int, left: float, bottom: float) -> Iterator[Shape]:
+    """Yield the legend of labelled strokes in columns, above and to the right of a point.
+
+    An entry is a line with a mark in its middle, then its label. The last row is just above the point.
+    """
+    labelled = [stroke for stroke in strokes if stroke.label]
+    columns = np.array_split(np.arange(len(labelled)), column_count)
     left += 0.6 * TICK
     for column in columns:
-        for row, stroke in enumerate(shown[entry] for entry in column):
+        for row, stroke in enumerate(labelled[entry] for entry in column):
             y = bottom - (1.1 + 1.3 * (len(columns[0]) - 1 - row)) * TICK
             ends = left + TICK * np.array([0.0, 2.0])
             yield from stroke_paths(stroke._replace(mark="", steps=False), ends, np.full(2, y))
             yield from stroke_paths(stroke._replace(width=0.0, opacity=1.0), ends.mean(keepdims=True), np.full(1, y))
             yield Text(left + 2.8 * TICK, y + MIDDLE * TICK, stroke.label, TICK)
-        left += 4.8 * TICK + 72 * widest((shown[entry].label for entry in column), TICK)
+        left += 4.8 * TICK + 72 * widest((labelled[entry].label for entry in column), TICK)
 
 
 def stroke_paths(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
@@ -279,21 +296,21 @@ def stroke_paths(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
         yield Path(path, "none", stroke.colour, stroke.width, dots)
     if stroke.mark:
         mark = outline(stroke.mark, stroke.size)
-        places = [
+        points = [
             (across, down) for across, down in zip(x.tolist(), y.tolist(), strict=True) if math.isfinite(across + down)
         ]
-        path = "".join(f"M{short(across)} {short(down)}{mark}" for across, down in places)
+        path = "".join(f"M{short(across)} {short(down)}{mark}" for across, down in points)
         yield Path(path, stroke.colour, stroke.colour, 1.0, opacity=stroke.opacity)
 
 
 def line_through(x: Sequence[float], y: Sequence[float], steps: bool = False) -> str:
-    letters, last = [], math.nan
+    commands, last_y = [], math.nan
     for across, down in zip(x, y, strict=True):
         if math.isfinite(across + down):
-            step = f"L{short(across)} {short(last)}" if steps and math.isfinite(last) else ""
-            letters.append(f"{step}{'L' if math.isfinite(last) else 'M'}{short(across)} {short(down)}")
-        last = down + 0 * across
-    return "".join(letters)
+            step = f"L{short(across)} {short(last_y)}" if steps and math.isfinite(last_y) else ""
+            commands.append(f"{step}{'L' if math.isfinite(last_y) else 'M'}{short(across)} {short(down)}")
+        last_y = down + 0 * across  # NaN if either is NaN: the line is interrupted
+    return "".join(commands)
 
 
 def short(number: float) -> str:

@@ -28,7 +28,7 @@ from attn_exp.report.charts.layout import shapes_of
 from attn_exp.report.escapes import visible
 
 
-def figure_of(chart: Chart) -> Figure:
+def draw_chart(chart: Chart) -> Figure:
     """Draw a chart as a Matplotlib figure at its displayed size, on a single Axes."""
     wide, high = chart.page or (chart.width, chart.height)
     figure = Figure(figsize=(wide * chart.zoom, high * chart.zoom))
@@ -45,10 +45,10 @@ def draw_shape(axes: Axes, shape: Shape, zoom: float) -> None:
     match shape:
         case Rect():
             corners = f"round,pad=0,rounding_size={shape.radius}" if shape.radius else "square,pad=0"
-            look: dict[str, Any] = {"boxstyle": corners, **patch_properties(shape, zoom)}
-            axes.add_patch(FancyBboxPatch(shape[:2], shape.width, shape.height, mutation_aspect=1, **look))
+            properties: dict[str, Any] = {"boxstyle": corners, **patch_properties(shape, zoom)}
+            axes.add_patch(FancyBboxPatch(shape[:2], shape.width, shape.height, mutation_aspect=1, **properties))
         case Path():
-            path = path_of(shape.path, (shape.x, shape.y))
+            path = parse_path(shape.path, (shape.x, shape.y))
             axes.add_patch(PathPatch(path, alpha=shape.opacity, **patch_properties(shape, zoom)))
         case Picture():
             extent = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
@@ -63,17 +63,17 @@ def patch_properties(shape: Rect | Path, zoom: float) -> dict[str, Any]:
     return {"facecolor": shape.fill, "linestyle": style, "clip_on": False, **edge}
 
 
-def path_of(path: str, origin: tuple[float, float] = (0, 0)) -> Line:
+def parse_path(path: str, origin: tuple[float, float] = (0, 0)) -> Line:
     """Convert a path in SVG syntax to a Matplotlib path that starts from `origin`."""
     points, codes, start = [np.zeros(2)], list[int](), np.zeros(2)
     for letter, numbers in re.findall("([MLCmlcz])([^MLCmlcz]*)", path):
         if letter == "z":
-            added = [start]
+            new_points = [start]
         else:
-            places = np.array(numbers.split(), float).reshape(-1, 2)
-            added = list(places + points[-1] if letter.islower() else places)
-        points += added
-        codes += [int(KINDS[letter.lower()])] * len(added)
+            coordinates = np.array(numbers.split(), float).reshape(-1, 2)
+            new_points = list(coordinates + points[-1] if letter.islower() else coordinates)
+        points += new_points
+        codes += [int(KINDS[letter.lower()])] * len(new_points)
         start = points[-1] if letter in "Mm" else start
     return Line(np.array(points[1:]).reshape(-1, 2) + origin, codes)
 
@@ -82,39 +82,39 @@ KINDS = {"m": Line.MOVETO, "l": Line.LINETO, "c": Line.CURVE4, "z": Line.CLOSEPO
 
 
 def write_text(axes: Axes, text: Text, zoom: float) -> None:
-    x, look = text.x, dict[str, Any](color=text.colour, fontsize=text.size * zoom, parse_math=False)
+    x, properties = text.x, dict[str, Any](color=text.colour, fontsize=text.size * zoom, parse_math=False)
     if text.symbol:
-        axes.text(x, text.y, text.symbol, fontweight="bold", fontstyle="italic", **look)
+        axes.text(x, text.y, text.symbol, fontweight="bold", fontstyle="italic", **properties)
         x += 72 * (1.12 * width(text.symbol, text.size) + width(" ", text.size))
-    turned: dict[str, Any] = {"rotation": 90, "rotation_mode": "anchor"} if text.turned else {}
-    axes.text(x, text.y, drawable(text.text), ha=text.side, va="baseline", **turned, **look)
+    rotation: dict[str, Any] = {"rotation": 90, "rotation_mode": "anchor"} if text.turned else {}
+    axes.text(x, text.y, replace_missing(text.text), ha=text.side, va="baseline", **rotation, **properties)
 
 
 STYLE = pathlib.Path(__file__).with_name("paper.mplstyle")
 UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}}
 
 
-def look(further: Mapping[str, Any] = MappingProxyType({}), zoom: float = 1.0) -> AbstractContextManager[None]:
+def style_context(further: Mapping[str, Any] = MappingProxyType({}), zoom: float = 1.0) -> AbstractContextManager[None]:
     """Return a context with our style on top of Matplotlib's defaults, so that the user's settings have no effect.
 
     Letters, lines and paddings are `zoom` times larger. `rc_context` would accept the style file itself, but would
     first read every style that comes with Matplotlib.
     """
     style: dict[Any, Any] = dict(matplotlib.rc_params_from_file(STYLE))
-    ours = matplotlib.rc_params_from_file(STYLE, use_default_template=False)
-    style |= {key: value * zoom for key, value in ours.items() if isinstance(value, float)}
+    own_style = matplotlib.rc_params_from_file(STYLE, use_default_template=False)
+    style |= {key: value * zoom for key, value in own_style.items() if isinstance(value, float)}
     style["axes.titley"] = 1.0  # otherwise Matplotlib looks for space above every title
     del style["backend"]  # selects a GUI, which no figure needs
     return matplotlib.rc_context(style | dict(further))
 
 
-def encoded(figure: Figure, form: str) -> bytes:
+def encode_figure(figure: Figure, form: str) -> bytes:
     """Encode a figure as `png`, `svg` or `pdf`; equal figures give equal bytes."""
     stream = BytesIO()
-    faster: dict[str, Any] = {"pil_kwargs": {"compress_level": 2}} if form == "png" else {}
-    with look():
+    options: dict[str, Any] = {"pil_kwargs": {"compress_level": 2}} if form == "png" else {}
+    with style_context():
         FigureCanvasAgg(figure)
-        figure.savefig(stream, format=form, dpi=160, metadata=UNDATED.get(form), **faster)
+        figure.savefig(stream, format=form, dpi=160, metadata=UNDATED.get(form), **options)
     return stream.getvalue()
 
 
@@ -128,22 +128,22 @@ FURTHER = (
 """Prefixes of the names of fonts for other scripts, which are used if they are installed and needed."""
 
 
-def installed() -> list[str]:
+def installed_fonts() -> list[str]:
     return sorted({entry.name for entry in fontManager.ttflist}, key=lambda name: (name != FIRST, name))
 
 
-def fonts_for(texts: Iterable[str], first: str = FIRST) -> list[str]:
+def choose_fonts(texts: Iterable[str], first: str = FIRST) -> list[str]:
     """Return fonts, in order of preference, that cover these strings as far as the installed fonts allow."""
     fonts = list(dict.fromkeys((first, FIRST)))
-    is_known = all(has(FIRST, letter) for letter in set("".join(texts)))
-    return fonts if is_known else [*fonts, *(name for name in installed() if name.startswith(FURTHER))]
+    is_known = all(has_letter(FIRST, letter) for letter in set("".join(texts)))
+    return fonts if is_known else [*fonts, *(name for name in installed_fonts() if name.startswith(FURTHER))]
 
 
-def has(font: str, character: str) -> bool:
+def has_letter(font: str, character: str) -> bool:
     return character.isascii() or bool(get_font(findfont(font)).get_char_index(ord(character)))
 
 
-def drawable(text: str) -> str:
+def replace_missing(text: str) -> str:
     """Return a string on one line, with a square in place of each character that no font in use has."""
     fonts = matplotlib.rcParams["font.family"]
-    return "".join(letter if any(has(font, letter) for font in fonts) else "□" for letter in visible(text))
+    return "".join(letter if any(has_letter(font, letter) for font in fonts) else "□" for letter in visible(text))

@@ -16,7 +16,7 @@ from attn_exp import registry
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, unknown
 from attn_exp.report.charts import chart_as_svg
-from attn_exp.report.figures.figure import Figure, drawn_width, planned, size
+from attn_exp.report.figures.figure import Figure, drawn_width, fit_to_size, size
 from attn_exp.report.views import Views
 
 if TYPE_CHECKING:
@@ -24,50 +24,53 @@ if TYPE_CHECKING:
 
 
 def figures() -> dict[str, Figure]:
-    known = {name: registry.module(__name__, name).FIGURE for name in registry.names(__path__, without=("figure",))}
-    known |= registry.at_hand(__name__)
-    return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
+    members = {name: registry.module(__name__, name).FIGURE for name in registry.names(__path__, without=("figure",))}
+    members |= registry.at_hand(__name__)
+    return dict(sorted(members.items(), key=lambda item: (item[1].place, item[0])))
 
 
 def wanted(views: Views) -> dict[str, Figure]:
     """Return the requested figures that apply to a comparison."""
-    known, only = figures(), views.comparison.config.figures.only
-    return {name: member for name, member in known.items() if name in (only or known) and member.wanted(views)}
+    members, only = figures(), views.comparison.config.figures.only
+    return {name: member for name, member in members.items() if name in (only or members) and member.wanted(views)}
 
 
 def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
     """Draw figures with Matplotlib, in one style, with fonts for every token."""
-    from attn_exp.report.charts import matplotlib_figure as ours  # noqa: PLC0415 - a page of charts alone needs none
+    from attn_exp.report.charts import matplotlib_figure  # noqa: PLC0415 - a page of charts alone needs none
 
     comparison = views.comparison
-    problem, wanted = comparison.problem, size(comparison.config.figures)
-    fonts = ours.fonts_for((*problem.tokens, *problem.key_tokens, *comparison.traces), wanted.font)
-    made = {}
-    with ours.look({"font.family": fonts}, wanted.width / drawn_width(wanted)):
+    problem, figure_size = comparison.problem, size(comparison.config.figures)
+    texts = (*problem.tokens, *problem.key_tokens, *comparison.traces)
+    fonts = matplotlib_figure.choose_fonts(texts, figure_size.font)
+    drawn = {}
+    with matplotlib_figure.style_context({"font.family": fonts}, figure_size.width / drawn_width(figure_size)):
         for name, member in members.items():
             if member.plan is not None:
-                made[name] = ours.figure_of(planned(partial(member.plan, views), wanted))
+                drawn[name] = matplotlib_figure.draw_chart(fit_to_size(partial(member.plan, views), figure_size))
             elif member.draw is not None:
-                made[name] = member.draw(views, wanted.width)
-                if wanted.height is not None:
-                    made[name].set_figheight(wanted.height)
-    return made
+                drawn[name] = member.draw(views, figure_size.width)
+                if figure_size.height is not None:
+                    drawn[name].set_figheight(figure_size.height)
+    return drawn
 
 
 def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
     """Encode the requested figures in some of the formats `svg`, `png` and `pdf`; return them by name and format."""
     members, settings = wanted(views), views.comparison.config.figures
-    made = dict[str, dict[str, bytes]]()
+    encodings = dict[str, dict[str, bytes]]()
     for name, member in members.items():
-        alone = avoids_matplotlib(member, settings, "svg") and member.plan
-        made[name] = {"svg": chart_as_svg(planned(partial(alone, views), size(settings)))} if alone else {}
-    others = {name: member for name, member in members.items() if set(forms) - set(made[name])}
-    if others:
-        from attn_exp.report.charts.matplotlib_figure import encoded  # noqa: PLC0415 - as above
+        svg_plan = member.plan if avoids_matplotlib(member, settings, "svg") else None
+        encodings[name] = (
+            {"svg": chart_as_svg(fit_to_size(partial(svg_plan, views), size(settings)))} if svg_plan else {}
+        )
+    remaining = {name: member for name, member in members.items() if set(forms) - set(encodings[name])}
+    if remaining:
+        from attn_exp.report.charts.matplotlib_figure import encode_figure  # noqa: PLC0415 - as above
 
-        for name, figure in drawings(views, others).items():
-            made[name] |= {form: encoded(figure, form) for form in forms if form not in made[name]}
-    return made
+        for name, figure in drawings(views, remaining).items():
+            encodings[name] |= {form: encode_figure(figure, form) for form in forms if form not in encodings[name]}
+    return encodings
 
 
 def avoids_matplotlib(member: Figure, settings: Figures, form: str) -> bool:
@@ -91,12 +94,12 @@ def check(settings: Figures) -> None:
     Raises:
         UserError: a name is unknown; the message lists some known ones.
     """
-    known = figures()
+    members = figures()
     for name in settings.only:
-        if name not in known:
-            raise UserError(unknown(name, list(known), "figure"))
+        if name not in members:
+            raise UserError(unknown(name, list(members), "figure"))
     if settings.font is not None:
-        from attn_exp.report.charts.matplotlib_figure import installed  # noqa: PLC0415 - as above
+        from attn_exp.report.charts.matplotlib_figure import installed_fonts  # noqa: PLC0415 - as above
 
-        if settings.font not in installed():
-            raise UserError(f"{unknown(settings.font, installed(), 'figures.font')}, among the installed fonts")
+        if settings.font not in installed_fonts():
+            raise UserError(f"{unknown(settings.font, installed_fonts(), 'figures.font')}, among the installed fonts")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from attn_exp.report.charts.chart import Chart
-from attn_exp.report.charts.layout import Named, weight_maps
+from attn_exp.report.charts.layout import MapLabels, weight_maps
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.sentences import describe_tokens
 from attn_exp.report.views import Views, colours
-from attn_exp.report.walk import heads_in
+from attn_exp.report.walk import iterate_heads
 
 
 def wanted(views: Views) -> bool:
@@ -20,8 +20,8 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     problem = views.comparison.problem
     rows = [str(edge + problem.past + 1) for edge in summary.row_edges[:-1]]
     columns = [str(edge + 1) for edge in summary.key_edges[:-1]]
-    names = Named(rows, columns, describe_tokens(problem).columns, "mean")
-    return weight_maps(list(heads_in(views, views.blocks)), names, width, colours(views).power, height)
+    names = MapLabels(rows, columns, describe_tokens(problem).columns, "mean")
+    return weight_maps(list(iterate_heads(views, views.blocks)), names, width, colours(views).power, height)
 
 
 FIGURE = Figure(

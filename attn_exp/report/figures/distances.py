@@ -7,7 +7,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.experiment.row import Comparison
 from attn_exp.report.charts.chart import Chart
-from attn_exp.report.charts.layout import Named, weight_maps
+from attn_exp.report.charts.layout import MapLabels, weight_maps
 from attn_exp.report.escapes import label
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Head, Views
@@ -23,7 +23,7 @@ def wanted(views: Views) -> bool:
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     names, matrix = between(views.comparison)
     shown, form = list(map(label, names)), ".2g" if len(names) <= FEW else ".1g"
-    named = Named(shown, shown, "variant", "", "variant", colours="Oranges", form=form)
+    named = MapLabels(shown, shown, "variant", "", "variant", colours="Oranges", form=form)
     finite = np.where(np.isfinite(matrix), matrix, np.nan)
     return weight_maps([Head("largest difference between outputs", None, finite)], named, width, 1.0, height)
 

@@ -47,8 +47,8 @@ NARROWEST = 3.0
 
 
 def size(figures: Figures) -> Size:
-    said = {field.name: getattr(figures, field.name) for field in fields(Size)}
-    return replace(PRESETS[figures.preset], **{name: value for name, value in said.items() if value is not None})
+    settings = {field.name: getattr(figures, field.name) for field in fields(Size)}
+    return replace(PRESETS[figures.preset], **{name: value for name, value in settings.items() if value is not None})
 
 
 def drawn_width(wanted: Size) -> float:
@@ -61,17 +61,20 @@ WIDER = (1.0, 1.2, 1.45, 1.7, 2.0, 2.5, 3.0, 4.0)
 used."""
 
 
-def planned(plan: Callable[[float, float | None], Chart], wanted: Size) -> Chart:
-    """Return a chart in the configured size; larger text means a larger zoom, as far as the size allows."""
-    width = drawn_width(wanted)
-    zoom, high = wanted.width / width, math.inf if wanted.height is None else wanted.height
+def fit_to_size(plan: Callable[[float, float | None], Chart], wanted: Size) -> Chart:
+    """Return a chart in the configured size; larger text means a larger zoom, as far as the size allows.
 
-    def enlarged(wider: float) -> Chart:
-        chart = plan(wider * width, None if wanted.height is None else wider * high / zoom)
+    `plan` takes a width and a height, or None. A height that is not configured follows from the chart.
+    """
+    width = drawn_width(wanted)
+    zoom, height = wanted.width / width, math.inf if wanted.height is None else wanted.height
+
+    def plan_wider(factor: float) -> Chart:
+        chart = plan(factor * width, None if wanted.height is None else factor * height / zoom)
         return chart._replace(
-            zoom=min(zoom * FONT_SIZE / chart.letters, wanted.width / chart.width, high / chart.height)
+            zoom=min(zoom * FONT_SIZE / chart.letters, wanted.width / chart.width, height / chart.height)
         )
 
-    charts = map(enlarged, WIDER if wanted.height else WIDER[:1])
+    charts = map(plan_wider, WIDER if wanted.height else WIDER[:1])
     best = max(charts, key=lambda chart: chart.zoom * chart.letters)
-    return best._replace(page=(wanted.width / best.zoom, high / best.zoom)) if wanted.height else best
+    return best._replace(page=(wanted.width / best.zoom, height / best.zoom)) if wanted.height else best

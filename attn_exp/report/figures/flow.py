@@ -5,7 +5,7 @@ from __future__ import annotations
 from attn_exp.report.charts.chart import Chart, Shape, Text, fitted
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.flow import LETTERS
-from attn_exp.report.sections.walks import flows
+from attn_exp.report.sections.walks import make_flows
 from attn_exp.report.views import Views
 
 WIDE = 3.15
@@ -23,7 +23,7 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    pictures = list(flows(views))[:MOST]
+    pictures = list(make_flows(views))[:MOST]
     across = max(1, min(len(pictures), int(width / WIDE + 1e-9)))
     shapes, top, wide = list[Shape](), 0.0, pictures[0][1].width + 2 * MARGIN
     for start in range(0, len(pictures), across):

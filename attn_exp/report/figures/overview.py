@@ -10,8 +10,8 @@ from attn_exp.report.charts.layout import BAR, COLOURS, colour_scale
 from attn_exp.report.escapes import visible
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.pixels import coarse
-from attn_exp.report.views import MANY, Views, colours, maps_in, top
-from attn_exp.report.walk import closed_in
+from attn_exp.report.views import MANY, Views, colours, count_maps, largest_weight
+from attn_exp.report.walk import find_masked_in_panel
 
 ACROSS, CELLS = 12, 48
 """Maximum number of maps per row, and of rows and columns of a map; larger maps are averaged over blocks."""
@@ -28,27 +28,27 @@ SHOWN = 0.94
 
 def wanted(views: Views) -> bool:
     """Return whether there are many heads (fewer get larger maps) and some map has more than one weight."""
-    return maps_in(views) > MANY and any(panel.weights[0].size > 1 for panel in views.panels)
+    return count_maps(views) > MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     most = min(ACROSS, int((width - RIGHT) / NARROWEST))
     largest = max(len(panel.weights) for panel in views.panels)
     side = (width - RIGHT) / max(min(largest, most), min(6, most))
-    end, power = top(panel.weights for panel in views.panels), colours(views).power
+    end, power = largest_weight(panel.weights for panel in views.panels), colours(views).power
     parts, y = list[Part](), LINE / 2
     for panel in views.panels:
         y += LINE
         parts.append(Text(1.4, 72 * y - 2, fitted(visible(panel.title), width / 2)))
-        shut, problem = closed_in(views, panel), views.comparison.problem
+        panel_masked, problem = find_masked_in_panel(views, panel), views.comparison.problem
         offset = int(settled_as(views.comparison, panel.variants[0]).rules.offset)
         numbers = measure_patterns(panel.weights, problem.key_tokens, offset, problem.memory is not None)
         for head, matrix in enumerate(panel.weights):
             y += side + ABOVE if head % most == 0 else 0
             x = 0.02 + side * (head % most)
-            closed = None if shut is None else coarse(shut[head].astype(float), CELLS) == 1
+            is_masked = None if panel_masked is None else coarse(panel_masked[head].astype(float), CELLS) == 1
             box = Box(x, y - side, SHOWN * side, side)
-            parts.append(Heat(box, coarse(matrix, CELLS), end, COLOURS, power, closed=closed))
+            parts.append(Heat(box, coarse(matrix, CELLS), end, COLOURS, power, is_masked=is_masked))
             lines = enumerate(title_lines(numbers, head))
             parts += [Text(72 * (x + 0.02), 72 * (y - side) - 3 - 9 * above, line, 7) for above, line in lines]
     parts += colour_scale(Box(width - 0.45, 2 * LINE + ABOVE, BAR, side), end, power, "weight", 0.45)

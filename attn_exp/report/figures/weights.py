@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from attn_exp.report.charts.chart import Chart
-from attn_exp.report.charts.layout import Named, weight_maps
+from attn_exp.report.charts.layout import MapLabels, weight_maps
 from attn_exp.report.escapes import label
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.sentences import describe_tokens
-from attn_exp.report.views import MANY, Views, colours, maps_in
-from attn_exp.report.walk import heads_in
+from attn_exp.report.views import MANY, Views, colours, count_maps
+from attn_exp.report.walk import iterate_heads
 
 
 def wanted(views: Views) -> bool:
     """Return whether there are few enough heads (more get an overview) and some map has more than one weight."""
-    return 0 < maps_in(views) <= MANY and any(panel.weights[0].size > 1 for panel in views.panels)
+    return 0 < count_maps(views) <= MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     problem = views.comparison.problem
     rows, columns = (list(map(label, tokens)) for tokens in (problem.tokens, problem.key_tokens))
-    names = Named(rows, columns, describe_tokens(problem).columns)
-    return weight_maps(list(heads_in(views, views.panels)), names, width, colours(views).power, height)
+    names = MapLabels(rows, columns, describe_tokens(problem).columns)
+    return weight_maps(list(iterate_heads(views, views.panels)), names, width, colours(views).power, height)
 
 
 FIGURE = Figure(

@@ -6,6 +6,8 @@ for Markdown. A new file adds a section to both.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import PurePath
 from typing import Any
 
 from attn_exp import registry
@@ -15,47 +17,47 @@ from attn_exp.report.stages import is_random
 
 
 def sections() -> dict[str, Section]:
-    known = {name: registry.module(__name__, name).SECTION for name in registry.names(__path__, without=("section",))}
-    return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
+    members = {name: registry.module(__name__, name).SECTION for name in registry.names(__path__, without=("section",))}
+    return dict(sorted(members.items(), key=lambda item: (item[1].place, item[0])))
 
 
 def templates_of(form: str) -> dict[str, str]:
-    known = sections()
+    """Return the templates of the sections in order, by name, such as `sections/walks.html`; `markdown` has its own."""
+    members = sections()
     if form == "markdown":
-        place = {name: known[name].place_in_markdown or known[name].place for name in known}
-        known = {name: known[name] for name in sorted(known, key=lambda name: (place[name], name))}
-    texts = {f"sections/{name}.{form}": getattr(member, form) for name, member in known.items()}
-    return {name: text for name, text in texts.items() if text}
+        members = dict(sorted(members.items(), key=lambda item: (item[1].place_in_markdown or item[1].place, item[0])))
+    templates = {f"sections/{name}.{form}": getattr(member, form) for name, member in members.items()}
+    return {name: template for name, template in templates.items() if template}
 
+
+RANDOM = " The weights come from random numbers and say nothing about the tokens."
 
 TRAINED = """\
 In a trained model, the first token, [CLS] and separators often take most of the weight, and a large weight does not \
 explain the model's output."""
 
 
-def contents(material: Material, templates: dict[str, str]) -> dict[str, Any]:
-    run, known = material.run, sections()
+def contents(material: Material, templates: Iterable[str]) -> dict[str, Any]:
+    """Return the variables of the template of a report, with the parts of all sections in the order of `templates`."""
+    run, members = material.run, sections()
     comparison, config = run.comparison, run.comparison.config
     tokens = sentences.describe_tokens(comparison.problem)
+    groups = sentences.describe_groups(comparison.rows, comparison.steps, config.against)
+    warning = RANDOM if any(is_random(stage, comparison) for stage in ("x", "W_q", "W_k")) else ""
     return {
         "title": config.title or tokens.title,
-        "sentence": sentences.lead(comparison)
-        + " The weights come from random numbers and say nothing about the tokens."
-        * any(is_random(stage, comparison) for stage in ("x", "W_q", "W_k")),
+        "sentence": f"{sentences.lead(comparison)}{warning}",
         "more": [
-            *filter(None, [sentences.who_agrees(comparison.rows, comparison.steps, config.against), tokens.queries]),
-            *sentences.why_letters_are_shared(comparison),
-            *sentences.where_functions_part(comparison),
+            *filter(None, [groups, tokens.queries]),
+            *sentences.explain_shared_letters(comparison),
+            *sentences.describe_first_differences(comparison),
         ],
-        "notes": [
-            *config.notes,
-            *[TRAINED] * (config.model.family is not None),
-        ],
+        "notes": [*config.notes, TRAINED] if config.model.family is not None else config.notes,
         "command": str(run.about.get("command", "")),
         "depth": config.report.depth,
         "parts": [
             {**part, "template": template}
             for template in templates
-            for part in known[template.partition("/")[2].rpartition(".")[0]].parts(material)
+            for part in members[PurePath(template).stem].parts(material)
         ],
     }

@@ -8,9 +8,7 @@ from attn_exp.report.sections.section import Material, Section
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    if not material.figures:
-        return []
-    return [{"anchor": "figures", "title": "Figures", "figures": material.figures}]
+    return [{"anchor": "figures", "title": "Figures", "figures": material.figures}] if material.figures else []
 
 
 HTML = """\

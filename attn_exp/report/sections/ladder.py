@@ -14,7 +14,7 @@ from attn_exp.report import walk
 from attn_exp.report.escapes import brief
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sections.weights import Drawn, draw_picture
-from attn_exp.report.sentences import format_range, listed, tells
+from attn_exp.report.sentences import changes_output, format_range, listed
 from attn_exp.report.views import Colours, colours
 
 SMALL, WIDE = 6, 8
@@ -37,8 +37,8 @@ def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]
     found: dict[tuple[Any, ...], tuple[list[Row], list[Step]]] = {}
     for row in comparison.rows:
         mine = [step for step in comparison.steps if step.variant == row.variant]
-        told = [step for step in mine if step.setting != "form" or tells(step, mine)]
-        if any(tells(step, mine) for step in mine):
+        told = [step for step in mine if step.setting != "form" or changes_output(step, mine)]
+        if any(changes_output(step, mine) for step in mine):
             key = (row.same_as, *((step.setting, step.after) for step in told))
             found.setdefault(key, ([], told))[0].append(row)
     yield from found.values()
@@ -83,7 +83,7 @@ def draw_arrays(comparison: Comparison, variant: str, trace: Trace, scale: Colou
     if trace.output is not None:
         rows, columns = trace.output.shape
         if rows <= SMALL and columns <= WIDE:
-            step = walk.step("output", trace.output, comparison, settled_as(comparison, variant))
+            step = walk.make_step("output", trace.output, comparison, settled_as(comparison, variant))
             yield Drawn("output", step._replace(largest=largest))
         else:
             yield draw_picture("output", np.abs(trace.output), Colours(largest or 1.0, 1.0))

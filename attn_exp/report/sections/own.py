@@ -37,7 +37,7 @@ def make_part(variant: str, verdict: Verdict) -> dict[str, Any]:
         "title": TITLES[verdict.outcome].format(variant=variant),
         "sentence": verdict_sentence(verdict),
         "named": [mistake_texts(name) for name in verdict.mistakes],
-        "parting": "" if small is None else parting_sentence(small.stages),
+        "parting": "" if small is None else describe_first_difference(small.stages),
         "broken": [(finding.rung, finding.said) for finding in verdict.findings if finding.state == "broken"],
         "python": "" if small is None else small.python,
         "stages": [] if small is None else [(stage.name, stage.parts, pairs(stage)) for stage in small.stages],
@@ -68,7 +68,7 @@ def mistake_texts(name: str) -> tuple[str, str, str]:
     return name, mistake.says, mistake.fix
 
 
-def parting_sentence(stages: tuple[Stage, ...]) -> str:
+def describe_first_difference(stages: tuple[Stage, ...]) -> str:
     """Name the stage at which the function first differs from the definition, as far as its stages are known."""
     first = next((stage for stage in stages if stage.parts), None)
     if first is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attn_exp.report.sections.section import Material, Section
-from attn_exp.report.sentences import format_agreement, judgement
+from attn_exp.report.sentences import format_agreement, format_verdict
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
@@ -19,7 +19,9 @@ def parts(material: Material) -> list[dict[str, Any]]:
             "sentence": format_agreement(agreements),
             "agreements": agreements,
             "head": ("quantity", "printed", "computed", "largest difference", "tolerance", "agrees", "note"),
-            "lines": [(each.quantity, each.printed, each.computed, *judgement(each), each.note) for each in agreements],
+            "lines": [
+                (each.quantity, each.printed, each.computed, *format_verdict(each), each.note) for each in agreements
+            ],
         }
     ]
 

@@ -1,4 +1,7 @@
-"""A walk from the input to the output for each function that the variants compute."""
+"""A walk from the input to the output for each function that the variants compute.
+
+`make_walks` makes the walks once per report, as mappings; `parts` adds what only the page needs: the groups of steps.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,15 @@ from attn_exp.experiment.row import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
-from attn_exp.report.flow import Flow, by_head, flow, label_parts, rows_by_head, splitting
-from attn_exp.report.page_data import FEW, MANY_TOKENS, on_page
+from attn_exp.report.flow import (
+    Flow,
+    describe_splitting,
+    label_parts,
+    lay_out_flow,
+    show_columns_by_head,
+    show_rows_by_head,
+)
+from attn_exp.report.page_data import FEW, MANY_TOKENS, cut_to_page
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sentences import rows_by_letter
 from attn_exp.report.views import Colours, Views, colours
@@ -23,85 +33,92 @@ def parts(material: Material) -> list[dict[str, Any]]:
     scale, problem = colours(material.views), material.views.comparison.problem
     return [
         {
-            "anchor": f"walk-{place + 1}",
+            "anchor": f"walk-{index + 1}",
             "title": f"{each['title']}, step by step",
-            "place": place,
+            "place": index,
             "nav": "Step by step",
-            "hidden": place > 0,
-            "walk": {**each, "groups": groups_of(each, scale, problem)},
+            "hidden": index > 0,
+            "walk": {**each, "groups": group_steps(each, scale, problem)},
         }
-        for place, each in enumerate(material.walks)
+        for index, each in enumerate(material.walks)
     ]
 
 
-def groups_of(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> list[list[walk.Step]]:
+def group_steps(walk_values: Mapping[str, Any], scale: Colours, problem: Problem) -> list[list[walk.Step]]:
     """Return the steps of a walk as a page shows them, in groups that appear side by side.
 
-    Weights have the same colours as on the maps, and wide projections are shown head by head.
+    Weights have the same colours as on the maps, and wide projections are shown head by head. A vector has at most
+    `most_numbers` numbers.
     """
-    most, split = FEW if len(problem.tokens) > MANY_TOKENS else walk.SIDE, shown["split"]
+    most_numbers, split = FEW if len(problem.tokens) > MANY_TOKENS else walk.SIDE, walk_values["split"]
 
-    def on_screen(step: walk.Step) -> walk.Step:
+    def cut_step(step: walk.Step) -> walk.Step:
         if step.stage in problem.projections:
-            step = by_head(step, split, problem.projections[step.stage], most)
+            step = show_columns_by_head(step, split, problem.projections[step.stage], most_numbers)
         if step.stage == "W_o":
-            step = rows_by_head(step, split.heads, problem.projections["W_o"], most)
-        return on_page(step._replace(largest=scale.top, power=scale.power) if step.stage == "weights" else step, most)
+            step = show_rows_by_head(step, split.heads, problem.projections["W_o"], most_numbers)
+        if step.stage == "weights":
+            step = step._replace(largest=scale.top, power=scale.power)
+        return cut_to_page(step, most_numbers)
 
-    return [list(map(on_screen, group)) for _, group in groupby(shown["steps"], key=walk.beside)]
+    return [list(map(cut_step, group)) for _, group in groupby(walk_values["steps"], key=walk.group_name)]
 
 
-def walks(views: Views) -> list[dict[str, Any]]:
-    """Return one walk for each function that the variants compute; `new` omits inputs and projections shown earlier.
+def make_walks(views: Views) -> list[dict[str, Any]]:
+    """Return one walk for each function that the variants compute; `new` has its steps that report.md shows.
 
-    A projection counts as new if its columns are split into heads differently; W_o and b_o always count as new.
+    These are all but x, the memory and projections that an earlier walk shows. A projection whose columns are split
+    into heads differently is shown again, and W_o and b_o are always shown.
     """
-    made, known = list[dict[str, Any]](), set[Any]()
-    for number, (title, variant) in enumerate(functions(views.comparison), start=1):
-        made.append(walk_of(views, variant, title, f"walk-{number}"))
-        inputs = [step for step in made[-1]["steps"] if step.stage in ("x", "memory") or walk.is_projection(step)]
-        made[-1]["new"] = [
+    walks, shown_before = list[dict[str, Any]](), set[Any]()
+    for number, (title, variant) in enumerate(list_functions(views.comparison), start=1):
+        values = make_walk(views, variant, title, f"walk-{number}")
+        steps = values["steps"]
+        values["new"] = [
             step
-            for step in made[-1]["steps"]
-            if (step.stage, step.tables[0].parts) not in known or step.stage in walk.OUTWARD
+            for step in steps
+            if (step.stage, step.tables[0].parts) not in shown_before or step.stage in walk.OUTWARD
         ]
-        known |= {(step.stage, parts) for step in inputs for parts in {step.tables[0].parts, ()}}
-    return made
+        walks.append(values)
+        inputs = [step for step in steps if step.stage in ("x", "memory") or walk.is_projection(step)]
+        # with and without the labels of heads: a projection of which only the labels are gone is not shown again
+        shown_before |= {(step.stage, parts) for step in inputs for parts in {step.tables[0].parts, ()}}
+    return walks
 
 
-def functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
+def list_functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield each function that the variants compute: its variants as an equation, and the first variant."""
     for rows in rows_by_letter(comparison.rows):
         yield " = ".join(row.variant for row in rows), rows[0].variant
 
 
-def flows(views: Views) -> Iterator[tuple[str, Flow]]:
+def make_flows(views: Views) -> Iterator[tuple[str, Flow]]:
     comparison = views.comparison
-    for title, variant in functions(comparison):
+    for title, variant in list_functions(comparison):
         settled, steps = settled_as(comparison, variant), walk.steps(comparison, variant)
-        yield title, flow(comparison.problem, settled, comparison.traces[variant], steps, {})
+        yield title, lay_out_flow(comparison.problem, settled, comparison.traces[variant], steps, {})
 
 
-def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]:
+def make_walk(views: Views, variant: str, title: str, anchor: str) -> dict[str, Any]:
     comparison, settled = views.comparison, settled_as(views.comparison, variant)
     trace = comparison.traces[variant]
-    split = splitting(comparison.problem, settled, trace)
+    split = describe_splitting(comparison.problem, settled, trace)
     steps = [label_parts(step, split) for step in walk.steps(comparison, variant)]
-    places = {step.stage: f"{name}-{step.stage}" for step in steps}
+    addresses = {step.stage: f"{anchor}-{step.stage}" for step in steps}
     return {
         "title": title,
         "variant": variant,
-        "panel": next((place for place, panel in enumerate(views.panels) if variant in panel.variants), ""),
+        "panel": next((index for index, panel in enumerate(views.panels) if variant in panel.variants), ""),
         "split": split,
         "steps": steps,
-        "sums": walk.sums(comparison, settled),
-        "places": places,
-        "facts": facts(comparison, settled) | {"wrong": " ".join(step.stage for step in steps if step.wrong)},
-        "flow": flow(comparison.problem, settled, trace, steps, places),
+        "sums": walk.format_sums(comparison, settled),
+        "places": addresses,
+        "facts": list_facts(comparison, settled) | {"wrong": " ".join(step.stage for step in steps if step.wrong)},
+        "flow": lay_out_flow(comparison.problem, settled, trace, steps, addresses),
     }
 
 
-def facts(comparison: Comparison, settled: Settled) -> dict[str, Any]:
+def list_facts(comparison: Comparison, settled: Settled) -> dict[str, Any]:
     """Return the facts that a page needs to explain a cell; `share` is the number of query heads per key head.
 
     `extra` says whether something other than keys gets weight, `caps` lists the bounds of capped logits, `pair` names a
@@ -128,7 +145,7 @@ HTML = """\
 {% import "flow.html" as picture -%}
 {% macro explain(step, place, written) -%}
 <div class="step of-{{ step.stage|hue }}" id="{{ place }}" data-shape="{{ step.shape|join(" ") }}"{#
-#}{{ " data-whole" if step.whole }}>
+#}{{ " data-whole" if step.is_exact }}>
 <h3><var>{{ step.explained.symbol }}</var> {{ step.stage|spoken }} <small>{{ step|shape }}</small></h3>
 {% if step.explained.meaning %}<p>{{ step.explained.meaning }}{% if step.note %} <span class="note">{{ step.note }}{#
 #}</span>{% endif %}</p>{% endif %}

@@ -11,11 +11,11 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.row import settled_as
 from attn_exp.report import sentences, walk
 from attn_exp.report.escapes import label
-from attn_exp.report.pixels import picture
+from attn_exp.report.pixels import picture_url
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.stages import is_random
 from attn_exp.report.views import FINE, Colours, Views, colours, heads_of
-from attn_exp.report.walk import closed_by_mask
+from attn_exp.report.walk import find_masked
 
 
 class Drawn(NamedTuple):
@@ -37,10 +37,10 @@ class Drawn(NamedTuple):
 
 
 def draw_picture(
-    title: str, matrix: Array, scale: Colours, closed: Array | None = None, *, coarse: bool = False
+    title: str, matrix: Array, scale: Colours, is_masked: Array | None = None, *, coarse: bool = False
 ) -> Drawn:
     height, width = matrix.shape
-    return Drawn(title, None, picture(matrix, scale.shares, closed), width, height, coarse)
+    return Drawn(title, None, picture_url(matrix, scale.shares, is_masked), width, height, coarse)
 
 
 SMALL = 16
@@ -81,20 +81,20 @@ def first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
     head, settled = heads_of(panel)[0], settled_as(views.comparison, panel.variants[0])
     title = f"{run}: {head.title}" if run else head.title
     if max(head.weights.shape) <= SMALL:
-        step = walk.step("weights", panel.weights, views.comparison, settled)
+        step = walk.make_step("weights", panel.weights, views.comparison, settled)
         return Drawn(title, step._replace(largest=scale.top, power=scale.power, decimals=2))
-    closed = closed_by_mask(settled, panel.weights[:1])
-    return draw_picture(title, head.weights, scale, None if closed is None else closed[0])
+    is_masked = find_masked(settled, panel.weights[:1])
+    return draw_picture(title, head.weights, scale, None if is_masked is None else is_masked[0])
 
 
 def block_maps(views: Views, scale: Colours) -> Iterator[Drawn]:
     for variant, trace in views.comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
-        is_masked = bool(settled_as(views.comparison, variant).rules.masks)
+        has_masks = bool(settled_as(views.comparison, variant).rules.masks)
         for head, matrix in enumerate(heads):
             name = f"{variant}, head {head + 1}" if len(heads) > 1 else variant
-            closed = matrix == 0 if is_masked else None
-            yield draw_picture(name, matrix, scale, closed, coarse=max(matrix.shape) > FINE)
+            is_masked = matrix == 0 if has_masks else None
+            yield draw_picture(name, matrix, scale, is_masked, coarse=max(matrix.shape) > FINE)
 
 
 HTML = """\
