@@ -61,18 +61,18 @@ def git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
     if not (checkout / "pyproject.toml").is_file():
         return None
     try:
-        said = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", errors="replace").stdout
+        status = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", errors="replace").stdout
     except OSError:
         return None
-    commit = re.search("^# branch.oid (.*)", said, re.MULTILINE)
-    return {"commit": commit[1], "dirty": bool(re.search("^[^#]", said, re.MULTILINE))} if commit else None
+    commit = re.search("^# branch.oid (.*)", status, re.MULTILINE)
+    return {"commit": commit[1], "dirty": bool(re.search("^[^#]", status, re.MULTILINE))} if commit else None
 
 
 def cpu() -> str:
-    place = Path("/proc/cpuinfo")
-    text = place.read_text(encoding="utf-8") if place.exists() else ""
-    found = re.search(r"^model name\s*:\s*(.*\S)", text, re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine()
+    path = Path("/proc/cpuinfo")
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    match = re.search(r"^model name\s*:\s*(.*\S)", text, re.MULTILINE)
+    return match[1] if match else platform.processor() or platform.machine()
 
 
 def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str, Any]] = ()) -> dict[str, Any]:
@@ -80,9 +80,9 @@ def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str
 
     Members from outside are recorded if they come from a file named with `--with`, or if the settings use them.
     """
-    named = [(key, value) for key, value in swept if input_files.is_file(key) and isinstance(value, str)]
-    files = dict.fromkeys([*input_files.of(config).items(), *named])
-    used = set(re.findall(r"\w+", repr(config))) if registry.OUTSIDE else set()
+    swept_files = [(key, value) for key, value in swept if input_files.is_file(key) and isinstance(value, str)]
+    files = dict.fromkeys([*input_files.of(config).items(), *swept_files])
+    used_names = set(re.findall(r"\w+", repr(config))) if registry.OUTSIDE else set()
     records = {
         "code": [
             {"form": form, "file": file_of_function(form), "sha256": fingerprint_of_function(form)} for form in forms
@@ -90,11 +90,11 @@ def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str
         "with": [
             {**from_file._asdict(), "members": members}
             for from_file, members in registry.origins().items()
-            if from_file.name or used & {member.partition(":")[2] for member in members}
+            if from_file.name or used_names & {member.partition(":")[2] for member in members}
         ],
         "inputs": [{"setting": key, "file": file, "sha256": input_files.fingerprint(file, key)} for key, file in files],
     }
-    return {key: found for key, found in records.items() if found}
+    return {key: entries for key, entries in records.items() if entries}
 
 
 # Code
@@ -204,13 +204,13 @@ def members_without_code(about: About) -> Iterator[None]:
 
 def changed_inputs(config: Config, about: About) -> Iterator[str]:
     records = [record for record in about.get("inputs", ()) if record["sha256"]]
-    known = {(record["setting"], record["file"]): record["sha256"] for record in records}
+    recorded = {(record["setting"], record["file"]): record["sha256"] for record in records}
     for key, file in input_files.of(config).items():
-        now = input_files.fingerprint(file, key)
-        if (key, file) not in known:
+        sha256 = input_files.fingerprint(file, key)
+        if (key, file) not in recorded:
             yield f"{brief(file)} was not recorded"
-        elif now != known[key, file]:
-            yield f"{brief(file)} {'has changed since' if now else 'is gone'}"
+        elif sha256 != recorded[key, file]:
+            yield f"{brief(file)} {'has changed since' if sha256 else 'is gone'}"
 
 
 def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -> tuple[Config, tuple[str, ...]]:
@@ -223,20 +223,20 @@ def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -
         arrays = {"embeddings.vectors": problem.x}
     arrays |= {"embeddings.memory.vectors": problem.memory}
     arrays |= {f"++projections.given.{name}": matrix for name, matrix in problem.projections.items()}
-    names = [f"{key}={stored(name_of(array))}"
+    array_words = [f"{key}={stored(name_of(array))}"
              for key, array in arrays.items() if array is not None]  # fmt: skip
-    kept = [word for word in words if not word.lstrip("+").startswith(("embeddings", "projections", "draws"))]
-    start = ["embeddings=inline", f"embeddings.tokens={spelled(config.embeddings.tokens)}"]
-    none = [] if given else ["projections=none"]
-    return config, (*kept, *start, *none, *names)
+    kept_words = [word for word in words if not word.lstrip("+").startswith(("embeddings", "projections", "draws"))]
+    input_words = ["embeddings=inline", f"embeddings.tokens={spelled(config.embeddings.tokens)}"]
+    projection_words = [] if given else ["projections=none"]
+    return config, (*kept_words, *input_words, *projection_words, *array_words)
 
 
 def embeddings_of(problem: Problem) -> Embeddings:
     tokens = problem.key_tokens if problem.past else problem.tokens
-    late = {name: getattr(problem, name) for name in ("q", "k", "v", "weights")}
-    stages = late if problem.x is None else {"vectors": problem.x}
+    later_stages = {name: getattr(problem, name) for name in ("q", "k", "v", "weights")}
+    stages = later_stages if problem.x is None else {"vectors": problem.x}
     arrays = {name: array.tolist() for name, array in stages.items() if array is not None}
     vectors = None if problem.memory is None else problem.memory.tolist()
-    is_other = vectors is not None or problem.key_tokens != tokens
-    memory = Embeddings(tokens=problem.key_tokens, vectors=vectors) if is_other else None
+    has_memory = vectors is not None or problem.key_tokens != tokens
+    memory = Embeddings(tokens=problem.key_tokens, vectors=vectors) if has_memory else None
     return Embeddings(tokens=tokens, memory=memory, **arrays)

@@ -134,9 +134,9 @@ def named_arrays(comparison: Comparison) -> dict[str, Any]:
             named |= {f"{variant}/summary/{name}": array for name, array in vars(trace.summary).items()}
     for (variant, step), trace in comparison.rungs.items():
         named |= {f"{variant}/step {step}/{stage}": array for stage, array in trace.stages()}
-    given: dict[str, Array] = {}
-    plain_settings(comparison.config, given)
-    named |= {stored(name): array for name, array in given.items()}
+    config_arrays: dict[str, Array] = {}
+    plain_settings(comparison.config, config_arrays)
+    named |= {stored(name): array for name, array in config_arrays.items()}
     return {name: np.asarray(array) for name, array in named.items() if array is not None}
 
 
@@ -158,19 +158,19 @@ def load_arrays(folder: Path) -> dict[str, Array]:
 def problem_from(results: Mapping[str, Array]) -> Problem:
     projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
     tokens, key_tokens = (tuple(map(str, results[name])) for name in ("tokens", "key_tokens"))
-    stages = values_of(Problem, results) | {"past": int(results.get("past", 0)), "marks": ()}
+    stages = select_fields(Problem, results) | {"past": int(results.get("past", 0)), "marks": ()}
     return Problem(**stages | {"tokens": tokens, "key_tokens": key_tokens, "projections": projections})
 
 
-def values_of(schema: type, results: Mapping[str, Array], place: str = "") -> dict[str, Any]:
-    return {field.name: results.get(place + field.name) for field in fields(schema)}
+def select_fields(schema: type, results: Mapping[str, Array], prefix: str = "") -> dict[str, Any]:
+    return {field.name: results.get(prefix + field.name) for field in fields(schema)}
 
 
-def trace_from(results: Mapping[str, Array], place: str) -> Trace:
-    stages = values_of(Trace, results, f"{place}/")
-    parts = values_of(Summary, results, f"{place}/summary/")
-    whole = all(part is not None for part in parts.values())
-    return Trace(**stages | {"summary": Summary(**parts) if whole else None})
+def trace_from(results: Mapping[str, Array], prefix: str) -> Trace:
+    stages = select_fields(Trace, results, f"{prefix}/")
+    summary_fields = select_fields(Summary, results, f"{prefix}/summary/")
+    is_complete = all(part is not None for part in summary_fields.values())
+    return Trace(**stages | {"summary": Summary(**summary_fields) if is_complete else None})
 
 
 def save(run: Run, output_dir: Path) -> Path:
@@ -204,7 +204,7 @@ def render(run: Run, folder: Path) -> None:
     machine.fill(folder, documents(run))
 
 
-def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
+def describe_run(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Return the contents of `run.json`: the command and settings, provenance, and records of code and input files."""
     config = comparison.config
     return {
@@ -245,7 +245,7 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
 def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparison:
     problem, rows = problem_from(stored), read_table(folder, "comparison.csv", Row)
     steps = read_table(folder, STEPS, Step)
-    rungs = {(one.variant, one.step): trace_from(stored, f"{one.variant}/step {one.step}") for one in steps}
+    rungs = {(step.variant, step.step): trace_from(stored, f"{step.variant}/step {step.step}") for step in steps}
     return Comparison(
         config=config,
         problem=problem,
@@ -261,7 +261,7 @@ def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparis
             if not registry.is_absent(checks.__name__, name)
         ),
         steps=steps,
-        rungs={place: trace for place, trace in rungs.items() if any(trace.stages())},
+        rungs={key: trace for key, trace in rungs.items() if any(trace.stages())},
     )
 
 
@@ -272,7 +272,7 @@ def variants_from(config: Config, problem: Problem, rows: Sequence[Row]) -> tupl
     return tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)
 
 
-def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]:
+def load_settings(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]:
     """Return the exact settings of a run, the arguments that chose them, and the contents of `run.json`.
 
     Raises:
@@ -283,7 +283,7 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]
     return config, folders.settings(about), about
 
 
-def problem_of(folder: Path) -> Problem:
+def load_problem(folder: Path) -> Problem:
     """Load the problem that a run stored.
 
     Raises:
@@ -303,7 +303,7 @@ def write_data(run: Run, folder: Path) -> list[str]:
         **({"published.csv": (Agreement, comparison.published)} if comparison.config.published else {}),
         **{f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks},
     }
-    texts = {name: records.written(schema, rows) for name, (schema, rows) in tables.items()}
+    texts = {name: records.format_records(schema, rows) for name, (schema, rows) in tables.items()}
     if comparison.verdicts:
         verdicts = [{"variant": name, **verdict.plain()} for name, verdict in comparison.verdicts.items()]
         texts[VERDICTS] = json.dumps({"verdicts": verdicts}, indent=1) + "\n"
@@ -313,7 +313,7 @@ def write_data(run: Run, folder: Path) -> list[str]:
 
 
 def read_table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:
-    return records.parsed(schema, machine.read_text(folder / name))
+    return records.parse_records(schema, machine.read_text(folder / name))
 
 
 def check_writable(output_dir: Path) -> None:
@@ -322,8 +322,8 @@ def check_writable(output_dir: Path) -> None:
     Raises:
         UserError: its nearest existing parent is not a folder, or is read-only.
     """
-    place = output_dir.absolute()
-    nearest = next(folder for folder in (place, *place.parents) if os.path.exists(folder))
+    path = output_dir.absolute()
+    nearest = next(folder for folder in (path, *path.parents) if os.path.exists(folder))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         raise UserError(f"output_dir={output_dir}: cannot be written to ({nearest} is not a writable folder)")
 

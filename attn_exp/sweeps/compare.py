@@ -24,7 +24,7 @@ from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import spoken
 from attn_exp.report.versus import Versus, explain_no_maps, explorer, versus_page, versus_text
 from attn_exp.runs import folders, store, trust
-from attn_exp.runs.execution import DEPTH, Result, said_anew
+from attn_exp.runs.execution import DEPTH, Result, parse_overrides
 from attn_exp.runs.provenance import origin
 from attn_exp.sweeps.overview import depth_of
 from attn_exp.sweeps.plan import Manifest, flatten, is_sweep
@@ -63,7 +63,7 @@ def compare(typed: Sequence[str]) -> tuple[str, bool]:
     if len(names) != 2:
         usage = f"attn-exp compare DIR DIR [{OPTION}] [{DEPTH}=reading]"
         raise UserError(f"attn-exp compare {' '.join(typed)}: expected {usage}")
-    overrides = said_anew(depth_words, "attn-exp compare", (DEPTH,))
+    overrides = parse_overrides(depth_words, "attn-exp compare", (DEPTH,))
     paths = [machine.folder(name) for name in names]
     with trust.refuse_damaged(f"{' or '.join(names)}: its tables and arrays are inconsistent", *trust.MISFIT):
         versus = compare_sides(*paths)

@@ -16,7 +16,7 @@ from attn_exp.config.spelling import Repeat, bare, key_of
 from attn_exp.errors import UserError, chosen, printable, refuse
 from attn_exp.report.pages import Listed
 from attn_exp.runs import execution, folders, provenance, records, store, trust
-from attn_exp.runs.execution import said_anew
+from attn_exp.runs.execution import parse_overrides
 from attn_exp.runs.provenance import OPTION
 from attn_exp.sweeps.plan import flatten, is_sweep, load_manifest, point_command
 
@@ -33,7 +33,7 @@ def render_again(words: Sequence[str]) -> str:
         return execution.render_again(folder, words[1:])
     from attn_exp.sweeps.swept import collect_again  # noqa: PLC0415 - runs do not need this
 
-    overrides = said_anew(words[1:], "attn-exp report of a sweep")
+    overrides = parse_overrides(words[1:], "attn-exp report of a sweep")
     return collect_again(folder, overrides.depth, overrides.figures)
 
 
@@ -77,22 +77,22 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
 
 
 def run_again(folder: Path, own: bool) -> str:
-    config, words, manifest = store.settings_of(folder)
-    changes = list(provenance.changed_inputs(config, manifest))
+    config, words, about = store.load_settings(folder)
+    changes = list(provenance.changed_inputs(config, about))
     for sentence in changes:
         print(f"attn_exp: {printable(sentence)}; the arrays stored in {folder} are used instead", file=sys.stderr)
     if changes:
-        config, words = provenance.with_stored_arrays(config, words, store.problem_of(folder))
-    with provenance.allow_members(manifest, folder, own) as files:
-        return run_here(config, Repeat(tuple(trust.allowed_words(words, folder)), own=files), manifest, folder, own)
+        config, words = provenance.with_stored_arrays(config, words, store.load_problem(folder))
+    with provenance.allow_members(about, folder, own) as files:
+        return run_here(config, Repeat(tuple(trust.allowed_words(words, folder)), own=files), about, folder, own)
 
 
-def run_here(config: Config, repeat: Repeat, manifest: Mapping[str, Any], folder: Path, own: bool) -> str:
+def run_here(config: Config, repeat: Repeat, about: Mapping[str, Any], folder: Path, own: bool) -> str:
     """Run a configuration, with user code only if `own` is set, and return the text that a run prints.
 
     The results go under the working directory, even if `output_dir` names another place.
     """
-    config = provenance.allow_functions(config, manifest, folder, own)
+    config = provenance.allow_functions(config, about, folder, own)
     return execution.run(replace(config, output_dir=trust.allowed_output_dir(config.output_dir)), repeat).text
 
 
@@ -120,7 +120,7 @@ def list_runs(words: Sequence[str]) -> str:
         return "\n".join(json.dumps(record, ensure_ascii=False) for record in matching.values())
     if options:
         names = list(dict.fromkeys(name for record in matching.values() for name in record))
-        lines = [[records.cell(record.get(name)) for name in names] for record in matching.values()]
+        lines = [[records.format_cell(record.get(name)) for name in names] for record in matching.values()]
         return records.as_csv([names, *lines]).rstrip("\n")
     if not matching:
         return f"{output_dir}: none of {len(entries):,} runs and sweeps has {' '.join(map('='.join, required.items()))}"

@@ -19,7 +19,7 @@ from attn_exp.report import sweep_plots as plots
 from attn_exp.report.notebook import Drawing, html
 from attn_exp.report.sweep_plots import Plotted, refuse_unknown
 from attn_exp.runs import records, trust
-from attn_exp.runs.execution import FIGURES, check_figures, said_anew
+from attn_exp.runs.execution import FIGURES, check_figures, parse_overrides
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweeps import overview
 from attn_exp.sweeps.effects import shorten
@@ -98,7 +98,7 @@ def write_report(folder: Path, manifest: Manifest, summary: Summary) -> Path:
 
 def write_answers(folder: Path, manifest: Manifest, summary: Summary) -> None:
     for name, (head, lines) in list_records(summary.answers).items():
-        cells = [["" if cell != cell else records.label(str(cell)) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
+        cells = [["" if cell != cell else records.format_label(str(cell)) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
         machine.write(folder / f"{name}.csv", records.as_csv([head, *cells]))
     for table in overview.paper_tables(manifest, summary).values():
         for ending, format_as in papers.FORMS.items():
@@ -220,7 +220,7 @@ class Swept:
         return self.shelf.find(self.about["parts"])[0] if self.known is None else self.known
 
     def read_lines(self) -> tuple[Sequence[str], Iterator[list[str]]]:
-        return self.shelf.head, map(records.texts, self.shelf.cells(list(self.parts.values())))
+        return self.shelf.head, map(records.parse_texts, self.shelf.cells(list(self.parts.values())))
 
     @cached_property
     def summary(self) -> Summary:
@@ -324,7 +324,7 @@ def plot(words: Sequence[str]) -> str:
     if not {"x", "y"} <= set(axes):
         raise UserError(f"attn-exp plot {' '.join(words)}: expected {USAGE}")
     others = [word for word in words[1:] if word.partition("=")[0] not in axes]
-    overrides = said_anew(others, "attn-exp plot", [key for key in FIGURES if key != "figures.only"])
+    overrides = parse_overrides(others, "attn-exp plot", [key for key in FIGURES if key != "figures.only"])
     swept = load(machine.folder(words[0]))
     manifest = {**swept.about, "figures": {**swept.about["figures"], **overrides.figures}}
     metric = chosen(axes["y"], swept.summary.most, "metric in y")

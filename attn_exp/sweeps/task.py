@@ -22,7 +22,7 @@ from attn_exp.experiment.metrics.targets import measure_patterns
 from attn_exp.experiment.row import Comparison, Row
 from attn_exp.problem.problem import Pass
 from attn_exp.runs import provenance, records
-from attn_exp.runs.records import cell
+from attn_exp.runs.records import format_cell
 from attn_exp.sweeps.plan import Job, Plan, row_columns, task_version
 from attn_exp.sweeps.rows import OK
 from attn_exp.sweeps.summary import head_and_pattern
@@ -121,9 +121,9 @@ def column_cells(rows: Rows) -> Iterator[Sequence[str]]:
     for name in (field.name for field in fields(Row)):
         column = rows.columns.get(name)
         if column is None:
-            yield [cell(getattr(rows.shared, name))] * rows.points
+            yield [format_cell(getattr(rows.shared, name))] * rows.points
         else:
-            yield list(map(repr if isinstance(column[0], float) else cell, column))
+            yield list(map(repr if isinstance(column[0], float) else format_cell, column))
 
 
 def dtype_of(config: Config) -> str:
@@ -168,8 +168,8 @@ def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[s
     more = compute_added_metrics(plan, comparison) if plan.metrics else {}
     key = plan.key(number)
     for row in comparison.rows:
-        numbers = (cell(more.get((row.variant, name), math.nan)) for name in plan.metrics)
-        yield [*start, *(cell(getattr(row, name)) for name in names), *numbers, key]
+        numbers = (format_cell(more.get((row.variant, name), math.nan)) for name in plan.metrics)
+        yield [*start, *(format_cell(getattr(row, name)) for name in names), *numbers, key]
 
 
 def compute_added_metrics(plan: Plan, comparison: Comparison) -> dict[tuple[str, str], float]:
@@ -197,12 +197,15 @@ def measure_heads(comparison: Comparison, columns: Mapping[str, tuple[int, str]]
 
 def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
     empty = [""] * (1 + len(row_columns()) + len(plan.metrics))
-    return [*settings_cells(plan, number), status, cell(message), *empty, plan.key(number)]
+    return [*settings_cells(plan, number), status, format_cell(message), *empty, plan.key(number)]
 
 
 def settings_cells(plan: Plan, number: int) -> list[str]:
     values = plan.space.values(plan.kept[number])
-    return [str(number), *(cell(value if isinstance(value, bool | int | float) else bare(value)) for value in values)]
+    return [
+        str(number),
+        *(format_cell(value if isinstance(value, bool | int | float) else bare(value)) for value in values),
+    ]
 
 
 def format_error(error: Exception) -> str:

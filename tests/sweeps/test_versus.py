@@ -16,7 +16,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.row import Run
 from attn_exp.report.versus import Versus, versus_text
 from attn_exp.runs import store
-from attn_exp.sweeps.compare import Side, compare, compare_runs, compare_sweeps, differing_settings, compare_sides
+from attn_exp.sweeps.compare import Side, compare, compare_runs, compare_sides, compare_sweeps, differing_settings
 from attn_exp.sweeps.plan import load_manifest
 from attn_exp.sweeps.rows import read_rows
 from attn_exp.sweeps.sweep import sweep
