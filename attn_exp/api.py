@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attn_exp import machine
-from attn_exp.config.compose import composed, repeat_command, values
+from attn_exp.config.compose import compose_values, composed, repeat_command
 from attn_exp.config.hydra_errors import check_hydra_words
 from attn_exp.config.schema import read_config
 from attn_exp.config.spelling import Repeat, spelled
@@ -47,7 +47,7 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     plain = {key: value for key, value in settings.items() if key not in (*input_arrays, *projections)}
     all_words = [*words_to_start(input_arrays), *as_words(words, plain)]
     folders = folders_of(config_dir)
-    config = read_config(with_arrays(values(all_words, folders), input_arrays, projections))
+    config = read_config(with_arrays(compose_values(all_words, folders), input_arrays, projections))
     given = [f"embeddings.{key}={named_or_spelled(value)}" for key, value in input_arrays.items()]
     given += [f"++projections.given.{key}={named_or_spelled(value)}" for key, value in projections.items()]
     return Result(*execution.compute(config), repeat_command([*all_words, *given], folders))

@@ -99,12 +99,12 @@ def obeyed(words: Sequence[str]) -> int:
 def run_settings(words: Sequence[str]) -> int:
     from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
 
-    match command_line.understood(words):
-        case command_line.Once(config, repeat):
+    match command_line.parse_command_line(words):
+        case command_line.SingleRun(config, repeat):
             outcome = find("runs.execution:run")(config, repeat)
             say(outcome.text)
             return FAILED if config.strict and not outcome.agrees else DONE
-        case command_line.Many(words, folders):
+        case command_line.SweepRun(words, folders):
             gc.enable()
             os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # the workers already use all cores
             outcome = find("sweeps.sweep:sweep")(words, folders)
@@ -112,8 +112,8 @@ def run_settings(words: Sequence[str]) -> int:
             return int(outcome.code)
         case command_line.Help(folders):
             usages = [f"{command.usage}\n      {command.meaning}" for command in COMMANDS.values()]
-            say(find("config.command_line:page")(folders, members(), usages))
-        case command_line.Said(text):
+            say(find("config.command_line:format_help")(folders, members(), usages))
+        case command_line.Output(text):
             say(text)
     return DONE
 

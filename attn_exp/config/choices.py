@@ -38,7 +38,7 @@ def yaml_choices(group: str, folders: Sequence[str] = ()) -> list[str]:
 
 def groups(folders: Sequence[str] = ()) -> dict[str, list[str]]:
     all_choices = {name: choices(name, folders) for name in sorted(group_names(folders))}
-    return {name: several for name, several in all_choices.items() if several}
+    return {name: names for name, names in all_choices.items() if names}
 
 
 def group_names(folders: Sequence[str] = ()) -> set[str]:

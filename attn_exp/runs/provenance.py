@@ -21,7 +21,7 @@ import threadpoolctl
 from attn_exp import registry
 from attn_exp.config.inputs import Embeddings, Projections
 from attn_exp.config.schema import Config
-from attn_exp.config.spelling import name_of, spelled, stored
+from attn_exp.config.spelling import array_name, array_reference, spelled
 from attn_exp.errors import UserError, brief, printable
 from attn_exp.experiment.variant import Bind
 from attn_exp.own_code import Named, any_named, file_of_function, fingerprint, fingerprint_of_function, is_code
@@ -223,7 +223,7 @@ def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -
         arrays = {"embeddings.vectors": problem.x}
     arrays |= {"embeddings.memory.vectors": problem.memory}
     arrays |= {f"++projections.given.{name}": matrix for name, matrix in problem.projections.items()}
-    array_words = [f"{key}={stored(name_of(array))}"
+    array_words = [f"{key}={array_reference(array_name(array))}"
              for key, array in arrays.items() if array is not None]  # fmt: skip
     kept_words = [word for word in words if not word.lstrip("+").startswith(("embeddings", "projections", "draws"))]
     input_words = ["embeddings=inline", f"embeddings.tokens={spelled(config.embeddings.tokens)}"]

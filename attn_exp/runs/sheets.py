@@ -24,7 +24,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array, Arrays, Shape
-from attn_exp.config.compose import values
+from attn_exp.config.compose import compose_values
 from attn_exp.config.kinds import WORDS, at_least, read_fields
 from attn_exp.config.schema import read_config
 from attn_exp.diagnosis.classroom.grading import Grade, scores
@@ -261,7 +261,7 @@ def file_names(names: Sequence[str]) -> list[str]:
 
 def make_composer(typed: bool) -> Compose:
     """Return a cached function that composes settings; only settings `typed` by the user may read the environment."""
-    return cache(lambda words: values(list(words), [], typed=typed))
+    return cache(lambda words: compose_values(list(words), [], typed=typed))
 
 
 def read_keys(path: Path) -> dict[str, Key]:

@@ -22,7 +22,7 @@ from attn_exp import machine, registry
 from attn_exp.arrays import Array, Arrays
 from attn_exp.config.kinds import make
 from attn_exp.config.schema import Config, read_config
-from attn_exp.config.spelling import MARK, Repeat, as_numbers, name_of, spelled, stored
+from attn_exp.config.spelling import MARK, Repeat, array_name, array_reference, as_numbers, spelled
 from attn_exp.errors import UserError, first_line, refuse
 from attn_exp.experiment import checks
 from attn_exp.experiment.checks.check import Finding
@@ -90,7 +90,7 @@ def with_arrays(
 
 def named_or_spelled(value: Any) -> str:
     array = as_numbers(value)
-    return spelled(value) if array is None else stored(name_of(array))
+    return spelled(value) if array is None else array_reference(array_name(array))
 
 
 def plain_settings(value: Any, arrays: dict[str, Array]) -> Any:
@@ -104,7 +104,7 @@ def plain_settings(value: Any, arrays: dict[str, Array]) -> Any:
     array = as_numbers(value)
     if array is None:
         return value.tolist() if isinstance(value, np.ndarray) else [plain_settings(item, arrays) for item in value]
-    name = name_of(array)
+    name = array_name(array)
     arrays[name] = array
     return {MARK: name}
 
@@ -117,7 +117,7 @@ def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
     """
     if isinstance(value, Mapping):
         if set(value) == {MARK} and isinstance(value[MARK], str):
-            return arrays[stored(value[MARK])].tolist()
+            return arrays[array_reference(value[MARK])].tolist()
         return {key: put_back(item, arrays) for key, item in value.items()}
     return [put_back(item, arrays) for item in value] if isinstance(value, list) else value
 
@@ -136,7 +136,7 @@ def named_arrays(comparison: Comparison) -> dict[str, Any]:
         named |= {f"{variant}/step {step}/{stage}": array for stage, array in trace.stages()}
     config_arrays: dict[str, Array] = {}
     plain_settings(comparison.config, config_arrays)
-    named |= {stored(name): array for name, array in config_arrays.items()}
+    named |= {array_reference(name): array for name, array in config_arrays.items()}
     return {name: np.asarray(array) for name, array in named.items() if array is not None}
 
 

@@ -22,11 +22,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from attn_exp.arrays import Shape
 from attn_exp.config.compose import composed_once, plain, register_schema
-from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
+from attn_exp.config.hydra_errors import reword_any_error, reword_hydra_errors
 from attn_exp.config.kinds import is_finite
-from attn_exp.config.loader import environment, opened
+from attn_exp.config.loader import guard_environment, initialize_hydra
 from attn_exp.config.schema import Config, Sweep, check_seed, read_config, read_settings
-from attn_exp.config.spelling import key_of, with_path_quoted
+from attn_exp.config.spelling import key_of, quote_windows_path
 from attn_exp.errors import UserError, brief, chosen
 from attn_exp.own_code import Named, is_code, mark_named
 from attn_exp.sweeps.space import Axis, Space, has_path, with_value
@@ -53,7 +53,7 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         UserError: a value has the wrong type, an axis is an interval, or a setting cannot be swept.
     """
     register_schema()
-    with in_users_words(), opened(folders, words) as hydra, environment(words):
+    with reword_hydra_errors(), initialize_hydra(folders, words) as hydra, guard_environment(words):
         overrides = {override.get_key_element(): override for override in parse_words(words, hydra.config_loader)}
         fixed = tuple(str(override.input_line) for override in overrides.values() if not override.is_sweep_override())
         axes = tuple(
@@ -71,8 +71,8 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
 
 
 def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
-    with what_hydra_stumbles_over():
-        overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(map(with_path_quoted, words)))
+    with reword_any_error():
+        overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(map(quote_windows_path, words)))
     for override in overrides:
         reason = ""
         if override.is_interval_sweep():
@@ -104,7 +104,7 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
     swept = override._value
     if isinstance(swept, ChoiceSweep | RangeSweep):
         swept.shuffle = False  # keep the results in the order of the values
-    with what_hydra_stumbles_over():
+    with reword_any_error():
         is_group = loader.get_group_options(override.key_or_group) or override.package is not None
     element = override.get_key_element()
     key, sign = element.lstrip("+"), "+" * element.count("+")
