@@ -54,7 +54,7 @@ def outside_choices(group: str) -> dict[str, dict[str, Any]]:
     kind = {"variant": "form", "embeddings": "source"}.get(group, group)
     package = registry.PACKAGES[kind] if group in OUTSIDE_GROUPS else ""
     choices = dict[str, dict[str, Any]]()
-    for name, value in registry.at_hand(package).items():
+    for name, value in registry.available_members(package).items():
         if kind == "form":
             choices[name] = {name: {"form": name}}
         elif kind == "source":

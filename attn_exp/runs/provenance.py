@@ -187,7 +187,7 @@ def allow_code(
 @contextmanager
 def members_without_code(about: About) -> Iterator[None]:
     """Register only the names of a stored run's members, unless a file already provides them; nothing is imported."""
-    with registry.kept():
+    with registry.undo_registrations():
         for record in about.get("with", ()):
             from attn_exp.plugins import KINDS, is_taken  # noqa: PLC0415 - as above
 

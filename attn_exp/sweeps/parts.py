@@ -146,7 +146,7 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         with machine.locked(folder / "lock"):
             for subfolder in (folder, *(path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink())):
-                machine.remove_drafts(subfolder, older=0.0)
+                machine.remove_drafts(subfolder, min_age=0.0)
             yield
     except TimeoutError as error:
         raise UserError(f"{folder}: another process is running this sweep; wait for it or end it") from error

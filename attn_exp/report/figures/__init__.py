@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def figures() -> dict[str, Figure]:
     known = {name: registry.module(__name__, name).FIGURE for name in registry.names(__path__, without=("figure",))}
-    known |= registry.at_hand(__name__)
+    known |= registry.available_members(__name__)
     return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
 
 
