@@ -222,7 +222,7 @@ def write_folder(folder: Path, *, add: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def make_draft(target: Path) -> Iterator[Path]:
-    """Yield the hidden name of a draft next to `place`; if the block fails, remove the draft."""
+    """Yield the hidden name of a draft next to `target`; if the block fails, remove the draft."""
     draft = target.with_name(f".attn-exp-draft-{os.urandom(8).hex()}")
     try:
         yield draft

@@ -158,7 +158,7 @@ def check_depth(path: Path, text: str) -> None:
 
 
 def count_values(value: Any, counts: dict[int, int]) -> int:
-    """Return the number of values with all anchors expanded; `known` caches counts by id."""
+    """Return the number of values with all anchors expanded; `counts` caches them by id."""
     if not isinstance(value, list | dict):
         return 1
     if id(value) not in counts:

@@ -238,7 +238,7 @@ def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[C
     is_rounding = float(np.nanmax(cube.numbers.get("error", np.zeros(1)), initial=0.0)) <= FLOOR
     added = [metric for metric in cube.numbers if metric not in METRICS]
     is_wrong = find_wrong_rows(cube).any()
-    described = [metric for metric in SPOKEN if metric in cube.numbers] + added + ["error"] * (not is_rounding)
+    described = [metric for metric in SPOKEN if metric in cube.numbers] + added + ([] if is_rounding else ["error"])
     relative = {"max_diff", *(name for name in added if name in metrics.known() and metrics.known()[name].relative)}
     for axis, name in enumerate(cube.names):
         # relative metrics compare each variant with the baseline anyway
@@ -423,7 +423,7 @@ def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
     name = cube.names[contrast.axis]
     name_parts = {part for key in name.split(", ") for part in (key.split(".")[0], key.split(".")[-1])}
     if (name_parts & set(CHANGE_KEYS) or set(name.split(", ")) & set(INPUTS)) and contrast.metric not in ALLOW_FOR_KEYS:
-        yield f"the number of visible keys changes too{CORRECTION * (contrast.metric == 'entropy')}"
+        yield f"the number of visible keys changes too{CORRECTION if contrast.metric == 'entropy' else ''}"
     if name == "head":
         yield "d_head = d_model / head changes too"
     if "logit_std" in cube.numbers and not name_parts & set(SCALES) and contrast.metric not in SCALES:

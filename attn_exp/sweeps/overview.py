@@ -55,7 +55,7 @@ DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda nam
 def format_closing(manifest: Manifest, summary: Summary) -> str:
     is_partial = summary.points < manifest["points"]
     points = count_of(manifest["points"], "point")
-    text = f"{f'{summary.points:,} of ' * is_partial}{points}, {summary.failed:,} failed"
+    text = f"{f'{summary.points:,} of ' if is_partial else ''}{points}, {summary.failed:,} failed"
     text += f", {format_duration(manifest['seconds'])}" if "seconds" in manifest else ""
     if is_partial:
         reason = "" if manifest["status"] == "partial" else f" ({manifest['status']})"

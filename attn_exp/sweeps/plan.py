@@ -78,8 +78,8 @@ class Job:
 class Plan:
     """The points that `sweep.skip` leaves, and everything that determines their results.
 
-    `chunk` is the number of points per chunk, `metrics` names the metrics that are not built in, and `own` lists the
-    plugin files.
+    Its points are numbered from 0; `kept` maps these numbers to the indices of the combinations in `space`. `chunk` is
+    the number of points per chunk, `metrics` names the metrics that are not built in, and `own` lists the plugin files.
     """
 
     space: Space
@@ -222,7 +222,7 @@ def columns(plan: Plan) -> list[str]:
 def row_columns() -> dict[str, str]:
     """Return the column name of each field of a row; a field named like a setting gets the prefix `variant_`."""
     settings = {field.name for field in fields(Config)} - {"variant"}
-    return {field.name: "variant_" * (field.name in settings) + field.name for field in fields(Row)}
+    return {field.name: f"variant_{field.name}" if field.name in settings else field.name for field in fields(Row)}
 
 
 def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Run one sweep, from its command to its results: checks, a preview, and a driver that hands chunks to an engine."""
+"""Run one sweep, from its command to its results: checks, a preview, and a driver that hands chunks to an engine.
+
+`sweep` turns the arguments into a `Plan`, refuses it if it cannot work (`check_sweep`), and calls `run`; its `Driver`
+submits `Job`s to the workers of an engine, collects their lines by chunk, and writes each complete chunk as a part.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +136,9 @@ def check_points(plan: Plan) -> None:
             return
         else:
             return
-    raise UserError(messages[0] + "; none of the other points tried can be computed either" * (len(set(messages)) > 1))
+    raise UserError(
+        messages[0] + ("; none of the other points tried can be computed either" if len(set(messages)) > 1 else "")
+    )
 
 
 def has_fixed_inputs(space: Space) -> bool:
@@ -155,7 +161,7 @@ def is_given(config: Config) -> bool:
 def preview(plan: Plan, folder: Path, config: Config, intact: Mapping[str, Part]) -> str:
     """Describe the axes, the number of points and chunks, what is done, and the estimated time for the rest.
 
-    `whole` holds the intact parts that already exist, by chunk name.
+    `intact` holds the intact parts that already exist, by chunk name.
     """
     done = sum(
         len(plan.numbers(chunk)) - intact[name].failed for chunk, name in enumerate(plan.names) if name in intact

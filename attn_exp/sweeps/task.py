@@ -146,7 +146,7 @@ def config_of(plan: Plan, number: int) -> Config:
     return replace(base, **read_settings({key: settings[key] for key in swept}))
 
 
-def compute_remotely(plan: Plan, job: Job) -> Done:
+def elsewhere(plan: Plan, job: Job) -> Done:
     """Compute a job with one BLAS thread, in a process that may run on another machine.
 
     Raises:

@@ -17,7 +17,7 @@ from attn_exp.config.schema import Sweep
 from attn_exp.errors import UserError
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.plan import Job, make_plan
-from attn_exp.sweeps.task import compute_remotely
+from attn_exp.sweeps.task import elsewhere
 from tests.sweeps.command import environment, run, start, the_sweep, wait_until
 
 pytestmark = pytest.mark.long
@@ -105,6 +105,6 @@ def test_a_cluster_that_does_not_answer_is_told_in_one_line(tmp_path: Path) -> N
 def test_a_worker_of_another_version_is_refused() -> None:
     space, _ = expand(["head=1,2"], [])
     plan = make_plan(space, Sweep())
-    assert compute_remotely(plan, Job(0, [0])).computed == 1
+    assert elsewhere(plan, Job(0, [0])).computed == 1
     with pytest.raises(UserError, match="has a different version of attn_exp or NumPy"):
-        compute_remotely(replace(plan, version="another"), Job(0, [0]))
+        elsewhere(replace(plan, version="another"), Job(0, [0]))

@@ -9,7 +9,7 @@ from typing import Any
 from attn_exp.errors import UserError
 from attn_exp.sweeps.engines.engine import Engine, Futures
 from attn_exp.sweeps.plan import Job, Plan
-from attn_exp.sweeps.task import Done, compute_remotely
+from attn_exp.sweeps.task import Done, elsewhere
 
 SECONDS_TO_ANSWER = 20
 PLUGIN = "attn-exp-plan"
@@ -62,7 +62,7 @@ def with_the_plan(job: Job) -> Done:
     from distributed import get_worker  # noqa: PLC0415 - an extra
 
     given = get_worker().plugins[PLUGIN]
-    return compute_remotely(given.plan, job)
+    return elsewhere(given.plan, job)
 
 
 ENGINE = Engine(start, library="distributed")

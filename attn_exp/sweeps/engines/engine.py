@@ -18,7 +18,7 @@ from attn_exp.errors import UserError
 from attn_exp.processes import Pool, usable_cores
 from attn_exp.sweeps import engines
 from attn_exp.sweeps.plan import Job, Plan
-from attn_exp.sweeps.task import Done, compute, compute_remotely
+from attn_exp.sweeps.task import Done, compute, elsewhere
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def start_serial(plan: Plan, workers: int, address: str | None) -> Futures:
 
     def submit(job: Job) -> Future[Done]:
         future: Future[Done] = Future()
-        future.set_result(compute_remotely(plan, job))
+        future.set_result(elsewhere(plan, job))
         return future
 
     return Futures(submit, lambda: 0, (), lambda: None)

@@ -10,7 +10,7 @@ from typing import Any
 from attn_exp.errors import UserError, first_line
 from attn_exp.sweeps.engines.engine import Engine, Futures
 from attn_exp.sweeps.plan import Job, Plan
-from attn_exp.sweeps.task import compute_remotely
+from attn_exp.sweeps.task import elsewhere
 
 HOME = Path(__file__).resolve().parents[3]
 """The folder that contains the package, from which workers import it."""
@@ -30,7 +30,7 @@ def start(plan: Plan, workers: int, address: str | None) -> Futures:
     except (ConnectionError, ValueError, RuntimeError) as error:
         where = f"sweep.address={address}: no Ray cluster answers there" if address else "Ray does not start here"
         raise UserError(f"{where} ({first_line(error)})") from error
-    shared, task = ray.put(plan), ray.remote(num_cpus=1, max_retries=0)(compute_remotely)
+    shared, task = ray.put(plan), ray.remote(num_cpus=1, max_retries=0)(elsewhere)
 
     def submit(job: Job) -> Any:
         return task.remote(shared, job).future()
