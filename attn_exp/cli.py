@@ -65,15 +65,16 @@ def discard_output() -> None:
 
 
 def obey(words: Sequence[str]) -> int:
+    """Run a command line, with the members that its `--with` files define, and return the exit code."""
     files, rest = split_files(words)
     if rest[:1] == ["check"]:  # `check` imports no user code into this process
         return dispatch([*rest, *(f"--with={file}" for file in files)])
-    with members_known(files):
+    with load_members(files):
         return dispatch(rest)
 
 
-def members_known(files: Sequence[str]) -> AbstractContextManager[None]:
-    return import_object("plugins:members_known")(files) if files else nullcontext()
+def load_members(files: Sequence[str]) -> AbstractContextManager[None]:
+    return import_object("plugins:load_members")(files) if files else nullcontext()
 
 
 def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> Any:
@@ -82,7 +83,7 @@ def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> Any:
     files, rest = split_files(words)
     if files:
         tell({"doing": f"while {', '.join(files)} was imported"})
-    with members_known(files):
+    with load_members(files):
         reply = import_object("diagnosis.command:checked")(rest, tell)
     gc.freeze()
     return reply
@@ -102,6 +103,7 @@ def dispatch(words: Sequence[str]) -> int:
 
 
 def run_or_sweep(words: Sequence[str]) -> int:
+    """Run what the settings describe: a run, a sweep (`-m`), or a printed text (`--help`, `--cfg`)."""
     from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
 
     match command_line.parse_command_line(words):

@@ -26,7 +26,9 @@ from attn_exp import machine
 from attn_exp.errors import FaultError, OwnCodeError, UserError, fault_line, is_fault, unknown
 
 FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
+"""An argument that names the form of a variant, such as `variant.mine.form=mine.py:attention`."""
 BETWEEN = re.compile(r"""[\[\]{},'"=]""")
+"""The characters between the words of an argument, which may be a list or a mapping."""
 THIS_PACKAGE = __name__.partition(".")[0]
 MOST_CODE = 4 * 2**20
 """Size limit of a file that is searched for imports."""
@@ -34,6 +36,7 @@ OPTION = "--with"
 AGAINST = "--against"
 """The option for another implementation to compare the function with."""
 MEMBERS = "_with_"
+"""The beginning of the module names of `--with` files."""
 
 
 class Named(str):

@@ -90,7 +90,7 @@ EXPECTED = ", ".join(kind.constant or f"a subclass of {kind.name.capitalize()}" 
 
 
 @contextmanager
-def members_known(files: Sequence[str]) -> Iterator[None]:
+def load_members(files: Sequence[str]) -> Iterator[None]:
     """Register the members of these files for the block, and print notes about them to stderr.
 
     Raises:
@@ -110,16 +110,16 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def members_known_again(origins: Sequence[Origin]) -> Iterator[None]:
+def reload_members(origins: Sequence[Origin]) -> Iterator[None]:
     """Register the members of files in a worker process, checking that the files are unchanged.
 
     Raises:
-        UserError: as for `members_known`, or a file has changed.
+        UserError: as for `load_members`, or a file has changed.
     """
     for origin in origins:
         if fingerprint(origin.file) != origin.sha256:
             raise UserError(f"{origin.file} has changed since the sweep started")
-    with members_known([origin.file for origin in origins]):
+    with load_members([origin.file for origin in origins]):
         yield
 
 
@@ -156,7 +156,7 @@ def add_file(file: str) -> list[str]:
     """Add all members of a file, or none if one is invalid, and return notes on the rules without an example.
 
     Raises:
-        UserError: as for `members_known`.
+        UserError: as for `load_members`.
     """
     path = Path(file)
     module = module_of_members(path)
@@ -171,6 +171,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     members, examples = members_of(module), getattr(module, "EXAMPLE", None)
     members_to_add, notes = list[tuple[str, str, Any]](), list[str]()
     for kind, defined_name, given in members:
+        # a single member is named after the file, one of several of a kind after its class
         is_only_one = [other for other, _, _ in members].count(kind) == 1
         name = getattr(given, "name", defined_name) if kind.name == "metric" else re.sub(r"\W", "_", stem)
         if not (is_only_one or kind.constant):

@@ -109,23 +109,23 @@ def binder(config: Config) -> Bind | None:
     return bind
 
 
-def functions_in(config: Config) -> list[str]:
+def list_functions(config: Config) -> list[str]:
     return list(dict.fromkeys(variant.form for variant in config.variant.values() if is_code(variant.form)))
 
 
-def files_of_members(about: About) -> tuple[str, ...]:
+def list_member_files(about: About) -> tuple[str, ...]:
     """Return the `--with` files that define a run's members; members registered in Python have no file."""
     return tuple(record["name"] for record in about.get("with", ()) if record["name"])
 
 
 @contextmanager
-def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, ...]]:
-    """Register the members that a run used, if the user allowed its code with `own`; yield their files.
+def allow_members(about: About, folder: Path, is_allowed: bool) -> Iterator[tuple[str, ...]]:
+    """Register the members that a run used, if the user allowed its code (`is_allowed`); yield their files.
 
     Print to stderr whether each file has changed.
 
     Raises:
-        UserError: there is code but `own` is not set, a file is invalid, or a member has no file.
+        UserError: there is code but `is_allowed` is not set, a file is invalid, or a member has no file.
     """
     members = about.get("with", ())
     unnamed = [member.partition(":")[2] for record in members if not record["name"] for member in record["members"]]
@@ -133,28 +133,28 @@ def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, 
         raise UserError(
             f"{folder}: needs {format_names(unnamed)}, registered in Python; register it again, then call attn_exp.run"
         )
-    files = files_of_members(about)
+    files = list_member_files(about)
     recorded = {record["name"]: record["sha256"] for record in members}
-    allow_code(files, fingerprint, recorded, folder, own)
+    allow_code(files, fingerprint, recorded, folder, is_allowed)
     if not files:
         yield files
         return
-    from attn_exp.plugins import members_known  # noqa: PLC0415 - few runs know any member from outside
+    from attn_exp.plugins import load_members  # noqa: PLC0415 - few runs know any member from outside
 
-    with members_known(files):
+    with load_members(files):
         yield files
 
 
-def allow_functions(config: Config, about: About, folder: Path, own: bool) -> Config:
-    """Mark the functions in stored settings as allowed to run, if the user allowed it with `own`.
+def allow_functions(config: Config, about: About, folder: Path, is_allowed: bool) -> Config:
+    """Mark the functions in stored settings as allowed to run, if the user allowed it (`is_allowed`).
 
     Print to stderr whether the file of each has changed.
 
     Raises:
-        UserError: the settings name functions, and `own` is not set.
+        UserError: the settings name functions, and `is_allowed` is not set.
     """
     recorded = {record["form"]: record["sha256"] for record in about.get("code", ())}
-    allow_code(functions_in(config), fingerprint_of_function, recorded, folder, own)
+    allow_code(list_functions(config), fingerprint_of_function, recorded, folder, is_allowed)
     variants = {
         name: replace(variant, form=Named(variant.form)) if is_code(variant.form) else variant
         for name, variant in config.variant.items()
@@ -167,20 +167,20 @@ def format_names(names: Iterable[str]) -> str:
 
 
 def allow_code(
-    names: Sequence[str], hash_of: Callable[[str], str], recorded: Mapping[str, str], folder: Path, own: bool
+    names: Sequence[str], hash_of: Callable[[str], str], recorded: Mapping[str, str], folder: Path, is_allowed: bool
 ) -> None:
     """Print to stderr whether each file or function still has the recorded hash.
 
     Raises:
-        UserError: there are names, but `own` is not set; in that case no file has been read.
+        UserError: there are names, but `is_allowed` is not set; in that case no file has been read.
     """
-    if names and not own:
+    if names and not is_allowed:
         raise UserError(f"{folder}: it runs code, {format_names(names)}; look at it, then add {OPTION} to run it")
     for name in names:
-        before, sha256 = recorded.get(name, ""), hash_of(name)
-        state = f"; its file has changed: sha256 {sha256[:12] or 'none'}, recorded {before[:12] or 'none'}"
-        if sha256 == before:
-            state = ", unchanged" if before else "; no hash of it was recorded"
+        recorded_hash, sha256 = recorded.get(name, ""), hash_of(name)
+        state = f"; its file has changed: sha256 {sha256[:12] or 'none'}, recorded {recorded_hash[:12] or 'none'}"
+        if sha256 == recorded_hash:
+            state = ", unchanged" if recorded_hash else "; no hash of it was recorded"
         print(f"attn_exp: {printable(f'running {name}{state}')}", file=sys.stderr)
 
 

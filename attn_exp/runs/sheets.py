@@ -35,7 +35,7 @@ from attn_exp.report.notebook import html
 from attn_exp.report.sentences import table
 from attn_exp.runs import answers
 from attn_exp.runs.execution import typed_value
-from attn_exp.runs.store import split_arrays, with_arrays
+from attn_exp.runs.store import insert_arrays, split_arrays
 from attn_exp.runs.trust import read_json
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Key:
         """
         settings = compose(self.words + tuple(INLINE if self.numbers else ()))
         inputs, projections = split_arrays(self.numbers)
-        config = read_config(with_arrays(settings, inputs, projections) if self.numbers else settings)
+        config = read_config(insert_arrays(settings, inputs, projections) if self.numbers else settings)
         return paper(config, self.stages, self.digits, self.transposed)
 
 

@@ -68,14 +68,14 @@ def as_plain(value: Any) -> Any:
     return [as_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def words_to_start(inputs: Mapping[str, Any]) -> list[str]:
+def input_words(inputs: Mapping[str, Any]) -> list[str]:
     """Return the settings for a run that starts from the given arrays; none if only tokens or a memory are given."""
     if "vectors" in inputs:
         return ["embeddings=inline"]
     return ["embeddings=inline", "projections=none"] if inputs.keys() - BESIDE else []
 
 
-def with_arrays(
+def insert_arrays(
     composed: Mapping[str, Any], inputs: Mapping[str, Any], projections: Mapping[str, Any]
 ) -> dict[str, Any]:
     settings = dict(composed)
@@ -88,28 +88,28 @@ def with_arrays(
     return settings
 
 
-def named_or_spelled(value: Any) -> str:
+def format_array(value: Any) -> str:
     array = as_numbers(value)
     return spelled(value) if array is None else array_reference(array_name(array))
 
 
-def plain_settings(value: Any, arrays: dict[str, Array]) -> Any:
+def settings_to_json(value: Any, arrays: dict[str, Array]) -> Any:
     """Convert settings to plain values; large arrays are moved to `arrays` and replaced with `{"array": name}`."""
     if is_dataclass(value):
-        return {field.name: plain_settings(getattr(value, field.name), arrays) for field in fields(value)}
+        return {field.name: settings_to_json(getattr(value, field.name), arrays) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {key: plain_settings(item, arrays) for key, item in value.items()}
+        return {key: settings_to_json(item, arrays) for key, item in value.items()}
     if not isinstance(value, list | tuple | np.ndarray):
         return value
     array = as_numbers(value)
     if array is None:
-        return value.tolist() if isinstance(value, np.ndarray) else [plain_settings(item, arrays) for item in value]
+        return value.tolist() if isinstance(value, np.ndarray) else [settings_to_json(item, arrays) for item in value]
     name = array_name(array)
     arrays[name] = array
     return {MARK: name}
 
 
-def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
+def settings_from_json(value: Any, arrays: Mapping[str, Array]) -> Any:
     """Replace each `{"array": name}` in settings with the array, as nested lists.
 
     Raises:
@@ -118,11 +118,11 @@ def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
     if isinstance(value, Mapping):
         if set(value) == {MARK} and isinstance(value[MARK], str):
             return arrays[array_reference(value[MARK])].tolist()
-        return {key: put_back(item, arrays) for key, item in value.items()}
-    return [put_back(item, arrays) for item in value] if isinstance(value, list) else value
+        return {key: settings_from_json(item, arrays) for key, item in value.items()}
+    return [settings_from_json(item, arrays) for item in value] if isinstance(value, list) else value
 
 
-def named_arrays(comparison: Comparison) -> dict[str, Any]:
+def collect_arrays(comparison: Comparison) -> dict[str, Any]:
     """Return all arrays of a run by name: its problem, projections, settings, `<variant>/<stage>`, and ladder steps."""
     problem = comparison.problem
     named = {field.name: getattr(problem, field.name) for field in fields(problem)}
@@ -135,7 +135,7 @@ def named_arrays(comparison: Comparison) -> dict[str, Any]:
     for (variant, step), trace in comparison.rungs.items():
         named |= {f"{variant}/step {step}/{stage}": array for stage, array in trace.stages()}
     config_arrays: dict[str, Array] = {}
-    plain_settings(comparison.config, config_arrays)
+    settings_to_json(comparison.config, config_arrays)
     named |= {array_reference(name): array for name, array in config_arrays.items()}
     return {name: np.asarray(array) for name, array in named.items() if array is not None}
 
@@ -155,7 +155,7 @@ def load_arrays(folder: Path) -> dict[str, Array]:
         raise DamagedError(f"{FILE}: {first_line(error)}") from error
 
 
-def problem_from(results: Mapping[str, Array]) -> Problem:
+def restore_problem(results: Mapping[str, Array]) -> Problem:
     projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
     tokens, key_tokens = (tuple(map(str, results[name])) for name in ("tokens", "key_tokens"))
     stages = select_fields(Problem, results) | {"past": int(results.get("past", 0)), "marks": ()}
@@ -166,7 +166,7 @@ def select_fields(schema: type, results: Mapping[str, Array], prefix: str = "") 
     return {field.name: results.get(prefix + field.name) for field in fields(schema)}
 
 
-def trace_from(results: Mapping[str, Array], prefix: str) -> Trace:
+def restore_trace(results: Mapping[str, Array], prefix: str) -> Trace:
     stages = select_fields(Trace, results, f"{prefix}/")
     summary_fields = select_fields(Summary, results, f"{prefix}/summary/")
     is_complete = all(part is not None for part in summary_fields.values())
@@ -215,8 +215,8 @@ def describe_run(comparison: Comparison, command: Repeat, origin: Mapping[str, A
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
         **origin,
-        **provenance.record_files(config, provenance.functions_in(config)),
-        "config": plain_settings(config, {}),
+        **provenance.record_files(config, provenance.list_functions(config)),
+        "config": settings_to_json(config, {}),
     }
 
 
@@ -239,20 +239,20 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
         trust.check_seal(about, folder)
     is_named = sealed or MARK in json.dumps(about["config"])
     stored = load_arrays(folder) if is_named else {}
-    return about, read_config(put_back(about["config"], stored)), stored
+    return about, read_config(settings_from_json(about["config"], stored)), stored
 
 
 def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparison:
-    problem, rows = problem_from(stored), read_table(folder, "comparison.csv", Row)
+    problem, rows = restore_problem(stored), read_table(folder, "comparison.csv", Row)
     steps = read_table(folder, STEPS, Step)
-    rungs = {(step.variant, step.step): trace_from(stored, f"{step.variant}/step {step.step}") for step in steps}
+    rungs = {(step.variant, step.step): restore_trace(stored, f"{step.variant}/step {step.step}") for step in steps}
     return Comparison(
         config=config,
         problem=problem,
-        variants=variants_from(config, problem, rows),
+        variants=restore_variants(config, problem, rows),
         rows=rows,
         distances=read_table(folder, "distances.csv", Distance),
-        traces={name: trace_from(stored, name) for name in config.variant},
+        traces={name: restore_trace(stored, name) for name in config.variant},
         published=read_table(folder, "published.csv", Agreement) if config.published else (),
         verdicts=read_verdicts(folder),
         checks=tuple(
@@ -265,7 +265,7 @@ def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparis
     )
 
 
-def variants_from(config: Config, problem: Problem, rows: Sequence[Row]) -> tuple[Settled, ...]:
+def restore_variants(config: Config, problem: Problem, rows: Sequence[Row]) -> tuple[Settled, ...]:
     """Return the variants of a run without importing user code; a user's function that failed keeps its error."""
     variants = [settle(name, variant, config, problem) for name, variant in config.variant.items()]
     failed = {row.variant: row.note for row in rows if is_code(row.form) and not row.checked}
@@ -290,7 +290,7 @@ def load_problem(folder: Path) -> Problem:
         UserError: the stored arrays are missing or cannot be read.
     """
     with refuse(f"{folder}: its stored arrays cannot be read", *trust.UNREADABLE):
-        return problem_from(load_arrays(folder))
+        return restore_problem(load_arrays(folder))
 
 
 def write_data(run: Run, folder: Path) -> list[str]:
@@ -308,7 +308,7 @@ def write_data(run: Run, folder: Path) -> list[str]:
         verdicts = [{"variant": name, **verdict.plain()} for name, verdict in comparison.verdicts.items()]
         texts[VERDICTS] = json.dumps({"verdicts": verdicts}, indent=1) + "\n"
     machine.fill(folder, texts)
-    np.savez(folder / FILE, **named_arrays(comparison))
+    np.savez(folder / FILE, **collect_arrays(comparison))
     return [*texts, FILE]
 
 

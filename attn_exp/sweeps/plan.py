@@ -341,4 +341,4 @@ def point_command(manifest: Manifest, point: int) -> Repeat:
     axes = tuple(Axis(axis["key"], list_words(axis), composed=True, sign=axis["sign"]) for axis in manifest["axes"])
     space = Space(axes, tuple(map(tuple, manifest["dimensions"])), fixed=tuple(manifest["fixed"]))
     words = [word for word in space.words(first + point) if not word.startswith("sweep.")]
-    return Repeat(tuple(words), tuple(manifest["folders"]), own=provenance.files_of_members(manifest))
+    return Repeat(tuple(words), tuple(manifest["folders"]), own=provenance.list_member_files(manifest))

@@ -47,21 +47,21 @@ def rerun(words: Sequence[str]) -> str:
     if len(positional) not in (1, 2) or len(words) - len(positional) > 1:
         raise UserError(f"attn-exp rerun {' '.join(words)}: expected attn-exp rerun DIR [POINT] [{OPTION}]")
     return run_or_point(
-        machine.folder(positional[0]), positional[1] if len(positional) > 1 else None, own=len(positional) < len(words)
+        machine.folder(positional[0]), positional[1] if len(positional) > 1 else None, is_allowed=OPTION in words
     )
 
 
-def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
+def run_or_point(folder: Path, point: str | None, is_allowed: bool = False) -> str:
     """Recompute a run or a point, writing under the working directory, and return the text that a run prints.
 
-    User code runs only if `own` is set; stderr reports whether its file has changed.
+    User code runs only if `is_allowed` is set; stderr reports whether its file has changed.
 
     Raises:
         UserError: the folder holds neither a run nor a sweep, there is no such point, a stored argument is not a
-            setting, or user code would run without `own`.
+            setting, or user code would run without `is_allowed`.
     """
     if os.path.lexists(folder / "run.json"):
-        return run_again(folder, own)
+        return run_again(folder, is_allowed)
     manifest = load_manifest(folder)
     if point is None or not point.isdecimal() or len(point) > 20 or int(point) >= manifest["points"]:
         raise UserError(f"{folder} is a sweep; give the number of a point, 0 to {manifest['points'] - 1}")
@@ -69,30 +69,30 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
     words = trust.allowed_words(repeat.words, folder)
     from attn_exp.config.compose import composed  # noqa: PLC0415 - a run's own settings need no Hydra
 
-    with provenance.allow_members(manifest, folder, own):
+    with provenance.allow_members(manifest, folder, is_allowed):
         config = composed(words, repeat.folders, typed=False)
         for sentence in provenance.changed_inputs(config, manifest):
             print(f"attn_exp: {printable(sentence)}; a sweep does not store its arrays", file=sys.stderr)
-        return run_here(config, repeat, manifest, folder, own)
+        return run_here(config, repeat, manifest, folder, is_allowed)
 
 
-def run_again(folder: Path, own: bool) -> str:
+def run_again(folder: Path, is_allowed: bool) -> str:
     config, words, about = store.load_settings(folder)
     changes = list(provenance.changed_inputs(config, about))
     for sentence in changes:
         print(f"attn_exp: {printable(sentence)}; the arrays stored in {folder} are used instead", file=sys.stderr)
     if changes:
         config, words = provenance.with_stored_arrays(config, words, store.load_problem(folder))
-    with provenance.allow_members(about, folder, own) as files:
-        return run_here(config, Repeat(tuple(trust.allowed_words(words, folder)), own=files), about, folder, own)
+    with provenance.allow_members(about, folder, is_allowed) as files:
+        return run_here(config, Repeat(tuple(trust.allowed_words(words, folder)), own=files), about, folder, is_allowed)
 
 
-def run_here(config: Config, repeat: Repeat, about: Mapping[str, Any], folder: Path, own: bool) -> str:
-    """Run a configuration, with user code only if `own` is set, and return the text that a run prints.
+def run_here(config: Config, repeat: Repeat, about: Mapping[str, Any], folder: Path, is_allowed: bool) -> str:
+    """Run a configuration, with user code only if `is_allowed` is set, and return the text that a run prints.
 
     The results go under the working directory, even if `output_dir` names another place.
     """
-    config = provenance.allow_functions(config, about, folder, own)
+    config = provenance.allow_functions(config, about, folder, is_allowed)
     return execution.run(replace(config, output_dir=trust.allowed_output_dir(config.output_dir)), repeat).text
 
 

@@ -48,7 +48,7 @@ def compute(plan: Plan, job: Job) -> Done:
     lines, failed, count = list[Line](), 0, 0
     # a worker forked from the driver has registered the plugins already
     is_registered = all(origin in registry.origins() for origin in plan.own)
-    with nullcontext() if is_registered else plugins.members_known_again(plan.own):
+    with nullcontext() if is_registered else plugins.reload_members(plan.own):
         batched = compute_stacks(plan, job)
         under_way = Pass()  # points that differ only in a model's layer share one forward pass
         for number in job.numbers:
