@@ -22,12 +22,14 @@ from attn_exp import processes
 from attn_exp.errors import UserError, brief, out_of_memory, printable, unknown
 from attn_exp.own_code import split_files
 
+# exit codes: success, a disagreement or failed points, a user error, and a closed pipe (128 + SIGPIPE)
 DONE, FAILED, USAGE, PIPE_CLOSED = 0, 1, 2, 141
+# environment variables that limit the threads of BLAS libraries
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 SHORT_SPIN = ("OPENBLAS_THREAD_TIMEOUT", "16")
 """Let idle OpenBLAS threads spin for 2^16 processor cycles before they sleep; with the default of 2^28, each of them
 wastes a tenth of a second at the start of every run and after every product."""
-LONGEST_MESSAGE = 280
+LONGEST_MESSAGE = 280  # maximum length of an error message
 
 
 def main() -> None:
@@ -174,7 +176,7 @@ def run_command(command: Command, words: Sequence[str]) -> int:
     return int(not code) if isinstance(code, bool) else code
 
 
-MANY = 99
+MANY = 99  # maximum number of arguments, where it is not limited otherwise
 COMMANDS = {
     "check": Command(
         "diagnosis.in_child:checked", 1, MANY,

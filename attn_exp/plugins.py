@@ -86,6 +86,7 @@ KINDS = (
     Kind("source", "SOURCE", "read", group="embeddings"),
     Kind("figure", "FIGURE", "draw"),
 )
+# what a file of members may define, for error messages
 EXPECTED = ", ".join(kind.constant or f"a subclass of {kind.name.capitalize()}" for kind in KINDS)
 
 

@@ -45,7 +45,7 @@ PACKAGES = {
     "figure": "attn_exp.report.figures",
 }
 """The packages that accept external members, by the kind of member as users name it."""
-ABSENT = object()
+ABSENT = object()  # the value of a member whose code is not available
 OUTSIDE: dict[tuple[str, str], Member] = {}
 """External members, by the package that they extend and their name in it."""
 

@@ -29,10 +29,10 @@ from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat, quote_for_hydra, quoted, restore_arrays
 from attn_exp.errors import UserError, brief
 
-NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"
+NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"  # a value that YAML reads as null, a boolean or a number, not as a name
 SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
 """Settings whose values are sentences, in which commas and punctuation are literal."""
-QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""  # a string in single or double quotes
 READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
 """A quoted string, a list of words, or an interpolation, as opposed to a bare sentence."""
 

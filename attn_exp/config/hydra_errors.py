@@ -49,7 +49,8 @@ SYNONYMS = {
     ),
 }
 """Names in other libraries, and the settings that correspond to them here."""
-ARRAY = re.compile(r"[Wb]_[qkvo]")
+ARRAY = re.compile(r"[Wb]_[qkvo]")  # the name of a projection or a bias
+# an argument with an index in brackets, such as `projections.given.W_q[0][1]=2`, which Hydra cannot parse
 BRACKETED = re.compile(r"([\w.]+?)((?:\[\d+\])+)=(.*)", re.DOTALL)
 
 

@@ -44,7 +44,7 @@ PLAIN = ("head", "scale", "bias")
 
 MEMORY = "embeddings.memory"
 """The section of a second input, for cross-attention."""
-FILES = (".csv", ".json", ".npy", ".npz", ".safetensors", ".tsv", ".txt")
+FILES = (".csv", ".json", ".npy", ".npz", ".safetensors", ".tsv", ".txt")  # suffixes of files with arrays
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 """Suffixes of pickle files, which are never read, but are not mistaken for words either."""
 INDEX = ".safetensors.index.json"

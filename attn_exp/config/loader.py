@@ -177,6 +177,7 @@ def sets_array_element(words: Sequence[str]) -> bool:
 VERSION_BASE = "1.3"
 SHIPPED = ("hydra", "main", "schema")
 """Providers of the shipped YAML."""
+# the key by which Hydra calls a function, and the resolver that reads the environment
 TARGET, ENVIRONMENT = "_target_", "oc.env"
 
 

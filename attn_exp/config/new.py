@@ -13,7 +13,7 @@ from attn_exp.config.choices import choices
 from attn_exp.errors import UserError, brief, refuse
 
 OPTION, FOLDER = "--config-dir", "mine"
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")  # a valid name of the new file
 NO_NAMES = ("null", "true", "false", "none", "nan", "inf")
 """Words that the command line does not read as names."""
 

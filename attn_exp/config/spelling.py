@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from attn_exp.arrays import Array
 
-PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-NOT_TEXT = ("true", "false", "null", "nan", "inf")
+PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")  # text that needs no quotes
+NOT_TEXT = ("true", "false", "null", "nan", "inf")  # words that would be read as a value of another type
 
 
 STRICT = re.compile(r"(\+{0,2})published\.strict=")
@@ -93,7 +93,7 @@ class Repeat(NamedTuple):
 MOST_NUMBERS = 1000
 """Lists of more numbers are replaced by a name made from their hash."""
 
-MARK = "array"
+MARK = "array"  # the beginning of a name that replaces a large array: `array:<hash>`
 
 
 def array_name(array: Array) -> str:

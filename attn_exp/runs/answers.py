@@ -25,7 +25,7 @@ from attn_exp.report import worksheet
 from attn_exp.report.escapes import decimal
 from attn_exp.runs import records
 
-MOST_BYTES = 2_000_000
+MOST_BYTES = 2_000_000  # size limit of a file of answers
 EXACT = 9
 """The number of decimals that a fraction such as 1/3 is assumed to have."""
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
@@ -34,9 +34,9 @@ FRACTION = re.compile(r"(?P<over>[-+]?[0-9]{1,9})\s*/\s*(?P<under>[1-9][0-9]{0,8
 CROSS = re.compile("[x\u00d7\u2717]", re.IGNORECASE)
 """What students write at a masked position."""
 
-Numbers = dict[str, Array]
-Lines = Sequence[Sequence[str]]
-STUDENT = "student"
+Numbers = dict[str, Array]  # numbers by stage, `[h r c]`
+Lines = Sequence[Sequence[str]]  # the cells of a file, line by line
+STUDENT = "student"  # heading of the first column in a table of students
 
 
 @dataclass(frozen=True)

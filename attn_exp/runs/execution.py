@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from attn_exp.report.notebook import Drawing
 
 DEPTH = "report.depth"
-FIGURES = tuple(f"figures.{field.name}" for field in fields(Figures))
+FIGURES = tuple(f"figures.{field.name}" for field in fields(Figures))  # settings of figures, such as `figures.width`
 FEWEST_ROWS, MOST_ROWS = 32, 512
 """With fewer rows, a matrix product uses one BLAS thread anyway; with more, several threads pay off."""
 

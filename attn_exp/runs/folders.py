@@ -23,17 +23,18 @@ from attn_exp.runs.trust import DamagedError
 KINDS = {"runs": ("run", "run.json"), "sweeps": ("sweep", "manifest.json")}
 """The folders that hold runs and sweeps: the name of one entry, and the file that describes it."""
 
-PAGES = ("report.html", "report.md")
+PAGES = ("report.html", "report.md")  # the files that may be the report of a run, the preferred one first
 COMPLETE, UNREADABLE = "complete", "cannot be read"
 
 MOST_BYTES = 24 * 2**20
 """Size limit of a description that is read for a listing."""
 
+# the fields that the descriptions of runs and sweeps share
 DESCRIPTION = {"started": str, "status": str, "command": str, "words": [str], "title?": str, "config?": {"title?": str}}
 
 HEADS = ["when", "kind", "status", "settings"]
-DEFAULTS = "(defaults)"
-LONGEST, LONGEST_PLACE = 100, 300
+DEFAULTS = "(defaults)"  # shown for a run whose settings are all defaults
+LONGEST, LONGEST_PLACE = 100, 300  # maximum length of a cell, and of a path or list of settings beside the table
 
 
 def read_entries(output_dir: Path) -> list[Listed]:

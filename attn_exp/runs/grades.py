@@ -33,7 +33,8 @@ HEADS = ("student", "points", "of", "first wrong", "mistake", "what it is")
 EVERYBODY = "everybody.html"
 """All marked pages in one file, for printing."""
 NOT_HANDED_IN = "not handed in"
-MOST_SAID = 2000
+MOST_SAID = 2000  # maximum length of a line about a student or a mistake
+# the points of a box, such as `scores:6`
 WORTH = re.compile(r"(?P<stage>[a-z]+):(?P<points>[0-9]{1,4}(\.[0-9]{1,2})?)")
 OWN_SHARE, ALIKE, ENOUGH = 0.75, 0.9, 12
 """A student with less than `OWN_SHARE` of the points is graded as having copied if `ALIKE` of the cells, of at least

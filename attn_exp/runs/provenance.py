@@ -31,7 +31,9 @@ from attn_exp.registry import ABSENT, Origin
 from attn_exp.report.escapes import plain
 
 HERE = Path(__file__).resolve().parent.parent
+# what is recorded about each BLAS library
 BLAS_KEYS = ("internal_api", "version", "architecture", "num_threads", "threading_layer")
+# libraries whose versions are recorded if they have been imported
 LIBRARIES = ("numpy", "hydra", "omegaconf", "pandas", "matplotlib", "jinja2")
 
 OPTION = "--own-code"

@@ -41,10 +41,11 @@ from attn_exp.runs.trust import read_json
 if TYPE_CHECKING:
     import pandas as pd
 
-RANGE = re.compile(r"range\((-?\d{1,9}),\s*(-?\d{1,9})\)")
+RANGE = re.compile(r"range\((-?\d{1,9}),\s*(-?\d{1,9})\)")  # several seeds, such as `range(0,30)`
 MOST_STUDENTS = 2000
-TO_PRINT = "sheets.html"
+TO_PRINT = "sheets.html"  # all sheets in one file, for printing
 
+# the fields of a key in a file of keys
 KEY_SHAPE = {
     "file": str, "student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "transposed": bool
 }  # fmt: skip
@@ -54,7 +55,7 @@ EVERY_BOX, SHORT, MOST_CELLS = "all", ("weights", "scores", "output"), 24
 INLINE = ["embeddings=inline", "projections=identity"]
 """Settings that replace the input if each student has their own numbers."""
 MOST_DIGITS = 6
-Compose = Callable[[tuple[str, ...]], Mapping[str, Any]]
+Compose = Callable[[tuple[str, ...]], Mapping[str, Any]]  # a function from arguments to settings
 FILE = "answers.csv"
 
 

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from attn_exp.experiment.verdict import Verdict
 
 FILE = "results.npz"
-INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")
+INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")  # settings in `embeddings` that may be arrays
 BESIDE = {"tokens", "memory"}
 """Inputs that accompany another input and cannot be the only ones."""
+# the fields of `run.json` that are read, and their types
 DESCRIPTION = {
     **folders.DESCRIPTION,
     "config": dict,

@@ -26,6 +26,7 @@ from attn_exp.report.escapes import plain
 MOST_NUMBER = 2**63
 """Exclusive upper bound on the magnitude of integers."""
 
+# JSON types, as error messages name them
 NAMES = {
     str: "a string",
     int: "a whole number",
@@ -45,11 +46,11 @@ OUTPUTS = "outputs"
 PLAIN_INTERPOLATION = re.compile(r"\$\{[\w.\[\]]+\}")
 """An interpolation of another setting; any other `${...}` could read the environment."""
 
-HYDRAS_OWN = re.compile(r"[+~]*hydra\b")
+HYDRAS_OWN = re.compile(r"[+~]*hydra\b")  # an argument that changes Hydra's own settings
 
 BEGINNING = 4096
 """Bytes of a page that are searched for the mark, which comes before the style sheet."""
-GENERATOR = '<meta name="generator" content="attn-exp {}">'
+GENERATOR = '<meta name="generator" content="attn-exp {}">'  # the mark of our pages, with the kind of the page
 SEAL_OF_TABLE = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64})">')
 """The hash of the table of grades, stored in the page of a class."""
 

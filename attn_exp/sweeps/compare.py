@@ -31,13 +31,13 @@ from attn_exp.sweeps.plan import Manifest, flatten, is_sweep
 from attn_exp.sweeps.rows import VARIANT, Rows, combine, read_rows
 from attn_exp.sweeps.swept import UNREADABLE, Swept, load
 
-OPTION = "--exit-code"
-PAGES = "comparisons"
+OPTION = "--exit-code"  # makes the exit code 1 if a number differs
+PAGES = "comparisons"  # the folder of the pages, next to the folders of runs and sweeps
 NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that affect no numbers."""
 FROM_A_MODEL = ("embeddings.", "projections.")
 """Settings whose arrays come from a model, if one is configured."""
-LONGEST = 60
+LONGEST = 60  # maximum length of a setting in the table
 ROUNDING = ("error", "error_ulp", "row_sum_error")
 """Columns of rounding errors, whose changes do not count as differences."""
 NEAR = 256 * np.finfo(np.float64).eps

@@ -24,7 +24,8 @@ from attn_exp.report.sentences import listed
 from attn_exp.report.sweep_plots import in_order, is_number
 from attn_exp.sweeps.rows import METRICS, OWN, VARIANT, Cube
 
-LEVEL = 0.05
+LEVEL = 0.05  # the significance level
+# verdicts: the setting has an effect, it has none that matters, or there are too few seeds to tell
 YES, NO, FEW = "yes", "no", "too few seeds"
 RATIOS = frozenset(
     ("error", "row_sum_error", "max_error", "mean_error", "rms_error", "relative_rms", "log_sum_exp_error")
@@ -36,7 +37,7 @@ GROUPS = re.compile(r"(?:^|(?<=, ))(?:embeddings|model|projections|mask|score|po
 """Prefixes of settings whose names are clear without them."""
 SPOKEN = ("entropy", "largest_weight", "max_diff")
 """Built-in metrics described in sentences: the first two that a setting changes, and `error` if it is not rounding."""
-MATTERS = asdict(Matters())
+MATTERS = asdict(Matters())  # default thresholds of the metrics that the settings name
 RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
 """Default thresholds: for differences of log10, and for other metrics relative to their mean absolute value."""
 DEPENDS = 0.25
@@ -55,7 +56,7 @@ WRONG = 1e6
 CORRECTION = "; metrics=[normalized_entropy] corrects for this"
 ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "max_diff", "cosine")
 """Metrics that do not change just because the number of visible keys does."""
-SCALES = ("scale", "multiplier", "logit_std")
+SCALES = ("scale", "multiplier", "logit_std")  # settings and metrics that describe the scale of the logits
 SPREAD = 0.05
 """Smallest relative change of the standard deviation of the logits that is reported."""
 Shares = Mapping[tuple[str, ...], float]

@@ -43,6 +43,7 @@ MOST_WRITTEN_OUT = 1_000_000
 MOST_COMPOSED = 10_000
 """Maximum number of compositions by Hydra, each of which takes hundredths of a second."""
 
+# an interpolation of OmegaConf without another one in it, such as `${embeddings.d_model}`
 INTERPOLATION = re.compile(r"\$\{([^{}]*)\}")
 
 

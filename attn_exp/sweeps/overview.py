@@ -36,6 +36,7 @@ from attn_exp.sweeps.summary import (
     shares_table,
 )
 
+# maximum number of table rows in the terminal and in the report, and the width of sentences in the terminal
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
 LONGEST = 3000
 """Maximum length of a sentence in the terminal."""
@@ -48,7 +49,8 @@ NAMED = 20
 TO_THE_FIRST = ("max_diff", "cosine")
 """Metrics that compare a variant with the baseline row."""
 
-TABLE = [name for name, column in COLUMNS.items() if "sweep" in column.shown]
+TABLE = [name for name, column in COLUMNS.items() if "sweep" in column.shown]  # metrics that the table of means shows
+# metrics that may be plotted, the most interesting first
 DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda name: COLUMNS[name].drawn)
 
 

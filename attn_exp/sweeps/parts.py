@@ -25,14 +25,15 @@ from attn_exp.sweeps.plan import Plan
 from attn_exp.sweeps.rows import OK
 from attn_exp.sweeps.task import as_csv, settings_cells
 
+# the file name of a part: its chunk, the number of failed points if there are any, and a hash
 NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d{1,9}))?-([0-9a-f]{16})\.csv")
-MOST_DIGITS = 20
+MOST_DIGITS = 20  # exclusive upper bound on the digits of a point number
 MOST_BYTES = 2**30
 """Maximum size of a part in bytes."""
 MOST_POINTS = 1_000_000
 """Maximum number of missing points to look for in other parts."""
 
-Lines = list[list[str]]
+Lines = list[list[str]]  # lines of CSV, each a list of cells
 
 
 class Part(NamedTuple):

@@ -45,7 +45,7 @@ chunks of a small sweep; and how many seeds of a setting a chunk should contain,
 NO_RESULT = ("sweep", "report", "figures", "output_dir", "strict")
 """Settings that affect no row: if only they change, a sweep keeps its folder and parts."""
 
-KEYS = 2**128
+KEYS = 2**128  # the number of different keys of points; sums of hashes are taken modulo this number
 FILE = "manifest.json"
 Manifest = Mapping[str, Any]
 """The contents of a manifest."""
@@ -62,6 +62,7 @@ SHAPE = {
     "exact?": bool, "sweep": dict, "figures": dict, **provenance.SHAPES,
 }  # fmt: skip
 """The fields of a manifest that are read, and their types."""
+# the types of the values on an axis of each kind; an axis with other values has the kind `text`
 KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
 
 

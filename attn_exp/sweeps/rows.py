@@ -20,14 +20,16 @@ Axes = Sequence[Mapping[str, Any]]
 """The axes of a sweep, as described in its manifest."""
 OK = "ok"
 """Value of the column `status` for a point that did not fail."""
+# built-in metrics, whose means over the points are computed
 METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
+# settings of a run that a variant may override
 PINNED = ("head", "kv_head", "scale", "bias", "mask", "score", "position", "normalizer", "convention", "mistake")
 RESOLVED = (*(f"variant_{name}" for name in PINNED), "form", "multiplier", "output_projection", "computed_in")
 """Columns with the settings that a variant really used, which may differ from those of the point."""
 
 MOST_POINTS = 50_000
 """Maximum number of points compared in pairs; of a larger sweep, only the first seeds are compared."""
-MOST_CELLS = 4_000_000
+MOST_CELLS = 4_000_000  # maximum number of elements in one array of a cube
 OWN = tuple(name for name in METRICS if name not in ("max_diff", "cosine"))
 """Metrics of a single variant; all other metrics compare a variant with the baseline row."""
 OF_SHARES = ("largest_weight", "sink", "sparsity")

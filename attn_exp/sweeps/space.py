@@ -26,8 +26,8 @@ ALLOWED = frozenset(
     """.split()
 )
 """The syntax allowed in an expression, besides names and constants: no calls, no attributes of objects, no loops."""
-DOTTED = re.compile(r"\w+(\.\w+)*")
-WORDS = {"true": True, "false": False, "null": None}
+DOTTED = re.compile(r"\w+(\.\w+)*")  # the name of a setting, such as `embeddings.tokens`
+WORDS = {"true": True, "false": False, "null": None}  # words in an expression that have a value
 
 Settings = Mapping[str, Any]
 Indices = Shape

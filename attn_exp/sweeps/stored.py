@@ -24,7 +24,7 @@ NO_PARAMETER = ("output_dir", "report", "figures", "sweep")
 """Settings that affect no numbers."""
 NO_METRIC = ("head", "kv_head", "multiplier", "checked")
 """Numeric columns of a comparison that are settings of a variant, not metrics."""
-MOST_BYTES = 2**26
+MOST_BYTES = 2**26  # size limit of a comparison that is read for a listing
 
 
 def render_again(words: Sequence[str]) -> str:

@@ -42,14 +42,15 @@ from attn_exp.sweeps.effects import (
 from attn_exp.sweeps.rows import METRICS, Axes, Column, Cube, Rows, combine, make_cube, read_rows
 
 LAYER = "model.layer"
+# a metric of one head: the share of a pattern, such as `head_3_previous`
 HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
-MOST_CELLS = 20_000
+MOST_CELLS = 20_000  # maximum number of cells in a summary
 
-Key = tuple[str, ...]
+Key = tuple[str, ...]  # the values of the shown settings and the variant of a cell
 
 MOST_NAMED = 6
 """Maximum number of values that a sentence lists."""
-CLEAR_VERBS = ("raises", "lowers")
+CLEAR_VERBS = ("raises", "lowers")  # verbs for a significant effect; any other effect gets a more careful verb
 MOST_DRAWN = 24
 """Maximum number of effects in a plot panel; those that explain the most variance are kept."""
 

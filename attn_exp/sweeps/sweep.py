@@ -65,7 +65,7 @@ MOST_BUILT = 64
 TIMED = 16
 """Maximum number of points that a preview times."""
 DONE, SOME_FAILED = 0, 1
-RAW = "sweep.skip="
+RAW = "sweep.skip="  # the beginning of an argument whose value is an expression, which Hydra cannot parse
 
 
 def check_sweep(plan: Plan, folder: Path, config: Config) -> None:

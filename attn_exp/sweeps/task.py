@@ -27,7 +27,8 @@ from attn_exp.sweeps.plan import Job, Plan, row_columns, task_version
 from attn_exp.sweeps.rows import OK
 from attn_exp.sweeps.summary import head_and_pattern
 
-Line = Sequence[str]
+Line = Sequence[str]  # the cells of one line of CSV
+# values of the column `status` for a point that raised an error, and for one whose worker died twice
 FAILED, CRASHED = "failed", "crashed"
 LONGEST = 300
 """Maximum length of an error message in the table."""
