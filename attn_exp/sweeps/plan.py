@@ -38,9 +38,14 @@ from attn_exp.sweeps.space import Axis, Indices, Settings, Space, remaining_poin
 FILES = 500
 """Maximum number of parts of a sweep, so that with its tables and plots it has fewer than a thousand files."""
 
-USUAL, MOST, SHARES, SEEDS = 32, 512, 16, 64
-"""The default number of points per chunk; the maximum, if the seeds of a setting are far apart; the minimum number of
-chunks of a small sweep; and how many seeds of a setting a chunk should contain, since they are computed together."""
+POINTS_PER_CHUNK = 32
+"""The default number of points per chunk."""
+MOST_PER_CHUNK = 512
+"""The maximum number of points per chunk, if points that differ only in the seed are far apart."""
+SEEDS_PER_CHUNK = 64
+"""How many seeds of a setting a chunk should contain, since they are computed together."""
+FEWEST_CHUNKS = 16
+"""The minimum number of chunks, so that the workers share a small sweep."""
 
 NO_RESULT = ("sweep", "report", "figures", "output_dir", "strict")
 """Settings that affect no row: if only they change, a sweep keeps its folder and parts."""
@@ -188,19 +193,20 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
 
 def choose_chunk(space: Space, points: int) -> int:
     """Return the number of points per chunk if `points` points of the space remain."""
-    usual = max(USUAL, min(MOST, SEEDS * space.seeds[1])) if space.seeds else USUAL
+    # points of consecutive seeds are `space.seeds[1]` apart
+    usual = min(MOST_PER_CHUNK, SEEDS_PER_CHUNK * space.seeds[1]) if space.seeds else POINTS_PER_CHUNK
     last = space.axes[space.dimensions[-1][-1]] if space.dimensions else None
     # at least a quarter of a model's layers, if consecutive points differ only in the layer and share a forward pass
     layers = -(-len(last.values) // 4) if last is not None and last.key == "model.layer" else 1
-    return max(1, -(-points // FILES), min(usual, points // SHARES), layers)
+    return max(1, -(-points // FILES), min(max(usual, POINTS_PER_CHUNK), points // FEWEST_CHUNKS), layers)
 
 
 def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
     """Return the default folder name of a sweep: a hash of its command that ignores settings such as the engine."""
-    spelled_values = (
-        values if isinstance(values := axis.values, range) else list(map(spelled, values)) for axis in space.axes
-    )
-    axes = [(axis.key, values) for axis, values in zip(space.axes, spelled_values, strict=True)]
+    axes = [
+        (axis.key, axis.values if isinstance(axis.values, range) else list(map(spelled, axis.values)))
+        for axis in space.axes
+    ]
     fixed = sorted(filter(is_deciding, space.fixed))
     deciding = (axes, space.dimensions, fixed, sweep.skip, list(folders), *registry.files())
     return hashlib.sha256(repr(deciding).encode()).hexdigest()[:12]
@@ -311,13 +317,13 @@ def check_manifest(manifest: Manifest) -> None:
     Raises:
         DamagedError: they are inconsistent.
     """
-    axis_indices = sorted(index for dimension in manifest["dimensions"] for index in dimension)
     fits = (
         manifest["points"] == sum(stop - start for start, stop in manifest["kept"])
         and all(start <= stop for start, stop in manifest["kept"])
         and manifest["chunk"] > 0
         and len(manifest["parts"]) == -(-manifest["points"] // manifest["chunk"])
-        and axis_indices == list(range(len(manifest["axes"])))
+        and sorted(index for dimension in manifest["dimensions"] for index in dimension)
+        == list(range(len(manifest["axes"])))
         and all(manifest["dimensions"])
         and all(len(list_words(axis)) == axis["count"] > 0 for axis in manifest["axes"])
         and manifest["format"] in ("csv", "parquet")

@@ -178,13 +178,15 @@ def import_arrow() -> Any:
 
 def column_types(manifest: Manifest) -> dict[str, Any]:
     """Return the pandas type of each column: the type of the row's field or of the axis's values, else string."""
-    field_types = {int: "Int64", float: "float64", bool: "boolean"}
-    axis_types = {"int": "Int64", "float": "float64", "bool": "boolean"}
+    pandas_types = {"int": "Int64", "float": "float64", "bool": "boolean"}
     hints = get_type_hints(Row)
     types = dict.fromkeys(manifest["columns"], "string") | {"point": "Int64"}
-    types |= {column: field_types.get(hints[field], "string") for field, column in row_columns().items()}
+    types |= {
+        column: pandas_types.get(getattr(hints[field], "__name__", ""), "string")
+        for field, column in row_columns().items()
+    }
     types |= dict.fromkeys(manifest["metrics"], "float64")
-    types |= {axis["column"]: axis_types.get(axis["kind"], "string") for axis in manifest["axes"]}
+    types |= {axis["column"]: pandas_types.get(axis["kind"], "string") for axis in manifest["axes"]}
     return types
 
 
