@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attn_exp import machine
-from attn_exp.config.compose import composed, repeat_command, values
+from attn_exp.config.compose import compose_values, composed, repeat_command
 from attn_exp.config.hydra_errors import check_hydra_words
 from attn_exp.config.schema import read_config
 from attn_exp.config.spelling import Repeat, spelled
@@ -17,10 +17,10 @@ from attn_exp.runs import execution, provenance, store
 from attn_exp.runs.execution import Result
 from attn_exp.runs.store import (
     as_plain,
-    named_or_spelled,
+    format_array,
+    input_words,
+    insert_arrays,
     split_arrays,
-    with_arrays,
-    words_to_start,
 )
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     """
     input_arrays, projections = split_arrays(settings)
     plain = {key: value for key, value in settings.items() if key not in (*input_arrays, *projections)}
-    all_words = [*words_to_start(input_arrays), *as_words(words, plain)]
+    all_words = [*input_words(input_arrays), *as_words(words, plain)]
     folders = folders_of(config_dir)
-    config = read_config(with_arrays(values(all_words, folders), input_arrays, projections))
-    given = [f"embeddings.{key}={named_or_spelled(value)}" for key, value in input_arrays.items()]
-    given += [f"++projections.given.{key}={named_or_spelled(value)}" for key, value in projections.items()]
-    return Result(*execution.compute(config), repeat_command([*all_words, *given], folders))
+    config = read_config(insert_arrays(compose_values(all_words, folders), input_arrays, projections))
+    array_words = [f"embeddings.{key}={format_array(value)}" for key, value in input_arrays.items()]
+    array_words += [f"++projections.given.{key}={format_array(value)}" for key, value in projections.items()]
+    return Result(*execution.compute(config), repeat_command([*all_words, *array_words], folders))
 
 
 def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) -> Swept:
@@ -75,14 +75,16 @@ def load(folder: str | Path) -> Result | Swept:
     Raises:
         UserError: the folder holds neither, or cannot be read.
     """
-    place = machine.folder(folder)
-    if (place / "manifest.json").is_file() and not (place / "run.json").exists():
+    path = machine.folder(folder)
+    if (path / "manifest.json").is_file() and not (path / "run.json").exists():
         from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
 
-        return swept.load(place)
-    run = store.load(place)
-    own = provenance.files_of_members(run.about)
-    return Result(run.comparison, run.timings, Repeat(tuple(run.about["words"]), tuple(run.about["folders"]), own=own))
+        return swept.load(path)
+    run = store.load(path)
+    member_files = provenance.list_member_files(run.about)
+    return Result(
+        run.comparison, run.timings, Repeat(tuple(run.about["words"]), tuple(run.about["folders"]), own=member_files)
+    )
 
 
 def compare(first: Result | Swept | str | Path, second: Result | Swept | str | Path) -> Versus:

@@ -1,4 +1,9 @@
-"""The command line: dispatch, output and exit codes."""
+"""The command line: dispatch, output and exit codes.
+
+`main` reads `sys.argv` and turns errors into messages and exit codes; `obey` loads the `--with` files; `dispatch`
+chooses between a subcommand (`check`, `report`, ...), `--version`, and settings, with which `run_or_sweep` starts a run
+or a sweep.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +22,14 @@ from attn_exp import processes
 from attn_exp.errors import UserError, brief, out_of_memory, printable, unknown
 from attn_exp.own_code import split_files
 
+# exit codes: success, a disagreement or failed points, a user error, and a closed pipe (128 + SIGPIPE)
 DONE, FAILED, USAGE, PIPE_CLOSED = 0, 1, 2, 141
+# environment variables that limit the threads of BLAS libraries
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 SHORT_SPIN = ("OPENBLAS_THREAD_TIMEOUT", "16")
 """Let idle OpenBLAS threads spin for 2^16 processor cycles before they sleep; with the default of 2^28, each of them
 wastes a tenth of a second at the start of every run and after every product."""
-LONGEST_MESSAGE = 280
+LONGEST_MESSAGE = 280  # maximum length of an error message
 
 
 def main() -> None:
@@ -43,13 +50,13 @@ def main() -> None:
         discard_output()
         code = PIPE_CLOSED
     except (UserError, MemoryError, RuntimeError, OSError) as error:
-        known = out_of_memory(error) or error
-        if isinstance(known, RuntimeError):
+        reported = out_of_memory(error) or error
+        if isinstance(reported, RuntimeError):
             raise
-        if isinstance(known, OSError) and known.filename is None:  # stdout may be on a full disk
+        if isinstance(reported, OSError) and reported.filename is None:  # stdout may be on a full disk
             discard_output()
-        line = brief(printable(" ".join(str(known).split("\n"))), LONGEST_MESSAGE)
-        print(f"attn_exp: error: {line}", file=sys.stderr)
+        message = brief(printable(" ".join(str(reported).split("\n"))), LONGEST_MESSAGE)
+        print(f"attn_exp: error: {message}", file=sys.stderr)
         code = USAGE
     if code:
         sys.exit(code)
@@ -60,15 +67,16 @@ def discard_output() -> None:
 
 
 def obey(words: Sequence[str]) -> int:
+    """Run a command line, with the members that its `--with` files define, and return the exit code."""
     files, rest = split_files(words)
     if rest[:1] == ["check"]:  # `check` imports no user code into this process
-        return obeyed([*rest, *(f"--with={file}" for file in files)])
-    with members_known(files):
-        return obeyed(rest)
+        return dispatch([*rest, *(f"--with={file}" for file in files)])
+    with load_members(files):
+        return dispatch(rest)
 
 
-def members_known(files: Sequence[str]) -> AbstractContextManager[None]:
-    return find("plugins:members_known")(files) if files else nullcontext()
+def load_members(files: Sequence[str]) -> AbstractContextManager[None]:
+    return import_object("plugins:load_members")(files) if files else nullcontext()
 
 
 def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> Any:
@@ -77,59 +85,60 @@ def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> Any:
     files, rest = split_files(words)
     if files:
         tell({"doing": f"while {', '.join(files)} was imported"})
-    with members_known(files):
-        reply = find("diagnosis.command:checked")(rest, tell)
+    with load_members(files):
+        reply = import_object("diagnosis.command:checked")(rest, tell)
     gc.freeze()
     return reply
 
 
-def find(place: str) -> Any:
+def import_object(target: str) -> Any:
     """Import `module:name` of this package, so that a command loads only the modules it needs."""
-    return resolve_name(f"attn_exp.{place}")
+    return resolve_name(f"attn_exp.{target}")
 
 
-def obeyed(words: Sequence[str]) -> int:
+def dispatch(words: Sequence[str]) -> int:
     if words and words[0] in COMMANDS:
-        return command(COMMANDS[words[0]], words)
+        return run_command(COMMANDS[words[0]], words)
     if words and not set(words[0]) & set("=~-+"):
         raise UserError(f"{unknown(words[0], list(COMMANDS), 'command')}; settings are written key=value")
-    return say(f"attn-exp {attn_exp.__version__}") if "--version" in words else run_settings(words)
+    return print_text(f"attn-exp {attn_exp.__version__}") if "--version" in words else run_or_sweep(words)
 
 
-def run_settings(words: Sequence[str]) -> int:
+def run_or_sweep(words: Sequence[str]) -> int:
+    """Run what the settings describe: a run, a sweep (`-m`), or a printed text (`--help`, `--cfg`)."""
     from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
 
-    match command_line.understood(words):
-        case command_line.Once(config, repeat):
-            outcome = find("runs.execution:run")(config, repeat)
-            say(outcome.text)
+    match command_line.parse_command_line(words):
+        case command_line.SingleRun(config, repeat):
+            outcome = import_object("runs.execution:run")(config, repeat)
+            print_text(outcome.text)
             return FAILED if config.strict and not outcome.agrees else DONE
-        case command_line.Many(words, folders):
+        case command_line.SweepRun(words, folders):
             gc.enable()
             os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # the workers already use all cores
-            outcome = find("sweeps.sweep:sweep")(words, folders)
-            say(outcome.text)
+            outcome = import_object("sweeps.sweep:sweep")(words, folders)
+            print_text(outcome.text)
             return int(outcome.code)
         case command_line.Help(folders):
             usages = [f"{command.usage}\n      {command.meaning}" for command in COMMANDS.values()]
-            say(find("config.command_line:page")(folders, members(), usages))
-        case command_line.Said(text):
-            say(text)
+            print_text(import_object("config.command_line:format_help")(folders, list_member_choices(), usages))
+        case command_line.Output(text):
+            print_text(text)
     return DONE
 
 
-def members() -> Mapping[str, Sequence[str]]:
+def list_member_choices() -> Mapping[str, Sequence[str]]:
     """Return the choices of each setting whose options are implemented in Python, such as `normalizer`."""
     return {
-        "normalizer": find("rules:names")("normalizer"),
-        "convention": [name for name in find("experiment.library_conventions:CONVENTIONS") if name != "none"],
-        "check": find("experiment.checks:NAMES"),
-        "engine": find("sweeps.engines:NAMES"),
-        "generator": tuple(find("problem.generators:GENERATORS")),
+        "normalizer": import_object("rules:names")("normalizer"),
+        "convention": [name for name in import_object("experiment.library_conventions:CONVENTIONS") if name != "none"],
+        "check": import_object("experiment.checks:NAMES"),
+        "engine": import_object("sweeps.engines:NAMES"),
+        "generator": tuple(import_object("problem.generators:GENERATORS")),
     }
 
 
-def say(text: str) -> int:
+def print_text(text: str) -> int:
     """Print a string, with control characters escaped, unless it is empty; return 0."""
     print(printable(text), end="\n" if text else "", flush=True)
     return DONE
@@ -138,18 +147,19 @@ def say(text: str) -> int:
 class Command(NamedTuple):
     """A subcommand: its function, how many arguments it takes, and its help text.
 
-    `place` is `module:function`. The function takes the arguments and returns the text to print, or a pair of the text
-    and the exit code, where True stands for 0 and False for 1. `usage` is the command's name and its arguments.
+    `target` is `module:function`. The function takes `least` to `most` arguments and returns the text to print, or a
+    pair of the text and the exit code, where True stands for 0 and False for 1. `usage` is the command's name and its
+    arguments.
     """
 
-    place: str
+    target: str
     least: int
     most: int
     usage: str
     meaning: str
 
 
-def command(named: Command, words: Sequence[str]) -> int:
+def run_command(command: Command, words: Sequence[str]) -> int:
     """Run a subcommand, print its output and return the exit code.
 
     Raises:
@@ -157,16 +167,16 @@ def command(named: Command, words: Sequence[str]) -> int:
     """
     rest = words[1:]
     if list(rest) in (["-h"], ["--help"]):
-        return say(f"attn-exp {named.usage}\n  {named.meaning}")
-    if not named.least <= len(rest) <= named.most:
-        raise UserError(f"attn-exp {' '.join(words)}: expected attn-exp {named.usage}")
-    reply = find(named.place)(rest)
-    text, ended = reply if isinstance(reply, tuple) else (reply, DONE)
-    say(text)
-    return int(not ended) if isinstance(ended, bool) else ended
+        return print_text(f"attn-exp {command.usage}\n  {command.meaning}")
+    if not command.least <= len(rest) <= command.most:
+        raise UserError(f"attn-exp {' '.join(words)}: expected attn-exp {command.usage}")
+    reply = import_object(command.target)(rest)
+    text, code = reply if isinstance(reply, tuple) else (reply, DONE)
+    print_text(text)
+    return int(not code) if isinstance(code, bool) else code
 
 
-MANY = 99
+MANY = 99  # maximum number of arguments, where it is not limited otherwise
 COMMANDS = {
     "check": Command(
         "diagnosis.in_child:checked", 1, MANY,

@@ -49,8 +49,8 @@ class FaultError(UserError):
 
 def fault_line(error: BaseException) -> str:
     """Describe an internal error in one line: its kind, its message, and the innermost line of this package."""
-    places = [f", {path.name} line {line}" for path, line in way_of(error) if path.is_relative_to(HERE)]
-    return f"internal error of attn_exp: {type(error).__name__}: {brief(first_line(error), 120)}{''.join(places[-1:])}"
+    lines = [f", {path.name} line {line}" for path, line in way_of(error) if path.is_relative_to(HERE)]
+    return f"internal error of attn_exp: {type(error).__name__}: {brief(first_line(error), 120)}{''.join(lines[-1:])}"
 
 
 def way_of(error: BaseException) -> list[tuple[Path, int]]:
@@ -70,11 +70,11 @@ def out_of_memory(error: BaseException) -> UserError | None:
 
     Python reports this in several ways: it cannot allocate, start a thread or a process, or map a file.
     """
-    said = first_line(error)
-    thread = isinstance(error, RuntimeError) and "start new thread" in said
-    system = isinstance(error, OSError) and error.errno == errno.ENOMEM
-    message = f"it does not fit into memory ({brief(said, 100)}); {SMALLER}"
-    return UserError(message) if isinstance(error, MemoryError) or thread or system else None
+    line = first_line(error)
+    is_thread = isinstance(error, RuntimeError) and "start new thread" in line
+    is_system = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    message = f"it does not fit into memory ({brief(line, 100)}); {SMALLER}"
+    return UserError(message) if isinstance(error, MemoryError) or is_thread or is_system else None
 
 
 SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fewer variants at once"
@@ -84,10 +84,10 @@ SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fe
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:
     import difflib  # noqa: PLC0415 - most runs make no mistake
 
-    near = difflib.get_close_matches(word, choices, 1, 0.6)
-    hint = f"did you mean {near[0]}? " if near else ""
-    known = f"choose one of {some(choices)}" if choices else "there are no choices"
-    return f"unknown {kind} {brief(word)!r}; {hint}{known}"
+    matches = difflib.get_close_matches(word, choices, 1, 0.6)
+    hint = f"did you mean {matches[0]}? " if matches else ""
+    advice = f"choose one of {some(choices)}" if choices else "there are no choices"
+    return f"unknown {kind} {brief(word)!r}; {hint}{advice}"
 
 
 def chosen(word: Any, choices: Collection[str], kind: str) -> str:
@@ -156,5 +156,5 @@ def printable(text: str) -> str:
 
 def brief(text: str, most: int = 80) -> str:
     """Shorten a string to at most `most` characters, replacing its middle with three dots."""
-    head = (most - 3) * 2 // 3
-    return text if len(text) <= most else f"{text[:head]}...{text[head + 3 - most :]}"
+    kept = (most - 3) * 2 // 3
+    return text if len(text) <= most else f"{text[:kept]}...{text[kept + 3 - most :]}"

@@ -138,18 +138,18 @@ def own_folder(path: Path) -> Path:
     return path
 
 
-def folder(named: str | Path) -> Path:
+def folder(name: str | Path) -> Path:
     """Return the path of a folder that a user names, which may not exist; a link such as `latest` is followed once.
 
     If the link is moved later, the path still leads to the same folder.
     """
-    path = Path(named)
+    path = Path(name)
     return path.parent / os.readlink(path) if os.path.islink(path) else path
 
 
 # Writing
 
-DRAFT = re.compile(r"\.attn-exp-draft-[0-9a-f]{16}")
+DRAFT = re.compile(r"\.attn-exp-draft-[0-9a-f]{16}")  # the name of a draft
 OLD = 24 * 3600.0
 """Seconds without a write after which a draft counts as abandoned."""
 
@@ -169,7 +169,7 @@ def write(path: Path, content: str | bytes | Iterable[bytes], *, sync: bool = Fa
         OSError: the folder cannot be written to, or the disk is full.
     """
     remove_drafts(path.parent)
-    with draft_of(path) as draft:
+    with make_draft(path) as draft:
         with open(draft, "xb") as file:
             file.writelines([as_bytes(content)] if isinstance(content, str | bytes) else content)
             if sync:
@@ -187,7 +187,7 @@ def fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 def point(link: Path, folder: Path) -> None:
     """Make `link` a symbolic link to a folder, replacing an old one; do nothing where links are not allowed."""
-    with suppress(OSError, NotImplementedError), draft_of(link) as draft:
+    with suppress(OSError, NotImplementedError), make_draft(link) as draft:
         draft.symlink_to(os.path.relpath(folder, link.parent), target_is_directory=True)
         os.replace(draft, link)
 
@@ -202,28 +202,28 @@ def write_folder(folder: Path, *, add: bool = False) -> Iterator[Path]:
     Raises:
         OSError: the folder cannot be written to, or is not empty, or is a link; or the disk is full.
     """
-    home = own_folder(folder) if add and os.path.lexists(folder) else folder.parent
-    home.mkdir(parents=True, exist_ok=True)
-    remove_drafts(home)
-    with draft_of(home / "files") as draft:
+    parent = own_folder(folder) if add and os.path.lexists(folder) else folder.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    remove_drafts(parent)
+    with make_draft(parent / "files") as draft:
         draft.mkdir()
         yield draft
-        if home != folder:
+        if parent != folder:
             os.replace(draft, folder)
             return
-        for path in sorted(draft.rglob("*")):  # folders before their contents
-            place = folder / path.relative_to(draft)
-            if path.is_dir():
-                own_folder(place)
+        for source in sorted(draft.rglob("*")):  # folders before their contents
+            target = folder / source.relative_to(draft)
+            if source.is_dir():
+                own_folder(target)
             else:
-                os.replace(path, place)
+                os.replace(source, target)
         shutil.rmtree(draft)
 
 
 @contextmanager
-def draft_of(place: Path) -> Iterator[Path]:
-    """Yield the hidden name of a draft next to `place`; if the block fails, remove the draft."""
-    draft = place.with_name(f".attn-exp-draft-{os.urandom(8).hex()}")
+def make_draft(target: Path) -> Iterator[Path]:
+    """Yield the hidden name of a draft next to `target`; if the block fails, remove the draft."""
+    draft = target.with_name(f".attn-exp-draft-{os.urandom(8).hex()}")
     try:
         yield draft
     except BaseException:
@@ -231,12 +231,12 @@ def draft_of(place: Path) -> Iterator[Path]:
         raise
 
 
-def remove_drafts(folder: Path, older: float = OLD) -> None:
-    """Remove drafts in a folder that killed processes left: those not written to for `older` seconds."""
-    with suppress(OSError), os.scandir(folder) as listed:
-        for item in listed:
-            if DRAFT.fullmatch(item.name) and time.time() - item.stat(follow_symlinks=False).st_mtime >= older:
-                remove(Path(item.path))
+def remove_drafts(folder: Path, min_age: float = OLD) -> None:
+    """Remove drafts in a folder that killed processes left: those not written to for `min_age` seconds."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if DRAFT.fullmatch(entry.name) and time.time() - entry.stat(follow_symlinks=False).st_mtime >= min_age:
+                remove(Path(entry.path))
 
 
 def remove(draft: Path) -> None:

@@ -26,7 +26,9 @@ from attn_exp import machine
 from attn_exp.errors import FaultError, OwnCodeError, UserError, fault_line, is_fault, unknown
 
 FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
+"""An argument that names the form of a variant, such as `variant.mine.form=mine.py:attention`."""
 BETWEEN = re.compile(r"""[\[\]{},'"=]""")
+"""The characters between the words of an argument, which may be a list or a mapping."""
 THIS_PACKAGE = __name__.partition(".")[0]
 MOST_CODE = 4 * 2**20
 """Size limit of a file that is searched for imports."""
@@ -34,6 +36,7 @@ OPTION = "--with"
 AGAINST = "--against"
 """The option for another implementation to compare the function with."""
 MEMBERS = "_with_"
+"""The beginning of the module names of `--with` files."""
 
 
 class Named(str):
@@ -79,17 +82,17 @@ def variants_of_code(words: Iterable[str]) -> list[str]:
 
 def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
     """Return a copy of the settings in which the functions that these arguments name are marked as `Named`."""
-    about = [word for word in words if re.match(r"\+*variant[.=]", word)]
-    typed = {part.strip().removeprefix("form:").strip() for word in about for part in BETWEEN.split(word)}
+    variant_words = [word for word in words if re.match(r"\+*variant[.=]", word)]
+    typed = {part.strip().removeprefix("form:").strip() for word in variant_words for part in BETWEEN.split(word)}
 
     def mark(variant: Any) -> Any:
         form = variant.get("form") if isinstance(variant, Mapping) else None
         return {**variant, "form": Named(form)} if is_code(form) and form in typed else variant
 
-    chosen = settings.get("variant")
-    if not isinstance(chosen, Mapping):
+    variants = settings.get("variant")
+    if not isinstance(variants, Mapping):
         return dict(settings)
-    return {**settings, "variant": {name: mark(one) for name, one in chosen.items()}}
+    return {**settings, "variant": {name: mark(one) for name, one in variants.items()}}
 
 
 def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], list[str]]:
@@ -98,11 +101,11 @@ def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str
     Raises:
         UserError: the option has no value; the message is the option and `needs`.
     """
-    values, others, waiting = list[str](), list[str](), iter(words)
-    for word in waiting:
+    values, others, remaining = list[str](), list[str](), iter(words)
+    for word in remaining:
         name, equals, value = word.partition("=")
         if name == option:
-            values.append(value if equals else next(waiting, ""))
+            values.append(value if equals else next(remaining, ""))
         else:
             others.append(word)
     if any(not value or value.startswith("-") for value in values):
@@ -110,7 +113,7 @@ def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str
     return values, others
 
 
-def with_other_joined(words: Sequence[str]) -> list[str]:
+def join_against(words: Sequence[str]) -> list[str]:
     """Join `--against` and its value into one argument, `--against=NAME`, and put it last.
 
     Raises:
@@ -122,7 +125,7 @@ def with_other_joined(words: Sequence[str]) -> list[str]:
     return [*others, *(f"{AGAINST}={name}" for name in names)]
 
 
-def other_of(words: Sequence[str]) -> str:
+def value_of_against(words: Sequence[str]) -> str:
     return next((word.partition("=")[2] for word in words if word.startswith(f"{AGAINST}=")), "")
 
 
@@ -145,7 +148,7 @@ def fingerprint(file: str | Path) -> str:
     """
     try:
         first = Path(file).resolve()
-        hashes = {path: hashlib.sha256(machine.read(path)).hexdigest() for path in files_of_code(first)}
+        hashes = {path: hashlib.sha256(machine.read(path)).hexdigest() for path in list_code_files(first)}
     except (OSError, ValueError):
         return ""
     if len(hashes) == 1:
@@ -156,31 +159,31 @@ def fingerprint(file: str | Path) -> str:
 
 def file_of_function(name: Any) -> str:
     """Return the file in a name such as `mine.py:attention`, or an empty string if the name has none."""
-    place = name.rpartition(":")[0] if isinstance(name, str) else ""
-    return place if place.endswith(".py") else ""
+    file = name.rpartition(":")[0] if isinstance(name, str) else ""
+    return file if file.endswith(".py") else ""
 
 
 def fingerprint_of_function(name: Any) -> str:
     return fingerprint(file_of_function(name))
 
 
-def files_of_code(first: Path) -> list[Path]:
+def list_code_files(first: Path) -> list[Path]:
     """Return a file, then the sorted files that it imports, directly or not, from its folder and packages in it.
 
     This package is left out even if it is in that folder, as in a checkout; so are the packages beside an installed
     file.
     """
-    home, found, waiting = first.parent, {first}, [first]
-    while waiting and home.name not in ("site-packages", "dist-packages"):
-        roots = {name.partition(".")[0] for name in names_imported(waiting.pop())} - {THIS_PACKAGE}
+    home, files, unread = first.parent, {first}, [first]
+    while unread and home.name not in ("site-packages", "dist-packages"):
+        roots = {name.partition(".")[0] for name in list_imports(unread.pop())} - {THIS_PACKAGE}
         paths = {path for root in roots for path in (home / f"{root}.py", *(home / root).rglob("*.py"))}
-        new = {path for path in paths if path.is_file() and path.resolve().is_relative_to(home)} - found
-        found |= new
-        waiting += new
-    return [first, *sorted(found - {first})]
+        new = {path for path in paths if path.is_file() and path.resolve().is_relative_to(home)} - files
+        files |= new
+        unread += new
+    return [first, *sorted(files - {first})]
 
 
-def names_imported(path: Path) -> Iterator[str]:
+def list_imports(path: Path) -> Iterator[str]:
     """Yield the full name of each import anywhere in a file; nothing if the file is not valid Python."""
     try:
         nodes = [*ast.walk(ast.parse(machine.read(path, MOST_CODE)))]
@@ -212,25 +215,27 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
     Raises:
         UserError: there is no such file, module or name, or it cannot be imported.
     """
-    place, _, name = target.rpartition(":")
-    if not place or not name:
+    source, _, name = target.rpartition(":")
+    if not source or not name:
         raise UserError(
             f"{target}: expected a file and a function, such as mine.py:attention, or package.module:function"
         )
-    module = (imported or {}).get(place) or module_of_functions(place)
+    module = (imported or {}).get(source) or module_of_functions(source)
     function = module
     with unreadable(target):
-        for part in name.split("."):
-            if not hasattr(function, part):
-                known = [word for word, one in vars(module).items() if callable(one) and not word.startswith("_")]
-                raise UserError(unknown(name, known[:12], f"function of {place}"))
-            function = method_of(function, part)
+        for attribute in name.split("."):
+            if not hasattr(function, attribute):
+                callables = [
+                    word for word, member in vars(module).items() if callable(member) and not word.startswith("_")
+                ]
+                raise UserError(unknown(name, callables[:12], f"function of {source}"))
+            function = get_bound(function, attribute)
         if not callable(function) and type(function).__module__ in ("builtins", "numpy", "torch"):
             raise UserError(f"{target} has type {type(function).__name__}; expected a function")
         return function_from(function, name, getattr(module, "__file__", None))
 
 
-def method_of(owner: Any, name: str) -> Any:
+def get_bound(owner: Any, name: str) -> Any:
     """Return an attribute; for a method of a class that can be created without arguments, the bound method."""
     if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, name, None)):
         with suppress(Exception):
@@ -239,7 +244,7 @@ def method_of(owner: Any, name: str) -> Any:
 
 
 @contextmanager
-def unreadable(place: str, verb: str = "read") -> Iterator[None]:
+def unreadable(what: str, verb: str = "read") -> Iterator[None]:
     """Report errors in one line while user code is imported or its attributes are read, which may run code.
 
     Raises:
@@ -252,14 +257,14 @@ def unreadable(place: str, verb: str = "read") -> Iterator[None]:
     except UserError:
         raise
     except LeftError as error:
-        raise OwnCodeError(f"{place} {error} while it was {verb}") from error
+        raise OwnCodeError(f"{what} {error} while it was {verb}") from error
     except Exception as error:
         if is_fault(error):
             raise FaultError(fault_line(error)) from error
-        raise UserError(f"{place} cannot be {verb}: {error_line(error)}") from error
+        raise UserError(f"{what} cannot be {verb}: {error_line(error)}") from error
 
 
-def function_at_hand(function: Any) -> OwnFunction:
+def describe_function(function: Any) -> OwnFunction:
     kind = type(function).__name__
     name = getattr(function, "__name__", kind)
     file = getattr(getattr(function, "__code__", None), "co_filename", None)
@@ -267,28 +272,28 @@ def function_at_hand(function: Any) -> OwnFunction:
 
 
 def function_from(function: Any, name: str, file: Any) -> OwnFunction:
-    place = file if isinstance(file, str) and os.path.isfile(file) else ""
-    return OwnFunction(function, name, place, fingerprint(place))
+    path = file if isinstance(file, str) and os.path.isfile(file) else ""
+    return OwnFunction(function, name, path, fingerprint(path))
 
 
 OWN = "__attn_exp_own__"
 """Attribute that marks modules imported from files here; another file of the same name may replace them."""
 
 
-def module_of_functions(place: str) -> ModuleType:
+def module_of_functions(source: str) -> ModuleType:
     """Import a file, such as `mine.py`, or a module on the path, such as `package.module`.
 
     Raises:
         UserError: it does not exist, or cannot be imported.
         FaultError: an internal error occurred.
     """
-    path = Path(place)
-    if place.endswith(".py"):
+    path = Path(source)
+    if source.endswith(".py"):
         packages = path.resolve().parent.relative_to(import_root(path)).parts
         return module_of_file(path, ".".join([*packages, re.sub(r"^(?=\d)", "_", path.stem)]))  # no digit comes first
     sys.path[:] = dict.fromkeys([*sys.path, os.getcwd()])
-    with unreadable(place, "imported"):
-        return importlib.import_module(place)
+    with unreadable(source, "imported"):
+        return importlib.import_module(source)
 
 
 def module_of_members(path: Path) -> ModuleType:
@@ -314,9 +319,9 @@ def module_of_file(path: Path, name: str) -> ModuleType:
     spec: Any = importlib.util.spec_from_file_location(name, path.absolute())
     module = importlib.util.module_from_spec(spec)
     vars(module)[OWN] = True
-    home, root = path.resolve().parent, import_root(path)
-    sys.path[:] = dict.fromkeys([str(root), *sys.path, str(home), os.getcwd()])
-    forget_others(home, root)
+    folder, root = path.resolve().parent, import_root(path)
+    sys.path[:] = dict.fromkeys([str(root), *sys.path, str(folder), os.getcwd()])
+    forget_same_names(folder, root)
     with unreadable(str(path), "imported"):
         if hasattr(sys.modules.get(name, module), OWN):
             sys.modules[name] = module  # `inspect` and annotations are resolved through it
@@ -329,17 +334,17 @@ def import_root(path: Path) -> Path:
     return next(folder for folder in path.resolve().parents if not (folder / "__init__.py").is_file())
 
 
-def forget_others(home: Path, root: Path) -> None:
+def forget_same_names(file_folder: Path, root: Path) -> None:
     """Remove modules from `sys.modules` that were imported from elsewhere but have a name from this file's folder.
 
-    `home` is the folder of the file, `root` its import root. Those names are the top-level package, or, for a file in
-    no package, the files beside it.
+    `file_folder` is the folder of the file, `root` its import root. Those names are the top-level package, or, for a
+    file in no package, the files beside it.
     """
-    own = {*home.relative_to(root).parts[:1]} or {file.stem for file in home.glob("*.py")}
-    for name in [name for name in sys.modules if name.partition(".")[0] in own - {THIS_PACKAGE}]:
-        place = root / name.partition(".")[0]  # a package, or, with its suffix, a file
-        file = Path(getattr(sys.modules[name], "__file__", None) or place).with_suffix("")
-        if not any(file.is_relative_to(folder) for folder in (place, sys.prefix, sys.base_prefix)):
+    names = {*file_folder.relative_to(root).parts[:1]} or {file.stem for file in file_folder.glob("*.py")}
+    for name in [name for name in sys.modules if name.partition(".")[0] in names - {THIS_PACKAGE}]:
+        expected = root / name.partition(".")[0]  # a package, or, with its suffix, a file
+        file = Path(getattr(sys.modules[name], "__file__", None) or expected).with_suffix("")
+        if not any(file.is_relative_to(folder) for folder in (expected, sys.prefix, sys.base_prefix)):
             del sys.modules[name]
 
 

@@ -41,16 +41,16 @@ class Kind:
     """A kind of member, such as `mask`, and how a file defines one; the contract is the class of the same name.
 
     `constant`: the name of the value in a file; `function`: the field of that value that is the function; both are
-    empty if members are classes. `one_of`: methods; a class defines at least one of them. `drawn`: whether members
-    should have a hand-made example. `group`: the folder of YAML files with the built-in choices, if it differs from
-    `name`.
+    empty if members are classes. `one_of`: methods; a class defines at least one of them. `has_example`: whether
+    members should have a hand-made example. `group`: the folder of YAML files with the built-in choices, if it differs
+    from `name`.
     """
 
     name: str
     constant: str = ""
     function: str = ""
     one_of: tuple[str, ...] = ()
-    drawn: bool = False
+    has_example: bool = False
     group: str = ""
 
     @property
@@ -76,28 +76,29 @@ class Kind:
 
 
 KINDS = (
-    Kind("mask", one_of=("allows",), drawn=True),
-    Kind("score", one_of=("bend", "bias", "extra"), drawn=True),
-    Kind("position", one_of=("embed", "turn"), drawn=True),
-    Kind("normalizer", "NORMALIZER", "weigh", drawn=True),
+    Kind("mask", one_of=("allows",), has_example=True),
+    Kind("score", one_of=("bend", "bias", "extra"), has_example=True),
+    Kind("position", one_of=("embed", "turn"), has_example=True),
+    Kind("normalizer", "NORMALIZER", "weigh", has_example=True),
     Kind("form", "FORM", "attend", group="variant"),
     Kind("metric", "METRICS", "measure"),
     Kind("check", "CHECK", "examine"),
     Kind("source", "SOURCE", "read", group="embeddings"),
     Kind("figure", "FIGURE", "draw"),
 )
+# what a file of members may define, for error messages
 EXPECTED = ", ".join(kind.constant or f"a subclass of {kind.name.capitalize()}" for kind in KINDS)
 
 
 @contextmanager
-def members_known(files: Sequence[str]) -> Iterator[None]:
+def load_members(files: Sequence[str]) -> Iterator[None]:
     """Register the members of these files for the block, and print notes about them to stderr.
 
     Raises:
         UserError: a file is missing, cannot be imported or defines no member; a name is taken; or a member violates its
             contract, does not reproduce its example, or raises an error in the block.
     """
-    with registry.kept():
+    with registry.undo_registrations():
         try:
             for note in (note for file in files for note in add_file(file)):
                 print(f"attn_exp: {printable(note)}", file=sys.stderr)
@@ -105,21 +106,21 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
         except (UserError, OSError, MemoryError):
             raise
         except Exception as error:  # raised by a user's metric, figure or check, or by what they returned
-            said = fault_line(error) if is_fault(error) else error_line(error)
-            raise UserError(f"{', '.join(files)}: {said}") from error
+            message = fault_line(error) if is_fault(error) else error_line(error)
+            raise UserError(f"{', '.join(files)}: {message}") from error
 
 
 @contextmanager
-def members_known_again(origins: Sequence[Origin]) -> Iterator[None]:
+def reload_members(origins: Sequence[Origin]) -> Iterator[None]:
     """Register the members of files in a worker process, checking that the files are unchanged.
 
     Raises:
-        UserError: as for `members_known`, or a file has changed.
+        UserError: as for `load_members`, or a file has changed.
     """
     for origin in origins:
         if fingerprint(origin.file) != origin.sha256:
             raise UserError(f"{origin.file} has changed since the sweep started")
-    with members_known([origin.file for origin in origins]):
+    with load_members([origin.file for origin in origins]):
         yield
 
 
@@ -142,8 +143,8 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
     if kind is None:
         raise UserError(f"got {value_given(member)}; expected {EXPECTED}, or the path of a file with members")
     value: Any = member
-    own = getattr(value, "name", "") if kind.constant else registry.to_snake_case(value.__name__)
-    if not (name := name or own):
+    own_name = getattr(value, "name", "") if kind.constant else registry.to_snake_case(value.__name__)
+    if not (name := name or own_name):
         raise UserError(f'a {kind.name} has no name of its own: attn_exp.register({kind.constant}, name="mine")')
     value = check_member(kind, name, value._replace(name=name) if kind.name == "metric" else value, example)
     file = getattr(sys.modules.get(kind.home(value)[0]), "__file__", None)
@@ -156,12 +157,12 @@ def add_file(file: str) -> list[str]:
     """Add all members of a file, or none if one is invalid, and return notes on the rules without an example.
 
     Raises:
-        UserError: as for `members_known`.
+        UserError: as for `load_members`.
     """
-    place = Path(file)
-    module = module_of_members(place)
+    path = Path(file)
+    module = module_of_members(path)
     try:
-        return add_members(module, place.stem, Origin(file, str(place.absolute()), fingerprint(place)))
+        return add_members(module, path.stem, Origin(file, str(path.absolute()), fingerprint(path)))
     except UserError as error:
         raise UserError(f"{file}: {error}") from error
 
@@ -169,18 +170,21 @@ def add_file(file: str) -> list[str]:
 def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     """Add all members of a module, or none if one is invalid, and return notes on the rules without an example."""
     members, examples = members_of(module), getattr(module, "EXAMPLE", None)
-    checked, notes = list[tuple[str, str, Any]](), list[str]()
-    for kind, own, given in members:
-        alone = [other for other, _, _ in members].count(kind) == 1
-        name = getattr(given, "name", own) if kind.name == "metric" else re.sub(r"\W", "_", stem)
-        if not (alone or kind.constant):
-            name = registry.to_snake_case(own)
-        example = examples.get(own, examples.get(name)) if isinstance(examples, Mapping) else examples
-        checked.append((kind.package, name, check_member(kind, name, given, example)))
-        if example is None and kind.drawn:
-            notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference uses the same rule, so nothing checks it")
-    for package, name, value in checked:
-        registry.add(package, name, value, origin)
+    members_to_add, notes = list[tuple[str, str, Any]](), list[str]()
+    for kind, defined_name, given in members:
+        # a single member is named after the file, one of several of a kind after its class
+        is_only_one = [other for other, _, _ in members].count(kind) == 1
+        name = getattr(given, "name", defined_name) if kind.name == "metric" else re.sub(r"\W", "_", stem)
+        if not (is_only_one or kind.constant):
+            name = registry.to_snake_case(defined_name)
+        example = examples.get(defined_name, examples.get(name)) if isinstance(examples, Mapping) else examples
+        members_to_add.append((kind.package, name, check_member(kind, name, given, example)))
+        if example is None and kind.has_example:
+            notes.append(
+                f"{origin.name}: {defined_name} has no EXAMPLE; the reference uses the same rule, so nothing checks it"
+            )
+    for package, name, wrapped in members_to_add:
+        registry.add(package, name, wrapped, origin)
     return notes
 
 
@@ -193,16 +197,16 @@ def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
         UserError: a constant has the wrong type, or the module defines no member.
     """
     tree = ast.parse(machine.read(Path(str(module.__file__))))
-    own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    constants = {kind.constant: kind for kind in KINDS if kind.constant in own}
+    assigned = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    constants = {kind.constant: kind for kind in KINDS if kind.constant in assigned}
     members = list[tuple[Kind, str, Any]]()
     for name, value in vars(module).items():
         if name in constants:
             kind = constants[name]
-            for item in value if isinstance(value, list | tuple) and name == "METRICS" else [value]:
-                if not kind.is_kind_of(item):
-                    raise UserError(f"{name} is a {type(item).__name__}; expected {kind.name.capitalize()}")
-                members.append((kind, name, item))
+            for member in value if isinstance(value, list | tuple) and name == "METRICS" else [value]:
+                if not kind.is_kind_of(member):
+                    raise UserError(f"{name} is a {type(member).__name__}; expected {kind.name.capitalize()}")
+                members.append((kind, name, member))
         elif inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_"):
             members += [(kind, name, value) for kind in KINDS if not kind.constant and kind.is_kind_of(value)]
     if not members:
@@ -217,8 +221,8 @@ def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
         return earlier is not registry.ABSENT and kind.home(earlier) != kind.home(value)
     if kind.name == "metric":
         return name in ("all", *metrics.known())
-    shipped = registry.names(registry.folder(kind.package), without=(kind.name,))
-    return name in shipped or name in yaml_choices(kind.group or kind.name)
+    built_in = registry.names(registry.folder(kind.package), without=(kind.name,))
+    return name in built_in or name in yaml_choices(kind.group or kind.name)
 
 
 def check_member(kind: Kind, name: str, value: Any, example: Any) -> Any:
@@ -235,16 +239,16 @@ def check_member(kind: Kind, name: str, value: Any, example: Any) -> Any:
         check_class(kind, value)
     elif not callable(getattr(value, kind.function)):
         raise UserError(f"{kind.name}: {kind.function} must be a function")
-    if example is not None and kind.drawn:
+    if example is not None and kind.has_example:
         check_example(kind, name, value, example)
     if kind.one_of:
         hold_methods(value, name, kind.name)
         return value
     function = getattr(value, kind.function)
-    misfit, error = {"normalizer": (values_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
+    find_misfit, error = {"normalizer": (values_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
         kind.name, (None, UserError)
     )
-    guards = {kind.function: guarded(function, f"{kind.group or kind.name}={name}", misfit, error, NotFormedError)}
+    guards = {kind.function: guarded(function, f"{kind.group or kind.name}={name}", find_misfit, error, NotFormedError)}
     return value._replace(**guards) if kind.name == "metric" else replace(value, **guards)
 
 
@@ -266,9 +270,9 @@ def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:
     if not isinstance(example, Example):
         raise UserError(f"{kind.name}={name}: its EXAMPLE is a {type(example).__name__}; expected Example")
     outside = [example.outside] if isinstance(example.outside, Example) else []
-    for wanted in (example, *outside):
+    for expected in (example, *outside):
         with unreadable(f"{kind.name}={name}: its EXAMPLE", "computed"):
-            rule = value if kind.constant else reader.make(value, wanted.settings, f"{kind.name}.{name}")
-            said = difference(kind.name, rule, wanted)
-        if said:
-            raise UserError(f"{kind.name}={name} does not reproduce its EXAMPLE: {said}")
+            rule = value if kind.constant else reader.make(value, expected.settings, f"{kind.name}.{name}")
+            mismatch = difference(kind.name, rule, expected)
+        if mismatch:
+            raise UserError(f"{kind.name}={name} does not reproduce its EXAMPLE: {mismatch}")

@@ -128,36 +128,40 @@ class Child(AbstractContextManager["Child"]):
         threading.Thread(target=receive, args=(self.process.stdout, self.messages), daemon=True).start()
 
     def ask(
-        self, argument: Any, seconds: float, hear: Callable[[Any], Any] = lambda said: None, before: float = 0.0
+        self,
+        argument: Any,
+        seconds: float,
+        on_message: Callable[[Any], Any] = lambda message: None,
+        first_timeout: float = 0.0,
     ) -> Any:
-        """Return the function's answer, waiting up to `seconds`; `hear` gets each message that the function sends.
+        """Return the function's answer, waiting up to `seconds`; `on_message` gets each message of the function.
 
-        The timeout restarts whenever `hear` returns True; until it first does, the timeout is the larger of `before`
-        and `seconds`.
+        The timeout restarts whenever `on_message` returns True; until it first does, the timeout is the larger of
+        `first_timeout` and `seconds`.
 
         Raises:
             NoAnswerError: the subprocess ended without an answer, timed out, or ran out of memory or recursion depth.
             UserError: the function raised a UserError.
             FaultError: the function raised any other exception, which is an internal error.
         """
-        limit = max(before, seconds)
-        end = time.monotonic() + limit
+        timeout = max(first_timeout, seconds)
+        deadline = time.monotonic() + timeout
         with suppress(OSError):  # it has ended
             self.process.stdin.write(json.dumps([argument]).encode() + b"\n")
             self.process.stdin.flush()
         with suppress(queue.Empty):
-            while (message := self.messages.get(timeout=max(end - time.monotonic(), 0))) is not None:
+            while (message := self.messages.get(timeout=max(deadline - time.monotonic(), 0))) is not None:
                 kind, value = message
                 if kind == "answer":
                     return value
                 if kind != "said":
                     raise {"refused": UserError, "fault": FaultError}.get(kind, NoAnswerError)(value)
-                if hear(value) is True:
-                    limit, end = seconds, time.monotonic() + seconds
+                if on_message(value) is True:
+                    timeout, deadline = seconds, time.monotonic() + seconds
         with suppress(subprocess.TimeoutExpired):
-            raise NoAnswerError(describe_exit(self.process.wait(max(end - time.monotonic(), 0))))
+            raise NoAnswerError(describe_exit(self.process.wait(max(deadline - time.monotonic(), 0))))
         self.kill()
-        raise NoAnswerError(f"it did not finish within {limit:g} second{'s' * (limit != 1)}", late=True)
+        raise NoAnswerError(f"it did not finish within {timeout:g} second{'s' * (timeout != 1)}", late=True)
 
     def kill(self) -> None:
         with suppress(OSError):  # it has ended
@@ -193,15 +197,15 @@ def serve(target: str) -> None:
     so that whatever it prints, from Python or from C, goes to stderr, and its stdin is empty.
     """
     # The lowest free descriptor would be 2 if stderr is closed; few programs touch 200.
-    requests, replies = os.dup2(0, 200, inheritable=False), os.dup2(1, 201, inheritable=False)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for source, number in ((nothing, 0), (nothing, 1), (2, 1)):
+    request_pipe, reply_pipe = os.dup2(0, 200, inheritable=False), os.dup2(1, 201, inheritable=False)
+    null = os.open(os.devnull, os.O_RDWR)
+    for source, number in ((null, 0), (null, 1), (2, 1)):
         with suppress(OSError):  # stderr may be closed
             os.dup2(source, number)
     sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr] # a text stream
-    questions = queue.SimpleQueue[Any]()
-    threading.Thread(target=receive_and_exit, args=(open(requests, "rb"), questions), daemon=True).start()  # noqa: SIM115
-    stream = open(replies, "wb")  # noqa: SIM115 - stays open until the process exits
+    requests = queue.SimpleQueue[Any]()
+    threading.Thread(target=receive_and_exit, args=(open(request_pipe, "rb"), requests), daemon=True).start()  # noqa: SIM115
+    stream = open(reply_pipe, "wb")  # noqa: SIM115 - stays open until the process exits
 
     def send(kind: str, value: Any) -> None:
         stream.write(json.dumps([kind, value]).encode() + b"\n")
@@ -209,9 +213,9 @@ def serve(target: str) -> None:
 
     with suppress(Exception):  # raised again on the first request
         resolve_name(target)
-    while (question := questions.get()) is not None:
+    while (request := requests.get()) is not None:
         try:
-            send("answer", resolve_name(target)(question[0], lambda said: send("said", said)))
+            send("answer", resolve_name(target)(request[0], lambda message: send("said", message)))
         except UserError as error:
             send("fault" if isinstance(error, FaultError) else "refused", str(error))
         except BaseException as error:
@@ -219,9 +223,9 @@ def serve(target: str) -> None:
             send(*(("raised", error_line(error)) if is_theirs else ("fault", fault_line(error))))
 
 
-def receive_and_exit(lines: BinaryIO, questions: queue.SimpleQueue[Any]) -> None:
+def receive_and_exit(lines: BinaryIO, requests: queue.SimpleQueue[Any]) -> None:
     """Queue the parent's requests; once the parent closes the pipe or ends, exit, whatever this process is doing."""
-    receive(lines, questions)
+    receive(lines, requests)
     time.sleep(LAST_WORDS)
     os._exit(0)
 
@@ -245,17 +249,17 @@ class Pool:
     def start_worker(self) -> None:
         """Start a worker process; on Linux it is forked, which is fast, but not safe elsewhere."""
         context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=work, args=(self.task, theirs), daemon=True)  # type: ignore[attr-defined] # as both have it
+        pipe, worker_pipe = context.Pipe()
+        process = context.Process(target=work, args=(self.task, worker_pipe), daemon=True)  # type: ignore[attr-defined] # as both have it
         process.start()
-        theirs.close()
-        self.processes[ours] = process
+        worker_pipe.close()
+        self.processes[pipe] = process
 
     def submit(self, job: Any) -> None:
         self.waiting.append(job)
-        self.hand_out()
+        self.assign_jobs()
 
-    def hand_out(self) -> None:
+    def assign_jobs(self) -> None:
         for pipe in self.processes.keys() - self.running.keys():
             if self.waiting:
                 self.running[pipe] = self.waiting.popleft()
@@ -278,7 +282,7 @@ class Pool:
                 how = "was killed by" if process.exitcode < 0 else "ended with"
                 answers.append(self.died(job, f"its worker {how} {describe_exit(process.exitcode)}"))
                 self.start_worker()
-        self.hand_out()
+        self.assign_jobs()
         return answers
 
     def close(self) -> None:

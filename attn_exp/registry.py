@@ -45,7 +45,7 @@ PACKAGES = {
     "figure": "attn_exp.report.figures",
 }
 """The packages that accept external members, by the kind of member as users name it."""
-ABSENT = object()
+ABSENT = object()  # the value of a member whose code is not available
 OUTSIDE: dict[tuple[str, str], Member] = {}
 """External members, by the package that they extend and their name in it."""
 
@@ -54,7 +54,7 @@ def outside(package: str) -> tuple[str, ...]:
     return tuple(name for home, name in OUTSIDE if home == package)
 
 
-def at_hand(package: str) -> dict[str, Any]:
+def available_members(package: str) -> dict[str, Any]:
     """Return the external members that extend a package and whose code is available, by name."""
     return {name: OUTSIDE[package, name].value for name in outside(package) if not is_absent(package, name)}
 
@@ -68,22 +68,22 @@ def add(package: str, name: str, value: Any, origin: Origin) -> None:
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def undo_registrations() -> Iterator[None]:
     """Undo every registration made in the block when it ends."""
-    before = dict(OUTSIDE)
+    saved = dict(OUTSIDE)
     try:
         yield
     finally:
         OUTSIDE.clear()
-        OUTSIDE.update(before)
+        OUTSIDE.update(saved)
 
 
 def origins() -> dict[Origin, list[str]]:
     """Return the origins of external members, each with its members as `package:name`."""
-    several: dict[Origin, list[str]] = {}
+    members_of: dict[Origin, list[str]] = {}
     for (package, name), member in OUTSIDE.items():
-        several.setdefault(member.origin, []).append(f"{package}:{name}")
-    return several
+        members_of.setdefault(member.origin, []).append(f"{package}:{name}")
+    return members_of
 
 
 def files() -> tuple[str, ...]:
@@ -115,25 +115,25 @@ def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
     if (package, name) in OUTSIDE:
         return OUTSIDE[package, name].value  # type: ignore[no-any-return] # `add` was given a class of that kind
     source = module(package, name)
-    (only,) = [
+    (found,) = [
         member
         for member in vars(source).values()
         if inspect.isclass(member) and issubclass(member, kind) and member.__module__ == source.__name__
     ]
-    return only
+    return found
 
 
-def name_of(made: Any) -> str:
+def name_of(instance: Any) -> str:
     """Return the name of a rule in settings: the name it was registered under, or that of its module.
 
     For a placeholder, return the name of the rule that it stands for.
     """
-    if isinstance(absent := getattr(made, "stands_for", None), str):
-        return absent
-    own = type(made)
-    known = (name for (_, name), member in OUTSIDE.items() if member.value is own)
-    home, _, file = own.__module__.rpartition(".")
-    return next(known, file if home.startswith("attn_exp.") else to_snake_case(own.__name__))
+    if isinstance(replaced := getattr(instance, "stands_for", None), str):
+        return replaced
+    own_class = type(instance)
+    registered = (name for (_, name), member in OUTSIDE.items() if member.value is own_class)
+    package, _, file = own_class.__module__.rpartition(".")
+    return next(registered, file if package.startswith("attn_exp.") else to_snake_case(own_class.__name__))
 
 
 def to_snake_case(name: str) -> str:

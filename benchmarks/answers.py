@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from attn_exp.sweeps.effects import MATTERS, NO, YES, Effect
 from attn_exp.sweeps.rows import Cube
-from attn_exp.sweeps.summary import answer
+from attn_exp.sweeps.summary import analyse_effects
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -168,7 +168,7 @@ def counted(seed: int, kind: str, seeds: tuple[int, int]) -> tuple[Counter[str],
     make, noises = KINDS[kind]
     truth = make(rng)
     noise = NOISES[noises[rng.integers(len(noises))]]
-    rows = answer(draw_sweep(truth, int(rng.integers(seeds[0], seeds[1] + 1)), noise, rng), {}).effects
+    rows = analyse_effects(draw_sweep(truth, int(rng.integers(seeds[0], seeds[1] + 1)), noise, rng), {}).effects
     wrong, effects, found, hidden = judge(truth, rows)
     intervals, covering = count_covering(truth, rows)
     return Counter(

@@ -40,7 +40,7 @@ from attn_exp.experiment.verdict import Verdict, unfinished  # noqa: E402
 from attn_exp.forms import NAMES, form  # noqa: E402
 from attn_exp.forms._operator import attention  # noqa: E402
 from attn_exp.mistakes.precision import rounded  # noqa: E402
-from attn_exp.own_code import function_at_hand  # noqa: E402
+from attn_exp.own_code import describe_function  # noqa: E402
 from tests.zoo.case import Case, names_said  # noqa: E402
 from tests.zoo.cases import CASES  # noqa: E402
 from tests.zoo.cheats import CHEATS as PLAIN_CHEATS  # noqa: E402
@@ -86,7 +86,7 @@ def odd_named(place: int) -> tuple[str, bool, str]:
 
 def checked(function: Callable[..., Any], settings: Iterable[str], *more: str) -> Verdict:
     """Check a function; among the settings may be how it wants its arrays."""
-    own = function_at_hand(function)
+    own = describe_function(function)
     try:
         return check(own, understood([*settings, *more]))
     except UncalledError as error:

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.runs.grades import grade_answers
-from attn_exp.runs.sheets import composer, read_keys, write_sheets
+from attn_exp.runs.sheets import make_composer, read_keys, write_sheets
 
 Array = NDArray[Any]
 Step = Callable[[dict[str, Any]], Array]
@@ -392,7 +392,7 @@ def judged(case: Case, student: str, home: Path, keys: Mapping[str, Mapping[str,
 
 def handed_out(home: Path) -> dict[str, dict[str, Paper]]:
     """Write the sheets of a class into a folder, and return them by kind and name."""
-    composed, keys = composer(typed=False), dict[str, dict[str, Paper]]()
+    composed, keys = make_composer(typed=False), dict[str, dict[str, Paper]]()
     for sheet, words in SHEETS.items():
         place = home / sheet
         place.mkdir()

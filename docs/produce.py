@@ -223,7 +223,7 @@ def find_page(name: str) -> Path:
 
 def produce_page(name: str, target: Path) -> str:
     """Return the text of a page as it would be written today; its pictures go to `target`."""
-    with tempfile.TemporaryDirectory() as folder, registry.kept():
+    with tempfile.TemporaryDirectory() as folder, registry.undo_registrations():
         return produce(find_page(name).read_text(encoding="utf-8"), Page(name, Path(folder), target))
 
 

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 import yaml
 
 from attn_exp import forms, mistakes, registry, rules
-from attn_exp.cli import members as choices
+from attn_exp.cli import list_member_choices as choices
 from attn_exp.config import command_line
 from attn_exp.config.choices import groups
 from attn_exp.config.inputs import Embeddings, Projections
@@ -264,7 +264,7 @@ def convention_row(name: str, each: Convention) -> list[str]:
 def of_settings(schemas: Sequence[tuple[type, str]]) -> Iterator[str]:
     """Yield the table of the settings of some sections."""
     known = {**choices(), "preset": tuple(PRESETS)}
-    lines = [line for schema, path in schemas for line in command_line.lines(schema, known, path)]
+    lines = [line for schema, path in schemas for line in command_line.list_settings(schema, known, path)]
     head = ["setting", "meaning", "default"]
     kept = [line for line in lines if line.name not in groups()]
     yield table(head, [[f"`{line.name}`", line.meaning, line.default] for line in kept])

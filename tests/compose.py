@@ -19,9 +19,9 @@ from omegaconf.errors import OmegaConfBaseException
 from attn_exp import registry
 from attn_exp.config.choices import group_names
 from attn_exp.config.compose import check_choices, composed, composed_once, plain, register_schema, with_quotes
-from attn_exp.config.loader import changes_part_of_an_array, opened
+from attn_exp.config.loader import initialize_hydra, sets_array_element
 from attn_exp.config.schema import Config, read_config
-from attn_exp.config.spelling import key_of, known_to_hydra
+from attn_exp.config.spelling import key_of, quote_for_hydra
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.row import Comparison
 from attn_exp.own_code import mark_named, variants_of_code
@@ -33,7 +33,7 @@ UNUSUAL = ("hydra", "oc.env", "@")
 def config(*overrides: str) -> Config:
     """Return the configuration that these words on the command line give."""
     unusual = any(mark in word for word in overrides for mark in UNUSUAL)
-    if registry.OUTSIDE or unusual or variants_of_code(overrides) or changes_part_of_an_array(overrides):
+    if registry.OUTSIDE or unusual or variants_of_code(overrides) or sets_array_element(overrides):
         return composed(overrides, ())
     try:
         return with_values(overrides)
@@ -45,11 +45,11 @@ def with_values(words: Sequence[str]) -> Config:
     """Return the configuration of words about files, composed once in a session, and about values, set in a copy."""
     groups = group_names()
     files = tuple(word for word in words if key_of(word) in groups)
-    with opened(()):
+    with initialize_hydra(()):
         check_choices(words)
         settings = copy.deepcopy(of_files(files))
         said = OverridesParser.create().parse_overrides(
-            [with_quotes(known_to_hydra(word)) for word in words if key_of(word) not in groups]
+            [with_quotes(quote_for_hydra(word)) for word in words if key_of(word) not in groups]
         )
         ConfigLoaderImpl._apply_overrides_to_config(said, settings)
         return read_config(mark_named(plain(settings), words))
@@ -59,7 +59,7 @@ def with_values(words: Sequence[str]) -> Config:
 def of_files(words: tuple[str, ...]) -> DictConfig:
     """Return what Hydra composes of words that name files, without its own settings; it is not to be changed."""
     register_schema()
-    with opened((), whole=True):
+    with initialize_hydra((), whole=True):
         composition = composed_once(words)
     OmegaConf.set_struct(composition, False)
     del composition["hydra"]

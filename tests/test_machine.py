@@ -135,11 +135,11 @@ def test_a_new_folder_takes_no_place_that_is_taken(kind: str, tmp_path: Path) ->
 def test_drafts_that_a_kill_left_are_removed_once_they_are_old_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "mine").touch()
-    with machine.draft_of(tmp_path / "new") as new, machine.draft_of(tmp_path / "old") as old:
+    with machine.make_draft(tmp_path / "new") as new, machine.make_draft(tmp_path / "old") as old:
         new.touch()
         old.mkdir()
         (old / "half").touch()
-        with machine.draft_of(tmp_path / "latest") as link:
+        with machine.make_draft(tmp_path / "latest") as link:
             link.symlink_to("foreign")
     mine = [".cache-0123456789abcdef", ".file-attn-exp-notes", "file-attn-exp-" + "0" * 24, ".git"]
     for name in mine:
@@ -150,7 +150,7 @@ def test_drafts_that_a_kill_left_are_removed_once_they_are_old_and_nothing_else(
     machine.write(tmp_path / "written", b"next")
     assert {path.name for path in tmp_path.iterdir()} == {"foreign", "written", new.name, *mine}
     assert os.listdir(tmp_path / "foreign") == ["mine"]
-    machine.remove_drafts(tmp_path, older=0.0)
+    machine.remove_drafts(tmp_path, min_age=0.0)
     assert not new.exists()
 
 

@@ -18,7 +18,7 @@ from attn_exp.experiment.metrics.metric import Metric
 from attn_exp.forms import decode, form
 from attn_exp.forms.form import Form
 from attn_exp.own_code import split_files
-from attn_exp.plugins import KINDS, members_known
+from attn_exp.plugins import KINDS, load_members
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask
@@ -44,7 +44,7 @@ DRAWN = 'EXAMPLE = Example({}, ("█·█", "███", "█·█"))\n'
 @pytest.fixture(autouse=True)
 def nothing_stays() -> Iterator[None]:
     """Hold every test to leave nothing behind."""
-    with registry.kept():
+    with registry.undo_registrations():
         yield
 
 
@@ -89,7 +89,7 @@ def weights(*words: str) -> Any:
 
 
 def test_a_mask_of_a_file_is_one_of_the_package(here: Path) -> None:
-    with members_known(["mine.py"]):
+    with load_members(["mine.py"]):
         seen = weights("mask=[causal,mine]", "mask.mine.step=3")[0] > 0
     i, j = np.indices((5, 5))
     np.testing.assert_array_equal(seen, (j <= i) & ((j % 3 == 0) | (i == j)))
@@ -98,7 +98,7 @@ def test_a_mask_of_a_file_is_one_of_the_package(here: Path) -> None:
 def test_a_member_goes_by_its_file_and_several_by_their_classes(here: Path) -> None:
     (here / "two.py").write_text(HEAD + EVEN + EVEN.replace("EvenKeys", "OddKeys"))
     before = {*rules.names("mask")}
-    with members_known(["mine.py", "two.py"]):
+    with load_members(["mine.py", "two.py"]):
         assert {*rules.names("mask")} - before == {"mine", "even_keys", "odd_keys"}
 
 
@@ -123,7 +123,7 @@ from attn_exp.rules.normalizers.softmax import NORMALIZER
 def test_what_a_file_imports_is_none_of_its_members(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "form.py").write_text(ONLY_IMPORTED + "FORM = Form(MATRIX.attend, MATRIX.refuses)\n")
     (here / "again.py").write_text(ONLY_IMPORTED + "FORM = plain.FORM\n")
-    with members_known(["form.py", "again.py"]):
+    with load_members(["form.py", "again.py"]):
         assert not capsys.readouterr().err
         assert set(registry.OUTSIDE) == {("attn_exp.forms", "form"), ("attn_exp.forms", "again")}
 

@@ -65,7 +65,7 @@ MUTANTS = [
     Mutant("weights transposed", "forms/steps.py", "product(weights, v)", "product(weights.swapaxes(-1, -2), v)"),
     Mutant("Q and K swapped", "forms/steps.py", "product(q, k.swapaxes(-1, -2))", "product(k, q.swapaxes(-1, -2))"),
     Mutant("no bias on v", "forms/steps.py", 'if f"b_{side}" in arrays', 'if f"b_{side}" in arrays and side != "v"'),
-    Mutant("comparisons are no family", "sweeps/effects.py", "if chance > LEVEL / (len(known) - place):", "if chance > LEVEL:", ("tests/sweeps/test_answers.py", "-k", "holm")),
+    Mutant("comparisons are no family", "sweeps/effects.py", "if chance > LEVEL / (len(p_values) - rank):", "if chance > LEVEL:", ("tests/sweeps/test_answers.py", "-k", "holm")),
     Mutant("letters by the wrong unit", "experiment/measuring.py", "coarser(kinds[name], kinds[other])", "kinds[other]", LENT),
     Mutant("heads split by stride", "forms/steps.py", "reshape(*many, length, count, width // count).swapaxes(-3, -2)", "reshape(*many, length, width // count, count).swapaxes(-2, -1).swapaxes(-3, -2)"),
     Mutant("heads in the wrong order", "forms/steps.py", "return apart.swapaxes(-3, -2)", "return apart[..., ::-1, :, :].swapaxes(-3, -2)"),

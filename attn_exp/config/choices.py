@@ -38,7 +38,7 @@ def yaml_choices(group: str, folders: Sequence[str] = ()) -> list[str]:
 
 def groups(folders: Sequence[str] = ()) -> dict[str, list[str]]:
     all_choices = {name: choices(name, folders) for name in sorted(group_names(folders))}
-    return {name: several for name, several in all_choices.items() if several}
+    return {name: names for name, names in all_choices.items() if names}
 
 
 def group_names(folders: Sequence[str] = ()) -> set[str]:
@@ -54,7 +54,7 @@ def outside_choices(group: str) -> dict[str, dict[str, Any]]:
     kind = {"variant": "form", "embeddings": "source"}.get(group, group)
     package = registry.PACKAGES[kind] if group in OUTSIDE_GROUPS else ""
     choices = dict[str, dict[str, Any]]()
-    for name, value in registry.at_hand(package).items():
+    for name, value in registry.available_members(package).items():
         if kind == "form":
             choices[name] = {name: {"form": name}}
         elif kind == "source":

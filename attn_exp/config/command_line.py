@@ -1,4 +1,7 @@
-"""Parse the command line, in which options and settings may appear in any order, and format the --help page."""
+"""Parse the command line, in which options and settings may appear in any order, and format the --help page.
+
+`parse_command_line` returns a `SingleRun`, a `SweepRun`, a `Help` or an `Output`; `cli.py` acts on it.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ from attn_exp.config.compose import (
     register_schema,
     repeat_command,
 )
-from attn_exp.config.hydra_errors import check_hydra_words, what_hydra_stumbles_over
+from attn_exp.config.hydra_errors import check_hydra_words, reword_any_error
 from attn_exp.config.kinds import OPEN, Says
-from attn_exp.config.loader import environment, opened
+from attn_exp.config.loader import guard_environment, initialize_hydra
 from attn_exp.config.schema import PRESETS, Config, Figures, Report, Sweep
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, shown
@@ -48,14 +51,14 @@ NOT_OURS = {
 """Hydra's options that are rejected, and what to use instead."""
 
 
-class Once(NamedTuple):
+class SingleRun(NamedTuple):
     """One run: its settings, and the command that repeats it."""
 
     config: Config
     repeat: Repeat
 
 
-class Many(NamedTuple):
+class SweepRun(NamedTuple):
     """A sweep: its command-line arguments, and the user's own config folders."""
 
     words: tuple[str, ...]
@@ -68,35 +71,35 @@ class Help(NamedTuple):
     folders: tuple[str, ...]
 
 
-class Said(NamedTuple):
+class Output(NamedTuple):
     """Text to print, such as the output of `--cfg job`."""
 
     text: str
 
 
-Asked = Once | Many | Help | Said
+Request = SingleRun | SweepRun | Help | Output
 
 
-def understood(words: Sequence[str]) -> Asked:
-    """Parse the arguments of a command line.
+def parse_command_line(words: Sequence[str]) -> Request:
+    """Parse the arguments of a command line into what it asks for: one run, a sweep, the help page, or a text.
 
     Raises:
         UserError: an option is unknown or misplaced, arguments cannot be parsed, or settings are invalid.
     """
     check_hydra_words(words)
     if not any(word.startswith("-") for word in words):  # the common case, without a parser, whose creation takes 4 ms
-        return Once(composed(words, ()), repeat_command(words, ()))
-    given = parse_words(words)
-    folders = () if given.config_dir is None else (given.config_dir,)
+        return SingleRun(composed(words, ()), repeat_command(words, ()))
+    namespace = parse_words(words)
+    folders = () if namespace.config_dir is None else (namespace.config_dir,)
     check_folders(folders)
-    if given.help:
+    if namespace.help:
         return Help(folders)
-    if given.multirun:
-        check_choices(given.overrides, folders)
-        return Many(tuple(given.overrides), folders)
-    if given.cfg:
-        return Said(format_settings(given.overrides, folders, given.resolve))
-    return Once(composed(given.overrides, folders), repeat_command(given.overrides, folders))
+    if namespace.multirun:
+        check_choices(namespace.overrides, folders)
+        return SweepRun(tuple(namespace.overrides), folders)
+    if namespace.cfg:
+        return Output(format_settings(namespace.overrides, folders, namespace.resolve))
+    return SingleRun(composed(namespace.overrides, folders), repeat_command(namespace.overrides, folders))
 
 
 def parse_words(words: Sequence[str]) -> Namespace:
@@ -111,17 +114,17 @@ def parse_words(words: Sequence[str]) -> Namespace:
 
     parser = ArgumentParser(add_help=False)
     parser.error = refuse  # type: ignore[method-assign] # argparse prints its usage on errors and leaves no other way
-    for names, settings in OPTIONS:
-        parser.add_argument(*names, **settings)
+    for names, options in OPTIONS:
+        parser.add_argument(*names, **options)
     for word in words:
         if word.startswith("-") and word.split("=")[0] not in parser._option_string_actions:
             raise UserError(unknown_option(word))
-    given = parser.parse_intermixed_args(list(words))
-    if given.resolve and not given.cfg:
+    namespace = parser.parse_intermixed_args(list(words))
+    if namespace.resolve and not namespace.cfg:
         raise UserError("The --resolve flag can only be used in conjunction with --cfg")
-    if given.multirun and given.cfg:
+    if namespace.multirun and namespace.cfg:
         raise UserError("Only one of --multirun and --cfg can be specified")
-    return given
+    return namespace
 
 
 def unknown_option(word: str) -> str:
@@ -136,7 +139,7 @@ def unknown_option(word: str) -> str:
 
 def format_settings(words: Sequence[str], folders: Sequence[str], resolve: bool) -> str:
     register_schema()
-    with what_hydra_stumbles_over(), opened(folders, words, whole=True) as hydra, environment(words):
+    with reword_any_error(), initialize_hydra(folders, words, whole=True) as hydra, guard_environment(words):
         check_choices(words, folders)
         settings = hydra.get_sanitized_cfg(composed_once(words), "job")
         if resolve:
@@ -176,51 +179,53 @@ class Line(NamedTuple):
     default: str
 
 
-def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands: Sequence[str]) -> str:
+def format_help(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands: Sequence[str]) -> str:
     """Return the text of `--help`; `members` maps settings that name members of a package to their choices."""
     members = {**members, "preset": tuple(PRESETS)}
-    settings = [line for line in lines(Config, members) if line.name not in groups()]
-    figures = [*lines(Report, members, "report."), *lines(Figures, members, "figures.")]
+    settings = [line for line in list_settings(Config, members) if line.name not in groups()]
+    figures = [*list_settings(Report, members, "report."), *list_settings(Figures, members, "figures.")]
     return PAGE.format(
         groups="\n".join(f"{group}: {', '.join(names)}" for group, names in groups(folders).items()),
         settings=align_lines([*settings, *figures]),
-        sweep=align_lines(lines(Sweep, members, "sweep.")),
+        sweep=align_lines(list_settings(Sweep, members, "sweep.")),
         own=format_outside(),
         commands="\n  ".join(commands),
     )
 
 
 def format_outside() -> str:
-    several = [
-        line for (package, name), member in registry.OUTSIDE.items() for line in member_lines(package, name, member)
+    lines = [
+        line
+        for (package, name), member in registry.OUTSIDE.items()
+        for line in list_member_settings(package, name, member)
     ]
-    return f"\nFrom outside the package, loaded by --with\n{align_lines(several)}\n" if several else ""
+    return f"\nFrom outside the package, loaded by --with\n{align_lines(lines)}\n" if lines else ""
 
 
-def member_lines(package: str, name: str, member: registry.Member) -> Iterator[Line]:
+def list_member_settings(package: str, name: str, member: registry.Member) -> Iterator[Line]:
     """Yield a line for a member from outside and one for each of its settings."""
     kind = next(kind for kind, home in registry.PACKAGES.items() if home == package)
     group = {"form": "variant", "source": "embeddings"}.get(kind, kind)
-    line = ((member.value.__doc__ or "") if isinstance(member.value, type) else "").strip().partition("\n")[0]
-    own = "" if re.fullmatch(r"\w+\(.*\)", line) else line  # generated by @dataclass
-    yield Line(f"{group}={name}", own or f"from {member.origin.name}", "")
+    first_line = ((member.value.__doc__ or "") if isinstance(member.value, type) else "").strip().partition("\n")[0]
+    meaning = "" if re.fullmatch(r"\w+\(.*\)", first_line) else first_line  # generated by @dataclass
+    yield Line(f"{group}={name}", meaning or f"from {member.origin.name}", "")
     for key, value in default_settings(member.value).items() if isinstance(member.value, type) else ():
         default = "" if value == OPEN else shown(value)
         yield Line(f"{group}.{name}.{key}", "a setting of this member" if default else "required", default)
 
 
-def lines(schema: type, members: Mapping[str, Sequence[str]], path: str = "") -> list[Line]:
+def list_settings(schema: type, members: Mapping[str, Sequence[str]], path: str = "") -> list[Line]:
     hints = get_type_hints(schema, include_extras=True)
-    spoken = {setting: " or ".join([", ".join(names[:-1]), names[-1]]) for setting, names in members.items()}
-    found = []
+    choices_of = {setting: " or ".join([", ".join(names[:-1]), names[-1]]) for setting, names in members.items()}
+    listed = []
     for field in fields(schema):
         hint, name = hints[field.name], path + field.name
-        found += [
-            Line(name, says.meaning.format(**spoken), format_default(field, says)) for says in find_meanings(hint)
+        listed += [
+            Line(name, says.meaning.format(**choices_of), format_default(field, says)) for says in find_meanings(hint)
         ]
         if path and is_dataclass(hint):
-            found += lines(cast("type", hint), members, f"{name}.")
-    return found
+            listed += list_settings(cast("type", hint), members, f"{name}.")
+    return listed
 
 
 def find_meanings(annotation: Any) -> Iterator[Says]:
@@ -237,8 +242,8 @@ def format_default(field: Field[Any], says: Says) -> str:
     return shown(field.default) if field.default not in (None, "", ()) else ""
 
 
-def align_lines(several: Sequence[Line]) -> str:
-    width = max(len(line.name) for line in several) + 2
+def align_lines(lines: Sequence[Line]) -> str:
+    width = max(len(line.name) for line in lines) + 2
     return "\n".join(
-        f"  {line.name:{width}}{line.meaning}{f' ({line.default})' if line.default else ''}" for line in several
+        f"  {line.name:{width}}{line.meaning}{f' ({line.default})' if line.default else ''}" for line in lines
     )

@@ -1,6 +1,8 @@
 """Compose `conf/` and the command line with Hydra, and return plain values.
 
-Only this package imports Hydra and OmegaConf; no DictConfig leaves it except for the axes of a sweep.
+Arguments such as `["mask=causal", "head=4"]` become a DictConfig (`composed_once`), nested dictionaries
+(`compose_values`), and a validated `Config` (`composed`). Only this package imports Hydra and OmegaConf; no DictConfig
+leaves it except for the axes of a sweep.
 """
 
 from __future__ import annotations
@@ -15,23 +17,22 @@ from typing import Any, get_args, get_origin, get_type_hints
 import omegaconf
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp import own_code, registry
 from attn_exp.config.choices import ONE_CHOICE, choices, group_names
-from attn_exp.config.hydra_errors import check_hydra_words, what_hydra_stumbles_over
+from attn_exp.config.hydra_errors import check_hydra_words, reword_any_error
 from attn_exp.config.inputs import MEMORY
-from attn_exp.config.loader import TARGET, environment, names_a_target, opened
+from attn_exp.config.loader import TARGET, guard_environment, initialize_hydra, names_a_target
 from attn_exp.config.schema import Config, read_config
-from attn_exp.config.spelling import Repeat, known_to_hydra, put_in, quoted
+from attn_exp.config.spelling import Repeat, quote_for_hydra, quoted, restore_arrays
 from attn_exp.errors import UserError, brief
 
-NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"
+NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"  # a value that YAML reads as null, a boolean or a number, not as a name
 SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
 """Settings whose values are sentences, in which commas and punctuation are literal."""
-QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""  # a string in single or double quotes
 READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
 """A quoted string, a list of words, or an interpolation, as opposed to a bare sentence."""
 
@@ -44,15 +45,15 @@ def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True
     Raises:
         UserError: an argument or file cannot be read, or a setting is invalid.
     """
-    return read_config(values(words, folders, typed=typed))
+    return read_config(compose_values(words, folders, typed=typed))
 
 
-def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> dict[str, Any]:
+def compose_values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> dict[str, Any]:
     """Return the plain values of a configuration, before validation."""
     check_hydra_words(words)
     check_folders(folders)
     register_schema()
-    with opened(folders, words), environment(words if typed else ()):
+    with initialize_hydra(folders, words), guard_environment(words if typed else ()):
         check_choices(words, folders)
         settings = plain(composed_once(words))
         return own_code.mark_named(settings, words) if typed else settings
@@ -62,19 +63,9 @@ def composed_once(words: Sequence[str]) -> DictConfig:
     """Return what the initialized Hydra composes from these arguments, including Hydra's own settings."""
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
-    spelled = [with_quotes(known_to_hydra(word)) for word in words]
-    with what_hydra_stumbles_over():
+    spelled = [with_quotes(quote_for_hydra(word)) for word in words]
+    with reword_any_error():
         return hydra.compose_config("config", spelled, RunMode.RUN, from_shell=True, with_log_configuration=False)
-
-
-def overrides(words: Sequence[str]) -> list[Any]:
-    """Parse arguments as Hydra overrides: their keys, kinds and values.
-
-    Raises:
-        UserError: an argument cannot be parsed.
-    """
-    with what_hydra_stumbles_over():
-        return OverridesParser.create().parse_overrides([with_quotes(known_to_hydra(word)) for word in words])
 
 
 def with_quotes(word: str) -> str:
@@ -99,26 +90,27 @@ def register_schema() -> None:
 
 def make_untyped(schema: Any) -> Any:
     """Return a dataclass with the keys and defaults of a schema, accepting any value."""
-    kinds = get_type_hints(schema)
-    keys = [(key.name, *make_untyped_key(kinds[key.name], key)) for key in fields(schema)]
-    spared = {"__doc__": schema.__doc__}  # otherwise generated from the signature, which takes as long as all the rest
-    return make_dataclass(schema.__name__, keys, kw_only=True, repr=False, eq=False, namespace=spared)
+    types = get_type_hints(schema)
+    keys = [(declared.name, *make_untyped_key(types[declared.name], declared)) for declared in fields(schema)]
+    # without a docstring, dataclasses generate one from the signature, which takes as long as all the rest
+    namespace = {"__doc__": schema.__doc__}
+    return make_dataclass(schema.__name__, keys, kw_only=True, repr=False, eq=False, namespace=namespace)
 
 
-def make_untyped_key(kind: Any, described: Field[Any]) -> tuple[Any, Any]:
+def make_untyped_key(type_hint: Any, declared: Field[Any]) -> tuple[Any, Any]:
     """Return the loose type and the default of a key: a group, a mapping of names to groups, or a plain value."""
-    if is_dataclass(kind):
-        group = make_untyped(kind)
+    if is_dataclass(type_hint):
+        group = make_untyped(type_hint)
         return group, field(default_factory=group)
-    if get_origin(kind) is Mapping and is_dataclass(get_args(kind)[1]):
+    if get_origin(type_hint) is Mapping and is_dataclass(get_args(type_hint)[1]):
         names = dict
-        return names[str, make_untyped(get_args(kind)[1])], field(default_factory=dict)
-    if described.default_factory is not dataclasses.MISSING:
-        return Any, field(default_factory=described.default_factory)
-    if isinstance(described.default, tuple):
-        default = list(described.default)
+        return names[str, make_untyped(get_args(type_hint)[1])], field(default_factory=dict)
+    if declared.default_factory is not dataclasses.MISSING:
+        return Any, field(default_factory=declared.default_factory)
+    if isinstance(declared.default, tuple):
+        default = list(declared.default)
         return Any, field(default_factory=lambda: list(default))
-    return Any, omegaconf.MISSING if described.default is dataclasses.MISSING else described.default
+    return Any, omegaconf.MISSING if declared.default is dataclasses.MISSING else declared.default
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:
@@ -127,14 +119,14 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     Raises:
         UserError: a setting contains `_target_`, which names code to call.
     """
-    with what_hydra_stumbles_over():
+    with reword_any_error():
         settings = without_hydra(composed)
     if names_a_target(settings):
         raise UserError(f"{TARGET} is not allowed: settings cannot run code")
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     arrays = getattr(hydra.config_loader, "arrays", {})
-    return {str(key): put_in(value, arrays) if arrays else value for key, value in settings.items()}
+    return {str(key): restore_arrays(value, arrays) if arrays else value for key, value in settings.items()}
 
 
 def without_hydra(composed: DictConfig) -> dict[Any, Any]:
@@ -160,28 +152,28 @@ def check_short_forms(words: Sequence[str]) -> None:
     """Refuse a short value for a section that other arguments also set: OmegaConf would drop it silently."""
     for word in words:
         key, _, value = word.partition("=")
-        beside = next((other for other in words if other.lstrip("+").startswith(f"{MEMORY}.")), None)
-        if key.lstrip("+") == MEMORY and beside is not None and not value.startswith(("{", "null")):
-            raise UserError(f"{word} conflicts with {beside}; write {MEMORY}.tokens, .text, .vectors or .file")
+        conflicting = next((other for other in words if other.lstrip("+").startswith(f"{MEMORY}.")), None)
+        if key.lstrip("+") == MEMORY and conflicting is not None and not value.startswith(("{", "null")):
+            raise UserError(f"{word} conflicts with {conflicting}; write {MEMORY}.tokens, .text, .vectors or .file")
 
 
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
     """Refuse group choices on which Hydra fails without naming them: invalid names, and lists instead of one choice."""
-    known = group_names(folders)
-    for name in {*own_code.variants_of_code(words)} - {
-        *choices("variant", folders),
-        *re.findall(r"[\w-]+", " ".join(word for word in words if word.lstrip("+").startswith("variant="))),
-    }:
+    known_groups = group_names(folders)
+    chosen = " ".join(word for word in words if word.lstrip("+").startswith("variant="))
+    for name in {*own_code.variants_of_code(words)} - {*choices("variant", folders), *re.findall(r"[\w-]+", chosen)}:
         raise UserError(f"variant.{name}.form: list it among the variants too, as in variant=[matrix,{name}]")
     check_short_forms(words)
     for word in words:
         key, _, choice = word.partition("=")
         if not key:
             raise UserError(f"cannot read {word!r}; write key=value")
-        names = choices(key, folders) if key in known else []
-        if not names:
+        choices_of_group = choices(key, folders) if key in known_groups else []
+        if not choices_of_group:
             continue
         if key in ONE_CHOICE and choice.startswith("["):
             raise UserError(f"{word}: {key} takes one choice; to run several, sweep with -m {key}={choice.strip('[]')}")
         if any(re.fullmatch(NO_WORD, name.strip()) for name in choice.strip("[]").split(",")):
-            raise UserError(f"{word}: expected the name of a choice, one of {', '.join(names)}; ~{key} leaves it out")
+            raise UserError(
+                f"{word}: expected the name of a choice, one of {', '.join(choices_of_group)}; ~{key} leaves it out"
+            )

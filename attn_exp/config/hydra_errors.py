@@ -29,7 +29,7 @@ from attn_exp.errors import UserError, first_line, unknown
 BATCH = "a sweep with one point per sequence: -m embeddings=words 'embeddings.text=one text,another'"
 """How to run a batch: its sequences are independent, so each is a sweep point with its own tokens and checks."""
 
-SAYS_OTHERWISE = {
+SYNONYMS = {
     "batch": BATCH,
     "batch_size": BATCH,
     "encoder_hidden_states": "embeddings.memory",
@@ -49,27 +49,28 @@ SAYS_OTHERWISE = {
     ),
 }
 """Names in other libraries, and the settings that correspond to them here."""
-ARRAY = re.compile(r"[Wb]_[qkvo]")
-PLACE = re.compile(r"([\w.]+?)((?:\[\d+\])+)=(.*)", re.DOTALL)
+ARRAY = re.compile(r"[Wb]_[qkvo]")  # the name of a projection or a bias
+# an argument with an index in brackets, such as `projections.given.W_q[0][1]=2`, which Hydra cannot parse
+BRACKETED = re.compile(r"([\w.]+?)((?:\[\d+\])+)=(.*)", re.DOTALL)
 
 
 @contextmanager
-def in_users_words() -> Iterator[None]:
+def reword_hydra_errors() -> Iterator[None]:
     """Convert errors of Hydra and OmegaConf to a one-line `UserError`."""
     try:
         yield
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
-        ours = next((cause for cause in error_chain(error) if isinstance(cause, UserError)), None)
-        raise (ours or UserError(describe_error(error))) from error
+        user_error = next((cause for cause in error_chain(error) if isinstance(cause, UserError)), None)
+        raise (user_error or UserError(describe_error(error))) from error
 
 
 @contextmanager
-def what_hydra_stumbles_over() -> Iterator[None]:
+def reword_any_error() -> Iterator[None]:
     """Convert any error to a `UserError`; use only around Hydra's own work on a user's arguments and files.
 
     On some arguments and YAML, Hydra raises an AssertionError, an AttributeError or an OSError.
     """
-    with in_users_words():
+    with reword_hydra_errors():
         try:
             yield
         except (HydraException, OmegaConfBaseException, YAMLError, UserError):
@@ -92,8 +93,8 @@ def describe_error(error: Exception) -> str:
             return message
         if isinstance(cause, ConfigKeyError | ConfigAttributeError) and isinstance(cause.parent_node, DictConfig):
             return describe_missing_key(str(cause.full_key), cause.parent_node)
-    merging = isinstance(error, HydraException) and re.match("Error merging override|In '", str(error))
-    return describe_merge_error(error) if merging else name_setting(error)
+    is_merging = isinstance(error, HydraException) and re.match("Error merging override|In '", str(error))
+    return describe_merge_error(error) if is_merging else name_setting(error)
 
 
 def name_setting(error: Exception) -> str:
@@ -116,28 +117,29 @@ REWORDED = {
 
 def reword(message: str) -> str:
     """Return the reworded message, or an empty string if it is clear enough."""
-    found = ((re.match(pattern, message), said) for pattern, said in REWORDED.items())
-    return next((said.format(match[1]) for match, said in found if match), "")
+    matches = ((re.match(pattern, message), rewording) for pattern, rewording in REWORDED.items())
+    return next((rewording.format(match[1]) for match, rewording in matches if match), "")
 
 
 def describe_missing_choice(error: MissingConfigException) -> str:
     group, _, word = str(error.missing_cfg_file or "").rpartition("/")
-    known = sorted(error.options or choices(group))
-    return unknown(word, known, group) if group and known else first_line(error)
+    options = sorted(error.options or choices(group))
+    return unknown(word, options, group) if group and options else first_line(error)
 
 
 def describe_merge_error(error: Exception) -> str:
-    head = first_line(error)
-    what = head.split("'")[1] + ".yaml" if head.startswith("In '") else head.removeprefix("Error merging override ")
+    message = first_line(error)
+    is_file = message.startswith("In '")
+    source = message.split("'")[1] + ".yaml" if is_file else message.removeprefix("Error merging override ")
     reason = next(line for line in reversed([str(cause).partition("\n")[0] for cause in error_chain(error)]) if line)
-    return f"{what} does not fit the settings: {reason}"
+    return f"{source} does not fit the settings: {reason}"
 
 
 def describe_missing_key(key: str, parent: DictConfig) -> str:
     prefix = key.rpartition(".")[0]
-    beside = [f"{prefix}.{name!s}".lstrip(".") for name in parent if name != "hydra"]
-    meant = guess_setting(key)
-    return f"unknown setting {key!r}; did you mean {meant}?" if meant else unknown(key, beside, "setting")
+    siblings = [f"{prefix}.{name!s}".lstrip(".") for name in parent if name != "hydra"]
+    guess = guess_setting(key)
+    return f"unknown setting {key!r}; did you mean {guess}?" if guess else unknown(key, siblings, "setting")
 
 
 def guess_setting(key: str) -> str:
@@ -147,24 +149,24 @@ def guess_setting(key: str) -> str:
     if section not in ("", "embeddings"):
         return ""
     choice = next((f"{group}={name}" for group, names in groups().items() if name in names and name != "none"), "")
-    return SAYS_OTHERWISE.get(name) or choice or find_setting(name)
+    return SYNONYMS.get(name) or choice or find_setting(name)
 
 
 def find_setting(name: str) -> str:
     """Return the full name of a setting of the run or of one of its sections, or an empty string."""
-    sections = {f"{key}.": kind for key, kind in get_type_hints(Config).items() if is_dataclass(kind)}
-    places = {"": Config, **sections}
-    return next((place + name for place, kind in places.items() if name in {one.name for one in fields(kind)}), "")
+    sections = {f"{key}.": schema for key, schema in get_type_hints(Config).items() if is_dataclass(schema)}
+    names = [prefix + each.name for prefix, schema in {"": Config, **sections}.items() for each in fields(schema)]
+    return next((each for each in names if each.rpartition(".")[2] == name), "")
 
 
 def describe_unparsed(word: str) -> str:
-    place = PLACE.fullmatch(word)
-    if place:
-        key = place[1] if "." in place[1] else find_setting(place[1]) or place[1]
-        numbers = place[2].replace("[", ".").replace("]", "")
-        return f"cannot read {word!r}; to set one number of an array, write {key}{numbers}={place[3]}"
-    letters = "key=[a,'välue']" if "=[" in word else "key='välue'"
-    return f"cannot read {word!r}; write key=value without spaces, and quote other characters, as in {letters}"
+    match = BRACKETED.fullmatch(word)
+    if match:
+        key = match[1] if "." in match[1] else find_setting(match[1]) or match[1]
+        indices = match[2].replace("[", ".").replace("]", "")
+        return f"cannot read {word!r}; to set one number of an array, write {key}{indices}={match[3]}"
+    example = "key=[a,'välue']" if "=[" in word else "key='välue'"
+    return f"cannot read {word!r}; write key=value without spaces, and quote other characters, as in {example}"
 
 
 def error_chain(error: BaseException | None) -> list[BaseException]:
@@ -198,6 +200,6 @@ def check_hydra_words(words: Sequence[str]) -> None:
     for word in words:
         key = word.lstrip("+~")
         if key.startswith(("hydra.", "hydra/")):
-            instead = (other for start, other in INSTEAD.items() if key.startswith(start))
-            said = next(instead, "Hydra's own settings are not supported")
-            raise UserError(f"{word}: {said}")
+            replacements = (replacement for prefix, replacement in INSTEAD.items() if key.startswith(prefix))
+            advice = next(replacements, "Hydra's own settings are not supported")
+            raise UserError(f"{word}: {advice}")

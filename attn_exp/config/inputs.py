@@ -44,7 +44,7 @@ PLAIN = ("head", "scale", "bias")
 
 MEMORY = "embeddings.memory"
 """The section of a second input, for cross-attention."""
-FILES = (".csv", ".json", ".npy", ".npz", ".safetensors", ".tsv", ".txt")
+FILES = (".csv", ".json", ".npy", ".npz", ".safetensors", ".tsv", ".txt")  # suffixes of files with arrays
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 """Suffixes of pickle files, which are never read, but are not mistaken for words either."""
 INDEX = ".safetensors.index.json"
@@ -100,11 +100,13 @@ def spell_out_memory(value: Any, key: str) -> dict[str, Any]:
 class Embeddings:
     """The input of a run. It starts at exactly one stage: `vectors`, `q` and `k`, or `weights`.
 
-    `tokens` are names, their number, or a file of names. `vectors` is x, `[t m]`, or `[m t]` if `columns` is set.
-    `distribution` draws x from the run's seed, or from its own `generator` and `seed`, between `low` and `high`; `file`
-    reads it from a file, and from its entry `array` if there are several; `text` draws a vector for each of its words;
-    `source` calls any other source by name. `memory` is a second input for cross-attention: its tokens provide the keys
-    and values.
+    - `tokens`: names, their number, or a file of names.
+    - `vectors`: x, `[t m]`, or `[m t]` if `columns` is set.
+    - `distribution`: draw x from the run's seed, or with its own `generator` and `seed`, between `low` and `high`.
+    - `file`: read x from a file, and from its entry `array` if there are several.
+    - `text`: draw a vector for each of its words.
+    - `source`: any other source, by name.
+    - `memory`: a second input for cross-attention, whose tokens provide the keys and values.
     """
 
     tokens: Annotated[tuple[str, ...] | int | str, TOKEN_NAMES] | None = None
@@ -131,14 +133,17 @@ class Embeddings:
 class Projections:
     """The weight matrices W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]` and their biases.
 
-    `source` is the rule for every array that is not given otherwise: `normal`, `uniform`, `integers`, `identity`, the
-    new layers `torch_linear` and `torch_mha`, `none` for problems that start at q, k and v, or `model` for those of the
-    run's model. `given` holds a document's own arrays, `printed` the keys and values from which W_k and W_v are
-    recovered. `file` contains arrays by name; `names` maps ours to those in the file, and `prefix` selects those that
-    start with it; `transposed` means that they and `given` are stored as in `nn.Linear`. The arrays of
-    `order_per_head`, then those of `order`, are drawn one after another by the `generator` with `seed`, or the run's.
-    `width`, `key_width`, `value_width` and `output_width` are the numbers of columns of W_q, W_k, W_v and W_o, if they
-    differ from x; each of the first three defaults to the one before it.
+    - `source`: the rule for every array that is not given otherwise: `normal`, `uniform`, `integers`, `identity`, the
+      new layers `torch_linear` and `torch_mha`, `none` for problems that start at q, k and v, or `model` for those of
+      the run's model.
+    - `given`: a document's own arrays, by name. `printed`: the keys and values from which W_k and W_v are recovered.
+    - `file`: a file of arrays by name. `names` maps our names to those in the file; `prefix` selects the names that
+      start with it.
+    - `transposed`: the arrays in `file` and `given` are stored as in `nn.Linear`.
+    - `order_per_head`, then `order`: the arrays drawn one after another, by the `generator` with `seed`, or by the
+      run's.
+    - `width`, `key_width`, `value_width`, `output_width`: the numbers of columns of W_q, W_k, W_v and W_o, if they
+      differ from x. `key_width` defaults to `width`, and `value_width` to `key_width`.
     """
 
     source: Annotated[str, choice(*DISTRIBUTIONS, "identity", "torch_linear", "torch_mha", "none", LEFT)] = "normal"

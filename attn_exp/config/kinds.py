@@ -144,8 +144,8 @@ def words_of(*choices: str) -> Kind:
 
 
 def read_texts(value: Any, key: str) -> tuple[str, ...]:
-    listed = isinstance(value, Sequence) and not isinstance(value, str)
-    if not listed or any(word is None or isinstance(word, list | tuple | Mapping) for word in value):
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_list or any(word is None or isinstance(word, list | tuple | Mapping) for word in value):
         refuse(value, key, "a list of words, such as [a,b]")
     return tuple(shown(word) for word in value)
 
@@ -155,8 +155,8 @@ TEXTS = Kind(read_texts, "a list of words")
 
 def read_words(value: Any, key: str) -> tuple[str, ...]:
     """Read one word or several; `none` and null mean an empty list."""
-    several = (value,) if isinstance(value, str) else () if value is None else read_texts(value, key)
-    return tuple(word for word in several if word != "none")
+    words = (value,) if isinstance(value, str) else () if value is None else read_texts(value, key)
+    return tuple(word for word in words if word != "none")
 
 
 WORDS = Kind(read_words, "a word, or a list of words")
@@ -197,7 +197,7 @@ def list_of(kind: Kind) -> Kind:
         items = () if value is None else value
         if not isinstance(items, list | tuple):
             refuse(value, key, "a list")
-        return tuple(kind.read(item, f"{key}[{place}]") for place, item in enumerate(items))
+        return tuple(kind.read(item, f"{key}[{index}]") for index, item in enumerate(items))
 
     return Kind(read, f"a list; each {kind.takes}")
 
@@ -275,16 +275,16 @@ def check_keys(schema: type, values: Any, path: str) -> None:
             choices = [f"{path}{name}" for name in names]
             raise UserError(unknown(f"{path}{key}", choices, "setting") if names else f"{path[:-1]} has no settings")
     for field in fields(schema):
-        needed = field.default is MISSING and field.default_factory is MISSING
-        given = values.get(field.name, OPEN)
-        if needed and isinstance(given, str) and given == OPEN:
+        is_required = field.default is MISSING and field.default_factory is MISSING
+        value = values.get(field.name, OPEN)
+        if is_required and isinstance(value, str) and value == OPEN:
             raise UserError(f"{path}{field.name} is missing")
 
 
 def kind_of(annotation: Any) -> Kind:
     if get_origin(annotation) is Annotated:
-        named = next((extra for extra in annotation.__metadata__ if isinstance(extra, Kind)), None)
-        return named or kind_of(annotation.__origin__)
+        kind = next((extra for extra in annotation.__metadata__ if isinstance(extra, Kind)), None)
+        return kind or kind_of(annotation.__origin__)
     if isinstance(annotation, UnionType) or get_origin(annotation) is Union:
         return union_kind(list(get_args(annotation)))
     if is_dataclass(annotation):
@@ -296,17 +296,17 @@ def kind_of(annotation: Any) -> Kind:
 
 def union_kind(parts: list[Any]) -> Kind:
     """Return the kind of `int | None` and the like; a union of several types accepts any value."""
-    several = [part for part in parts if part is not NoneType]
-    kind = kind_of(several[0]) if len(several) == 1 else AS_IS
+    types = [part for part in parts if part is not NoneType]
+    kind = kind_of(types[0]) if len(types) == 1 else AS_IS
     return optional(kind) if NoneType in parts else kind
 
 
-def container_kind(origin: Any, inside: tuple[Any, ...]) -> Kind:
+def container_kind(origin: Any, arguments: tuple[Any, ...]) -> Kind:
     """Return the kind of a list of sections or of a mapping from names to sections; others accept any value."""
-    if origin is tuple and is_dataclass(inside[0]):
-        return list_of(kind_of(inside[0]))
-    if origin is Mapping and is_dataclass(inside[1]):
-        return by_name(kind_of(inside[1]))
+    if origin is tuple and is_dataclass(arguments[0]):
+        return list_of(kind_of(arguments[0]))
+    if origin is Mapping and is_dataclass(arguments[1]):
+        return by_name(kind_of(arguments[1]))
     return AS_IS
 
 
@@ -353,8 +353,8 @@ def own_kinds(schema: type) -> dict[str, Kind]:
     return {name: kind_of(hint) for name, hint in hints.items() if get_origin(hint) in (Annotated, Union)}
 
 
-def read_own(made: Any, kinds: Mapping[str, Kind]) -> None:
+def read_own(instance: Any, kinds: Mapping[str, Kind]) -> None:
     """Validate an object created in Python against its fields, and store the converted values."""
     for field, kind in kinds.items():
-        value = kind.read(getattr(made, field), f"{registry.name_of(made)} {field}")
-        object.__setattr__(made, field, value)
+        value = kind.read(getattr(instance, field), f"{registry.name_of(instance)} {field}")
+        object.__setattr__(instance, field, value)

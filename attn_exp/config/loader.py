@@ -47,10 +47,10 @@ DEEPEST = 500
 MOST_VALUES = 10_000_000
 """Maximum number of values after anchors are expanded."""
 
-INSIDE = re.compile(r"\+{0,2}[^=]*[.\[]\d")
+ARRAY_ELEMENT = re.compile(r"\+{0,2}[^=]*[.\[]\d")
 """The key of an argument that sets one number of an array."""
 
-REFERENCE = re.compile(r"\$\{[^}]*[.\[]\d")
+ELEMENT_REFERENCE = re.compile(r"\$\{[^}]*[.\[]\d")
 """An interpolation that reads one number of an array."""
 
 FLOAT = re.compile(
@@ -120,8 +120,9 @@ class Source(FileConfigSource):
         values = parse_yaml(path, text)
         if not isinstance(values, dict | None):
             raise UserError(f"{path}: expected settings, such as head: 2; got {brief(shown(values), 40)}")
-        values = values or {}
-        return values if self.arrays is None or REFERENCE.search(text) else spelling.taken_out(values, self.arrays)
+        if self.arrays is None or ELEMENT_REFERENCE.search(text):
+            return values or {}
+        return spelling.extract_arrays(values or {}, self.arrays)
 
 
 def parse_yaml(path: Path, text: str) -> Any:
@@ -156,26 +157,27 @@ def check_depth(path: Path, text: str) -> None:
             raise UserError(f"{path}: {TOO_DEEP}")
 
 
-def count_values(value: Any, known: dict[int, int]) -> int:
-    """Return the number of values with all anchors expanded; `known` caches counts by id."""
+def count_values(value: Any, counts: dict[int, int]) -> int:
+    """Return the number of values with all anchors expanded; `counts` caches them by id."""
     if not isinstance(value, list | dict):
         return 1
-    if id(value) not in known:
-        known[id(value)] = 0  # a self-reference is refused later, as infinite nesting
-        known[id(value)] = sum(
-            count_values(item, known) for item in (value.values() if isinstance(value, dict) else value)
+    if id(value) not in counts:
+        counts[id(value)] = 0  # a self-reference is refused later, as infinite nesting
+        counts[id(value)] = sum(
+            count_values(item, counts) for item in (value.values() if isinstance(value, dict) else value)
         )
-    return known[id(value)]
+    return counts[id(value)]
 
 
-def changes_part_of_an_array(words: Sequence[str]) -> bool:
+def sets_array_element(words: Sequence[str]) -> bool:
     """Return whether arguments set one number of an array, which must then stay among the settings."""
-    return any(INSIDE.match(word.partition("=")[0]) for word in words)
+    return any(ARRAY_ELEMENT.match(word.partition("=")[0]) for word in words)
 
 
 VERSION_BASE = "1.3"
 SHIPPED = ("hydra", "main", "schema")
 """Providers of the shipped YAML."""
+# the key by which Hydra calls a function, and the resolver that reads the environment
 TARGET, ENVIRONMENT = "_target_", "oc.env"
 
 
@@ -238,7 +240,7 @@ def names_a_target(values: Any) -> bool:
 
 
 @contextmanager
-def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = False) -> Iterator[Hydra]:
+def initialize_hydra(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = False) -> Iterator[Hydra]:
     """Initialize Hydra during a block with the shipped YAML, users' own folders, and choices without YAML.
 
     With `whole`, Hydra sees large arrays number by number.
@@ -249,38 +251,38 @@ def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = F
         search_path.append("command-line", f"file://{Path(os.path.abspath(folder))}")
     search_path.get_path().append(schema)
     setbase(VERSION_BASE)
-    loader = Loader(search_path, whole or changes_part_of_an_array(words))
-    hydra, before = Hydra(task_name="attn_exp", config_loader=loader), GlobalHydra.instance().hydra
+    loader = Loader(search_path, whole or sets_array_element(words))
+    hydra, previous = Hydra(task_name="attn_exp", config_loader=loader), GlobalHydra.instance().hydra
     GlobalHydra.instance().hydra = hydra
     try:
-        with from_outside(words, folders):
+        with register_unlisted_choices(words, folders):
             yield hydra
     finally:
-        GlobalHydra.instance().hydra = before
+        GlobalHydra.instance().hydra = previous
 
 
 @contextmanager
-def from_outside(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]:
+def register_unlisted_choices(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]:
     """Register choices without YAML during a block: members from outside, and variants whose form an argument names."""
     store = ConfigStore.instance()
-    nodes = {group: outside_choices(group) for group in OUTSIDE_GROUPS}
-    nodes["variant"] |= {name: {name: {}} for name in own_code.variants_of_code(words)}
-    new = [
+    settings_of = {group: outside_choices(group) for group in OUTSIDE_GROUPS}
+    settings_of["variant"] |= {name: {name: {}} for name in own_code.variants_of_code(words)}
+    unlisted = [
         (group, name)
-        for group, members in nodes.items()
+        for group, members in settings_of.items()
         for name in (members.keys() - set(yaml_choices(group, folders)) if members else ())  # usually there are none
     ]
-    for group, name in new:
-        store.store(group=group, name=name, node=nodes[group][name])
+    for group, name in unlisted:
+        store.store(group=group, name=name, node=settings_of[group][name])
     try:
         yield
     finally:
-        for group, name in new:
+        for group, name in unlisted:
             store.repo[group].pop(f"{name}.yaml")
 
 
 @contextmanager
-def environment(words: Sequence[str]) -> Iterator[None]:
+def guard_environment(words: Sequence[str]) -> Iterator[None]:
     """Allow `${oc.env:NAME}` during a block only if the arguments contain it: files must not read the environment."""
 
     def refuse(*names: str) -> str:

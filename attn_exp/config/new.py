@@ -13,7 +13,7 @@ from attn_exp.config.choices import choices
 from attn_exp.errors import UserError, brief, refuse
 
 OPTION, FOLDER = "--config-dir", "mine"
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")  # a valid name of the new file
 NO_NAMES = ("null", "true", "false", "none", "nan", "inf")
 """Words that the command line does not read as names."""
 
@@ -70,35 +70,36 @@ def write(words: Sequence[str]) -> str:
     Raises:
         UserError: there are unexpected arguments, the name is invalid, or the file exists.
     """
-    folder, name = read_place(words)
+    folder, name = parse_target(words)
     command = f"python -m attn_exp {OPTION} {shlex.quote(str(folder))} experiment={name}"
     text = TEMPLATE.format(command=command, name=name)
-    place = folder / "experiment" / f"{name}.yaml"
-    if os.path.lexists(place):
-        raise UserError(f"{place}: already exists; choose another name, or edit it")
-    with refuse(f"{place}: cannot be written", OSError):
+    path = folder / "experiment" / f"{name}.yaml"
+    if os.path.lexists(path):
+        raise UserError(f"{path}: already exists; choose another name, or edit it")
+    with refuse(f"{path}: cannot be written", OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        machine.own_folder(place.parent)
-        machine.write(place, text)
-    return f"{place}\n\n{command}"
+        machine.own_folder(path.parent)
+        machine.write(path, text)
+    return f"{path}\n\n{command}"
 
 
-def read_place(words: Sequence[str]) -> tuple[Path, str]:
+def parse_target(words: Sequence[str]) -> tuple[Path, str]:
     """Parse `[DIR/]NAME [--config-dir DIR]`; return the folder and the name of the new file.
 
     Raises:
         UserError: there are unexpected arguments, or the name is invalid.
     """
-    plain, folder = list(words), ""
-    if OPTION in plain[:-1]:
-        place = plain.index(OPTION)
-        folder = plain.pop(place + 1)
-        del plain[place]
-    before, slash, name = "".join(plain).replace(os.sep, "/").removesuffix(".yaml").rpartition("/")
-    if len(plain) != 1 or plain[0].startswith("-") or (slash and folder):
+    arguments, folder = list(words), ""
+    if OPTION in arguments[:-1]:
+        index = arguments.index(OPTION)
+        folder = arguments.pop(index + 1)
+        del arguments[index]
+    parent, slash, name = "".join(arguments).replace(os.sep, "/").removesuffix(".yaml").rpartition("/")
+    if len(arguments) != 1 or arguments[0].startswith("-") or (slash and folder):
         raise UserError(f"attn-exp new {brief(' '.join(words))}: expected attn-exp new [DIR/]NAME [{OPTION} DIR]")
     check_name(name)
-    return Path(before or "/" if slash else folder or FOLDER), name
+    # "/name" has an empty parent, which is the root folder
+    return Path((parent or "/") if slash else (folder or FOLDER)), name
 
 
 def check_name(name: str) -> None:

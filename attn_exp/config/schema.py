@@ -58,12 +58,14 @@ class Variant:
 class Published:
     """A result printed in a document, and the stage of the run to compare it with.
 
-    `printed` holds the digits exactly as printed, with any brackets; `decimals` counts them if NumPy dropped trailing
-    zeros. `stage` is x, an array of the projections, or a stage of the trace of `variant`, by default the first; `head`
-    selects one of several heads. `columns` transposes it; then `row` and the `first` columns select the printed part.
-    Heads and rows start at 1. `product` computes the stage as a plain product: `@`, `matmul`, `dot`, or a `sum`.
-    `inputs` (q, k, v or weights, v) replace the run's problem. `rounded` is how far q, k and v may be off because
-    the document rounded them or the numbers that they come from.
+    - `printed`: the digits exactly as printed, with any brackets. `decimals` counts them if NumPy dropped trailing
+      zeros.
+    - `stage`: x, an array of the projections, or a stage of the trace of `variant`, by default the first variant.
+    - `head`, from 1, selects one of several heads; then `columns` transposes the stage; then `row`, from 1, selects one
+      row, and `first` that many columns.
+    - `product`: compute the stage as a plain product: `@`, `matmul`, `dot`, or a `sum`.
+    - `inputs`: arrays (q, k, v or weights, v) that replace the run's problem.
+    - `rounded`: how far q, k and v may be off because the document rounded them, or the numbers that they come from.
     """
 
     quantity: str
@@ -164,12 +166,13 @@ class Sweep:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The validated settings of one run.
+    """The validated settings of one run; `Says` on a field is its meaning, as `--help` prints it.
 
-    `kv_head`: key/value heads, None = as many as the input has; `align`: the key with which the first query is aligned;
-    `mask`, `score`, `position`: rules by name with their settings; `mask_join`: whether all masks must allow a key, or
-    one is enough. `weights`: which are kept: full matrices, blocks (a summary and a coarse map), or whatever each form
-    has.
+    - `kv_head`: the number of key/value heads; None means as many as the input has.
+    - `align`: the key with which the first query is aligned.
+    - `mask`, `score`, `position`: rules by name with their settings. `mask_join`: whether all masks must allow a key,
+      or one is enough.
+    - `weights`: which weights are kept: full matrices, blocks (a summary and a coarse map), or what each form has.
     """
 
     embeddings: Annotated[

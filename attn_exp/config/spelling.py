@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from attn_exp.arrays import Array
 
-PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-NOT_TEXT = ("true", "false", "null", "nan", "inf")
+PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")  # text that needs no quotes
+NOT_TEXT = ("true", "false", "null", "nan", "inf")  # words that would be read as a value of another type
 
 
 STRICT = re.compile(r"(\+{0,2})published\.strict=")
@@ -25,22 +25,22 @@ WINDOWS_PATH = re.compile(r"([A-Za-z]:[\\/]|\\\\[^\\])[^,\"\[\]{}$]*(?<!\s)")
 """A Windows path with a drive letter or a UNC path; it may contain spaces and brackets."""
 
 
-def known_to_hydra(word: str) -> str:
+def quote_for_hydra(word: str) -> str:
     """Return an argument as Hydra can parse it: Windows paths are quoted, settings of the memory prefixed with ++."""
-    word = with_path_quoted(word)
+    word = quote_windows_path(word)
     if MEMORY.match(word):
         return f"++{word.lstrip('+')}"
     return STRICT.sub(r"\1strict=", word, count=1) if STRICT.match(word) else word
 
 
-def with_path_quoted(word: str) -> str:
+def quote_windows_path(word: str) -> str:
     """Quote a value that is a Windows path, which may contain Hydra syntax."""
     key, _, value = word.partition("=")
     return f"{key}={quoted(value)}" if WINDOWS_PATH.fullmatch(value) else word
 
 
 def key_of(word: str) -> str:
-    return known_to_hydra(word).partition("=")[0].lstrip("+~")
+    return quote_for_hydra(word).partition("=")[0].lstrip("+~")
 
 
 def spelled(value: Any) -> str:
@@ -93,22 +93,22 @@ class Repeat(NamedTuple):
 MOST_NUMBERS = 1000
 """Lists of more numbers are replaced by a name made from their hash."""
 
-MARK = "array"
+MARK = "array"  # the beginning of a name that replaces a large array: `array:<hash>`
 
 
-def name_of(array: Array) -> str:
+def array_name(array: Array) -> str:
     """Return a unique name for an array: a hash of its dtype, shape and numbers."""
     return hashlib.sha256(f"{array.dtype.str} {array.shape}".encode() + array.tobytes()).hexdigest()[:32]
 
 
 def as_numbers(value: Any) -> Array | None:
     """Convert an array or nested lists of more than `MOST_NUMBERS` numbers to an array; None for anything else."""
-    listed = isinstance(value, list | tuple)
-    if (listed and count_numbers(value) <= MOST_NUMBERS) or not (listed or hasattr(value, "shape")):
+    is_list = isinstance(value, list | tuple)
+    if (is_list and count_numbers(value) <= MOST_NUMBERS) or not (is_list or hasattr(value, "shape")):
         return None
     import numpy as np  # noqa: PLC0415 - few settings hold a large array; `--cfg` needs no NumPy otherwise
 
-    if not listed:
+    if not is_list:
         return value if isinstance(value, np.ndarray) and value.size > MOST_NUMBERS else None
     try:
         array = np.array(value)
@@ -124,27 +124,27 @@ def count_numbers(value: Any) -> int:
     return len(value) * count_numbers(value[0]) if value else 0
 
 
-def stored(name: str) -> str:
+def array_reference(name: str) -> str:
     return f"{MARK}:{name}"
 
 
-def taken_out(value: Any, arrays: dict[str, Any]) -> Any:
+def extract_arrays(value: Any, arrays: dict[str, Any]) -> Any:
     """Replace each large list in plain values by its name; the lists move to `arrays`."""
     if isinstance(value, Mapping):
-        return {key: taken_out(item, arrays) for key, item in value.items()}
+        return {key: extract_arrays(item, arrays) for key, item in value.items()}
     if not isinstance(value, list):
         return value
     array = as_numbers(value)
     if array is None:
-        return [taken_out(item, arrays) for item in value]
-    name = stored(name_of(array))
+        return [extract_arrays(item, arrays) for item in value]
+    name = array_reference(array_name(array))
     arrays[name] = value
     return name
 
 
-def put_in(value: Any, arrays: Mapping[str, Any]) -> Any:
+def restore_arrays(value: Any, arrays: Mapping[str, Any]) -> Any:
     if isinstance(value, Mapping):
-        return {key: put_in(item, arrays) for key, item in value.items()}
+        return {key: restore_arrays(item, arrays) for key, item in value.items()}
     if isinstance(value, list):
-        return [put_in(item, arrays) for item in value]
+        return [restore_arrays(item, arrays) for item in value]
     return arrays.get(value, value) if isinstance(value, str) else value

@@ -29,11 +29,11 @@ from attn_exp.experiment.verdict import Verdict, summary_of, text_of, unfinished
 from attn_exp.own_code import (
     AGAINST,
     OwnFunction,
+    describe_function,
     find_function,
-    function_at_hand,
     module_of_functions,
-    other_of,
     unreadable,
+    value_of_against,
 )
 
 FLAGS = ("--json", "--quick", "--verbose")
@@ -63,7 +63,7 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
     Raises:
         UserError: a function or setting does not exist, or a check cannot use a setting.
     """
-    flags, other = {word for word in words if word.startswith("--")}, other_of(words)
+    flags, other = {word for word in words if word.startswith("--")}, value_of_against(words)
     for flag in flags - {*FLAGS, f"{AGAINST}={other}"}:
         raise UserError(unknown(flag, (*FLAGS, AGAINST), "option"))
     target, *settings = [word for word in words if not word.startswith("--")] or [""]
@@ -135,7 +135,7 @@ def reply_uncalled(function: OwnFunction, why: str, words: Sequence[str]) -> dic
 def check_objects(function: Any, other: Any, words: Sequence[str], quick: bool) -> Verdict:
     """Check a function, given as an object or by name, or compare it with another function."""
     functions = [
-        replace(find_function(given), target=given) if isinstance(given, str) else function_at_hand(given)
+        replace(find_function(given), target=given) if isinstance(given, str) else describe_function(given)
         for given in (function, other) if given is not None
     ]  # fmt: skip
     return check_or_compare(functions, understood(words), quick)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp.errors import EXIT_CODES, NOT_VERIFIED, RIGHT, WRONG, FaultError, UserError, brief, printable
-from attn_exp.own_code import split_files, with_other_joined
+from attn_exp.own_code import join_against, split_files
 from attn_exp.processes import Child, NoAnswerError
 
 TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
@@ -49,7 +49,7 @@ def checked(words: Sequence[str]) -> tuple[str, int]:
         UserError: a function or setting does not exist, or a check cannot use a setting.
         FaultError: attn_exp itself raised an error, here or in the child.
     """
-    seconds, words = time_of(words), with_other_joined(["--verbose" if word == "-v" else word for word in words])
+    seconds, words = time_of(words), join_against(["--verbose" if word == "-v" else word for word in words])
     rest = [word for word in words if not word.startswith(TIMEOUT_SETTING)]
     if target_of(rest).endswith(".py"):
         return check_file(rest, seconds)

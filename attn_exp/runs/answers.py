@@ -1,4 +1,9 @@
-"""Write and read `answers.csv`: one block per box of a sheet, or a table with one row per student of a class."""
+"""Write and read `answers.csv`: one block per box of a sheet, or a table with one row per student of a class.
+
+A block is a small table. Its corner names the box, for example `scores head 2`, its first row the columns, and its
+first column the rows. `read_lines` splits a file into cells, `row_to_blocks` turns a student's row into blocks, and
+`read_blocks` reads the numbers.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ from attn_exp.report import worksheet
 from attn_exp.report.escapes import decimal
 from attn_exp.runs import records
 
-MOST_BYTES = 2_000_000
+MOST_BYTES = 2_000_000  # size limit of a file of answers
 EXACT = 9
 """The number of decimals that a fraction such as 1/3 is assumed to have."""
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
@@ -29,9 +34,9 @@ FRACTION = re.compile(r"(?P<over>[-+]?[0-9]{1,9})\s*/\s*(?P<under>[1-9][0-9]{0,8
 CROSS = re.compile("[x\u00d7\u2717]", re.IGNORECASE)
 """What students write at a masked position."""
 
-Numbers = dict[str, Array]
-Lines = Sequence[Sequence[str]]
-STUDENT = "student"
+Numbers = dict[str, Array]  # numbers by stage, `[h r c]`
+Lines = Sequence[Sequence[str]]  # the cells of a file, line by line
+STUDENT = "student"  # heading of the first column in a table of students
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Filled:
 
 
 def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
-    """Yield each block of a sheet: its box, its head, the text of its corner, and its row and column names."""
+    """Yield each block of a sheet: its box, its head, the text of its top left cell, and its row and column names."""
     for blank in paper.blanks:
         rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
         yield from ((blank, head, corner_of(blank, head), rows, columns) for head in range(len(blank.right)))
@@ -62,19 +67,19 @@ def corner_of(blank: Blank, head: int) -> str:
     return f"{blank.stage} head {head + 1}" if len(blank.right) > 1 else blank.stage
 
 
-def blank_or_filled(paper: Paper, filled: bool = False) -> str:
+def format_answers(paper: Paper, filled: bool = False) -> str:
     lines = []
     for blank, head, corner, rows, columns in blocks(paper):
         matrix = blank.right[head].T if paper.transposed else blank.right[head]
-        lines.append([corner, *map(records.cell, columns)])
+        lines.append([corner, *map(records.format_cell, columns)])
         for name, numbers in zip(rows, matrix, strict=True):
             right = [decimal(float(number), paper.digits).replace("−", "-") if filled else "" for number in numbers]
-            lines.append([records.cell(name), *right])
+            lines.append([records.format_cell(name), *right])
         lines.append([])
     return records.as_csv(lines)
 
 
-def columns_of(paper: Paper) -> list[str]:
+def column_headings(paper: Paper) -> list[str]:
     """Return the column heading of each number in a table of students, such as `weights cat sat`."""
     return [
         f"{corner} {row} {column}"
@@ -89,18 +94,18 @@ def is_table(lines: Lines) -> bool:
 
 
 def blank_table(students: Sequence[str], paper: Paper) -> str:
-    names = columns_of(paper)
-    rows = [[records.cell(student), *[""] * len(names)] for student in students]
-    return records.as_csv([[STUDENT, *map(records.cell, names)], *rows])
+    names = column_headings(paper)
+    rows = [[records.format_cell(student), *[""] * len(names)] for student in students]
+    return records.as_csv([[STUDENT, *map(records.format_cell, names)], *rows])
 
 
-def blocks_of_row(heading: Sequence[str], row: Sequence[str], paper: Paper) -> Lines:
+def row_to_blocks(heading: Sequence[str], row: Sequence[str], paper: Paper) -> Lines:
     """Convert a student's row of a table to the blocks of a sheet.
 
     Raises:
         UserError: the columns of the table differ from those of the sheet, or the row has too many cells.
     """
-    expected = [name.strip() for name in columns_of(paper)]
+    expected = [name.strip() for name in column_headings(paper)]
     if list(heading[1 : len(expected) + 1]) != expected or any(heading[len(expected) + 1 :]):
         raise UserError(f"the columns are not those of the sheet ({', '.join(expected[:2])}, ...)")
     if any(row[len(expected) + 1 :]):
@@ -123,37 +128,37 @@ def read_lines(path: Path) -> Lines:
     with refuse(f"{path.name}: cannot be read", OSError, ValueError):
         content = machine.decoded(machine.read(path, MOST_BYTES)).lstrip("\ufeff")
         text = content.replace("\r\n", "\n").replace("\r", "\n")
-        first = text.lstrip().partition("\n")[0]
-        lines = [*machine.parse_csv(text, max(",;\t", key=first.count))]
-    return [[records.text_of(cell).strip() for cell in line] for line in lines]
+        first_line = text.lstrip().partition("\n")[0]
+        lines = [*machine.parse_csv(text, max(",;\t", key=first_line.count))]
+    return [[records.parse_text(cell).strip() for cell in line] for line in lines]
 
 
 def read_blocks(lines: Lines, paper: Paper) -> Filled:
-    cells = cells_of_blocks(lines, paper)
-    numbers, crosses, texts = dict[str, Array](), worksheet.cross_values(paper), list[str]()
+    cells_of = read_cells(lines, paper)
+    numbers, cross_of, texts = dict[str, Array](), worksheet.cross_values(paper), list[str]()
     unreadable, decimals = dict[str, Array](), dict[str, Array]()
     for blank in paper.blanks:
-        stage, cross = blank.stage, crosses.get(blank.stage)
+        stage, cross = blank.stage, cross_of.get(blank.stage)
         numbers[stage], decimals[stage] = np.full(blank.right.shape, np.nan), np.zeros(blank.right.shape)
         unreadable[stage] = np.full(blank.right.shape, False)
-        for spot, cell in np.ndenumerate(cells[stage]):
+        for index, cell in np.ndenumerate(cells_of[stage]):
             if cross is not None and CROSS.fullmatch(cell):
-                numbers[stage][spot], decimals[stage][spot] = cross, EXACT
+                numbers[stage][index], decimals[stage][index] = cross, EXACT
                 continue
             try:
-                numbers[stage][spot], decimals[stage][spot] = read_number(cell)
+                numbers[stage][index], decimals[stage][index] = read_number(cell)
             except ValueError:
-                unreadable[stage][spot] = True
-                place = f"row {blank.rows[spot[1]]}, column {blank.columns[spot[2]]}"
-                texts.append(f"{corner_of(blank, spot[0])}, {place}: {brief(cell, 30)!r}")
-    given = {stage: array for stage, array in numbers.items() if not np.isnan(array).all()}
-    if not given and texts:
+                unreadable[stage][index] = True
+                position = f"row {blank.rows[index[1]]}, column {blank.columns[index[2]]}"
+                texts.append(f"{corner_of(blank, index[0])}, {position}: {brief(cell, 30)!r}")
+    filled_in = {stage: array for stage, array in numbers.items() if not np.isnan(array).all()}
+    if not filled_in and texts:
         raise UserError(f"no cell holds a number; the first unreadable one is {texts[0]}")
     bad_cells = {stage: mask for stage, mask in unreadable.items() if mask.any()}
-    return Filled(given, bad_cells, tuple(texts), decimals)
+    return Filled(filled_in, bad_cells, tuple(texts), decimals)
 
 
-def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
+def read_cells(lines: Lines, paper: Paper) -> dict[str, Array]:
     """Return the cells of each box as strings `[h r c]`; missing cells are empty strings.
 
     Rows and columns must be in the order of the sheet; their names may be spelled differently.
@@ -161,21 +166,22 @@ def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
     Raises:
         UserError: there is no block, a row or column is missing or moved, or a row has too many cells.
     """
-    known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
+    blocks_by_corner = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
     cells = {blank.stage: np.full(blank.right.shape, "", object) for blank in paper.blanks}
-    start, count = 0, 0
+    start, blocks_found = 0, 0
     while start < len(lines):
-        first, start = lines[start], start + 1
-        corner = first[0].lower() if first else ""
-        if corner not in known:
+        heading, start = lines[start], start + 1
+        corner = heading[0].lower() if heading else ""
+        if corner not in blocks_by_corner:
             continue
-        blank, head, rows, columns = known[corner]
+        blank, head, rows, columns = blocks_by_corner[corner]
         body = [*itertools.takewhile(any, lines[start : start + len(rows)])]
-        given = [line[0] for line in body] + [*first[1 : len(columns) + 1]]
+        found = [line[0] for line in body] + [*heading[1 : len(columns) + 1]]
         expected = [name.strip() for name in (*rows, *columns)]
-        if len(given) < len(expected) or (given != expected and {*given} <= {*expected, *known}):
+        # other spellings are accepted, but not a name of the sheet in the place of another
+        if len(found) < len(expected) or (found != expected and {*found} <= {*expected, *blocks_by_corner}):
             raise UserError(f"{corner}: a row or column is missing or moved; keep the order of the sheet")
-        start, count = start + len(body), count + 1
+        start, blocks_found = start + len(body), blocks_found + 1
         box = cells[blank.stage][head].T if paper.transposed else cells[blank.stage][head]
         for row, line in enumerate(body):
             if any(line[len(columns) + 1 :]):
@@ -185,10 +191,10 @@ def cells_of_blocks(lines: Lines, paper: Paper) -> dict[str, Array]:
                 )
             for column, cell in enumerate(line[1 : len(columns) + 1]):
                 box[row, column] = cell
-    if not count:
+    if not blocks_found:
         raise UserError(
-            f"found no block of this sheet; expected blocks headed {', '.join(list(known)[:3])}, ..., or a table of "
-            f"students whose first column is {STUDENT!r}"
+            f"found no block of this sheet; expected blocks headed {', '.join(list(blocks_by_corner)[:3])}, ..., or a "
+            f"table of students whose first column is {STUDENT!r}"
         )
     return cells
 
@@ -206,8 +212,8 @@ def read_number(cell: str) -> tuple[float, int]:
         return float("nan"), 0
     if fraction := FRACTION.fullmatch(text):
         return int(fraction["over"]) / int(fraction["under"]), EXACT
-    shown = text.removesuffix("%")
-    if not NUMBER.fullmatch(shown):
+    digits = text.removesuffix("%")
+    if not NUMBER.fullmatch(digits):
         raise ValueError(f"{brief(cell, 30)!r} is not a number")
-    decimals, is_share = re.search(r"\.([0-9]+)", shown), shown != text
-    return float(shown) / (100 if is_share else 1), (len(decimals[1]) if decimals else 0) + 2 * is_share
+    decimals, is_percentage = re.search(r"\.([0-9]+)", digits), digits != text
+    return float(digits) / (100 if is_percentage else 1), (len(decimals[1]) if decimals else 0) + 2 * is_percentage

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from attn_exp.report.notebook import Drawing
 
 DEPTH = "report.depth"
-FIGURES = tuple(f"figures.{field.name}" for field in fields(Figures))
+FIGURES = tuple(f"figures.{field.name}" for field in fields(Figures))  # settings of figures, such as `figures.width`
 FEWEST_ROWS, MOST_ROWS = 32, 512
 """With fewer rows, a matrix product uses one BLAS thread anyway; with more, several threads pay off."""
 
@@ -63,15 +63,15 @@ def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outco
 
 
 def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, tuple[Timing, ...]]:
-    wanted = checks.wanted(config)
+    check_names = checks.wanted(config)
     check_figures(config.figures)
-    with chdir(os.curdir), blas_asleep(config):
-        found = tabulate(config, Progress(), under_way, bind=provenance.binder(config))
-        comparison = completed(found, wanted)
+    with chdir(os.curdir), limit_blas_threads(config):
+        tabulated = tabulate(config, Progress(), under_way, bind=provenance.binder(config))
+        comparison = completed(tabulated, check_names)
         return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
 
 
-def blas_asleep(config: Config) -> AbstractContextManager[object]:
+def limit_blas_threads(config: Config) -> AbstractContextManager[object]:
     """Limit BLAS to one thread for a run of a few hundred tokens; threads that variants start are unaffected.
 
     Multiplying a hundred rows takes less time than waking a thread and waiting for it: a hundred times less on a busy
@@ -90,7 +90,7 @@ def write(comparison: Comparison, timings: tuple[Timing, ...], command: Repeat) 
     """Write a run and its report to a new folder, add it to the index, and return the folder."""
     output_dir = Path(comparison.config.output_dir)
     load_renderers(comparison.config)
-    about = store.about(comparison, command, origin())
+    about = store.describe_run(comparison, command, origin())
     folder = store.save(Run(comparison, timings, about), output_dir)
     with suppress(UserError):  # the run is saved; `attn-exp index` reports the problem
         folders.rebuild_index(output_dir)
@@ -108,8 +108,8 @@ def check_figures(figures: Figures) -> None:
 
 
 def describe_empty_figures(folder: Path, config: Config) -> str:
-    figures, wanted = config.figures, config.figures.only if config.report.figures else ()
-    empty = [name for name in wanted if not (folder / "figures" / f"{name}.{figures.format[0]}").exists()]
+    figures, names = config.figures, config.figures.only if config.report.figures else ()
+    empty = [name for name in names if not (folder / "figures" / f"{name}.{figures.format[0]}").exists()]
     return f"figures.only: this run has nothing to show in {' and '.join(empty)}" if empty else ""
 
 
@@ -128,14 +128,14 @@ def find_first_page(folder: Path, config: Config) -> Path:
     return folder / "report.md" if config.report.tables else folder
 
 
-class Anew(NamedTuple):
+class Overrides(NamedTuple):
     """Overrides for rendering a run again: figure settings and report depth; an empty field keeps the run's own."""
 
     figures: dict[str, Any]
     depth: str = ""
 
 
-def said_anew(words: Sequence[str], command: str, known: Collection[str] = (*FIGURES, DEPTH)) -> Anew:
+def parse_overrides(words: Sequence[str], command: str, allowed: Collection[str] = (*FIGURES, DEPTH)) -> Overrides:
     """Parse and check the overrides in the arguments of a command.
 
     Raises:
@@ -144,14 +144,16 @@ def said_anew(words: Sequence[str], command: str, known: Collection[str] = (*FIG
     values = {}
     for word in words:
         key, equals, value = word.partition("=")
-        if key not in known:
-            raise UserError(unknown(key, list(known), f"setting of {command}"))
+        if key not in allowed:
+            raise UserError(unknown(key, list(allowed), f"setting of {command}"))
         if not equals:
             raise UserError(f"{word}: expected {key}=VALUE")
         values[key] = value if key in ("figures.font", DEPTH) else typed_value(value)
-    drawn = {key.removeprefix("figures."): value for key, value in values.items() if key != DEPTH}
-    read = {"depth": values[DEPTH]} if DEPTH in values else {}
-    return Anew(read_fields(Figures, drawn, "figures."), read_fields(Report, read, "report.").get("depth", ""))
+    figure_values = {key.removeprefix("figures."): value for key, value in values.items() if key != DEPTH}
+    report_values = {"depth": values[DEPTH]} if DEPTH in values else {}
+    return Overrides(
+        read_fields(Figures, figure_values, "figures."), read_fields(Report, report_values, "report.").get("depth", "")
+    )
 
 
 def typed_value(value: str) -> Any:
@@ -178,46 +180,46 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     folder = machine.folder(folder)
     if (folder / "manifest.json").is_file():
         raise UserError(f"{folder} is a sweep; run attn-exp collect {folder}")
-    changes = said_anew(words, "attn-exp report")
-    run = apply_overrides(store.load(folder), changes)
+    overrides = parse_overrides(words, "attn-exp report")
+    run = apply_overrides(store.load(folder), overrides)
     check_figures(run.comparison.config.figures)
     members = provenance.members_without_code(run.about)
     with refuse(f"{folder}: cannot be written to", OSError), machine.write_folder(folder, add=True) as draft, members:
         with trust.refuse_damaged(f"{folder}: its tables and arrays are inconsistent", *trust.MISFIT):
             store.render(run, draft)
         empty = describe_empty_figures(draft, run.comparison.config)
-        alone = sorted(path.name for path in (draft / "figures").glob("*"))
-    home = folder.resolve().parent
-    if home.name in folders.KINDS:
+        figure_files = sorted(path.name for path in (draft / "figures").glob("*"))
+    kind_folder = folder.resolve().parent
+    if kind_folder.name in folders.KINDS:
         with suppress(UserError):
-            folders.rebuild_index(home.parent)
+            folders.rebuild_index(kind_folder.parent)
     if empty:
         print(f"attn_exp: {printable(empty)}", file=sys.stderr)
-    if changes.figures.get("only"):
-        return "\n".join(str(folder / "figures" / name) for name in alone)
+    if overrides.figures.get("only"):
+        return "\n".join(str(folder / "figures" / name) for name in figure_files)
     return str(find_first_page(folder, run.comparison.config))
 
 
-def apply_overrides(run: Run, changes: Anew) -> Run:
+def apply_overrides(run: Run, overrides: Overrides) -> Run:
     """Apply changed settings of figures and depth to a run; a run that wrote no report gets a full one.
 
     Raises:
         UserError: both `figures.only` and a depth are set, but figures do not depend on the depth.
     """
-    config, alone = run.comparison.config, changes.figures.get("only")
-    if alone and changes.depth:
+    config, only_figures = run.comparison.config, overrides.figures.get("only")
+    if only_figures and overrides.depth:
         raise UserError(f"{DEPTH}: figures.only draws only figures; leave out one of the two")
-    old = config.report
-    is_bare = not (old.tables or old.pages)
-    has_texts = is_bare and bool(changes.depth or not old.figures)
-    wanted = Report(
-        tables=not alone and (old.tables or has_texts),
-        pages=not alone and (old.pages or has_texts),
-        figures=bool(changes.figures or old.figures or is_bare),
-        depth=changes.depth or old.depth,
+    report = config.report
+    is_bare = not (report.tables or report.pages)  # a run that wrote no text
+    adds_text = is_bare and bool(overrides.depth or not report.figures)
+    new_report = Report(
+        tables=not only_figures and (report.tables or adds_text),
+        pages=not only_figures and (report.pages or adds_text),
+        figures=bool(overrides.figures or report.figures or is_bare),
+        depth=overrides.depth or report.depth,
     )
-    figures = replace(config.figures, **changes.figures)
-    return replace(run, comparison=replace(run.comparison, config=replace(config, figures=figures, report=wanted)))
+    figures = replace(config.figures, **overrides.figures)
+    return replace(run, comparison=replace(run.comparison, config=replace(config, figures=figures, report=new_report)))
 
 
 @dataclass(frozen=True)
@@ -273,13 +275,13 @@ class Result:
         """
         from attn_exp.report import notebook  # noqa: PLC0415
 
-        run = self.comparison
-        found = run.steps
+        comparison = self.comparison
+        steps = comparison.steps
         if against:
-            start = chosen(against, [row.variant for row in run.rows if row.same_as], "row")
-            found = ladder.ladders(replace(run, config=replace(run.config, against=start)))[0]
-        wanted = chosen(variant, run.traces, "variant") if variant else ""
-        return notebook.steps([step for step in found if wanted in ("", step.variant)])
+            baseline = chosen(against, [row.variant for row in comparison.rows if row.same_as], "row")
+            steps = ladder.ladders(replace(comparison, config=replace(comparison.config, against=baseline)))[0]
+        only = chosen(variant, comparison.traces, "variant") if variant else ""
+        return notebook.steps([step for step in steps if only in ("", step.variant)])
 
     def stage(self, variant: str, name: str, head: int | np.integer[Any] = 1) -> pd.DataFrame:
         """Return a stage of a variant, such as `q`, `logits`, `weights` or `output`, with tokens as labels.
@@ -299,8 +301,8 @@ class Result:
         Raises:
             UserError: there is no such variant, or it did not compute that stage.
         """
-        formed = dict(self.comparison.traces[chosen(variant, self.comparison.traces, "variant")].stages())
-        return np.array(formed[chosen(name, formed, f"stage of {variant}")])
+        stages = dict(self.comparison.traces[chosen(variant, self.comparison.traces, "variant")].stages())
+        return np.array(stages[chosen(name, stages, f"stage of {variant}")])
 
     def figure(self, name: str = "weights") -> Drawing:
         """Return a figure of the report, such as `weights`, `distances` or `entropy`; a notebook displays it.

@@ -23,17 +23,18 @@ from attn_exp.runs.trust import DamagedError
 KINDS = {"runs": ("run", "run.json"), "sweeps": ("sweep", "manifest.json")}
 """The folders that hold runs and sweeps: the name of one entry, and the file that describes it."""
 
-PAGES = ("report.html", "report.md")
+PAGES = ("report.html", "report.md")  # the files that may be the report of a run, the preferred one first
 COMPLETE, UNREADABLE = "complete", "cannot be read"
 
 MOST_BYTES = 24 * 2**20
 """Size limit of a description that is read for a listing."""
 
+# the fields that the descriptions of runs and sweeps share
 DESCRIPTION = {"started": str, "status": str, "command": str, "words": [str], "title?": str, "config?": {"title?": str}}
 
 HEADS = ["when", "kind", "status", "settings"]
-DEFAULTS = "(defaults)"
-LONGEST, LONGEST_PLACE = 100, 300
+DEFAULTS = "(defaults)"  # shown for a run whose settings are all defaults
+LONGEST, LONGEST_PLACE = 100, 300  # maximum length of a cell, and of a path or list of settings beside the table
 
 
 def read_entries(output_dir: Path) -> list[Listed]:
@@ -43,10 +44,10 @@ def read_entries(output_dir: Path) -> list[Listed]:
         UserError: there is no such folder, or it cannot be read.
     """
     with refuse(f"{output_dir}: cannot be read", OSError):
-        kinds = sorted(path for path in output_dir.iterdir() if path.name in KINDS and path.is_dir())
-        folders = (path for kind in kinds for path in kind.iterdir() if path.name[0] != "." and path.is_dir())
-        found = list(filter(None, map(read_entry, folders)))
-    return sorted(found, key=lambda entry: (entry.when, entry.name), reverse=True)
+        kind_folders = sorted(path for path in output_dir.iterdir() if path.name in KINDS and path.is_dir())
+        folders = (path for kind in kind_folders for path in kind.iterdir() if path.name[0] != "." and path.is_dir())
+        entries = list(filter(None, map(read_entry, folders)))
+    return sorted(entries, key=lambda entry: (entry.when, entry.name), reverse=True)
 
 
 def read_entry(folder: Path) -> Listed | None:
@@ -60,10 +61,10 @@ def read_entry(folder: Path) -> Listed | None:
     except (OSError, DamagedError) as error:
         problem = f"{file}: {error.strerror}" if isinstance(error, OSError) else str(error)
         return entry._replace(ended=UNREADABLE, problem=problem)
-    page = next((page for page in PAGES if (folder / page).is_file()), "")
+    report = next((report for report in PAGES if (folder / report).is_file()), "")
     ended = "" if about["status"] == COMPLETE else about["status"]
-    return entry._replace(
-        page=entry.page + page, when=about["started"], ended=ended, title=title, words=settings(about)
+    return entry._replace(  # `page` is the folder, ending in a slash, until a report is appended
+        page=entry.page + report, when=about["started"], ended=ended, title=title, words=settings(about)
     )
 
 
@@ -79,17 +80,17 @@ def format_entries(output_dir: Path, listed: Sequence[Listed]) -> str:
     """Format runs and sweeps as a table, below a line with the settings that all of them share."""
     if not listed:
         return f"{output_dir}: no runs yet"
-    chosen = [set(entry.words) for entry in listed if not entry.problem]
-    common = set.intersection(*chosen) if len(chosen) > 1 else set()
+    settings_of = [set(entry.words) for entry in listed if not entry.problem]
+    common = set.intersection(*settings_of) if len(settings_of) > 1 else set()
     cells = [
         [entry.when, entry.kind, entry.ended or COMPLETE,
          entry.problem or " ".join(word for word in entry.words if word not in common) or DEFAULTS]
         for entry in listed
     ]  # fmt: skip
-    head, *rest = table(HEADS, [[plain(cell, LONGEST) for cell in line] for line in cells]).split("\n")
-    places = [plain(str(output_dir / f"{entry.kind}s" / entry.name), LONGEST_PLACE) for entry in listed]
+    head, *rows = table(HEADS, [[plain(cell, LONGEST) for cell in line] for line in cells]).split("\n")
+    paths = [plain(str(output_dir / f"{entry.kind}s" / entry.name), LONGEST_PLACE) for entry in listed]
     shared = [f"all: {plain(' '.join(sorted(common)), LONGEST_PLACE)}"] if common else []
-    return "\n".join([*shared, head, *(f"{row}  {place}" for row, place in zip(rest, places, strict=True))])
+    return "\n".join([*shared, head, *(f"{row}  {path}" for row, path in zip(rows, paths, strict=True))])
 
 
 def rebuild_named_index(words: Sequence[str]) -> str:
@@ -119,18 +120,19 @@ def open_newest(words: Sequence[str]) -> str:
     Raises:
         UserError: there is no such folder, or it contains no report.
     """
-    page = newest(named_output_dir(words))
+    page = find_newest_report(named_output_dir(words))
     return "" if webbrowser.open(page.absolute().as_uri()) else str(page)
 
 
-def newest(output_dir: Path) -> Path:
+def find_newest_report(output_dir: Path) -> Path:
     """Return the report of the folder itself, or of the run or sweep in it that was started last.
 
     Raises:
         UserError: there is no such folder, or it contains no report.
     """
-    pages = [output_dir / page for page in PAGES if (output_dir / page).is_file()]
-    pages = pages or [output_dir / one.page for one in read_entries(output_dir) if not one.page.endswith("/")]
-    if not pages:
+    reports = [output_dir / name for name in PAGES if (output_dir / name).is_file()]
+    # an entry without a report has only its folder as the page
+    reports = reports or [output_dir / entry.page for entry in read_entries(output_dir) if not entry.page.endswith("/")]
+    if not reports:
         raise UserError(f"{output_dir}: no report yet; write one with python -m attn_exp")
-    return pages[0]
+    return reports[0]

@@ -1,4 +1,8 @@
-"""`attn-exp grade ANSWERS KEYS`: grade each student's answers, and summarise the class."""
+"""`attn-exp grade ANSWERS KEYS`: grade each student's answers, and summarise the class.
+
+`grade_files` turns the files and keys into one `Submission` per student; `grade_answers` prints them as a table, and
+`write_grades` writes `grades.csv`, `class.html` and a marked page for each student.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +27,14 @@ from attn_exp.report import worksheet
 from attn_exp.report.escapes import plain
 from attn_exp.report.sentences import table
 from attn_exp.runs import answers, records, trust
-from attn_exp.runs.sheets import Key, composer, file_names, read_keys
+from attn_exp.runs.sheets import Key, file_names, make_composer, read_keys
 
 HEADS = ("student", "points", "of", "first wrong", "mistake", "what it is")
 EVERYBODY = "everybody.html"
 """All marked pages in one file, for printing."""
 NOT_HANDED_IN = "not handed in"
-MOST_SAID = 2000
+MOST_SAID = 2000  # maximum length of a line about a student or a mistake
+# the points of a box, such as `scores:6`
 WORTH = re.compile(r"(?P<stage>[a-z]+):(?P<points>[0-9]{1,4}(\.[0-9]{1,2})?)")
 OWN_SHARE, ALIKE, ENOUGH = 0.75, 0.9, 12
 """A student with less than `OWN_SHARE` of the points is graded as having copied if `ALIKE` of the cells, of at least
@@ -37,12 +42,12 @@ OWN_SHARE, ALIKE, ENOUGH = 0.75, 0.9, 12
 
 
 @dataclass(frozen=True)
-class Handed:
+class Submission:
     """A student's file: the numbers, the grade and the points of each box, or the reason why it could not be read."""
 
     student: str
     file: str
-    trouble: str = ""
+    problem: str = ""
     paper: Paper | None = None
     numbers: answers.Numbers = field(default_factory=dict)
     grade: Grade | None = None
@@ -50,12 +55,12 @@ class Handed:
 
     @property
     def is_missing(self) -> bool:
-        return self.trouble == NOT_HANDED_IN or (self.grade is not None and worksheet.is_untouched(self.grade))
+        return self.problem == NOT_HANDED_IN or (self.grade is not None and worksheet.is_untouched(self.grade))
 
     @property
     def cells(self) -> tuple[str | None, ...]:
         if self.grade is None:
-            return (self.student, None, None, None, None, self.trouble)
+            return (self.student, None, None, None, None, self.problem)
         return (
             self.student,
             *worksheet.total_points(self.scored),
@@ -69,7 +74,7 @@ class Handed:
         return tuple("-" if cell is None else cell for cell in self.cells)
 
 
-def grade_answers(asked: Sequence[str]) -> str:
+def grade_answers(words: Sequence[str]) -> str:
     """Grade a file or folder of answers with a file of keys; write the table, the class page and the marked pages.
 
     `points=scores:6,weights:9` sets the points of these boxes; any other box is worth one point per number.
@@ -77,27 +82,32 @@ def grade_answers(asked: Sequence[str]) -> str:
     Raises:
         UserError: there are no answers or keys, or the table and pages would replace files not written by attn-exp.
     """
-    places = [word for word in asked if not word.startswith("points=")]
-    worth = worth_of([word.partition("=")[2] for word in asked if word.startswith("points=")])
-    if len(places) != 2:
+    paths = [word for word in words if not word.startswith("points=")]
+    points = parse_points([word.partition("=")[2] for word in words if word.startswith("points=")])
+    if len(paths) != 2:
         raise UserError("expected attn-exp grade ANSWERS KEYS [points=scores:6,weights:9]")
-    place, keys = machine.folder(places[0]), read_keys(machine.folder(places[1]))
-    target = Path(places[1]).parent / "grades"
+    answers_path, keys = machine.folder(paths[0]), read_keys(machine.folder(paths[1]))
+    target = Path(paths[1]).parent / "grades"
     with refuse(f"{target}: cannot be written to", OSError):
         trust.check_grades(target, records.as_csv([HEADS]))
-        graded = grade_files(answer_files(place), keys, place.is_dir() and len(keys) > 1)
-        if not any(one.grade for one in graded):
-            raise UserError(f"{places[0]}: nothing to grade; {graded[0].student}: {graded[0].trouble}")
-        handed = [replace(one, scored=scores(one.grade, worth)) if one.grade else one for one in graded]
-        often = count_mistakes(handed)
-        missing = [one.student for one in handed if one.is_missing]
-        write_grades(handed, often, missing, target)
-    lines = [one.line for one in handed]
+        graded = grade_files(list_answer_files(answers_path), keys, answers_path.is_dir() and len(keys) > 1)
+        if not any(submission.grade for submission in graded):
+            raise UserError(f"{paths[0]}: nothing to grade; {graded[0].student}: {graded[0].problem}")
+        submissions = [
+            replace(submission, scored=scores(submission.grade, points)) if submission.grade else submission
+            for submission in graded
+        ]
+        mistakes = count_mistakes(submissions)
+        missing = [submission.student for submission in submissions if submission.is_missing]
+        write_grades(submissions, mistakes, missing, target)
+    lines = [submission.line for submission in submissions]
     parts = [
         table(HEADS[:-1], [[plain(cell, 90) for cell in line[:-1]] for line in lines]),
         "\n".join(f"{plain(line[0], 90)}: {plain(line[-1], MOST_SAID)}" for line in lines),
         *([plain(f"Not handed in: {', '.join(missing)}", MOST_SAID)] if missing else []),
-        "\n".join(plain(f"{name}, {count_of(int(count), 'student')}: {says}", MOST_SAID) for name, count, says in often)
+        "\n".join(
+            plain(f"{name}, {count_of(int(count), 'student')}: {says}", MOST_SAID) for name, count, says in mistakes
+        )
         or "No known mistakes found.",
         f"{target / 'class.html'}\n{target / 'marked' / EVERYBODY}",
     ]
@@ -105,139 +115,159 @@ def grade_answers(asked: Sequence[str]) -> str:
 
 
 def write_grades(
-    handed: Sequence[Handed], often: Sequence[tuple[str, str, str]], missing: Sequence[str], target: Path
+    submissions: Sequence[Submission], mistakes: Sequence[tuple[str, str, str]], missing: Sequence[str], target: Path
 ) -> None:
-    files = file_names([one.file for one in handed])
+    files = file_names([submission.file for submission in submissions])
     marked = {
         f"{file}.html": (
-            one.student,
-            worksheet.render_marked_sheet(one.paper, one.student, one.grade, one.numbers, one.scored),
+            submission.student,
+            worksheet.render_marked_sheet(
+                submission.paper, submission.student, submission.grade, submission.numbers, submission.scored
+            ),
         )
-        for file, one in zip(files, handed, strict=True)
-        if one.paper and one.grade
+        for file, submission in zip(files, submissions, strict=True)
+        if submission.paper and submission.grade
     }
-    pages = {file: worksheet.render_marked_page(student, [part]) for file, (student, part) in marked.items()}
-    pages[EVERYBODY] = worksheet.render_marked_page("Marked sheets", [part for _, part in marked.values()])
+    pages = {
+        file: worksheet.render_marked_page(student, [marked_sheet]) for file, (student, marked_sheet) in marked.items()
+    }
+    pages[EVERYBODY] = worksheet.render_marked_page(
+        "Marked sheets", [marked_sheet for _, marked_sheet in marked.values()]
+    )
     for name in pages:
         trust.check_page(target / "marked" / name, "marked")
-    made = machine.as_bytes(records.as_csv([HEADS, *(list(map(records.cell, one.cells)) for one in handed)]))
+    table_bytes = machine.as_bytes(
+        records.as_csv([HEADS, *(list(map(records.format_cell, submission.cells)) for submission in submissions)])
+    )
     rows = [
         (
-            Markup('<a href="marked/{}.html">{}</a>').format(file, one.student) if one.grade else one.student,
-            *one.line[1:],
+            Markup('<a href="marked/{}.html">{}</a>').format(file, submission.student)
+            if submission.grade
+            else submission.student,
+            *submission.line[1:],
         )
-        for file, one in zip(files, handed, strict=True)
+        for file, submission in zip(files, submissions, strict=True)
     ]
-    seal, boxes = hashlib.sha256(made).hexdigest(), list(by_box(handed))
-    page = worksheet.grades(heads=HEADS, lines=rows, overview=often, boxes=boxes, seal=seal, missing=missing)
+    seal, boxes = hashlib.sha256(table_bytes).hexdigest(), list(summarize_boxes(submissions))
+    page = worksheet.grades(heads=HEADS, lines=rows, overview=mistakes, boxes=boxes, seal=seal, missing=missing)
     with machine.write_folder(target, add=True) as draft:
         marks = {f"marked/{name}": text for name, text in pages.items()}
-        machine.fill(draft, {"grades.csv": made, "class.html": page, **marks})
+        machine.fill(draft, {"grades.csv": table_bytes, "class.html": page, **marks})
 
 
-def worth_of(values: Sequence[str]) -> dict[str, float]:
+def parse_points(values: Sequence[str]) -> dict[str, float]:
     """Parse the points of boxes, such as `scores:6,weights:9`.
 
     Raises:
         UserError: the text has the wrong format, or names an unknown stage.
     """
-    worth = {}
+    points = {}
     for part in (part.strip() for value in values for part in value.strip("[]").split(",") if part.strip()):
         match = WORTH.fullmatch(part)
         if not match:
             raise UserError(f"points={part}: expected points=STAGE:NUMBER, such as points=scores:6,weights:9")
-        worth[chosen(match["stage"], STAGES, "stage of points=")] = float(match["points"])
-    return worth
+        points[chosen(match["stage"], STAGES, "stage of points=")] = float(match["points"])
+    return points
 
 
-def by_box(handed: Sequence[Handed]) -> Iterator[Sequence[str]]:
+def summarize_boxes(submissions: Sequence[Submission]) -> Iterator[Sequence[str]]:
     """Yield for each box its mean points, its maximum, and how many students have wrong, empty and unreadable cells."""
     pairs = [
         pair
-        for one in handed
-        if one.grade and not one.is_missing
-        for pair in zip(one.scored, one.grade.boxes, strict=True)
+        for submission in submissions
+        if submission.grade and not submission.is_missing
+        for pair in zip(submission.scored, submission.grade.boxes, strict=True)
     ]
     for stage in dict.fromkeys(score.stage for score, _ in pairs):
         scored, boxes = zip(*(pair for pair in pairs if pair[0].stage == stage), strict=True)
-        bad = [sum(getattr(box, state) > 0 for box in boxes) for state in ("wrong", "empty", "unreadable")]
+        counts = [sum(getattr(box, state) > 0 for box in boxes) for state in ("wrong", "empty", "unreadable")]
         mean, most = fmean(score.points for score in scored), max(score.most for score in scored)
-        yield stage, worksheet.format_points(mean), worksheet.format_points(most), *map(str, bad)
+        yield stage, worksheet.format_points(mean), worksheet.format_points(most), *map(str, counts)
 
 
-def grade_files(files: Sequence[Path], keys: Mapping[str, Key], whole_class: bool) -> list[Handed]:
+def grade_files(files: Sequence[Path], keys: Mapping[str, Key], add_missing: bool) -> list[Submission]:
     """Grade each student's answers; record why a file is unreadable, and give no points for another student's numbers.
 
-    `whole_class` adds the students who handed in nothing.
+    With a single key, every file is graded by it, whatever the name of the file. `add_missing` adds the students who
+    handed in nothing.
     """
-    composed, only = composer(typed=False), next(iter(keys)) if len(keys) == 1 else None
-    paper_of = cache(lambda name: keys[name].paper(composed))
-    handed = list[Handed]()
+    compose, only_key = make_composer(typed=False), next(iter(keys)) if len(keys) == 1 else None
+    find_paper = cache(lambda name: keys[name].paper(compose))
+    submissions = list[Submission]()
     for path in files:
         try:
             lines = answers.read_lines(path)
         except UserError as error:
-            handed.append(Handed(path.stem, path.stem, str(error)))
+            submissions.append(Submission(path.stem, path.stem, str(error)))
             continue
         if answers.is_table(lines):
             rows = {row[0]: row for row in lines[1:] if any(row)}
             if len(rows) < sum(map(any, lines[1:])):
                 raise UserError(f"{path}: a student has more than one row")
-            known = {key.student: name for name, key in keys.items()}
-            handed += [grade_lines(student, known.get(student, student), [lines[0], row], keys, paper_of)
-                       for student, row in rows.items()]  # fmt: skip
-            whole_class = only is None
+            key_name_of = {key.student: name for name, key in keys.items()}
+            submissions += [
+                grade_submission(student, key_name_of.get(student, student), [lines[0], row], keys, find_paper)
+                for student, row in rows.items()
+            ]
+            add_missing = only_key is None  # a table has a row for every student
         else:
-            name = path.stem if path.stem in keys or only is None else only
-            handed.append(grade_lines(path.stem, name, lines, keys, paper_of))
-    handed = [one for one in handed if not (whole_class and one.is_missing)]  # an empty row beside a file, perhaps
-    there = {name for one in handed for name in (one.file, one.student)}
-    handed += [
-        Handed(key.student, name, NOT_HANDED_IN)
+            name = path.stem if path.stem in keys or only_key is None else only_key
+            submissions.append(grade_submission(path.stem, name, lines, keys, find_paper))
+    # an empty row may stand beside a file
+    submissions = [submission for submission in submissions if not (add_missing and submission.is_missing)]
+    seen = {name for submission in submissions for name in (submission.file, submission.student)}
+    submissions += [
+        Submission(key.student, name, NOT_HANDED_IN)
         for name, key in keys.items()
-        if whole_class and not there & {name, key.student}
+        if add_missing and not seen & {name, key.student}
     ]
-    return [void_copied(one, keys, paper_of) for one in handed]
+    return [void_copied(submission, keys, find_paper) for submission in submissions]
 
 
-def grade_lines(
-    student: str, name: str, lines: answers.Lines, keys: Mapping[str, Key], paper_of: Callable[[str], Paper]
-) -> Handed:
+def grade_submission(
+    student: str, name: str, lines: answers.Lines, keys: Mapping[str, Key], find_paper: Callable[[str], Paper]
+) -> Submission:
     try:
         if name not in keys:
             raise UserError("there is no key with this name")
-        paper = paper_of(name)
-        blocks = answers.blocks_of_row(lines[0], lines[1], paper) if answers.is_table(lines) else lines
+        paper = find_paper(name)
+        blocks = answers.row_to_blocks(lines[0], lines[1], paper) if answers.is_table(lines) else lines
         filled = answers.read_blocks(blocks, paper)
     except UserError as error:
-        return Handed(student, student, str(error))
-    known = student if len(keys) == 1 or keys[name].student == "key" else keys[name].student
-    return Handed(known, student if len(keys) == 1 else name, "", paper, filled.numbers, filled.grade(paper))
+        return Submission(student, student, str(error))
+    shown_student = student if len(keys) == 1 or keys[name].student == "key" else keys[name].student
+    return Submission(
+        shown_student,
+        student if len(keys) == 1 else name,
+        paper=paper,
+        numbers=filled.numbers,
+        grade=filled.grade(paper),
+    )
 
 
-def void_copied(one: Handed, keys: Mapping[str, Key], paper_of: Callable[[str], Paper]) -> Handed:
+def void_copied(submission: Submission, keys: Mapping[str, Key], find_paper: Callable[[str], Paper]) -> Submission:
     """Give no points to a file that is mostly wrong but matches another student's sheet."""
-    given, count = one.grade, sum(np.count_nonzero(~np.isnan(array)) for array in one.numbers.values())
-    if given is None or count < ENOUGH or given.points >= OWN_SHARE * count:
-        return one
+    grade, count = submission.grade, sum(np.count_nonzero(~np.isnan(array)) for array in submission.numbers.values())
+    if grade is None or count < ENOUGH or grade.points >= OWN_SHARE * count:
+        return submission
     for name, key in keys.items():
-        near = 2.5 * 10.0**-key.digits  # their own rounding in each box adds up
-        same = 0
-        for blank in paper_of(name).blanks if name != one.file else ():
-            typed = one.numbers.get(blank.stage)
-            if typed is not None and typed.shape == blank.right.shape:
-                same += int(np.isclose(typed, blank.right, rtol=0, atol=near).sum())
-        if same >= ALIKE * count:
-            return replace(one, grade=not_their_own(given, key.student))
-    return one
+        tolerance = 2.5 * 10.0**-key.digits  # their own rounding in each box adds up
+        matching = 0
+        for blank in find_paper(name).blanks if name != submission.file else ():
+            numbers = submission.numbers.get(blank.stage)
+            if numbers is not None and numbers.shape == blank.right.shape:
+                matching += int(np.isclose(numbers, blank.right, rtol=0, atol=tolerance).sum())
+        if matching >= ALIKE * count:
+            return replace(submission, grade=not_their_own(grade, key.student))
+    return submission
 
 
-def count_mistakes(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
+def count_mistakes(submissions: Sequence[Submission]) -> list[tuple[str, str, str]]:
     """Return each mistake or unrequested setting, with the number of students who made it and its description.
 
     The most frequent one comes first.
     """
-    grades = [one.grade for one in handed if one.grade]
+    grades = [submission.grade for submission in submissions if submission.grade]
     remarks = sorted((remark for grade in grades for remark in grade.remarks), key=lambda remark: -len(remark.says))
     shortest = {remark.name: remark.says for remark in remarks}
     return [
@@ -246,16 +276,16 @@ def count_mistakes(handed: Sequence[Handed]) -> list[tuple[str, str, str]]:
     ]
 
 
-def answer_files(place: Path) -> list[Path]:
-    """Return the CSV files in a folder; if `place` is a file, only that file.
+def list_answer_files(folder: Path) -> list[Path]:
+    """Return the CSV files in a folder, or, if `folder` is a file itself, only that file.
 
     Raises:
         UserError: the folder cannot be read, or contains no such file.
     """
-    if place.is_file():
-        return [place]
-    with refuse(f"{place}: cannot be read", OSError):
-        there = [path for path in place.iterdir() if path.suffix.lower() == ".csv" and not path.name.startswith(".")]
-    if not there:
-        raise UserError(f"{place}: no files that end in .csv")
-    return sorted(there)
+    if folder.is_file():
+        return [folder]
+    with refuse(f"{folder}: cannot be read", OSError):
+        files = [file for file in folder.iterdir() if file.suffix.lower() == ".csv" and not file.name.startswith(".")]
+    if not files:
+        raise UserError(f"{folder}: no files that end in .csv")
+    return sorted(files)

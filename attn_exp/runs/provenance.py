@@ -21,7 +21,7 @@ import threadpoolctl
 from attn_exp import registry
 from attn_exp.config.inputs import Embeddings, Projections
 from attn_exp.config.schema import Config
-from attn_exp.config.spelling import name_of, spelled, stored
+from attn_exp.config.spelling import array_name, array_reference, spelled
 from attn_exp.errors import UserError, brief, printable
 from attn_exp.experiment.variant import Bind
 from attn_exp.own_code import Named, any_named, file_of_function, fingerprint, fingerprint_of_function, is_code
@@ -31,7 +31,9 @@ from attn_exp.registry import ABSENT, Origin
 from attn_exp.report.escapes import plain
 
 HERE = Path(__file__).resolve().parent.parent
+# what is recorded about each BLAS library
 BLAS_KEYS = ("internal_api", "version", "architecture", "num_threads", "threading_layer")
+# libraries whose versions are recorded if they have been imported
 LIBRARIES = ("numpy", "hydra", "omegaconf", "pandas", "matplotlib", "jinja2")
 
 OPTION = "--own-code"
@@ -61,18 +63,18 @@ def git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
     if not (checkout / "pyproject.toml").is_file():
         return None
     try:
-        said = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", errors="replace").stdout
+        status = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", errors="replace").stdout
     except OSError:
         return None
-    commit = re.search("^# branch.oid (.*)", said, re.MULTILINE)
-    return {"commit": commit[1], "dirty": bool(re.search("^[^#]", said, re.MULTILINE))} if commit else None
+    commit = re.search("^# branch.oid (.*)", status, re.MULTILINE)
+    return {"commit": commit[1], "dirty": bool(re.search("^[^#]", status, re.MULTILINE))} if commit else None
 
 
 def cpu() -> str:
-    place = Path("/proc/cpuinfo")
-    text = place.read_text(encoding="utf-8") if place.exists() else ""
-    found = re.search(r"^model name\s*:\s*(.*\S)", text, re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine()
+    path = Path("/proc/cpuinfo")
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    match = re.search(r"^model name\s*:\s*(.*\S)", text, re.MULTILINE)
+    return match[1] if match else platform.processor() or platform.machine()
 
 
 def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str, Any]] = ()) -> dict[str, Any]:
@@ -80,9 +82,9 @@ def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str
 
     Members from outside are recorded if they come from a file named with `--with`, or if the settings use them.
     """
-    named = [(key, value) for key, value in swept if input_files.is_file(key) and isinstance(value, str)]
-    files = dict.fromkeys([*input_files.of(config).items(), *named])
-    used = set(re.findall(r"\w+", repr(config))) if registry.OUTSIDE else set()
+    swept_files = [(key, value) for key, value in swept if input_files.is_file(key) and isinstance(value, str)]
+    files = dict.fromkeys([*input_files.of(config).items(), *swept_files])
+    used_names = set(re.findall(r"\w+", repr(config))) if registry.OUTSIDE else set()
     records = {
         "code": [
             {"form": form, "file": file_of_function(form), "sha256": fingerprint_of_function(form)} for form in forms
@@ -90,11 +92,11 @@ def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str
         "with": [
             {**from_file._asdict(), "members": members}
             for from_file, members in registry.origins().items()
-            if from_file.name or used & {member.partition(":")[2] for member in members}
+            if from_file.name or used_names & {member.partition(":")[2] for member in members}
         ],
         "inputs": [{"setting": key, "file": file, "sha256": input_files.fingerprint(file, key)} for key, file in files],
     }
-    return {key: found for key, found in records.items() if found}
+    return {key: entries for key, entries in records.items() if entries}
 
 
 # Code
@@ -109,23 +111,23 @@ def binder(config: Config) -> Bind | None:
     return bind
 
 
-def functions_in(config: Config) -> list[str]:
+def list_functions(config: Config) -> list[str]:
     return list(dict.fromkeys(variant.form for variant in config.variant.values() if is_code(variant.form)))
 
 
-def files_of_members(about: About) -> tuple[str, ...]:
+def list_member_files(about: About) -> tuple[str, ...]:
     """Return the `--with` files that define a run's members; members registered in Python have no file."""
     return tuple(record["name"] for record in about.get("with", ()) if record["name"])
 
 
 @contextmanager
-def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, ...]]:
-    """Register the members that a run used, if the user allowed its code with `own`; yield their files.
+def allow_members(about: About, folder: Path, is_allowed: bool) -> Iterator[tuple[str, ...]]:
+    """Register the members that a run used, if the user allowed its code (`is_allowed`); yield their files.
 
     Print to stderr whether each file has changed.
 
     Raises:
-        UserError: there is code but `own` is not set, a file is invalid, or a member has no file.
+        UserError: there is code but `is_allowed` is not set, a file is invalid, or a member has no file.
     """
     members = about.get("with", ())
     unnamed = [member.partition(":")[2] for record in members if not record["name"] for member in record["members"]]
@@ -133,28 +135,28 @@ def allow_members(about: About, folder: Path, own: bool) -> Iterator[tuple[str, 
         raise UserError(
             f"{folder}: needs {format_names(unnamed)}, registered in Python; register it again, then call attn_exp.run"
         )
-    files = files_of_members(about)
+    files = list_member_files(about)
     recorded = {record["name"]: record["sha256"] for record in members}
-    allow_code(files, fingerprint, recorded, folder, own)
+    allow_code(files, fingerprint, recorded, folder, is_allowed)
     if not files:
         yield files
         return
-    from attn_exp.plugins import members_known  # noqa: PLC0415 - few runs know any member from outside
+    from attn_exp.plugins import load_members  # noqa: PLC0415 - few runs know any member from outside
 
-    with members_known(files):
+    with load_members(files):
         yield files
 
 
-def allow_functions(config: Config, about: About, folder: Path, own: bool) -> Config:
-    """Mark the functions in stored settings as allowed to run, if the user allowed it with `own`.
+def allow_functions(config: Config, about: About, folder: Path, is_allowed: bool) -> Config:
+    """Mark the functions in stored settings as allowed to run, if the user allowed it (`is_allowed`).
 
     Print to stderr whether the file of each has changed.
 
     Raises:
-        UserError: the settings name functions, and `own` is not set.
+        UserError: the settings name functions, and `is_allowed` is not set.
     """
     recorded = {record["form"]: record["sha256"] for record in about.get("code", ())}
-    allow_code(functions_in(config), fingerprint_of_function, recorded, folder, own)
+    allow_code(list_functions(config), fingerprint_of_function, recorded, folder, is_allowed)
     variants = {
         name: replace(variant, form=Named(variant.form)) if is_code(variant.form) else variant
         for name, variant in config.variant.items()
@@ -167,27 +169,27 @@ def format_names(names: Iterable[str]) -> str:
 
 
 def allow_code(
-    names: Sequence[str], hash_of: Callable[[str], str], recorded: Mapping[str, str], folder: Path, own: bool
+    names: Sequence[str], hash_of: Callable[[str], str], recorded: Mapping[str, str], folder: Path, is_allowed: bool
 ) -> None:
     """Print to stderr whether each file or function still has the recorded hash.
 
     Raises:
-        UserError: there are names, but `own` is not set; in that case no file has been read.
+        UserError: there are names, but `is_allowed` is not set; in that case no file has been read.
     """
-    if names and not own:
+    if names and not is_allowed:
         raise UserError(f"{folder}: it runs code, {format_names(names)}; look at it, then add {OPTION} to run it")
     for name in names:
-        before, sha256 = recorded.get(name, ""), hash_of(name)
-        state = f"; its file has changed: sha256 {sha256[:12] or 'none'}, recorded {before[:12] or 'none'}"
-        if sha256 == before:
-            state = ", unchanged" if before else "; no hash of it was recorded"
+        recorded_hash, sha256 = recorded.get(name, ""), hash_of(name)
+        state = f"; its file has changed: sha256 {sha256[:12] or 'none'}, recorded {recorded_hash[:12] or 'none'}"
+        if sha256 == recorded_hash:
+            state = ", unchanged" if recorded_hash else "; no hash of it was recorded"
         print(f"attn_exp: {printable(f'running {name}{state}')}", file=sys.stderr)
 
 
 @contextmanager
 def members_without_code(about: About) -> Iterator[None]:
     """Register only the names of a stored run's members, unless a file already provides them; nothing is imported."""
-    with registry.kept():
+    with registry.undo_registrations():
         for record in about.get("with", ()):
             from attn_exp.plugins import KINDS, is_taken  # noqa: PLC0415 - as above
 
@@ -204,13 +206,13 @@ def members_without_code(about: About) -> Iterator[None]:
 
 def changed_inputs(config: Config, about: About) -> Iterator[str]:
     records = [record for record in about.get("inputs", ()) if record["sha256"]]
-    known = {(record["setting"], record["file"]): record["sha256"] for record in records}
+    recorded = {(record["setting"], record["file"]): record["sha256"] for record in records}
     for key, file in input_files.of(config).items():
-        now = input_files.fingerprint(file, key)
-        if (key, file) not in known:
+        sha256 = input_files.fingerprint(file, key)
+        if (key, file) not in recorded:
             yield f"{brief(file)} was not recorded"
-        elif now != known[key, file]:
-            yield f"{brief(file)} {'has changed since' if now else 'is gone'}"
+        elif sha256 != recorded[key, file]:
+            yield f"{brief(file)} {'has changed since' if sha256 else 'is gone'}"
 
 
 def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -> tuple[Config, tuple[str, ...]]:
@@ -223,20 +225,20 @@ def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -
         arrays = {"embeddings.vectors": problem.x}
     arrays |= {"embeddings.memory.vectors": problem.memory}
     arrays |= {f"++projections.given.{name}": matrix for name, matrix in problem.projections.items()}
-    names = [f"{key}={stored(name_of(array))}"
+    array_words = [f"{key}={array_reference(array_name(array))}"
              for key, array in arrays.items() if array is not None]  # fmt: skip
-    kept = [word for word in words if not word.lstrip("+").startswith(("embeddings", "projections", "draws"))]
-    start = ["embeddings=inline", f"embeddings.tokens={spelled(config.embeddings.tokens)}"]
-    none = [] if given else ["projections=none"]
-    return config, (*kept, *start, *none, *names)
+    kept_words = [word for word in words if not word.lstrip("+").startswith(("embeddings", "projections", "draws"))]
+    input_words = ["embeddings=inline", f"embeddings.tokens={spelled(config.embeddings.tokens)}"]
+    projection_words = [] if given else ["projections=none"]
+    return config, (*kept_words, *input_words, *projection_words, *array_words)
 
 
 def embeddings_of(problem: Problem) -> Embeddings:
     tokens = problem.key_tokens if problem.past else problem.tokens
-    late = {name: getattr(problem, name) for name in ("q", "k", "v", "weights")}
-    stages = late if problem.x is None else {"vectors": problem.x}
+    later_stages = {name: getattr(problem, name) for name in ("q", "k", "v", "weights")}
+    stages = later_stages if problem.x is None else {"vectors": problem.x}
     arrays = {name: array.tolist() for name, array in stages.items() if array is not None}
     vectors = None if problem.memory is None else problem.memory.tolist()
-    is_other = vectors is not None or problem.key_tokens != tokens
-    memory = Embeddings(tokens=problem.key_tokens, vectors=vectors) if is_other else None
+    has_memory = vectors is not None or problem.key_tokens != tokens
+    memory = Embeddings(tokens=problem.key_tokens, vectors=vectors) if has_memory else None
     return Embeddings(tokens=tokens, memory=memory, **arrays)

@@ -1,6 +1,8 @@
 """Write CSV tables, and read them back.
 
-The columns of a table of records are the fields of a frozen dataclass.
+`format_...` functions turn values into cells and put an apostrophe before text that a spreadsheet could run as a
+formula: `=1+1` becomes `'=1+1`. `parse_...` functions turn cells into values and remove it. The columns of a table of
+records are the fields of a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -22,14 +24,14 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf|nan", re.IGNORECASE)
 
 
-def written(schema: type, records: Iterable[Any]) -> str:
+def format_records(schema: type, records: Iterable[Any]) -> str:
     """Format records as CSV: one line each, numbers with all significant digits, None as an empty cell."""
     names = [field.name for field in fields(schema)]
-    return as_csv([names, *([cell(getattr(record, name)) for name in names] for record in records)])
+    return as_csv([names, *([format_cell(getattr(record, name)) for name in names] for record in records)])
 
 
 def as_csv(lines: Sequence[Sequence[str]]) -> str:
-    """Format lines of cells as CSV; each cell is a fixed string, or the result of `cell` or `label`.
+    """Format lines of cells as CSV; each cell is a fixed string, or the result of `format_cell` or `format_label`.
 
     If a cell contains a carriage return, all cells are quoted; otherwise it would break its line in two.
     """
@@ -40,7 +42,7 @@ def as_csv(lines: Sequence[Sequence[str]]) -> str:
     return text.getvalue()
 
 
-def cell(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """Format a value as a cell: booleans in lower case, floats so that they read back unchanged, None as empty."""
     if value is None:
         return ""
@@ -51,23 +53,23 @@ def cell(value: Any) -> str:
     return repr(float(value)) if isinstance(value, float) else str(value)
 
 
-def label(text: str) -> str:
+def format_label(text: str) -> str:
     """Format a string as a cell; a string that is a number stays unchanged, since a spreadsheet does not run it."""
-    return text if NUMBER.fullmatch(text) else cell(text)
+    return text if NUMBER.fullmatch(text) else format_cell(text)
 
 
-def text_of(cell: str) -> str:
-    """Return the text of a cell, without the apostrophe that keeps a spreadsheet from running it."""
+def parse_text(cell: str) -> str:
+    """Return the text of a cell, without the apostrophe that `format_cell` put before it."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(("'", *FORMULA)) else cell
 
 
-def texts(line: list[str]) -> list[str]:
+def parse_texts(line: list[str]) -> list[str]:
     """Return the texts of a line's cells; for speed, lines without an apostrophe are returned unchanged."""
-    return [text_of(cell) for cell in line] if "'" in "".join(line) else line
+    return [parse_text(cell) for cell in line] if "'" in "".join(line) else line
 
 
-def parsed(schema: type, text: str) -> tuple[Any, ...]:
-    """Parse the records that `written` wrote.
+def parse_records(schema: type, text: str) -> tuple[Any, ...]:
+    """Parse the records that `format_records` wrote.
 
     A missing column gets the default of its field: a plugin may have added it after the file was written.
 
@@ -76,21 +78,21 @@ def parsed(schema: type, text: str) -> tuple[Any, ...]:
             types of its field.
     """
     head, *lines = [*machine.parse_csv(text)] or [[]]
-    kinds = get_type_hints(schema)
-    needed = {field.name for field in fields(schema) if field.default is MISSING}
-    if len(set(head)) < len(head) or not needed <= set(head) <= set(kinds):
-        raise ValueError(f"expected the columns {', '.join(kinds)}; found {', '.join(head) or 'none'}")
+    types = get_type_hints(schema)
+    required = {field.name for field in fields(schema) if field.default is MISSING}
+    if len(set(head)) < len(head) or not required <= set(head) <= set(types):
+        raise ValueError(f"expected the columns {', '.join(types)}; found {', '.join(head) or 'none'}")
     return tuple(
-        schema(**{name: value(cell, kinds[name]) for name, cell in zip(head, line, strict=True)}) for line in lines
+        schema(**{name: parse_cell(cell, types[name]) for name, cell in zip(head, line, strict=True)}) for line in lines
     )
 
 
-def value(text: str, kind: Any) -> Any:
+def parse_cell(text: str, kind: Any) -> Any:
     kinds = get_args(kind) or (kind,)
     if text == "" and NoneType in kinds:
         return None
     if bool in kinds and text in ("true", "false"):
         return text == "true"
     if str in kinds:
-        return text_of(text)
+        return parse_text(text)
     return int(text) if int in kinds else float(text)

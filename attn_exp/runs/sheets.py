@@ -1,5 +1,8 @@
 """`attn-exp sheet`: a worksheet for every student of a class, with blanks to fill in, and a file of keys for grading.
 
+`read_options` reads the arguments, `make_sheets` yields a `Key` and a `Paper` (the sheet with its right answers) for
+each student, and `write_sheets` writes the pages, the empty `answers.csv` and `key.json`.
+
 A key holds the settings from which a student's numbers are computed, and the questions, but no answers and no code. A
 notebook shows an exercise with cells to type into; its `check` grades arrays as well.
 """
@@ -21,7 +24,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array, Arrays, Shape
-from attn_exp.config.compose import values
+from attn_exp.config.compose import compose_values
 from attn_exp.config.kinds import WORDS, at_least, read_fields
 from attn_exp.config.schema import read_config
 from attn_exp.diagnosis.classroom.grading import Grade, scores
@@ -32,16 +35,17 @@ from attn_exp.report.notebook import html
 from attn_exp.report.sentences import table
 from attn_exp.runs import answers
 from attn_exp.runs.execution import typed_value
-from attn_exp.runs.store import split_arrays, with_arrays
+from attn_exp.runs.store import insert_arrays, split_arrays
 from attn_exp.runs.trust import read_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
-RANGE = re.compile(r"range\((-?\d{1,9}),\s*(-?\d{1,9})\)")
+RANGE = re.compile(r"range\((-?\d{1,9}),\s*(-?\d{1,9})\)")  # several seeds, such as `range(0,30)`
 MOST_STUDENTS = 2000
-TO_PRINT = "sheets.html"
+TO_PRINT = "sheets.html"  # all sheets in one file, for printing
 
+# the fields of a key in a file of keys
 KEY_SHAPE = {
     "file": str, "student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "transposed": bool
 }  # fmt: skip
@@ -51,7 +55,7 @@ EVERY_BOX, SHORT, MOST_CELLS = "all", ("weights", "scores", "output"), 24
 INLINE = ["embeddings=inline", "projections=identity"]
 """Settings that replace the input if each student has their own numbers."""
 MOST_DIGITS = 6
-Composed = Callable[[tuple[str, ...]], Mapping[str, Any]]
+Compose = Callable[[tuple[str, ...]], Mapping[str, Any]]  # a function from arguments to settings
 FILE = "answers.csv"
 
 
@@ -70,18 +74,18 @@ class Key:
     digits: int = 2
     transposed: bool = False
 
-    def with_numbers(self, numbers: Numbers, composed: Composed) -> Paper:
-        return replace(self, numbers=numbers).paper(composed)
+    def with_numbers(self, numbers: Numbers, compose: Compose) -> Paper:
+        return replace(self, numbers=numbers).paper(compose)
 
-    def paper(self, composed: Composed) -> Paper:
+    def paper(self, compose: Compose) -> Paper:
         """Return the sheet, and recompute its right answers.
 
         Raises:
             UserError: no sheet can be made from the settings.
         """
-        settings = composed(self.words + tuple(INLINE if self.numbers else ()))
+        settings = compose(self.words + tuple(INLINE if self.numbers else ()))
         inputs, projections = split_arrays(self.numbers)
-        config = read_config(with_arrays(settings, inputs, projections) if self.numbers else settings)
+        config = read_config(insert_arrays(settings, inputs, projections) if self.numbers else settings)
         return paper(config, self.stages, self.digits, self.transposed)
 
 
@@ -98,107 +102,109 @@ class Options:
     to: str = "sheets"
 
 
-def write_sheets(asked_words: Sequence[str]) -> str:
+def write_sheets(arguments: Sequence[str]) -> str:
     """Write the sheets that the arguments describe, and return the paths to hand out and the command for grading.
 
     Raises:
         UserError: the settings are invalid, no sheet can be made from them, or the folder exists already.
     """
-    options, words = read_options(asked_words)
-    to, made = machine.folder(options.to), list(every_sheet(options, words))
+    options, words = read_options(arguments)
+    to, sheets = machine.folder(options.to), list(make_sheets(options, words))
     if os.path.lexists(to):
         raise UserError(f"to={to}: already exists; name another folder, or remove it")
-    alone = len(made) == 1
+    is_single = len(sheets) == 1
     with refuse(f"to={to}: cannot be written to", OSError), machine.write_folder(to) as draft:
-        for key, sheet in made:
-            page = worksheet.page(sheet, key.student, FILE if alone else f"{key.file}.csv", options.exam)
-            machine.fill(draft, {"sheet.html" if alone else f"sheets/{key.file}.html": page})
-        blank = made[0][1]
+        for key, sheet in sheets:
+            page = worksheet.page(sheet, key.student, FILE if is_single else f"{key.file}.csv", options.exam)
+            machine.fill(draft, {"sheet.html" if is_single else f"sheets/{key.file}.html": page})
+        first_sheet = sheets[0][1]
         answers_file = (
-            answers.blank_or_filled(blank) if alone else answers.blank_table([key.student for key, _ in made], blank)
+            answers.format_answers(first_sheet)
+            if is_single
+            else answers.blank_table([key.student for key, _ in sheets], first_sheet)
         )
         machine.fill(draft, {
             FILE: answers_file,
-            "key.html": worksheet.to_print([worksheet.render_solution(sheet, key.student) for key, sheet in made]),
-            "key.json": json.dumps({"keys": [vars(key) for key, _ in made]}, indent=1, ensure_ascii=False) + "\n",
+            "key.html": worksheet.to_print([worksheet.render_solution(sheet, key.student) for key, sheet in sheets]),
+            "key.json": json.dumps({"keys": [vars(key) for key, _ in sheets]}, indent=1, ensure_ascii=False) + "\n",
         })  # fmt: skip
-        if not alone:
-            printed = worksheet.to_print([worksheet.render_printed_sheet(sheet, key.student) for key, sheet in made])
+        if not is_single:
+            printed = worksheet.to_print([worksheet.render_printed_sheet(sheet, key.student) for key, sheet in sheets])
             machine.fill(draft, {TO_PRINT: printed})
-    pages = ["sheet.html"] if alone else ["sheets", f"{TO_PRINT}, with all sheets for printing"]
-    lines = [count_of(len(made), "sheet"), *(f"{to / page}" for page in pages), ""]
+    pages = ["sheet.html"] if is_single else ["sheets", f"{TO_PRINT}, with all sheets for printing"]
+    lines = [count_of(len(sheets), "sheet"), *(f"{to / page}" for page in pages), ""]
     return "\n".join([*lines, f"to grade: attn-exp grade {to / FILE} {to / 'key.json'}"])
 
 
-def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key, Paper]]:
+def make_sheets(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key, Paper]]:
     """Yield the key and the sheet of each student; random inputs differ between students."""
-    composed, students = composer(typed=True), students_of(options)
-    config = read_config(composed(words))
+    compose, students = make_composer(typed=True), list_students(options)
+    config = read_config(compose(words))
     stages = options.stages or choose_boxes(paper(config, (), options.digits))
     stages = () if stages == (EVERY_BOX,) else stages
-    asked = paper(config, stages, options.digits)
-    if asked.sheet.settled.head != config.head and any(word.startswith("head=") for word in words):
+    example = paper(config, stages, options.digits)
+    if example.sheet.settled.head != config.head and any(word.startswith("head=") for word in words):
         raise UserError(
-            f"head={config.head}: variant={asked.sheet.settled.name} has {count_of(asked.sheet.settled.head, 'head')}; "
-            "add variant=[multi_head]"
+            f"head={config.head}: variant={example.sheet.settled.name} has "
+            f"{count_of(example.sheet.settled.head, 'head')}; add variant=[multi_head]"
         )
     is_drawn = "embeddings=random" in words
-    kept = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
-    telling = possible(asked) if is_drawn else frozenset()
+    kept_words = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
+    required_mistakes = possible(example) if is_drawn else frozenset()
     for file, (student, seed) in zip(file_names([name for name, _ in students]), students, strict=True):
-        key = Key(file, student, kept, {}, stages, options.digits, options.transposed)
+        key = Key(file, student, kept_words, {}, stages, options.digits, options.transposed)
         if is_drawn:
-            numbers, made = drawn(config, seed, partial(key.with_numbers, composed=composed), telling)
-            yield replace(key, numbers=numbers), made
+            numbers, drawn_sheet = drawn(config, seed, partial(key.with_numbers, compose=compose), required_mistakes)
+            yield replace(key, numbers=numbers), drawn_sheet
         else:
-            key = replace(key, words=(*kept, f"seed={seed}"))
-            yield key, key.paper(composed)
+            key = replace(key, words=(*kept_words, f"seed={seed}"))
+            yield key, key.paper(compose)
 
 
 def choose_boxes(paper: Paper) -> tuple[str, ...]:
     """Return the stages of a short sheet, in order; all stages if none of the usual ones is on the sheet."""
-    chosen = list[str]()
+    stages = list[str]()
     sizes = {blank.stage: blank.right.size for blank in paper.blanks}
     for stage in SHORT:
-        if stage in sizes and (not chosen or sum(sizes[one] for one in (*chosen, stage)) <= MOST_CELLS):
-            chosen.append(stage)
-    return tuple(stage for stage in sizes if stage in chosen or not chosen)
+        if stage in sizes and (not stages or sum(sizes[earlier] for earlier in (*stages, stage)) <= MOST_CELLS):
+            stages.append(stage)
+    return tuple(stage for stage in sizes if stage in stages or not stages)
 
 
-def read_options(asked_words: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
+def read_options(arguments: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
     """Split the arguments of the command into its options and the settings of a run.
 
     Raises:
         UserError: an argument has no value, or an option is invalid.
     """
     names = [field.name for field in fields(Options)]
-    for word in asked_words:
+    for word in arguments:
         if "=" not in word:
             raise UserError(unknown(word, [f"{name}=..." for name in names], "option of attn-exp sheet"))
-    pairs = dict(word.split("=", 1) for word in asked_words)
-    typed = {
+    texts = dict(word.split("=", 1) for word in arguments)
+    values = {
         key: value if key in ("names", "seed", "to") else typed_value(value)
-        for key, value in pairs.items()
+        for key, value in texts.items()
         if key in names
     }
-    words = tuple(word for word in asked_words if word.partition("=")[0] not in names)
-    return Options(**read_fields(Options, typed, "")), words
+    words = tuple(word for word in arguments if word.partition("=")[0] not in names)
+    return Options(**read_fields(Options, values, "")), words
 
 
-def students_of(options: Options) -> list[tuple[str, int]]:
+def list_students(options: Options) -> list[tuple[str, int]]:
     """Return each student's name and seed; without names, students are named after their seeds."""
-    seeds = seeds_of(options.seed) if options.seed else ()
+    seeds = parse_seeds(options.seed) if options.seed else ()
     if not options.names:
         return [("key" if len(seeds) < 2 else f"seed-{seed}", seed) for seed in dict.fromkeys(seeds or (0,))]
-    names = class_names(Path(options.names))
-    seeds = seeds * len(names) if len(seeds) == 1 else seeds or seeds_of_names(names)
+    names = read_class_names(Path(options.names))
+    seeds = seeds * len(names) if len(seeds) == 1 else seeds or derive_seeds(names)
     if len(seeds) != len(names):
         count = f"{count_of(len(names), 'name')} and {len(seeds)} seeds"
         raise UserError(f"names={options.names}: {count}; expected one seed for all, or one per name")
     return list(zip(number_repeated(names, "{} ({})"), seeds, strict=True))
 
 
-def seeds_of(value: str) -> Shape:
+def parse_seeds(value: str) -> Shape:
     """Parse seeds: `range(0,30)`, `1,2,3` or `7`.
 
     Raises:
@@ -213,25 +219,25 @@ def seeds_of(value: str) -> Shape:
     return tuple(map(int, seeds))
 
 
-def seeds_of_names(names: Sequence[str]) -> Shape:
+def derive_seeds(names: Sequence[str]) -> Shape:
     """Derive a seed for each student from the name only, so that a new student changes nobody else's numbers.
 
     Students with the same name get different seeds, by their order.
     """
-    texts = [f"{name}\n{names[: place + 1].count(name)}" for place, name in enumerate(names)]
+    texts = [f"{name}\n{names[: index + 1].count(name)}" for index, name in enumerate(names)]
     return tuple(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10**9 for text in texts)
 
 
 def number_repeated(names: Sequence[str], pattern: str) -> list[str]:
-    made = dict[str, str]()
+    unique = dict[str, str]()
     for name in names:
-        numbered = itertools.chain([name], (pattern.format(name, number) for number in itertools.count(2)))
-        one = next(one for one in numbered if one.casefold() not in made)
-        made[one.casefold()] = one
-    return [*made.values()]
+        candidates = itertools.chain([name], (pattern.format(name, number) for number in itertools.count(2)))
+        candidate = next(candidate for candidate in candidates if candidate.casefold() not in unique)
+        unique[candidate.casefold()] = candidate
+    return [*unique.values()]
 
 
-def class_names(path: Path) -> tuple[str, ...]:
+def read_class_names(path: Path) -> tuple[str, ...]:
     """Return the names in the first column of a table.
 
     Raises:
@@ -254,9 +260,9 @@ def file_names(names: Sequence[str]) -> list[str]:
     return number_repeated(plain, "{}-{}")
 
 
-def composer(typed: bool) -> Composed:
+def make_composer(typed: bool) -> Compose:
     """Return a cached function that composes settings; only settings `typed` by the user may read the environment."""
-    return cache(lambda words: values(list(words), [], typed=typed))
+    return cache(lambda words: compose_values(list(words), [], typed=typed))
 
 
 def read_keys(path: Path) -> dict[str, Key]:
@@ -312,24 +318,24 @@ class Exercise:
             UserError: a stage is not on the sheet, its shape is wrong, or the file cannot be read.
         """
         if isinstance(given, str | Path):
-            read = answers.read_blocks(answers.read_lines(Path(given)), self.paper)
+            filled = answers.read_blocks(answers.read_lines(Path(given)), self.paper)
         elif given is None or isinstance(given, Mapping):
-            each = {**(given or {}), **numbers}
-            read = answers.Filled({stage: self.to_array(str(stage), values) for stage, values in each.items()}, {})
+            arrays = {**(given or {}), **numbers}
+            filled = answers.Filled({stage: self.to_array(str(stage), values) for stage, values in arrays.items()}, {})
         else:
             raise UserError(f"check: expected the name of a file, or numbers by stage, such as {self.stages[0]}=[...]")
-        return Checked(self.paper, self.student, read.numbers, read.grade(self.paper))
+        return Checked(self.paper, self.student, filled.numbers, filled.grade(self.paper))
 
     def to_array(self, stage: str, values: Any) -> Array:
         right = self.find_blank(stage).right
-        shown = right.swapaxes(1, 2) if self.paper.transposed else right
-        heads, rows, columns = shown.shape
-        each = f" for each of {heads} heads" if heads > 1 else ""
-        with refuse(f"{stage}: expected {rows} rows of {columns} numbers{each}", TypeError, ValueError):
+        expected = right.swapaxes(1, 2) if self.paper.transposed else right
+        heads, rows, columns = expected.shape
+        per_head = f" for each of {heads} heads" if heads > 1 else ""
+        with refuse(f"{stage}: expected {rows} rows of {columns} numbers{per_head}", TypeError, ValueError):
             array = np.asarray(values, float)
-            if array.shape not in (shown.shape, (heads * rows, columns)):
+            if array.shape not in (expected.shape, (heads * rows, columns)):
                 raise ValueError(f"got shape {array.shape}")
-        array = array.reshape(shown.shape)
+        array = array.reshape(expected.shape)
         return array.swapaxes(1, 2) if self.paper.transposed else array
 
     def find_blank(self, stage: str) -> Blank:
@@ -389,16 +395,16 @@ def height_of(paper: Paper) -> int:
     return 360 + 40 * sum(len(blank.right) * (len(blank.rows) + 4) for blank in paper.blanks)
 
 
-def exercise(asked_words: Sequence[str]) -> Exercise:
+def exercise(arguments: Sequence[str]) -> Exercise:
     """Return the worksheet that the arguments of `attn-exp sheet` describe, without writing files.
 
     Raises:
         UserError: the settings are invalid, or do not describe exactly one sheet.
     """
-    options, settings = read_options(asked_words)
+    options, settings = read_options(arguments)
     if options.names or options.to != Options.to:
         raise UserError("names= and to= apply only to `attn-exp sheet`, which writes files")
-    if (count := len(students_of(options))) > 1:
+    if (count := len(list_students(options))) > 1:
         raise UserError(f"expected one sheet, but {count} seeds give {count}; choose one, such as seed=0")
-    key, paper = next(every_sheet(options, settings))
+    key, paper = next(make_sheets(options, settings))
     return Exercise(paper, key.student)

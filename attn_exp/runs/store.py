@@ -22,7 +22,7 @@ from attn_exp import machine, registry
 from attn_exp.arrays import Array, Arrays
 from attn_exp.config.kinds import make
 from attn_exp.config.schema import Config, read_config
-from attn_exp.config.spelling import MARK, Repeat, as_numbers, name_of, spelled, stored
+from attn_exp.config.spelling import MARK, Repeat, array_name, array_reference, as_numbers, spelled
 from attn_exp.errors import UserError, first_line, refuse
 from attn_exp.experiment import checks
 from attn_exp.experiment.checks.check import Finding
@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from attn_exp.experiment.verdict import Verdict
 
 FILE = "results.npz"
-INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")
+INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")  # settings in `embeddings` that may be arrays
 BESIDE = {"tokens", "memory"}
 """Inputs that accompany another input and cannot be the only ones."""
+# the fields of `run.json` that are read, and their types
 DESCRIPTION = {
     **folders.DESCRIPTION,
     "config": dict,
@@ -68,14 +69,14 @@ def as_plain(value: Any) -> Any:
     return [as_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def words_to_start(inputs: Mapping[str, Any]) -> list[str]:
+def input_words(inputs: Mapping[str, Any]) -> list[str]:
     """Return the settings for a run that starts from the given arrays; none if only tokens or a memory are given."""
     if "vectors" in inputs:
         return ["embeddings=inline"]
     return ["embeddings=inline", "projections=none"] if inputs.keys() - BESIDE else []
 
 
-def with_arrays(
+def insert_arrays(
     composed: Mapping[str, Any], inputs: Mapping[str, Any], projections: Mapping[str, Any]
 ) -> dict[str, Any]:
     settings = dict(composed)
@@ -88,28 +89,28 @@ def with_arrays(
     return settings
 
 
-def named_or_spelled(value: Any) -> str:
+def format_array(value: Any) -> str:
     array = as_numbers(value)
-    return spelled(value) if array is None else stored(name_of(array))
+    return spelled(value) if array is None else array_reference(array_name(array))
 
 
-def plain_settings(value: Any, arrays: dict[str, Array]) -> Any:
+def settings_to_json(value: Any, arrays: dict[str, Array]) -> Any:
     """Convert settings to plain values; large arrays are moved to `arrays` and replaced with `{"array": name}`."""
     if is_dataclass(value):
-        return {field.name: plain_settings(getattr(value, field.name), arrays) for field in fields(value)}
+        return {field.name: settings_to_json(getattr(value, field.name), arrays) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {key: plain_settings(item, arrays) for key, item in value.items()}
+        return {key: settings_to_json(item, arrays) for key, item in value.items()}
     if not isinstance(value, list | tuple | np.ndarray):
         return value
     array = as_numbers(value)
     if array is None:
-        return value.tolist() if isinstance(value, np.ndarray) else [plain_settings(item, arrays) for item in value]
-    name = name_of(array)
+        return value.tolist() if isinstance(value, np.ndarray) else [settings_to_json(item, arrays) for item in value]
+    name = array_name(array)
     arrays[name] = array
     return {MARK: name}
 
 
-def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
+def settings_from_json(value: Any, arrays: Mapping[str, Array]) -> Any:
     """Replace each `{"array": name}` in settings with the array, as nested lists.
 
     Raises:
@@ -117,12 +118,12 @@ def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
     """
     if isinstance(value, Mapping):
         if set(value) == {MARK} and isinstance(value[MARK], str):
-            return arrays[stored(value[MARK])].tolist()
-        return {key: put_back(item, arrays) for key, item in value.items()}
-    return [put_back(item, arrays) for item in value] if isinstance(value, list) else value
+            return arrays[array_reference(value[MARK])].tolist()
+        return {key: settings_from_json(item, arrays) for key, item in value.items()}
+    return [settings_from_json(item, arrays) for item in value] if isinstance(value, list) else value
 
 
-def named_arrays(comparison: Comparison) -> dict[str, Any]:
+def collect_arrays(comparison: Comparison) -> dict[str, Any]:
     """Return all arrays of a run by name: its problem, projections, settings, `<variant>/<stage>`, and ladder steps."""
     problem = comparison.problem
     named = {field.name: getattr(problem, field.name) for field in fields(problem)}
@@ -134,9 +135,9 @@ def named_arrays(comparison: Comparison) -> dict[str, Any]:
             named |= {f"{variant}/summary/{name}": array for name, array in vars(trace.summary).items()}
     for (variant, step), trace in comparison.rungs.items():
         named |= {f"{variant}/step {step}/{stage}": array for stage, array in trace.stages()}
-    given: dict[str, Array] = {}
-    plain_settings(comparison.config, given)
-    named |= {stored(name): array for name, array in given.items()}
+    config_arrays: dict[str, Array] = {}
+    settings_to_json(comparison.config, config_arrays)
+    named |= {array_reference(name): array for name, array in config_arrays.items()}
     return {name: np.asarray(array) for name, array in named.items() if array is not None}
 
 
@@ -155,22 +156,22 @@ def load_arrays(folder: Path) -> dict[str, Array]:
         raise DamagedError(f"{FILE}: {first_line(error)}") from error
 
 
-def problem_from(results: Mapping[str, Array]) -> Problem:
+def restore_problem(results: Mapping[str, Array]) -> Problem:
     projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
     tokens, key_tokens = (tuple(map(str, results[name])) for name in ("tokens", "key_tokens"))
-    stages = values_of(Problem, results) | {"past": int(results.get("past", 0)), "marks": ()}
+    stages = select_fields(Problem, results) | {"past": int(results.get("past", 0)), "marks": ()}
     return Problem(**stages | {"tokens": tokens, "key_tokens": key_tokens, "projections": projections})
 
 
-def values_of(schema: type, results: Mapping[str, Array], place: str = "") -> dict[str, Any]:
-    return {field.name: results.get(place + field.name) for field in fields(schema)}
+def select_fields(schema: type, results: Mapping[str, Array], prefix: str = "") -> dict[str, Any]:
+    return {field.name: results.get(prefix + field.name) for field in fields(schema)}
 
 
-def trace_from(results: Mapping[str, Array], place: str) -> Trace:
-    stages = values_of(Trace, results, f"{place}/")
-    parts = values_of(Summary, results, f"{place}/summary/")
-    whole = all(part is not None for part in parts.values())
-    return Trace(**stages | {"summary": Summary(**parts) if whole else None})
+def restore_trace(results: Mapping[str, Array], prefix: str) -> Trace:
+    stages = select_fields(Trace, results, f"{prefix}/")
+    summary_fields = select_fields(Summary, results, f"{prefix}/summary/")
+    is_complete = all(part is not None for part in summary_fields.values())
+    return Trace(**stages | {"summary": Summary(**summary_fields) if is_complete else None})
 
 
 def save(run: Run, output_dir: Path) -> Path:
@@ -204,7 +205,7 @@ def render(run: Run, folder: Path) -> None:
     machine.fill(folder, documents(run))
 
 
-def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
+def describe_run(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Return the contents of `run.json`: the command and settings, provenance, and records of code and input files."""
     config = comparison.config
     return {
@@ -215,8 +216,8 @@ def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) ->
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
         **origin,
-        **provenance.record_files(config, provenance.functions_in(config)),
-        "config": plain_settings(config, {}),
+        **provenance.record_files(config, provenance.list_functions(config)),
+        "config": settings_to_json(config, {}),
     }
 
 
@@ -239,20 +240,20 @@ def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], C
         trust.check_seal(about, folder)
     is_named = sealed or MARK in json.dumps(about["config"])
     stored = load_arrays(folder) if is_named else {}
-    return about, read_config(put_back(about["config"], stored)), stored
+    return about, read_config(settings_from_json(about["config"], stored)), stored
 
 
 def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparison:
-    problem, rows = problem_from(stored), read_table(folder, "comparison.csv", Row)
+    problem, rows = restore_problem(stored), read_table(folder, "comparison.csv", Row)
     steps = read_table(folder, STEPS, Step)
-    rungs = {(one.variant, one.step): trace_from(stored, f"{one.variant}/step {one.step}") for one in steps}
+    rungs = {(step.variant, step.step): restore_trace(stored, f"{step.variant}/step {step.step}") for step in steps}
     return Comparison(
         config=config,
         problem=problem,
-        variants=variants_from(config, problem, rows),
+        variants=restore_variants(config, problem, rows),
         rows=rows,
         distances=read_table(folder, "distances.csv", Distance),
-        traces={name: trace_from(stored, name) for name in config.variant},
+        traces={name: restore_trace(stored, name) for name in config.variant},
         published=read_table(folder, "published.csv", Agreement) if config.published else (),
         verdicts=read_verdicts(folder),
         checks=tuple(
@@ -261,18 +262,18 @@ def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparis
             if not registry.is_absent(checks.__name__, name)
         ),
         steps=steps,
-        rungs={place: trace for place, trace in rungs.items() if any(trace.stages())},
+        rungs={key: trace for key, trace in rungs.items() if any(trace.stages())},
     )
 
 
-def variants_from(config: Config, problem: Problem, rows: Sequence[Row]) -> tuple[Settled, ...]:
+def restore_variants(config: Config, problem: Problem, rows: Sequence[Row]) -> tuple[Settled, ...]:
     """Return the variants of a run without importing user code; a user's function that failed keeps its error."""
     variants = [settle(name, variant, config, problem) for name, variant in config.variant.items()]
     failed = {row.variant: row.note for row in rows if is_code(row.form) and not row.checked}
     return tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)
 
 
-def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]:
+def load_settings(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]:
     """Return the exact settings of a run, the arguments that chose them, and the contents of `run.json`.
 
     Raises:
@@ -283,14 +284,14 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]
     return config, folders.settings(about), about
 
 
-def problem_of(folder: Path) -> Problem:
+def load_problem(folder: Path) -> Problem:
     """Load the problem that a run stored.
 
     Raises:
         UserError: the stored arrays are missing or cannot be read.
     """
     with refuse(f"{folder}: its stored arrays cannot be read", *trust.UNREADABLE):
-        return problem_from(load_arrays(folder))
+        return restore_problem(load_arrays(folder))
 
 
 def write_data(run: Run, folder: Path) -> list[str]:
@@ -303,17 +304,17 @@ def write_data(run: Run, folder: Path) -> list[str]:
         **({"published.csv": (Agreement, comparison.published)} if comparison.config.published else {}),
         **{f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks},
     }
-    texts = {name: records.written(schema, rows) for name, (schema, rows) in tables.items()}
+    texts = {name: records.format_records(schema, rows) for name, (schema, rows) in tables.items()}
     if comparison.verdicts:
         verdicts = [{"variant": name, **verdict.plain()} for name, verdict in comparison.verdicts.items()]
         texts[VERDICTS] = json.dumps({"verdicts": verdicts}, indent=1) + "\n"
     machine.fill(folder, texts)
-    np.savez(folder / FILE, **named_arrays(comparison))
+    np.savez(folder / FILE, **collect_arrays(comparison))
     return [*texts, FILE]
 
 
 def read_table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:
-    return records.parsed(schema, machine.read_text(folder / name))
+    return records.parse_records(schema, machine.read_text(folder / name))
 
 
 def check_writable(output_dir: Path) -> None:
@@ -322,8 +323,8 @@ def check_writable(output_dir: Path) -> None:
     Raises:
         UserError: its nearest existing parent is not a folder, or is read-only.
     """
-    place = output_dir.absolute()
-    nearest = next(folder for folder in (place, *place.parents) if os.path.exists(folder))
+    path = output_dir.absolute()
+    nearest = next(folder for folder in (path, *path.parents) if os.path.exists(folder))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         raise UserError(f"output_dir={output_dir}: cannot be written to ({nearest} is not a writable folder)")
 

@@ -26,6 +26,7 @@ from attn_exp.report.escapes import plain
 MOST_NUMBER = 2**63
 """Exclusive upper bound on the magnitude of integers."""
 
+# JSON types, as error messages name them
 NAMES = {
     str: "a string",
     int: "a whole number",
@@ -45,11 +46,11 @@ OUTPUTS = "outputs"
 PLAIN_INTERPOLATION = re.compile(r"\$\{[\w.\[\]]+\}")
 """An interpolation of another setting; any other `${...}` could read the environment."""
 
-HYDRAS_OWN = re.compile(r"[+~]*hydra\b")
+HYDRAS_OWN = re.compile(r"[+~]*hydra\b")  # an argument that changes Hydra's own settings
 
 BEGINNING = 4096
 """Bytes of a page that are searched for the mark, which comes before the style sheet."""
-GENERATOR = '<meta name="generator" content="attn-exp {}">'
+GENERATOR = '<meta name="generator" content="attn-exp {}">'  # the mark of our pages, with the kind of the page
 SEAL_OF_TABLE = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64})">')
 """The hash of the table of grades, stored in the page of a class."""
 
@@ -166,26 +167,26 @@ def check_seal(about: Mapping[str, Any], folder: Path) -> None:
             raise DamagedError(f"{name} has changed since it was written")
 
 
-def allowed_output_dir(named: str) -> str:
+def allowed_output_dir(output_dir: str) -> str:
     """Return the output folder of a stored run if it is inside the working folder, else the default one."""
-    here = Path.cwd().resolve()
-    inside = not Path(named).is_absolute() and (here / named).resolve().is_relative_to(here)
-    return named if inside else OUTPUTS
+    working_dir = Path.cwd().resolve()
+    is_inside = not Path(output_dir).is_absolute() and (working_dir / output_dir).resolve().is_relative_to(working_dir)
+    return output_dir if is_inside else OUTPUTS
 
 
-def allowed_words(command: Iterable[str], folder: Path) -> list[str]:
+def allowed_words(words: Iterable[str], folder: Path) -> list[str]:
     """Return the arguments of a stored command, and check that all of them are settings of a run.
 
     Raises:
         UserError: an argument is an option, a setting of Hydra itself, or could read the environment.
     """
-    checked = list(command)
-    for word in checked:
+    arguments = list(words)
+    for word in arguments:
         if word.lstrip().startswith("-") or HYDRAS_OWN.match(word.lstrip()):
             raise UserError(f"{folder}: {plain(word)} is not a setting of a run, so it is refused")
         if "${" in PLAIN_INTERPOLATION.sub("", word):
             raise UserError(f"{folder}: {plain(word)} may read data other than settings, so it is refused")
-    return checked
+    return arguments
 
 
 def check_mark(path: Path, mark: str) -> None:

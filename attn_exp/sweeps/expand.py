@@ -22,14 +22,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from attn_exp.arrays import Shape
 from attn_exp.config.compose import composed_once, plain, register_schema
-from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
+from attn_exp.config.hydra_errors import reword_any_error, reword_hydra_errors
 from attn_exp.config.kinds import is_finite
-from attn_exp.config.loader import environment, opened
+from attn_exp.config.loader import guard_environment, initialize_hydra
 from attn_exp.config.schema import Config, Sweep, check_seed, read_config, read_settings
-from attn_exp.config.spelling import key_of, with_path_quoted
+from attn_exp.config.spelling import key_of, quote_windows_path
 from attn_exp.errors import UserError, brief, chosen
 from attn_exp.own_code import Named, is_code, mark_named
-from attn_exp.sweeps.space import Axis, Space, changed, holds
+from attn_exp.sweeps.space import Axis, Space, has_path, with_value
 
 OF_THE_WHOLE = ("sweep", "output_dir", "strict")
 """Settings that have one value for the whole sweep."""
@@ -43,6 +43,7 @@ MOST_WRITTEN_OUT = 1_000_000
 MOST_COMPOSED = 10_000
 """Maximum number of compositions by Hydra, each of which takes hundredths of a second."""
 
+# an interpolation of OmegaConf without another one in it, such as `${embeddings.d_model}`
 INTERPOLATION = re.compile(r"\$\{([^{}]*)\}")
 
 
@@ -53,22 +54,26 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         UserError: a value has the wrong type, an axis is an interval, or a setting cannot be swept.
     """
     register_schema()
-    with in_users_words(), opened(folders, words) as hydra, environment(words):
-        given = {override.get_key_element(): override for override in parse_words(words, hydra.config_loader)}
-        fixed = tuple(str(override.input_line) for override in given.values() if not override.is_sweep_override())
-        axes = tuple(make_axis(each, hydra.config_loader) for each in given.values() if each.is_sweep_override())
+    with reword_hydra_errors(), initialize_hydra(folders, words) as hydra, guard_environment(words):
+        overrides = {override.get_key_element(): override for override in parse_words(words, hydra.config_loader)}
+        fixed = tuple(str(override.input_line) for override in overrides.values() if not override.is_sweep_override())
+        axes = tuple(
+            make_axis(override, hydra.config_loader) for override in overrides.values() if override.is_sweep_override()
+        )
         compose = cache(composed_once)  # one composition per choice
         first = mark_named(plain(compose((*fixed, *(axis.word(0) for axis in axes)))), words)
         config = read_config(first)
-        together = group_axes(axes, config.sweep)
-        check_repeats(axes, together)
-        axes = tuple(axis if axis.composed or holds(first, axis.key.split(".")) else as_composed(axis) for axis in axes)
-        return compose_space(axes, together, fixed, words, compose), config
+        dimensions = group_axes(axes, config.sweep)
+        check_repeats(axes, dimensions)
+        axes = tuple(
+            axis if axis.composed or has_path(first, axis.key.split(".")) else as_composed(axis) for axis in axes
+        )
+        return compose_space(axes, dimensions, fixed, words, compose), config
 
 
 def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
-    with what_hydra_stumbles_over():
-        overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(map(with_path_quoted, words)))
+    with reword_any_error():
+        overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(map(quote_windows_path, words)))
     for override in overrides:
         reason = ""
         if override.is_interval_sweep():
@@ -78,13 +83,13 @@ def parse_words(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override
         elif override.is_sweep_override() and key_of(str(override.input_line)).split(".")[0] in OF_THE_WHOLE:
             reason = f"{override.key_or_group} applies to the whole sweep and takes one value"
         elif isinstance(override._value, RangeSweep):
-            reason = refuse_range(override._value)
+            reason = find_range_problem(override._value)
         if reason:
             raise UserError(f"{brief(str(override.input_line))}: {reason}")
         yield override
 
 
-def refuse_range(swept: RangeSweep) -> str:
+def find_range_problem(swept: RangeSweep) -> str:
     """Return why a range cannot be swept (infinite, or too many values), or an empty string if it can."""
     start, stop, step = swept.start, swept.stop, swept.step
     if start is None or stop is None or not (step and all(map(is_finite, (start, stop, step)))):
@@ -100,7 +105,7 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
     swept = override._value
     if isinstance(swept, ChoiceSweep | RangeSweep):
         swept.shuffle = False  # keep the results in the order of the values
-    with what_hydra_stumbles_over():
+    with reword_any_error():
         is_group = loader.get_group_options(override.key_or_group) or override.package is not None
     element = override.get_key_element()
     key, sign = element.lstrip("+"), "+" * element.count("+")
@@ -118,44 +123,55 @@ def make_axis(override: Override, loader: ConfigLoader) -> Axis:
 
 
 def group_axes(axes: Sequence[Axis], sweep: Sweep) -> tuple[Shape, ...]:
-    """Group the indices of the axes, keeping their order: zipped axes (`sweep.zip`) together, each other axis alone."""
+    """Return the dimensions: the indices of the zipped axes (`sweep.zip`) as one group, each other axis as its own.
+
+    The order of the axes is kept: axes a, b, c with `zip=[a,c]` have the dimensions `((0, 2), (1,))`.
+    """
     keys = [axis.key for axis in axes]
     for key in sweep.zip:
         chosen(key, keys, "key in sweep.zip")
-    zipped = tuple(place for place, key in enumerate(keys) if key in sweep.zip)
-    if len({len(axes[place].values) for place in zipped}) > 1:
-        counts = ", ".join(f"{axes[place].key} has {len(axes[place].values)}" for place in zipped)
+    zipped_indices = tuple(index for index, key in enumerate(keys) if key in sweep.zip)
+    if len({len(axes[index].values) for index in zipped_indices}) > 1:
+        counts = ", ".join(f"{axes[index].key} has {len(axes[index].values)}" for index in zipped_indices)
         raise UserError(f"sweep.zip needs the same number of values for each key: {counts}")
-    return tuple(zipped if place in zipped else (place,) for place in range(len(axes)) if place not in zipped[1:])
+    return tuple(
+        zipped_indices if index in zipped_indices else (index,)
+        for index in range(len(axes))
+        if index not in zipped_indices[1:]
+    )
 
 
 def compose_space(
     axes: tuple[Axis, ...],
-    together: tuple[Shape, ...],
+    dimensions: tuple[Shape, ...],
     fixed: tuple[str, ...],
-    typed: Sequence[str],
+    words: Sequence[str],
     compose: Callable[[tuple[str, ...]], DictConfig],
 ) -> Space:
-    """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one.
+    """Compose every choice of groups once. If an interpolation reads a plain axis, start again with that axis composed.
 
-    `typed` holds the words of the command, which may name code.
+    `words` are the arguments of the command, which may name code.
     """
-    check_size(axes, together)
-    bases, choices, read_by_others = {}, {}, set[int]()
-    for combination in product(*map(range, count_choices(axes, together))):  # plain axes stay at their first value
-        of_axis = {number: place for group, place in zip(together, combination, strict=True) for number in group}
-        key = tuple(of_axis[number] for number, axis in enumerate(axes) if axis.composed)
-        composed = compose((*fixed, *(axis.word(of_axis[number]) for number, axis in enumerate(axes))))
-        settings, groups = mark_named(plain(composed), typed), composed.hydra.runtime.choices.items()
-        bases[key] = {name: value for name, value in settings.items() if name != "sweep"}
-        choices[key] = {name: choice for name, choice in groups if "/" not in name}
-        read_config(bases[key])
-        read_by_others |= find_interpolated(composed, axes)
-    if read_by_others:
-        axes = tuple(as_composed(axis) if place in read_by_others else axis for place, axis in enumerate(axes))
-        return compose_space(axes, together, fixed, typed, compose)
+    check_size(axes, dimensions)
+    bases, choices, interpolated = {}, {}, set[int]()
+    for combination in product(*map(range, count_choices(axes, dimensions))):  # plain axes stay at their first value
+        value_index = {
+            axis_index: index
+            for dimension, index in zip(dimensions, combination, strict=True)
+            for axis_index in dimension
+        }
+        base_key = tuple(value_index[axis_index] for axis_index, axis in enumerate(axes) if axis.composed)
+        config = compose((*fixed, *(axis.word(value_index[axis_index]) for axis_index, axis in enumerate(axes))))
+        settings, groups = mark_named(plain(config), words), config.hydra.runtime.choices.items()
+        bases[base_key] = {name: value for name, value in settings.items() if name != "sweep"}
+        choices[base_key] = {name: choice for name, choice in groups if "/" not in name}
+        read_config(bases[base_key])
+        interpolated |= find_interpolated(config, axes)
+    if interpolated:  # compose once for each of their values
+        axes = tuple(as_composed(axis) if index in interpolated else axis for index, axis in enumerate(axes))
+        return compose_space(axes, dimensions, fixed, words, compose)
     check_values(axes, next(iter(bases.values())))
-    return Space(axes, together, bases, fixed, choices)
+    return Space(axes, dimensions, bases, fixed, choices)
 
 
 def as_composed(axis: Axis) -> Axis:
@@ -168,33 +184,33 @@ def as_composed(axis: Axis) -> Axis:
 
 def find_interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
     """Return the indices of plain axes that an interpolation may read, erring on the side of too many."""
-    ours: list[Any] = [key for key in config if key != "hydra"]
-    text = str(OmegaConf.to_container(OmegaConf.masked_copy(config, ours), resolve=False))
-    parts = set(re.findall(r"\w+", " ".join(INTERPOLATION.findall(text))))
-    return {place for place, axis in enumerate(axes) if not axis.composed and parts & set(axis.key.split("."))}
+    own_keys: list[Any] = [key for key in config if key != "hydra"]
+    text = str(OmegaConf.to_container(OmegaConf.masked_copy(config, own_keys), resolve=False))
+    names = set(re.findall(r"\w+", " ".join(INTERPOLATION.findall(text))))
+    return {index for index, axis in enumerate(axes) if not axis.composed and names & set(axis.key.split("."))}
 
 
 def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
     """Validate each value of each plain axis once, independently of other axes."""
     for axis in axes:
         if not axis.composed:
-            top, *path = axis.key.split(".")
+            section, *path = axis.key.split(".")
             for value in (axis.values[0], axis.values[-1]) if isinstance(axis.values, range) else axis.values:
-                settings = read_settings({top: changed(base[top], path, value) if path else value})
-                if top == "seed" and "generator" not in (other.key for other in axes):
+                settings = read_settings({section: with_value(base[section], path, value) if path else value})
+                if section == "seed" and "generator" not in (other.key for other in axes):
                     check_seed(settings["seed"], base["generator"])
 
 
-def check_size(axes: Sequence[Axis], together: Sequence[Shape]) -> None:
+def check_size(axes: Sequence[Axis], dimensions: Sequence[Shape]) -> None:
     """Refuse a sweep with too many points, or with too many compositions by Hydra.
 
     Raises:
         UserError: there are too many; the message gives the count.
     """
-    points = prod(len(axes[group[0]].values) for group in together)
+    points = prod(len(axes[dimension[0]].values) for dimension in dimensions)
     if points > MOST_POINTS:
         raise UserError(f"{points:,} points; a sweep takes at most {MOST_POINTS:,}")
-    compositions = prod(count_choices(axes, together))
+    compositions = prod(count_choices(axes, dimensions))
     if compositions > MOST_COMPOSED:
         raise UserError(
             f"{compositions:,} combinations of groups and of values that other settings use; a sweep composes at "
@@ -202,22 +218,26 @@ def check_size(axes: Sequence[Axis], together: Sequence[Shape]) -> None:
         )
 
 
-def count_choices(axes: Sequence[Axis], together: Sequence[Shape]) -> list[int]:
-    return [len(axes[group[0]].values) if any(axes[place].composed for place in group) else 1 for group in together]
+def count_choices(axes: Sequence[Axis], dimensions: Sequence[Shape]) -> list[int]:
+    return [
+        len(axes[dimension[0]].values) if any(axes[index].composed for index in dimension) else 1
+        for dimension in dimensions
+    ]
 
 
-def check_repeats(axes: Sequence[Axis], together: Sequence[Shape]) -> None:
+def check_repeats(axes: Sequence[Axis], dimensions: Sequence[Shape]) -> None:
     """Refuse repeated values, whose rows would count as independent data.
 
     Raises:
         UserError: a value is given more than once.
     """
-    for group in ([axes[place] for place in places] for places in together):
-        if any(isinstance(axis.values, range) for axis in group):  # the values of a range are distinct
+    for zipped in ([axes[index] for index in dimension] for dimension in dimensions):
+        if any(isinstance(axis.values, range) for axis in zipped):  # the values of a range are distinct
             continue
-        points = zip(*(map(axis.word, range(len(axis.values))) for axis in group), strict=True)
-        words, count = Counter(map(" ".join, points)).most_common(1)[0]
+        points = zip(*(map(axis.word, range(len(axis.values))) for axis in zipped), strict=True)
+        most_common, count = Counter(map(" ".join, points)).most_common(1)[0]
         if count > 1:
             raise UserError(
-                f"{brief(words)} is given {count} times; give each value once, since repeated rows would count as data"
+                f"{brief(most_common)} is given {count} times; give each value once, since repeated rows would count "
+                "as data"
             )

@@ -25,14 +25,15 @@ from attn_exp.sweeps.plan import Plan
 from attn_exp.sweeps.rows import OK
 from attn_exp.sweeps.task import as_csv, settings_cells
 
+# the file name of a part: its chunk, the number of failed points if there are any, and a hash
 NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d{1,9}))?-([0-9a-f]{16})\.csv")
-MOST_DIGITS = 20
+MOST_DIGITS = 20  # exclusive upper bound on the digits of a point number
 MOST_BYTES = 2**30
 """Maximum size of a part in bytes."""
 MOST_POINTS = 1_000_000
 """Maximum number of missing points to look for in other parts."""
 
-Lines = list[list[str]]
+Lines = list[list[str]]  # lines of CSV, each a list of cells
 
 
 class Part(NamedTuple):
@@ -53,13 +54,13 @@ class Shelf:
     def find(self, wanted: Collection[str]) -> tuple[dict[str, Part], list[str]]:
         """Return the intact parts of the `wanted` chunks, in that order, and the file names of damaged parts."""
         found: dict[str, Part] = {}
-        damaged, names = dict[str, str](), set(wanted)
+        damaged, wanted_chunks = dict[str, str](), set(wanted)
         for path, match in find_parts(self.folder):
             part = Part(path, match[1], int(match[2] or 0))
-            if part.chunk in names and not is_whole(path, match):
+            if part.chunk in wanted_chunks and not is_whole(path, match):
                 damaged[path.name] = part.chunk
             # a killed driver may leave two
-            elif part.chunk in names and part.failed <= found.get(part.chunk, part).failed:
+            elif part.chunk in wanted_chunks and part.failed <= found.get(part.chunk, part).failed:
                 found[part.chunk] = part
         return {name: found[name] for name in wanted if name in found}, [
             name for name, chunk in damaged.items() if chunk not in found
@@ -105,21 +106,23 @@ class Shelf:
             ValueError: a part cannot be read.
         """
         complete = {name for name, part in whole.items() if not part.failed}
-        others = [(path, match) for path, match in find_parts(self.folder) if match[1] not in complete]
-        chunks = [chunk for chunk, name in enumerate(plan.names) if name not in complete] if others else []
+        other_parts = [(path, match) for path, match in find_parts(self.folder) if match[1] not in complete]
+        chunks = [chunk for chunk, name in enumerate(plan.names) if name not in complete] if other_parts else []
         missing = islice((number for chunk in chunks for number in plan.numbers(chunk)), MOST_POINTS)
-        numbers = {plan.key(number): number for number in missing}
-        shared, names = dict[int, Lines](), self.head[1 + len(plan.space.axes) :]
-        for path, match in others if numbers else ():
+        number_of_key = {plan.key(number): number for number in missing}
+        shared_lines, columns = dict[int, Lines](), self.head[1 + len(plan.space.axes) :]
+        for path, match in other_parts if number_of_key else ():
             head, *lines = machine.csv_lines(path) if is_whole(path, match) else [[]]
-            found: dict[int, Lines] = {}
-            for line in lines if set(names) <= set(head) else []:
+            lines_of_part: dict[int, Lines] = {}
+            for line in lines if set(columns) <= set(head) else []:
                 row = dict(zip(head, line, strict=True))
-                if row["status"] == OK and row["key"] in numbers:
-                    number = numbers[row["key"]]
-                    found.setdefault(number, []).append([*settings_cells(plan, number), *(row[name] for name in names)])
-            shared |= found
-        return shared
+                if row["status"] == OK and row["key"] in number_of_key:
+                    number = number_of_key[row["key"]]
+                    lines_of_part.setdefault(number, []).append(
+                        [*settings_cells(plan, number), *(row[name] for name in columns)]
+                    )
+            shared_lines |= lines_of_part
+        return shared_lines
 
 
 def create_folder(folder: Path) -> None:
@@ -143,8 +146,8 @@ def locked(folder: Path) -> Iterator[None]:
     """
     try:
         with machine.locked(folder / "lock"):
-            for place in (folder, *(path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink())):
-                machine.remove_drafts(place, older=0.0)
+            for subfolder in (folder, *(path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink())):
+                machine.remove_drafts(subfolder, min_age=0.0)
             yield
     except TimeoutError as error:
         raise UserError(f"{folder}: another process is running this sweep; wait for it or end it") from error

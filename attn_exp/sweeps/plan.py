@@ -33,21 +33,26 @@ from attn_exp.problem import input_files
 from attn_exp.registry import Origin
 from attn_exp.runs import folders, provenance, trust
 from attn_exp.runs.trust import DamagedError
-from attn_exp.sweeps.space import Axis, Places, Settings, Space, remaining_points
+from attn_exp.sweeps.space import Axis, Indices, Settings, Space, remaining_points
 
 FILES = 500
 """Maximum number of parts of a sweep, so that with its tables and plots it has fewer than a thousand files."""
 
-USUAL, MOST, SHARES, SEEDS = 32, 512, 16, 64
-"""The default number of points per chunk; the maximum, if the seeds of a setting are far apart; the minimum number of
-chunks of a small sweep; and how many seeds of a setting a chunk should contain, since they are computed together."""
+POINTS_PER_CHUNK = 32
+"""The default number of points per chunk."""
+MOST_PER_CHUNK = 512
+"""The maximum number of points per chunk, if points that differ only in the seed are far apart."""
+SEEDS_PER_CHUNK = 64
+"""How many seeds of a setting a chunk should contain, since they are computed together."""
+FEWEST_CHUNKS = 16
+"""The minimum number of chunks, so that the workers share a small sweep."""
 
 NO_RESULT = ("sweep", "report", "figures", "output_dir", "strict")
 """Settings that affect no row: if only they change, a sweep keeps its folder and parts."""
 
-KEYS = 2**128
+KEYS = 2**128  # the number of different keys of points; sums of hashes are taken modulo this number
 FILE = "manifest.json"
-About = Mapping[str, Any]
+Manifest = Mapping[str, Any]
 """The contents of a manifest."""
 SHAPE = {
     **folders.DESCRIPTION,
@@ -62,6 +67,7 @@ SHAPE = {
     "exact?": bool, "sweep": dict, "figures": dict, **provenance.SHAPES,
 }  # fmt: skip
 """The fields of a manifest that are read, and their types."""
+# the types of the values on an axis of each kind; an axis with other values has the kind `text`
 KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
 
 
@@ -78,8 +84,8 @@ class Job:
 class Plan:
     """The points that `sweep.skip` leaves, and everything that determines their results.
 
-    `chunk` is the number of points per chunk, `metrics` names the metrics that are not built in, and `own` lists the
-    plugin files.
+    Its points are numbered from 0; `kept` maps these numbers to the indices of the combinations in `space`. `chunk` is
+    the number of points per chunk, `metrics` names the metrics that are not built in, and `own` lists the plugin files.
     """
 
     space: Space
@@ -107,17 +113,17 @@ class Plan:
         return tuple(hashlib.sha256(f"{digest} {chunk}".encode()).hexdigest()[:24] for chunk in range(chunks))
 
     @cached_property
-    def base_keys(self) -> dict[Places, int]:
+    def base_keys(self) -> dict[Indices, int]:
         """What each composed configuration, together with the plugins, contributes to the keys of its points."""
-        own = hash_setting("own members", ",".join(origin.sha256 for origin in self.own))
-        return {place: (hash_base(base, self.space) + own) % KEYS for place, base in self.space.bases.items()}
+        plugins = hash_setting("own members", ",".join(origin.sha256 for origin in self.own))
+        return {key: (hash_base(base, self.space) + plugins) % KEYS for key, base in self.space.bases.items()}
 
     def key(self, number: int) -> str:
-        places = self.space.places(self.kept[number])
-        total = self.base_keys[self.space.base_key(places)] + hash_setting("version", self.version)
-        for axis, place in zip(self.space.axes, places, strict=True):
+        indices = self.space.indices(self.kept[number])
+        total = self.base_keys[self.space.base_key(indices)] + hash_setting("version", self.version)
+        for axis, value_index in zip(self.space.axes, indices, strict=True):
             if not axis.composed:
-                total += hash_setting(axis.key, self.files.get(axis.word(place), axis.value_word(place)))
+                total += hash_setting(axis.key, self.files.get(axis.word(value_index), axis.value_word(value_index)))
         return f"{total % KEYS:032x}"
 
     @cached_property
@@ -125,11 +131,11 @@ class Plan:
         """Arguments that name a data or code file, each mapped to the argument followed by a hash of the file."""
         hashes = {}
         for axis in self.space.axes:
-            for place, value in enumerate(axis.listed):
+            for index, value in enumerate(axis.listed):
                 if isinstance(value, Named):
-                    hashes[axis.word(place)] = fingerprint_of_function(value)
+                    hashes[axis.word(index)] = fingerprint_of_function(value)
                 elif input_files.is_file(axis.key):
-                    hashes[axis.word(place)] = input_files.fingerprint(value, axis.key)
+                    hashes[axis.word(index)] = input_files.fingerprint(value, axis.key)
         return {word: f"{word} {digest}" for word, digest in hashes.items()}
 
     @cached_property
@@ -187,17 +193,20 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
 
 def choose_chunk(space: Space, points: int) -> int:
     """Return the number of points per chunk if `points` points of the space remain."""
-    usual = max(USUAL, min(MOST, SEEDS * space.seeds[1])) if space.seeds else USUAL
+    # points of consecutive seeds are `space.seeds[1]` apart
+    usual = min(MOST_PER_CHUNK, SEEDS_PER_CHUNK * space.seeds[1]) if space.seeds else POINTS_PER_CHUNK
     last = space.axes[space.dimensions[-1][-1]] if space.dimensions else None
     # at least a quarter of a model's layers, if consecutive points differ only in the layer and share a forward pass
     layers = -(-len(last.values) // 4) if last is not None and last.key == "model.layer" else 1
-    return max(1, -(-points // FILES), min(usual, points // SHARES), layers)
+    return max(1, -(-points // FILES), min(max(usual, POINTS_PER_CHUNK), points // FEWEST_CHUNKS), layers)
 
 
 def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
     """Return the default folder name of a sweep: a hash of its command that ignores settings such as the engine."""
-    spelt = (values if isinstance(values := axis.values, range) else list(map(spelled, values)) for axis in space.axes)
-    axes = [(axis.key, values) for axis, values in zip(space.axes, spelt, strict=True)]
+    axes = [
+        (axis.key, axis.values if isinstance(axis.values, range) else list(map(spelled, axis.values)))
+        for axis in space.axes
+    ]
     fixed = sorted(filter(is_deciding, space.fixed))
     deciding = (axes, space.dimensions, fixed, sweep.skip, list(folders), *registry.files())
     return hashlib.sha256(repr(deciding).encode()).hexdigest()[:12]
@@ -220,7 +229,7 @@ def columns(plan: Plan) -> list[str]:
 def row_columns() -> dict[str, str]:
     """Return the column name of each field of a row; a field named like a setting gets the prefix `variant_`."""
     settings = {field.name for field in fields(Config)} - {"variant"}
-    return {field.name: "variant_" * (field.name in settings) + field.name for field in fields(Row)}
+    return {field.name: f"variant_{field.name}" if field.name in settings else field.name for field in fields(Row)}
 
 
 def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
@@ -267,13 +276,13 @@ def find_runs(numbers: Sequence[int]) -> list[list[int]]:
     """Encode ascending numbers as half-open runs `[first, last + 1]`."""
     if isinstance(numbers, range):
         return [[numbers.start, numbers.stop]]
-    whole = np.asarray(numbers, dtype=np.uint64)
-    breaks = np.flatnonzero(np.diff(whole) != 1) + 1
-    return [[int(run[0]), int(run[-1]) + 1] for run in np.split(whole, breaks)]
+    indices = np.asarray(numbers, dtype=np.uint64)
+    breaks = np.flatnonzero(np.diff(indices) != 1) + 1
+    return [[int(run[0]), int(run[-1]) + 1] for run in np.split(indices, breaks)]
 
 
-def write_manifest(folder: Path, about: About) -> None:
-    machine.write(folder / FILE, json.dumps(about, indent=1, ensure_ascii=False) + "\n", sync=True)
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    machine.write(folder / FILE, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", sync=True)
 
 
 def is_sweep(folder: Path) -> bool:
@@ -287,37 +296,37 @@ def load_manifest(folder: Path) -> dict[str, Any]:
         UserError: the folder holds no sweep, or its manifest cannot be read.
     """
     with refuse(f"{folder}: its {FILE} cannot be read", OSError, ValueError, LookupError):
-        about = trust.read_json(folder / FILE, SHAPE)
-        check_manifest(about)
-    return about
+        manifest = trust.read_json(folder / FILE, SHAPE)
+        check_manifest(manifest)
+    return manifest
 
 
-def read_figures(about: About) -> Figures:
+def read_figures(manifest: Manifest) -> Figures:
     """Return the figure settings in the manifest.
 
     Raises:
         UserError: a figure setting is unknown.
     """
-    said = {name: value for name, value in about["figures"].items() if value is not None}
-    return Figures(**read_fields(Figures, said, "figures."))
+    figure_settings = {name: value for name, value in manifest["figures"].items() if value is not None}
+    return Figures(**read_fields(Figures, figure_settings, "figures."))
 
 
-def check_manifest(about: About) -> None:
+def check_manifest(manifest: Manifest) -> None:
     """Check that the axes and the counts in a manifest are consistent.
 
     Raises:
         DamagedError: they are inconsistent.
     """
-    places = sorted(place for together in about["dimensions"] for place in together)
     fits = (
-        about["points"] == sum(stop - start for start, stop in about["kept"])
-        and all(start <= stop for start, stop in about["kept"])
-        and about["chunk"] > 0
-        and len(about["parts"]) == -(-about["points"] // about["chunk"])
-        and places == list(range(len(about["axes"])))
-        and all(about["dimensions"])
-        and all(len(list_words(axis)) == axis["count"] > 0 for axis in about["axes"])
-        and about["format"] in ("csv", "parquet")
+        manifest["points"] == sum(stop - start for start, stop in manifest["kept"])
+        and all(start <= stop for start, stop in manifest["kept"])
+        and manifest["chunk"] > 0
+        and len(manifest["parts"]) == -(-manifest["points"] // manifest["chunk"])
+        and sorted(index for dimension in manifest["dimensions"] for index in dimension)
+        == list(range(len(manifest["axes"])))
+        and all(manifest["dimensions"])
+        and all(len(list_words(axis)) == axis["count"] > 0 for axis in manifest["axes"])
+        and manifest["format"] in ("csv", "parquet")
     )
     if not fits:
         raise DamagedError("its axes, points, parts and format are inconsistent")
@@ -328,15 +337,15 @@ def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:
     return range(start, start + step * axis["count"], step) if step else list(axis["words"])
 
 
-def point_command(about: About, point: int) -> Repeat:
+def point_command(manifest: Manifest, point: int) -> Repeat:
     """Return the command that runs one point alone, including the config folders that it needs."""
-    for first, stop in about["kept"]:  # the index of the point among all combinations, including skipped ones
+    for first, stop in manifest["kept"]:  # the index of the point among all combinations, including skipped ones
         if point < stop - first:
             break
         point -= stop - first
     else:
         raise DamagedError("the manifest has no such point")
-    axes = tuple(Axis(axis["key"], list_words(axis), composed=True, sign=axis["sign"]) for axis in about["axes"])
-    space = Space(axes, tuple(map(tuple, about["dimensions"])), fixed=tuple(about["fixed"]))
+    axes = tuple(Axis(axis["key"], list_words(axis), composed=True, sign=axis["sign"]) for axis in manifest["axes"])
+    space = Space(axes, tuple(map(tuple, manifest["dimensions"])), fixed=tuple(manifest["fixed"]))
     words = [word for word in space.words(first + point) if not word.startswith("sweep.")]
-    return Repeat(tuple(words), tuple(about["folders"]), own=provenance.files_of_members(about))
+    return Repeat(tuple(words), tuple(manifest["folders"]), own=provenance.list_member_files(manifest))

@@ -20,14 +20,16 @@ Axes = Sequence[Mapping[str, Any]]
 """The axes of a sweep, as described in its manifest."""
 OK = "ok"
 """Value of the column `status` for a point that did not fail."""
+# built-in metrics, whose means over the points are computed
 METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
+# settings of a run that a variant may override
 PINNED = ("head", "kv_head", "scale", "bias", "mask", "score", "position", "normalizer", "convention", "mistake")
 RESOLVED = (*(f"variant_{name}" for name in PINNED), "form", "multiplier", "output_projection", "computed_in")
 """Columns with the settings that a variant really used, which may differ from those of the point."""
 
 MOST_POINTS = 50_000
 """Maximum number of points compared in pairs; of a larger sweep, only the first seeds are compared."""
-MOST_CELLS = 4_000_000
+MOST_CELLS = 4_000_000  # maximum number of elements in one array of a cube
 OWN = tuple(name for name in METRICS if name not in ("max_diff", "cosine"))
 """Metrics of a single variant; all other metrics compare a variant with the baseline row."""
 OF_SHARES = ("largest_weight", "sink", "sparsity")
@@ -68,38 +70,41 @@ class Rows:
 
 def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, metrics: Sequence[str]) -> Rows:
     """Read the lines of a sweep's table; `metrics` names the metrics that are not built in."""
-    places = {name: place for place, name in enumerate(head)}
+    index_of = {name: index for index, name in enumerate(head)}
     names = (*(axis["column"] for axis in axes), "variant", "queries", "agree")
-    known = {name: dict[str, int]() for name in names if name in places}
-    codes = {name: array("q") for name in known}
-    numbers = {name: array("d") for name in (*METRICS, *metrics) if name in places}
-    resolved = [name for name in RESOLVED if name in places]
-    columns = [(places[name], known[name], codes[name]) for name in known]
-    measured = [(places[name], numbers[name]) for name in numbers]
-    combinations, settings, points = dict[tuple[str, ...], int](), array("q"), array("q")
+    label_codes = {name: dict[str, int]() for name in names if name in index_of}
+    codes = {name: array("q") for name in label_codes}
+    numbers = {name: array("d") for name in (*METRICS, *metrics) if name in index_of}
+    resolved = [name for name in RESOLVED if name in index_of]
+    columns = [(index_of[name], label_codes[name], codes[name]) for name in label_codes]
+    measured = [(index_of[name], numbers[name]) for name in numbers]
+    settings_codes, settings, points = dict[tuple[str, ...], int](), array("q"), array("q")
     failed = []
     for line in lines:
-        if line[places["status"]] != OK:
-            failed.append((int(line[0]), f"{line[places['status']]}: {line[places['message']]}"))
+        if line[index_of["status"]] != OK:
+            failed.append((int(line[0]), f"{line[index_of['status']]}: {line[index_of['message']]}"))
             continue
         points.append(int(line[0]))
-        for place, labels, column in columns:
-            column.append(labels.setdefault(line[place], len(labels)))
-        for place, measures in measured:
-            measures.append(float(line[place] or "nan"))
-        settings.append(combinations.setdefault(tuple(line[places[name]] for name in resolved), len(combinations)))
-    endless = {axis["column"]: endless_text(axis) for axis in axes}
+        for index, labels, column in columns:
+            column.append(labels.setdefault(line[index], len(labels)))
+        for index, measures in measured:
+            measures.append(float(line[index] or "nan"))
+        settings.append(
+            settings_codes.setdefault(tuple(line[index_of[name]] for name in resolved), len(settings_codes))
+        )
+    endless_labels = {axis["column"]: endless_text(axis) for axis in axes}
     texts = {
         name: Column(
-            tuple(ALL if label == endless.get(name) else label for label in known[name]), np.array(codes[name])
+            tuple(ALL if label == endless_labels.get(name) else label for label in label_codes[name]),
+            np.array(codes[name]),
         )
-        for name in known
+        for name in label_codes
     }
     return Rows(
         np.array(points),
         texts,
         {name: np.array(column) for name, column in numbers.items()},
-        Column(tuple(combinations), np.array(settings)),
+        Column(tuple(settings_codes), np.array(settings)),
         resolved,
         failed,
     )
@@ -111,10 +116,10 @@ def endless_text(axis: Mapping[str, Any]) -> str | None:
 
 
 def combine(columns: Sequence[Column]) -> Column:
-    known: dict[tuple[Any, ...], int] = {}
+    code_of: dict[tuple[Any, ...], int] = {}
     texts = (map(column.labels.__getitem__, column.codes.tolist()) for column in columns)
-    codes = [known.setdefault(each, len(known)) for each in zip(*texts, strict=True)]
-    return Column(tuple(known), np.array(codes, dtype=np.int64))
+    codes = [code_of.setdefault(labels, len(code_of)) for labels in zip(*texts, strict=True)]
+    return Column(tuple(code_of), np.array(codes, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -150,8 +155,10 @@ class Cube:
     def sums_to_one(self) -> Array:
         """Whether the weights of each row are non-negative and sum to 1."""
         names = (settings.get("variant_normalizer", "softmax") for settings in self.settings)
-        known = (rules.normalizer(name if name in rules.names("normalizer") else "softmax") for name in names)
-        return np.array([*(each.sums_to_one and not each.signed for each in known), True])[self.resolved]
+        normalizers = (rules.normalizer(name if name in rules.names("normalizer") else "softmax") for name in names)
+        return np.array([*(normalizer.sums_to_one and not normalizer.signed for normalizer in normalizers), True])[
+            self.resolved
+        ]
 
 
 def make_cube(rows: Rows, axes: Axes, dimensions: Sequence[Sequence[int]], metrics: Sequence[str]) -> Cube | None:
@@ -160,34 +167,36 @@ def make_cube(rows: Rows, axes: Axes, dimensions: Sequence[Sequence[int]], metri
     Seeds and variants have their own axes; points with a single variant each are compared along the variant axis.
     """
     # axes over `variant` whose values are single variants, in brackets or not
-    alone = [
-        at for at, axis in enumerate(axes) if axis["key"] == "variant" and "," not in "".join(axis.get("words", ","))
+    variant_axes = [
+        index
+        for index, axis in enumerate(axes)
+        if axis["key"] == "variant" and "," not in "".join(axis.get("words", ","))
     ]
-    seeded = [group[0] for group in dimensions if len(group) == 1 and axes[group[0]]["key"] == "seed"]
-    groups = [group for group in dimensions if len(group) > 1 or group[0] not in (*alone, *seeded)]
-    columns = [combine([rows.texts[axes[place]["column"]] for place in group]) for group in groups]
-    nothing = Column(("",), np.zeros_like(rows.points))
-    seeds = rows.texts[axes[seeded[0]]["column"]] if seeded else nothing
-    most = max(1, MOST_POINTS // prod(int(axes[group[0]]["count"]) for group in groups))
+    seed_axes = [group[0] for group in dimensions if len(group) == 1 and axes[group[0]]["key"] == "seed"]
+    groups = [group for group in dimensions if len(group) > 1 or group[0] not in (*variant_axes, *seed_axes)]
+    columns = [combine([rows.texts[axes[axis_index]["column"]] for axis_index in group]) for group in groups]
+    constant = Column(("",), np.zeros_like(rows.points))
+    seeds = rows.texts[axes[seed_axes[0]]["column"]] if seed_axes else constant
+    most_seeds = max(1, MOST_POINTS // prod(int(axes[group[0]]["count"]) for group in groups))
     variants = rows.texts["variant"]
-    shape = (*(len(column.labels) for column in (*columns, variants)), len(seeds.labels[:most]))
-    kept = seeds.codes < most
+    shape = (*(len(column.labels) for column in (*columns, variants)), len(seeds.labels[:most_seeds]))
+    kept = seeds.codes < most_seeds
     if not kept.any() or prod(shape) > MOST_CELLS:
         return None
-    cell = np.ravel_multi_index(tuple(column.codes[kept] for column in (*columns, variants, seeds)), shape)
+    cells = np.ravel_multi_index(tuple(column.codes[kept] for column in (*columns, variants, seeds)), shape)
 
-    def spread(values: Array, empty: float) -> Array:
-        spread = np.full(prod(shape), empty, dtype=values.dtype)
-        spread[cell] = values[kept]
-        return spread.reshape(shape)
+    def make_array(values: Array, empty: float) -> Array:
+        filled = np.full(prod(shape), empty, dtype=values.dtype)
+        filled[cells] = values[kept]
+        return filled.reshape(shape)
 
     return Cube(
-        (*(", ".join(axes[place]["column"] for place in group) for group in groups), VARIANT),
+        (*(", ".join(axes[axis_index]["column"] for axis_index in group) for group in groups), VARIANT),
         (*(tuple(map(", ".join, column.labels)) for column in columns), variants.labels),
-        seeds.labels[:most],
-        {name: spread(rows.numbers[name], np.nan) for name in (*METRICS, *metrics) if name in rows.numbers},
-        spread(rows.settings.codes, -1),
-        spread(rows.texts.get("queries", nothing).codes, -1),
+        seeds.labels[:most_seeds],
+        {name: make_array(rows.numbers[name], np.nan) for name in (*METRICS, *metrics) if name in rows.numbers},
+        make_array(rows.settings.codes, -1),
+        make_array(rows.texts.get("queries", constant).codes, -1),
         tuple(dict(zip(rows.resolved, values, strict=True)) for values in rows.settings.labels),
-        len(seeds.labels[most:]),
+        len(seeds.labels[most_seeds:]),
     )

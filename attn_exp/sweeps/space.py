@@ -26,11 +26,11 @@ ALLOWED = frozenset(
     """.split()
 )
 """The syntax allowed in an expression, besides names and constants: no calls, no attributes of objects, no loops."""
-DOTTED = re.compile(r"\w+(\.\w+)*")
-WORDS = {"true": True, "false": False, "null": None}
+DOTTED = re.compile(r"\w+(\.\w+)*")  # the name of a setting, such as `embeddings.tokens`
+WORDS = {"true": True, "false": False, "null": None}  # words in an expression that have a value
 
 Settings = Mapping[str, Any]
-Places = Shape
+Indices = Shape
 """The index of a value on each axis."""
 
 
@@ -57,11 +57,11 @@ class Axis:
         """The values, if they are stored one by one; for a range, an empty tuple."""
         return () if isinstance(self.values, range) else self.values
 
-    def word(self, place: int) -> str:
-        return f"{self.sign}{self.key}={self.value_word(place)}"
+    def word(self, index: int) -> str:
+        return f"{self.sign}{self.key}={self.value_word(index)}"
 
-    def value_word(self, place: int) -> str:
-        value = self.values[place]
+    def value_word(self, index: int) -> str:
+        value = self.values[index]
         return str(value) if self.composed else spelled(value)
 
 
@@ -76,13 +76,13 @@ class Space:
 
     axes: tuple[Axis, ...]
     dimensions: tuple[Shape, ...]
-    bases: Mapping[Places, Settings] = field(default_factory=dict)
+    bases: Mapping[Indices, Settings] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
-    choices: Mapping[Places, Settings] = field(default_factory=dict)
+    choices: Mapping[Indices, Settings] = field(default_factory=dict)
 
     @property
-    def lengths(self) -> Places:
-        return tuple(len(self.axes[places[0]].values) for places in self.dimensions)
+    def lengths(self) -> Indices:
+        return tuple(len(self.axes[dimension[0]].values) for dimension in self.dimensions)
 
     @cached_property
     def seeds(self) -> tuple[int, int] | None:
@@ -91,11 +91,11 @@ class Space:
         None if the seeds are not plain values, or are zipped with another setting.
         """
         stride = self.size
-        for length, together in zip(self.lengths, self.dimensions, strict=True):
+        for length, dimension in zip(self.lengths, self.dimensions, strict=True):
             stride //= length
-            axis = self.axes[together[0]]
-            if len(together) == 1 and axis.key == "seed" and not axis.composed:
-                return together[0], stride
+            axis = self.axes[dimension[0]]
+            if len(dimension) == 1 and axis.key == "seed" and not axis.composed:
+                return dimension[0], stride
         return None
 
     @property
@@ -103,42 +103,45 @@ class Space:
         return prod(self.lengths)
 
     @cached_property
-    def configs(self) -> Mapping[Places, Config]:
+    def configs(self) -> Mapping[Indices, Config]:
         """The configurations of `bases`, parsed once per worker."""
         return {key: read_config(base) for key, base in self.bases.items()}
 
-    def places(self, index: int) -> Places:
-        places = [0] * len(self.axes)
-        for length, together in zip(reversed(self.lengths), reversed(self.dimensions), strict=True):
-            index, place = divmod(index, length)
-            for axis in together:
-                places[axis] = place
-        return tuple(places)
+    def indices(self, index: int) -> Indices:
+        indices = [0] * len(self.axes)
+        for length, dimension in zip(reversed(self.lengths), reversed(self.dimensions), strict=True):
+            index, value_index = divmod(index, length)
+            for axis_index in dimension:
+                indices[axis_index] = value_index
+        return tuple(indices)
 
     def values(self, index: int) -> tuple[Any, ...]:
-        return tuple(axis.values[place] for axis, place in zip(self.axes, self.places(index), strict=True))
+        return tuple(axis.values[value_index] for axis, value_index in zip(self.axes, self.indices(index), strict=True))
 
-    def base_key(self, places: Sequence[int]) -> Places:
-        return tuple(place for axis, place in zip(self.axes, places, strict=True) if axis.composed)
+    def base_key(self, indices: Sequence[int]) -> Indices:
+        return tuple(value_index for axis, value_index in zip(self.axes, indices, strict=True) if axis.composed)
 
     def settings(self, index: int) -> Settings:
-        places = self.places(index)
-        settings = self.bases[self.base_key(places)]
-        for axis, place in zip(self.axes, places, strict=True):
+        indices = self.indices(index)
+        settings = self.bases[self.base_key(indices)]
+        for axis, value_index in zip(self.axes, indices, strict=True):
             if not axis.composed:
-                settings = changed(settings, axis.key.split("."), axis.values[place])
+                settings = with_value(settings, axis.key.split("."), axis.values[value_index])
         return settings
 
     def words(self, index: int) -> list[str]:
-        return [*self.fixed, *(axis.word(place) for axis, place in zip(self.axes, self.places(index), strict=True))]
+        return [
+            *self.fixed,
+            *(axis.word(value_index) for axis, value_index in zip(self.axes, self.indices(index), strict=True)),
+        ]
 
 
-def changed(settings: Settings, path: Sequence[str], value: Any) -> dict[str, Any]:
-    first, rest = path[0], path[1:]
-    return {**settings, first: changed(settings[first], rest, value) if rest else value}
+def with_value(settings: Settings, path: Sequence[str], value: Any) -> dict[str, Any]:
+    key, rest = path[0], path[1:]
+    return {**settings, key: with_value(settings[key], rest, value) if rest else value}
 
 
-def holds(settings: Any, path: Sequence[str]) -> bool:
+def has_path(settings: Any, path: Sequence[str]) -> bool:
     """Return whether a path of keys leads to a value through nested mappings."""
     for part in path:
         if not isinstance(settings, Mapping) or part not in settings:
@@ -231,13 +234,13 @@ def look_up(name: str, settings: Settings, choices: Settings) -> Any:
         return choices[name]
     if name == "d_model":
         return find_d_model(settings["embeddings"])
-    value: Any = settings
+    found: Any = settings
     for part in name.split("."):
-        if not isinstance(value, Mapping) or part not in value:
+        if not isinstance(found, Mapping) or part not in found:
             known = sorted({*choices, *(key for key in settings if not isinstance(settings[key], Mapping)), "d_model"})
             raise UserError(unknown(name, known, "name in sweep.skip"))
-        value = value[part]
-    return value
+        found = found[part]
+    return found
 
 
 def find_d_model(embeddings: Settings) -> int | None:
@@ -260,9 +263,9 @@ def remaining_points(space: Space, text: str) -> array[int]:
     condition = parse_condition(text)
     if space.size > MOST_DECIDED:
         raise UserError(f"sweep.skip works for at most {MOST_DECIDED:,} combinations; this sweep has {space.size:,}")
-    left = array("Q")
+    remaining = array("Q")
     for index in range(space.size):
-        settings, choices = space.settings(index), space.choices[space.base_key(space.places(index))]
+        settings, choices = space.settings(index), space.choices[space.base_key(space.indices(index))]
         if not condition.holds({name: look_up(name, settings, choices) for name in condition.names}):
-            left.append(index)
-    return left
+            remaining.append(index)
+    return remaining

@@ -1,6 +1,8 @@
 """The findings of a sweep: the mean of every combination, and the effects as sentences, tables and plots.
 
-Numbers have as many digits as their intervals justify.
+`summarize` turns the lines of the table into a `Summary`; its `answers` hold the effects, which the second half of the
+module writes as text, such as "head=2 instead of 1 raises the entropy by 0.4 ± 0.1." Numbers have as many digits as
+their intervals justify.
 """
 
 from __future__ import annotations
@@ -40,13 +42,15 @@ from attn_exp.sweeps.effects import (
 from attn_exp.sweeps.rows import METRICS, Axes, Column, Cube, Rows, combine, make_cube, read_rows
 
 LAYER = "model.layer"
+# a metric of one head: the share of a pattern, such as `head_3_previous`
 HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
-MOST_CELLS = 20_000
+MOST_CELLS = 20_000  # maximum number of cells in a summary
 
-Key = tuple[str, ...]
+Key = tuple[str, ...]  # the values of the shown settings and the variant of a cell
 
 MOST_NAMED = 6
 """Maximum number of values that a sentence lists."""
+CLEAR_VERBS = ("raises", "lowers")  # verbs for a significant effect; any other effect gets a more careful verb
 MOST_DRAWN = 24
 """Maximum number of effects in a plot panel; those that explain the most variance are kept."""
 
@@ -85,7 +89,7 @@ class Summary:
         return [name for name in self.most if name not in METRICS and not head_and_pattern(name)]
 
 
-def summarized(
+def summarize(
     head: Sequence[str],
     lines: Iterable[Sequence[str]],
     axes: Axes,
@@ -100,37 +104,37 @@ def summarized(
     difference that matters, by metric; `exact` means that no number depends on the seed.
     """
     rows = read_rows(head, lines, axes, metrics)
-    together = dimensions if dimensions is not None else [[place] for place in range(len(axes))]
-    cube = make_cube(rows, axes, together, [name for name in metrics if not head_and_pattern(name)])
-    shown = shown_axes(rows, axes)
+    groups = dimensions if dimensions is not None else [[index] for index in range(len(axes))]
+    cube = make_cube(rows, axes, groups, [name for name in metrics if not head_and_pattern(name)])
+    shown_columns = shown_axes(rows, axes)
     variants = rows.texts["variant"]
-    cells = combine([*shown.values(), variants])
-    measured = {name: measure_cells(cells, numbers) for name, numbers in rows.numbers.items()}
+    cells = combine([*shown_columns.values(), variants])
+    moments_of = {name: measure_cells(cells, numbers) for name, numbers in rows.numbers.items()}
     firsts = rows.points[np.unique(cells.codes, return_index=True)[1]].tolist()
     finite = {name: numbers[np.isfinite(numbers)] for name, numbers in rows.numbers.items()}
     failures = defaultdict[str, list[int]](list)
     for point, message in rows.failed:
         failures[message].append(point)
     tallies = count_agreement(rows)
-    each_once = np.diff(rows.points, prepend=-1) != 0
-    apart = np.flatnonzero(each_once & (tallies[:, 0] < tallies[:, 1]))
+    starts_point = np.diff(rows.points, prepend=-1) != 0
+    disagreeing = np.flatnonzero(starts_point & (tallies[:, 0] < tallies[:, 1]))
     return Summary(
-        axes=tuple(shown),
+        axes=tuple(shown_columns),
         seeds=math.prod(int(axis["count"]) for axis in axes if axis["key"] == "seed"),
-        points=int(each_once.sum()) + len(rows.failed),
+        points=int(starts_point.sum()) + len(rows.failed),
         failed=len(rows.failed),
         variants=variants.labels,
         cells={
-            key: {name: moments[place] for name, moments in measured.items() if moments[place].count}
-            for place, key in enumerate(cells.labels)
+            key: {name: moments[index] for name, moments in moments_of.items() if moments[index].count}
+            for index, key in enumerate(cells.labels)
         },
         first=dict(zip(cells.labels, firsts, strict=True)),
         least={name: float(numbers.min()) for name, numbers in finite.items() if len(numbers)},
         most={name: float(numbers.max()) for name, numbers in finite.items() if len(numbers)},
         failures=failures,
-        tally=format_tally(tallies[each_once].sum(axis=0)),
-        disagreements={int(rows.points[place]): format_tally(tallies[place]) for place in apart},
-        answers=answer(cube, matters or {}, exact),
+        tally=format_tally(tallies[starts_point].sum(axis=0)),
+        disagreements={int(rows.points[index]): format_tally(tallies[index]) for index in disagreeing},
+        answers=analyse_effects(cube, matters or {}, exact),
     )
 
 
@@ -148,31 +152,31 @@ def half_width(count: int, squares: float) -> float:
 
 
 def measure_cells(cells: Column, numbers: Array) -> list[Numbers]:
-    count, there = len(cells.labels), np.isfinite(numbers)
-    codes, numbers = cells.codes[there], numbers[there]
+    count, is_finite = len(cells.labels), np.isfinite(numbers)
+    codes, numbers = cells.codes[is_finite], numbers[is_finite]
     counts = np.bincount(codes, minlength=count)
     means = np.bincount(codes, numbers, count) / np.maximum(counts, 1)
     squares = np.bincount(codes, (numbers - means[codes]) ** 2, count)
     least, most = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(least, codes, numbers)
     np.maximum.at(most, codes, numbers)
-    halves = np.array(list(map(half_width, counts.tolist(), squares.tolist())))
-    columns = (column.tolist() for column in (counts, means, squares, least, most, halves))
+    half_widths = np.array(list(map(half_width, counts.tolist(), squares.tolist())))
+    columns = (column.tolist() for column in (counts, means, squares, least, most, half_widths))
     return [Numbers(*each) for each in zip(*columns, strict=True)]
 
 
 def count_agreement(rows: Rows) -> Array:
     """Return how many published results agree at each row's point, and out of how many: `[rows, 2]`."""
-    agree = rows.texts.get("agree", Column(("",), np.zeros_like(rows.points)))
-    pairs = [[int(number) for number in text.split(" of ")] if text else [0, 0] for text in agree.labels]
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2)[agree.codes]
+    column = rows.texts.get("agree", Column(("",), np.zeros_like(rows.points)))
+    tallies = [[int(number) for number in text.split(" of ")] if text else [0, 0] for text in column.labels]
+    return np.array(tallies, dtype=np.int64).reshape(-1, 2)[column.codes]
 
 
-def format_tally(pair: Array) -> str:
-    return f"{int(pair[0]):,} of {int(pair[1]):,}" if pair[1] else ""
+def format_tally(tally: Array) -> str:
+    return f"{int(tally[0]):,} of {int(tally[1]):,}" if tally[1] else ""
 
 
-def mean_and_interval(moments: Numbers | None) -> str:
+def format_mean(moments: Numbers | None) -> str:
     """Format a mean with the digits that its uncertainty justifies, and the half-width of its 95 % interval.
 
     If there are few numbers, their range replaces the interval; if they differ only by rounding, there is neither.
@@ -184,7 +188,7 @@ def mean_and_interval(moments: Numbers | None) -> str:
     if moments.count < sweep_plots.FEW:
         mean, least, most = (round_number(number, 3) for number in (moments.mean, moments.least, moments.most))
         return f"{mean} ({least}..{most})"
-    return with_interval(moments.mean, moments.mean - moments.half_width, moments.mean + moments.half_width)
+    return format_with_interval(moments.mean, moments.mean - moments.half_width, moments.mean + moments.half_width)
 
 
 # Effects in words
@@ -214,7 +218,7 @@ class Answers:
         return (*self.warnings, *(format_effects(rows, self.tests) for rows in changes))
 
 
-def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = False) -> Answers:
+def analyse_effects(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = False) -> Answers:
     """Analyse the effects in a sweep; `thresholds` holds the smallest difference that matters, by metric."""
     if cube is None:
         return Answers()
@@ -231,28 +235,31 @@ def answer(cube: Cube | None, thresholds: Mapping[str, float], exact: bool = Fal
 
 def count_rows(cube: Cube, rows: Array) -> str:
     """Count the rows marked in `rows`; if they are exactly the rows of some values of a setting, name these values."""
-    there = cube.resolved >= 0
-    text = f"{int(rows.sum()):,} of {int(there.sum()):,} rows"
+    has_result = cube.resolved >= 0
+    text = f"{int(rows.sum()):,} of {int(has_result.sum()):,} rows"
     for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
         others = tuple(other for other in range(rows.ndim) if other != axis)
-        chosen = np.flatnonzero(rows.any(axis=others))
-        whole = np.asarray((rows | ~there).all(axis=others))
-        if len(chosen) < min(len(labels), MOST_NAMED + 1) and whole[chosen].all():
-            return f"{text} ({shorten(name)}={listed([labels[place] for place in chosen])})"
+        affected = np.flatnonzero(rows.any(axis=others))
+        is_covered = np.asarray((rows | ~has_result).all(axis=others))
+        if len(affected) < min(len(labels), MOST_NAMED + 1) and is_covered[affected].all():
+            return f"{text} ({shorten(name)}={listed([labels[index] for index in affected])})"
     return text
 
 
 def find_notes(cube: Cube, tests: int) -> Iterator[str]:
-    apart, there = [], cube.resolved >= 0
+    partly_comparable, has_result = [], cube.resolved >= 0
     for metric in (name for name in SPOKEN if name in cube.numbers):
-        groups, lost = cube.find_groups(metric)[there], np.isnan(cube.numbers[metric]) & there
-        if lost.any():
-            yield f"The {spoken(metric)} is missing in {count_rows(cube, lost)}."
-        apart += [f"the {spoken(metric)}"] if (groups != groups[:1]).any() else []
-    if not there.all():
+        groups, is_missing = cube.find_groups(metric)[has_result], np.isnan(cube.numbers[metric]) & has_result
+        if is_missing.any():
+            yield f"The {spoken(metric)} is missing in {count_rows(cube, is_missing)}."
+        partly_comparable += [f"the {spoken(metric)}"] if (groups != groups[:1]).any() else []
+    if not has_result.all():
         yield "Not every combination has a result: two values are compared only where both have one."
-    if apart:
-        yield f"For {listed(apart)}, only rows with the same queries and the same sum of weights are compared."
+    if partly_comparable:
+        yield (
+            f"For {listed(partly_comparable)}, only rows with the same queries and the same sum of weights are "
+            "compared."
+        )
     if len(cube.seeds) > 1 and tests:
         holm = f"Of 100 such sweeps, at most 5 report a false effect (Holm, {count_of(tests, 'test')})"
         yield f"{holm}; ± is half of a 95% interval over {len(cube.seeds):,} seeds."
@@ -264,34 +271,42 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
     """Say how a change affects a metric; if that depends on another setting, give the largest and smallest effect."""
     ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
     largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
+    # head=2 instead of 1, not instead of head=1
     start = format_value(largest.setting, largest.start).removeprefix(f"{shorten(largest.setting)}=")
-    first = format_effect(largest, f"the {spoken(largest.metric)}", tests)
-    text = f"{format_value(largest.setting, largest.end)} instead of {start} {first}"
-    verb = first.split(" ")[0]
-    text += "".join(f" and {format_effect(each, 'it', tests).removeprefix(f'{verb} it ')}" for each in others)
-    few = f"{count_of(largest.seeds, 'seed is', 'seeds are')} too few to tell" * (
-        largest.verdict == FEW and largest.mean != 0
+    verb, details = describe_effect(largest, tests)
+    text = (
+        f"{format_value(largest.setting, largest.end)} instead of {start} {verb} the {spoken(largest.metric)}{details}"
+    )
+    for other in others:  # a repeated "raises it" or "lowers it" is left out
+        other_verb, other_details = describe_effect(other, tests)
+        text += f" and{other_details}" if other_verb == verb in CLEAR_VERBS else f" and {other_verb} it{other_details}"
+    few = (
+        f"{count_of(largest.seeds, 'seed is', 'seeds are')} too few to tell"
+        if largest.verdict == FEW and largest.mean != 0
+        else ""
     )
     return "; ".join(filter(None, (text, few, largest.note if largest.verdict != NO else ""))) + "."
 
 
-def format_effect(effect: Effect, metric: str, tests: int) -> str:
-    """Say what a change does to a metric, by how much, and at which value of another setting.
+def describe_effect(effect: Effect, tests: int) -> tuple[str, str]:
+    """Return the verb for an effect, and by how much and at which value of another setting: `raises`, ` by 2 at b=1`.
 
     If the interval of this comparison excludes 0, but Holm's test of all comparisons finds no effect, report both.
     """
     at = f" at {format_value(*effect.at.split('=', 1))}" if effect.at else ""
     if effect.mean == 0:
-        return f"does not change {metric}{at}{' with this seed' * (effect.verdict == FEW and effect.seeds == 1)}"
+        return "does not change", f"{at}{' with this seed' if effect.verdict == FEW and effect.seeds == 1 else ''}"
     unit = COLUMNS[effect.metric].small if effect.metric in COLUMNS and effect.metric not in RATIOS else ""
     size = f"{format_size(effect)} {unit}".rstrip()
-    one_of = f", not significant among {tests:,} comparisons" * (not effect.sign and effect.low * effect.high > 0)
+    # both ends of the interval have the same sign
+    one_of = (
+        f", not significant among {tests:,} comparisons" if effect.low * effect.high > 0 and not effect.sign else ""
+    )
     if effect.verdict == NO or (at and not effect.sign and not math.isnan(effect.low)):
-        verb = "hardly changes" if effect.verdict == NO else "does not clearly change"
-        return f"{verb} {metric}{at} ({size}{one_of})"
-    verbs = ("raises", "lowers") if effect.sign else ("may raise", "may lower")
-    factor = "a factor of " * (effect.metric in RATIOS)
-    return f"{verbs[effect.mean < 0]} {metric} by {factor}{size.lstrip('+−')}{at}{one_of}"
+        return "hardly changes" if effect.verdict == NO else "does not clearly change", f"{at} ({size}{one_of})"
+    verbs = CLEAR_VERBS if effect.sign else ("may raise", "may lower")
+    factor = "a factor of " if effect.metric in RATIOS else ""
+    return verbs[effect.mean < 0], f" by {factor}{size.lstrip('+−')}{at}{one_of}"
 
 
 def is_divided(effect: Effect) -> bool:
@@ -306,9 +321,9 @@ def format_size(effect: Effect) -> str:
         mean, *ends = (10 ** (sign * number) for number in (effect.mean, effect.low, effect.high))
         least, most = map(round_number, (min(ends), max(ends)))
         return round_number(mean) if math.isnan(ends[0]) else f"{round_number(mean)} ({least} to {most})"
-    text = with_interval(effect.mean, effect.low, effect.high)
-    sign_shown = "" if not set(text.split(" ")[0]) & set("123456789") else "−" if effect.mean < 0 else "+"
-    return sign_shown + text.removeprefix("-")
+    text = format_with_interval(effect.mean, effect.low, effect.high)
+    is_zero = not set(text.split(" ")[0]) & set("123456789")  # a mean that is rounded to 0 has no sign
+    return ("" if is_zero else "−" if effect.mean < 0 else "+") + text.removeprefix("-")
 
 
 def round_number(number: float, digits: int = 2) -> str:
@@ -317,42 +332,45 @@ def round_number(number: float, digits: int = 2) -> str:
     return f"{float(text):,.0f}" if "e+" in text and abs(number) < 1e6 else text
 
 
-def with_interval(mean: float, low: float, high: float) -> str:
+def format_with_interval(mean: float, low: float, high: float) -> str:
     """Format a number with the digits that its interval justifies: `2.2 ± 0.4`."""
     half = max(mean - low, high - mean)
     if not half > NOISE * abs(mean):
         return round_number(mean, 3)
+    # one digit of the half-width, two if it begins with 1: 0.4, 0.13
     decimals = -math.floor(math.log10(float(f"{half:.1e}"))) + f"{half:.1e}".startswith("1")
     if abs(decimals) > 6:
         return f"{round_number(mean)} ± {round_number(half, 1)}"
-    shown, around = (f"{round(number, decimals) + 0.0:.{max(0, decimals)}f}" for number in (mean, half))
-    return f"{shown} ± {around}"
+    shown, margin = (f"{round(number, decimals) + 0.0:.{max(0, decimals)}f}" for number in (mean, half))
+    return f"{shown} ± {margin}"
 
 
-def short(label: str) -> str:
+def shorten_number(label: str) -> str:
     return f"{float(label):g}" if len(label) > 8 and is_number(label) else label
 
 
 def format_value(setting: str, label: str) -> str:
     """Format a value of a setting, or values of zipped settings: `head=2 and d_model=16`."""
     names, values = shorten(setting).split(", "), label.split(", ", setting.count(", "))
-    return listed([f"{name}={short(value)}" for name, value in zip(names, values, strict=True)])
+    return listed([f"{name}={shorten_number(value)}" for name, value in zip(names, values, strict=True)])
 
 
 def format_change(effect: Effect) -> str:
-    return f"{short(effect.start)} → {short(effect.end)}"
+    return f"{shorten_number(effect.start)} → {shorten_number(effect.end)}"
 
 
-def drawn_changes(answers: Answers, metrics: Sequence[str]) -> dict[str, list[Change]]:
-    drawn: dict[str, list[Change]] = {metric: [] for metric in metrics if metric not in RATIOS}
-    for each in (each for each in answers.effects if each.metric in drawn):
-        label = f"{shorten(each.setting)}: {format_change(each)}{f' at {shorten(each.at)}' if each.at else ''}"
-        drawn[each.metric].append(Change(label, each.mean, each.low, each.high, bool(each.sign)))
-    return {metric: changes[:MOST_DRAWN] for metric, changes in drawn.items() if any(each.mean for each in changes)}
+def list_changes(answers: Answers, metrics: Sequence[str]) -> dict[str, list[Change]]:
+    changes_of: dict[str, list[Change]] = {metric: [] for metric in metrics if metric not in RATIOS}
+    for effect in (effect for effect in answers.effects if effect.metric in changes_of):
+        label = f"{shorten(effect.setting)}: {format_change(effect)}{f' at {shorten(effect.at)}' if effect.at else ''}"
+        changes_of[effect.metric].append(Change(label, effect.mean, effect.low, effect.high, bool(effect.sign)))
+    return {
+        metric: changes[:MOST_DRAWN] for metric, changes in changes_of.items() if any(effect.mean for effect in changes)
+    }
 
 
 def list_records(answers: Answers) -> dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]]:
-    head = tuple(each.name for each in fields(Effect) if each.name != "sign")
+    head = tuple(attribute.name for attribute in fields(Effect) if attribute.name != "sign")
     effects = [tuple(getattr(effect, column) for column in head) for effect in answers.effects]
     shares = [(metric, " x ".join(settings), share) for (metric, *settings), share in answers.shares.items()]
     return {"effects": (head, effects), "shares": (("metric", "explained_by", "share"), shares)}
@@ -368,14 +386,14 @@ def effects_table(answers: Answers) -> Table:
         )
         for each in answers.effects
     ]  # fmt: skip
-    full = [place for place in range(len(head)) if any(line[place] for line in lines)]
+    filled = [column for column in range(len(head)) if any(line[column] for line in lines)]
     caption = (
         "The effect of each setting: the mean difference between rows that share the seed and all other settings, ± "
         "half of its 95% interval over the seeds (for an error, a factor or divisor instead); the share of the "
         "metric's variance that the setting explains, alone and together with the settings that its effect depends "
         "on; and whether these seeds show an effect."
     )
-    head_shown, *shown = (tuple(line[place] for place in full) for line in (head, *lines))
+    head_shown, *shown = (tuple(line[column] for column in filled) for line in (head, *lines))
     return Table("effects", caption, head_shown, tuple(shown), deep_places(effect.metric for effect in answers.effects))
 
 

@@ -1,4 +1,8 @@
-"""Run one sweep, from its command to its results: checks, a preview, and a driver that hands chunks to an engine."""
+"""Run one sweep, from its command to its results: checks, a preview, and a driver that hands chunks to an engine.
+
+`sweep` turns the arguments into a `Plan`, refuses it if it cannot work (`check_sweep`), and calls `run`; its `Driver`
+submits `Job`s to the workers of an engine, collects their lines by chunk, and writes each complete chunk as a part.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +39,8 @@ from attn_exp.sweeps.engines.engine import Died, Workers
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.parts import MOST_POINTS, Lines, Part, Shelf, create_folder, locked, merged
 from attn_exp.sweeps.plan import (
-    About,
     Job,
+    Manifest,
     Plan,
     describe_axis,
     describe_sweep,
@@ -61,7 +65,7 @@ MOST_BUILT = 64
 TIMED = 16
 """Maximum number of points that a preview times."""
 DONE, SOME_FAILED = 0, 1
-RAW = "sweep.skip="
+RAW = "sweep.skip="  # the beginning of an argument whose value is an expression, which Hydra cannot parse
 
 
 def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
@@ -88,17 +92,17 @@ def added_metrics(space: Space) -> tuple[str, ...]:
     Raises:
         UserError: the sweep asks for a check, or for different metrics at different points.
     """
-    asked = set()
+    metric_sets = set()
     for config in map(read_config, space.bases.values()):
         if set(checks.wanted(config)) - {"measures", "precision"} or config.check:
             raise UserError("a sweep runs no checks; leave out check=, or run its points one at a time")
         find_type(dtype_of(config))
-        asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
+        metric_sets.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
     for value in next((axis.values for axis in space.axes if axis.key == "dtype"), ()):
         find_type(value if isinstance(value, str) else spelled(value))
-    if len(asked) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
+    if len(metric_sets) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
         raise UserError("metrics and check apply to the whole sweep and take one value")
-    return (*(name for name in asked.pop() if name not in row_columns().values()), *head_columns(space))
+    return (*(name for name in metric_sets.pop() if name not in row_columns().values()), *head_columns(space))
 
 
 def head_columns(space: Space) -> tuple[str, ...]:
@@ -132,7 +136,9 @@ def check_points(plan: Plan) -> None:
             return
         else:
             return
-    raise UserError(messages[0] + "; none of the other points tried can be computed either" * (len(set(messages)) > 1))
+    raise UserError(
+        messages[0] + ("; none of the other points tried can be computed either" if len(set(messages)) > 1 else "")
+    )
 
 
 def has_fixed_inputs(space: Space) -> bool:
@@ -152,12 +158,14 @@ def is_given(config: Config) -> bool:
     return all(np.array_equal(one, other) for one, other in zip(*arrays, strict=True))
 
 
-def preview(plan: Plan, folder: Path, config: Config, whole: Mapping[str, Part]) -> str:
+def preview(plan: Plan, folder: Path, config: Config, intact: Mapping[str, Part]) -> str:
     """Describe the axes, the number of points and chunks, what is done, and the estimated time for the rest.
 
-    `whole` holds the intact parts that already exist, by chunk name.
+    `intact` holds the intact parts that already exist, by chunk name.
     """
-    done = sum(len(plan.numbers(chunk)) - whole[name].failed for chunk, name in enumerate(plan.names) if name in whole)
+    done = sum(
+        len(plan.numbers(chunk)) - intact[name].failed for chunk, name in enumerate(plan.names) if name in intact
+    )
     lines = [overview.format_axis(describe_axis(axis)) for axis in plan.space.axes]
     lines.append(f"{plan.points:,} points in {len(plan.names):,} chunks, {done:,} already done")
     if plan.space.size > plan.points:
@@ -198,13 +206,13 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
     check_sweep(plan, folder, first)
     command = Repeat(tuple(words), tuple(folders), many=True, own=registry.files())
-    about = describe_sweep(plan, first, command) | {"exact": has_fixed_inputs(space)}
+    manifest = describe_sweep(plan, first, command) | {"exact": has_fixed_inputs(space)}
     if first.sweep.dry_run:
-        return Outcome(preview(plan, folder, first, Swept(folder, about).parts), DONE, folder, kept=False)
+        return Outcome(preview(plan, folder, first, Swept(folder, manifest).parts), DONE, folder, kept=False)
     with refuse(f"{folder}: the sweep stopped; run the same command again to continue", OSError):
         create_folder(folder)
         with locked(folder):
-            return run(plan, folder, first, about)
+            return run(plan, folder, first, manifest)
 
 
 def compute_sweep(words: Sequence[str], folders: Sequence[str]) -> Swept:
@@ -219,7 +227,7 @@ def compute_sweep(words: Sequence[str], folders: Sequence[str]) -> Swept:
     return swept.load(outcome.folder)
 
 
-def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outcome:
+def run(plan: Plan, folder: Path, config: Config, manifest: dict[str, Any]) -> Outcome:
     """Compute the missing points, and write the table and report of all results, even if the sweep is interrupted.
 
     If no point is missing, the recorded duration of the sweep stays the same.
@@ -227,25 +235,25 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
     Raises:
         UserError: the folder holds another sweep that shares no point with this one.
     """
-    last, shelf = dict[str, Any](), Swept(folder, about).shelf
+    earlier, shelf = dict[str, Any](), Swept(folder, manifest).shelf
     with suppress(UserError):  # no manifest, or one that cannot be read
-        last = load_manifest(folder)
-    is_same = last.get("parts") == about["parts"]
-    whole, damaged = shelf.find(plan.names)
+        earlier = load_manifest(folder)
+    is_same = earlier.get("parts") == manifest["parts"]
+    intact, damaged = shelf.find(plan.names)
     with trust.refuse_damaged(f"{folder}: {swept.UNREADABLE}", ValueError):
-        shared = shelf.find_shared(plan, whole)
-    if last and not (is_same or shared) and is_another(last, about, plan):
+        shared = shelf.find_shared(plan, intact)
+    if earlier and not (is_same or shared) and is_another(earlier, manifest, plan):
         raise UserError(
-            f"{folder} holds another sweep: {last['command']}; choose another sweep.name, or remove that folder"
+            f"{folder} holds another sweep: {earlier['command']}; choose another sweep.name, or remove that folder"
         )
     if damaged:
         print(f"attn_exp: recomputing damaged parts: {printable(some(damaged))}", file=sys.stderr)
-    driver = Driver(plan, shelf, PointProgress(points=plan.points), whole, shared)
+    driver = Driver(plan, shelf, PointProgress(points=plan.points), intact, shared)
     jobs = list(driver.jobs())
     workers = engine.start(plan, config.sweep, len(jobs)) if jobs else None
-    about |= origin()
-    write_manifest(folder, about)
-    spent = float(last.get("seconds", 0.0)) if is_same else 0.0
+    manifest |= origin()
+    write_manifest(folder, manifest)
+    spent = float(earlier.get("seconds", 0.0)) if is_same else 0.0
     status, code, started = swept.PARTIAL, None, time.monotonic()
     try:
         if workers is None or driver.run(workers, deque(jobs)):
@@ -255,18 +263,20 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any]) -> Outc
     finally:
         driver.progress.show(last=True)
         seconds = spent if workers is None and spent else spent + time.monotonic() - started
-        about |= {"status": status, "seconds": seconds}
+        manifest |= {"status": status, "seconds": seconds}
         with trust.refuse_damaged(f"{folder}: {swept.UNREADABLE}", ValueError):
-            text, disagreeing = swept.write_results(folder, about, driver.parts)
+            text, disagreeing = swept.write_results(folder, manifest, driver.parts)
         with suppress(UserError):  # the results are saved; `attn-exp index` reports the problem
             rebuild_index(Path(config.output_dir))
     return Outcome(text, driver.exit_code(config, disagreeing) if code is None else code, folder)
 
 
-def is_another(last: About, about: About, plan: Plan) -> bool:
+def is_another(earlier: Manifest, manifest: Manifest, plan: Plan) -> bool:
     """Return whether two sweeps that share no point have different commands, ignoring settings that affect no row."""
-    one, other = ([word for word in sorted(sweep["words"]) if is_deciding(word)] for sweep in (last, about))
-    return one != other and last["version"] == about["version"] and plan.points <= MOST_POINTS
+    words, other_words = (
+        [word for word in sorted(sweep["words"]) if is_deciding(word)] for sweep in (earlier, manifest)
+    )
+    return words != other_words and earlier["version"] == manifest["version"] and plan.points <= MOST_POINTS
 
 
 def quote_skip(word: str) -> str:
@@ -307,10 +317,10 @@ class Driver:
             if part is not None and not part.failed:
                 self.progress.cached += len(numbers)
                 continue
-            kept = {number: self.shared[number] for number in numbers if number in self.shared}
-            self.progress.cached += len(kept)
-            missing = [number for number in numbers if number not in kept]
-            pieces = [as_csv([line for lines in kept.values() for line in lines])] if kept else []
+            existing = {number: self.shared[number] for number in numbers if number in self.shared}
+            self.progress.cached += len(existing)
+            missing = [number for number in numbers if number not in existing]
+            pieces = [as_csv([line for lines in existing.values() for line in lines])] if existing else []
             self.open_chunks[chunk] = Chunk(pieces, len(missing))
             if missing:
                 yield Job(chunk, missing)

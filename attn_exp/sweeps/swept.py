@@ -19,14 +19,14 @@ from attn_exp.report import sweep_plots as plots
 from attn_exp.report.notebook import Drawing, html
 from attn_exp.report.sweep_plots import Plotted, refuse_unknown
 from attn_exp.runs import records, trust
-from attn_exp.runs.execution import FIGURES, check_figures, said_anew
+from attn_exp.runs.execution import FIGURES, check_figures, parse_overrides
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweeps import overview
 from attn_exp.sweeps.effects import shorten
 from attn_exp.sweeps.parts import Part, Shelf, locked
-from attn_exp.sweeps.plan import About, load_manifest, read_figures, row_columns, write_manifest
+from attn_exp.sweeps.plan import Manifest, load_manifest, read_figures, row_columns, write_manifest
 from attn_exp.sweeps.rows import VARIANT
-from attn_exp.sweeps.summary import Summary, list_records, summarized
+from attn_exp.sweeps.summary import Summary, list_records, summarize
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,54 +45,64 @@ READ: dict[str, Callable[[str], Any]] = {
 """How the text of a cell is parsed, by pandas type; an empty cell is a missing value."""
 
 
-def write_results(folder: Path, about: About, parts: Mapping[str, Part]) -> tuple[str, int]:
+def write_results(folder: Path, manifest: Manifest, parts: Mapping[str, Part]) -> tuple[str, int]:
     """Write the table, the report and the manifest from the existing parts, marked as partial if some are missing.
 
     Returns:
         The text for the terminal, and the number of points that disagree with a published result.
     """
-    there = {name: parts[name] for name in about["parts"] if name in parts}
-    about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
-    swept, table = Swept(folder, about, there), folder / f"results.{about['format']}"
-    is_parquet = about["format"] == "parquet"
-    machine.write(table, encode_parquet(swept) if is_parquet else swept.shelf.joined(list(there.values())), sync=True)
+    existing = {name: parts[name] for name in manifest["parts"] if name in parts}
+    manifest = (
+        {**manifest, "status": PARTIAL}
+        if manifest["status"] == COMPLETE and len(existing) < len(manifest["parts"])
+        else manifest
+    )
+    swept, table = Swept(folder, manifest, existing), folder / f"results.{manifest['format']}"
+    is_parquet = manifest["format"] == "parquet"
+    machine.write(
+        table, encode_parquet(swept) if is_parquet else swept.shelf.joined(list(existing.values())), sync=True
+    )
     summary = swept.summary
-    text = f"{overview.terminal(about, summary)}\n\n{write_report(folder, about, summary)}"
-    write_manifest(folder, {**about, "done": summary.points - summary.failed, "failed": summary.failed})
+    text = f"{overview.format_terminal(manifest, summary)}\n\n{write_report(folder, manifest, summary)}"
+    write_manifest(folder, {**manifest, "done": summary.points - summary.failed, "failed": summary.failed})
     return text, len(summary.disagreements)
 
 
-def write_report(folder: Path, about: About, summary: Summary) -> Path:
-    wanted, depth = about["report"], overview.depth_of(about)
-    drawn: dict[str, bytes] = {}
+def write_report(folder: Path, manifest: Manifest, summary: Summary) -> Path:
+    wanted, depth = manifest["report"], overview.depth_of(manifest)
+    plot_files: dict[str, bytes] = {}
     if wanted["tables"] and summary.answers.effects:
-        write_answers(folder, about, summary)
+        write_answers(folder, manifest, summary)
     if wanted["figures"] and summary.cells:
         machine.own_folder(folder / "plots")
-        forms = dict.fromkeys((*ALWAYS, *read_figures(about).format))
-        plotted = overview.plotted(about, summary, depth)
-        for name, chart in plots.draw(plotted).items():
-            for form in forms:
-                drawn[f"{name}.{form}"] = plots.encoded(chart, form, plotted)
-                machine.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
+        formats = dict.fromkeys((*ALWAYS, *read_figures(manifest).format))
+        plotted = overview.make_plot_data(manifest, summary, depth)
+        for name, drawn in plots.draw(plotted).items():
+            for ending in formats:
+                plot_files[f"{name}.{ending}"] = plots.encoded(drawn, ending, plotted)
+                machine.write(folder / "plots" / f"{name}.{ending}", plot_files[f"{name}.{ending}"])
     if not (wanted["tables"] or wanted["pages"]):
-        return folder / f"results.{about['format']}"
+        return folder / f"results.{manifest['format']}"
     from attn_exp.report.documents import sweep_markdown, sweep_page  # noqa: PLC0415 - templates only where a report is written
 
-    machine.write(folder / "report.md", sweep_markdown(overview.contents(about, summary, depth), list(drawn)))
+    machine.write(
+        folder / "report.md", sweep_markdown(overview.page_contents(manifest, summary, depth), list(plot_files))
+    )
     if wanted["pages"]:
-        both, data = overview.contents(about, summary, "all"), overview.explorable(about, summary)
-        machine.write(folder / "report.html", sweep_page(both, data, depth, drawn))
+        contents = overview.page_contents(manifest, summary, "all")
+        machine.write(
+            folder / "report.html", sweep_page(contents, overview.explorer_data(manifest, summary), depth, plot_files)
+        )
     return folder / ("report.html" if wanted["pages"] else "report.md")
 
 
-def write_answers(folder: Path, about: About, summary: Summary) -> None:
+def write_answers(folder: Path, manifest: Manifest, summary: Summary) -> None:
     for name, (head, lines) in list_records(summary.answers).items():
-        cells = [["" if cell != cell else records.label(str(cell)) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
+        cells = [["" if cell != cell else records.format_label(str(cell)) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
         machine.write(folder / f"{name}.csv", records.as_csv([head, *cells]))
-    for table in overview.paper_tables(about, summary).values():
-        for ending, form in papers.FORMS.items():
-            machine.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
+    for table in overview.paper_tables(manifest, summary).values():
+        for ending, format_as in papers.FORMS.items():
+            machine.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", format_as(table).encode())
 
 
 def collect(words: Sequence[str]) -> str:
@@ -108,18 +118,18 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
     Raises:
         UserError: the folder holds no sweep, the sweep is running, or the folder cannot be read or written to.
     """
-    about = load_manifest(folder)
+    manifest = load_manifest(folder)
     if depth:
-        wanted = about["report"] | {"depth": depth}
-        about["report"] = wanted if wanted["tables"] or wanted["pages"] else wanted | {"tables": True, "pages": True}
+        report = manifest["report"] | {"depth": depth}
+        manifest["report"] = report if report["tables"] or report["pages"] else report | {"tables": True, "pages": True}
     if figures:
-        about["figures"] |= as_yaml_value(figures)
-        about["report"] |= {"figures": True}
-        check_plots(read_figures(about))
+        manifest["figures"] |= as_yaml_value(figures)
+        manifest["report"] |= {"figures": True}
+        check_plots(read_figures(manifest))
     unreadable = trust.refuse_damaged(f"{folder}: {UNREADABLE}", *trust.MISFIT)
     with refuse(f"{folder}: cannot be written to", OSError), locked(folder), unreadable:
-        whole, damaged = Swept(folder, about).shelf.find(about["parts"])
-        text, _ = write_results(folder, about, whole)
+        intact, damaged = Swept(folder, manifest).shelf.find(manifest["parts"])
+        text, _ = write_results(folder, manifest, intact)
     return f"{text}\n\ndamaged and left out: {some(damaged)}" if damaged else text
 
 
@@ -140,17 +150,17 @@ def show_status(words: Sequence[str]) -> str:
         UserError: the folder holds no sweep.
     """
     folder = machine.folder(words[0])
-    about = load_manifest(folder)
-    chunk, points, parts = about["chunk"], about["points"], about["parts"]
-    whole, damaged = Swept(folder, about).shelf.find(parts)
-    done = sum(min(chunk, points - chunk * place) for place, name in enumerate(parts) if name in whole)
-    failed = sum(part.failed for part in whole.values())
-    count = f"{len(whole):,} of {len(parts):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
-    status = about["status"]
-    word = {"running": "stopped before it finished", COMPLETE: "damaged after it finished"}.get(status, status)
-    ended = f"{word}; run the same command again to continue" if done < points else COMPLETE
+    manifest = load_manifest(folder)
+    chunk, points, parts = manifest["chunk"], manifest["points"], manifest["parts"]
+    intact, damaged = Swept(folder, manifest).shelf.find(parts)
+    done = sum(min(chunk, points - chunk * index) for index, name in enumerate(parts) if name in intact)
+    failed = sum(part.failed for part in intact.values())
+    count = f"{len(intact):,} of {len(parts):,} parts" + (f", {len(damaged):,} damaged" if damaged else "")
+    status = manifest["status"]
+    reason = {"running": "stopped before it finished", COMPLETE: "damaged after it finished"}.get(status, status)
+    ended = f"{reason}; run the same command again to continue" if done < points else COMPLETE
     running = "running" if machine.is_locked(folder / "lock") else ended
-    return "\n".join([about["command"], f"{done:,} of {points:,} points, {failed:,} failed; {count}", running])
+    return "\n".join([manifest["command"], f"{done:,} of {points:,} points, {failed:,} failed; {count}", running])
 
 
 def import_arrow() -> Any:
@@ -166,26 +176,28 @@ def import_arrow() -> Any:
     return pyarrow
 
 
-def column_types(about: About) -> dict[str, Any]:
+def column_types(manifest: Manifest) -> dict[str, Any]:
     """Return the pandas type of each column: the type of the row's field or of the axis's values, else string."""
-    of_field = {int: "Int64", float: "float64", bool: "boolean"}
-    of_axis = {"int": "Int64", "float": "float64", "bool": "boolean"}
+    pandas_types = {"int": "Int64", "float": "float64", "bool": "boolean"}
     hints = get_type_hints(Row)
-    types = dict.fromkeys(about["columns"], "string") | {"point": "Int64"}
-    types |= {column: of_field.get(hints[field], "string") for field, column in row_columns().items()}
-    types |= dict.fromkeys(about["metrics"], "float64")
-    types |= {axis["column"]: of_axis.get(axis["kind"], "string") for axis in about["axes"]}
+    types = dict.fromkeys(manifest["columns"], "string") | {"point": "Int64"}
+    types |= {
+        column: pandas_types.get(getattr(hints[field], "__name__", ""), "string")
+        for field, column in row_columns().items()
+    }
+    types |= dict.fromkeys(manifest["metrics"], "float64")
+    types |= {axis["column"]: pandas_types.get(axis["kind"], "string") for axis in manifest["axes"]}
     return types
 
 
 def encode_parquet(swept: Swept) -> bytes:
     """Convert the table of a sweep to Parquet, one part at a time."""
-    arrow, stream = import_arrow(), BytesIO()
-    schema = arrow.Schema.from_pandas(replace(swept, known={}).table, preserve_index=False)
-    with arrow.parquet.ParquetWriter(stream, schema) as writer:
+    pyarrow, stream = import_arrow(), BytesIO()
+    schema = pyarrow.Schema.from_pandas(replace(swept, known={}).table, preserve_index=False)
+    with pyarrow.parquet.ParquetWriter(stream, schema) as writer:
         for name, part in swept.parts.items():
             table = replace(swept, known={name: part}).table
-            writer.write_table(arrow.Table.from_pandas(table, schema, preserve_index=False))
+            writer.write_table(pyarrow.Table.from_pandas(table, schema, preserve_index=False))
     return stream.getvalue()
 
 
@@ -197,7 +209,7 @@ class Swept:
     """
 
     folder: Path
-    about: About
+    about: Manifest
     known: Mapping[str, Part] | None = None
     """The intact parts, if they are already known."""
 
@@ -210,20 +222,20 @@ class Swept:
         return self.shelf.find(self.about["parts"])[0] if self.known is None else self.known
 
     def read_lines(self) -> tuple[Sequence[str], Iterator[list[str]]]:
-        return self.shelf.head, map(records.texts, self.shelf.cells(list(self.parts.values())))
+        return self.shelf.head, map(records.parse_texts, self.shelf.cells(list(self.parts.values())))
 
     @cached_property
     def summary(self) -> Summary:
         """The mean of every combination, the extremes and the answers, computed once."""
-        about = self.about
+        manifest = self.about
         with trust.refuse_damaged(f"{self.folder}: {UNREADABLE}", *trust.UNREADABLE):
-            return summarized(
+            return summarize(
                 *self.read_lines(),
-                about["axes"],
-                about["metrics"],
-                about["dimensions"],
-                about["sweep"].get("matters", {}),
-                about.get("exact", False),
+                manifest["axes"],
+                manifest["metrics"],
+                manifest["dimensions"],
+                manifest["sweep"].get("matters", {}),
+                manifest.get("exact", False),
             )
 
     @property
@@ -277,16 +289,16 @@ class Swept:
         Raises:
             UserError: this sweep has no such plot.
         """
-        plotted = overview.plotted(self.about, self.summary, overview.depth_of(self.about))
+        plotted = overview.make_plot_data(self.about, self.summary, overview.depth_of(self.about))
         drawn = plots.draw(plotted)
         return Drawing(plots.figure(drawn[chosen(name, drawn, "plot")], plotted))
 
     def __repr__(self) -> str:
-        return overview.terminal(self.about, self.summary)
+        return overview.format_terminal(self.about, self.summary)
 
     def _repr_html_(self) -> str:
-        shown = overview.table(self.summary, overview.IN_TERMINAL, overview.depth_of(self.about))
-        return html("sweep", self.sentences, shown.head, shown.lines, overview.closing(self.about, self.summary))
+        shown = overview.means_table(self.summary, overview.IN_TERMINAL, overview.depth_of(self.about))
+        return html("sweep", self.sentences, shown.head, shown.lines, overview.format_closing(self.about, self.summary))
 
 
 def frame_of(head: Sequence[str], lines: Iterable[Sequence[Any]]) -> pd.DataFrame:
@@ -310,32 +322,34 @@ def plot(words: Sequence[str]) -> str:
     Raises:
         UserError: the folder holds no sweep, or the sweep has no such setting or metric.
     """
-    drawn = {key: value for key, _, value in (word.partition("=") for word in words[1:]) if key in ("x", "y", "by")}
-    if not {"x", "y"} <= set(drawn):
+    axes = {key: value for key, _, value in (word.partition("=") for word in words[1:]) if key in ("x", "y", "by")}
+    if not {"x", "y"} <= set(axes):
         raise UserError(f"attn-exp plot {' '.join(words)}: expected {USAGE}")
-    others = [word for word in words[1:] if word.partition("=")[0] not in drawn]
-    anew = said_anew(others, "attn-exp plot", [key for key in FIGURES if key != "figures.only"])
+    others = [word for word in words[1:] if word.partition("=")[0] not in axes]
+    overrides = parse_overrides(others, "attn-exp plot", [key for key in FIGURES if key != "figures.only"])
     swept = load(machine.folder(words[0]))
-    about = {**swept.about, "figures": {**swept.about["figures"], **anew.figures}}
-    metric = chosen(drawn["y"], swept.summary.most, "metric in y")
-    plotted = overview.plotted(about, swept.summary, "all")
-    places = [find_place(plotted, key, drawn[key]) for key in ("x", "by") if key in drawn]
-    chart = plots.draw_along(plotted, metric, places)
-    name = "-".join(shorten(drawn[key]) for key in ("y", "x", "by") if key in drawn)
-    paths = [machine.own_folder(swept.folder / "plots") / f"{name}.{form}" for form in read_figures(about).format]
+    manifest = {**swept.about, "figures": {**swept.about["figures"], **overrides.figures}}
+    metric = chosen(axes["y"], swept.summary.most, "metric in y")
+    plotted = overview.make_plot_data(manifest, swept.summary, "all")
+    axis_indices = [find_axis(plotted, key, axes[key]) for key in ("x", "by") if key in axes]
+    chart = plots.draw_along(plotted, metric, axis_indices)
+    name = "-".join(shorten(axes[key]) for key in ("y", "x", "by") if key in axes)
+    paths = [
+        machine.own_folder(swept.folder / "plots") / f"{name}.{ending}" for ending in read_figures(manifest).format
+    ]
     for path in paths:
         machine.write(path, plots.encoded(chart, path.suffix[1:], plotted))
     return "\n".join(map(str, paths))
 
 
-def find_place(plotted: Plotted, key: str, name: str) -> int:
+def find_axis(plotted: Plotted, key: str, name: str) -> int:
     """Return the index of a setting among the axes of the plots; the variant comes last.
 
     Raises:
         UserError: the sweep has no such setting.
     """
     names = [*plotted.axes, VARIANT]
-    known = [place for place, axis in enumerate(names) if name in (axis, shorten(axis))]
-    if len(known) != 1:
+    matching = [index for index, axis in enumerate(names) if name in (axis, shorten(axis))]
+    if len(matching) != 1:
         raise UserError(unknown(name, names, f"setting in {key}"))
-    return known[0]
+    return matching[0]

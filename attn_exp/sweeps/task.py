@@ -22,12 +22,13 @@ from attn_exp.experiment.metrics.targets import measure_patterns
 from attn_exp.experiment.row import Comparison, Row
 from attn_exp.problem.problem import Pass
 from attn_exp.runs import provenance, records
-from attn_exp.runs.records import cell
+from attn_exp.runs.records import format_cell
 from attn_exp.sweeps.plan import Job, Plan, row_columns, task_version
 from attn_exp.sweeps.rows import OK
 from attn_exp.sweeps.summary import head_and_pattern
 
-Line = Sequence[str]
+Line = Sequence[str]  # the cells of one line of CSV
+# values of the column `status` for a point that raised an error, and for one whose worker died twice
 FAILED, CRASHED = "failed", "crashed"
 LONGEST = 300
 """Maximum length of an error message in the table."""
@@ -47,14 +48,14 @@ def compute(plan: Plan, job: Job) -> Done:
     """Compute the points of a job; the line of a point that fails contains its error message."""
     lines, failed, count = list[Line](), 0, 0
     # a worker forked from the driver has registered the plugins already
-    is_known = all(origin in registry.origins() for origin in plan.own)
-    with nullcontext() if is_known else plugins.members_known_again(plan.own):
-        together = compute_stacks(plan, job)
+    is_registered = all(origin in registry.origins() for origin in plan.own)
+    with nullcontext() if is_registered else plugins.reload_members(plan.own):
+        batched = compute_stacks(plan, job)
         under_way = Pass()  # points that differ only in a model's layer share one forward pass
         for number in job.numbers:
             count += 1
             try:
-                lines += together[number] if number in together else compute_point(plan, number, under_way)
+                lines += batched[number] if number in batched else compute_point(plan, number, under_way)
             except Exception as error:
                 failed += 1
                 lines.append(failed_line(plan, number, FAILED, format_error(error)))
@@ -76,33 +77,33 @@ def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
     Return nothing if the sweep has additional metrics, published results or `fail_fast`. The points of a batch that
     fails are left out: they are computed alone later, and each reports its own error.
     """
-    ready: dict[int, list[Line]] = {}
+    lines_of: dict[int, list[Line]] = {}
     has_published = any(base.get("published") for base in plan.space.bases.values())
     if plan.metrics or plan.fail_fast or has_published:
-        return ready
+        return lines_of
     for points, seeds in group_seeds(plan, job.numbers):
         try:
             stacks = tabulate_seeds(config_of(plan, points[0]), seeds)
         except Exception:
             continue
-        first = 0
+        start = 0
         for variants in stacks:
-            some = slice(first, first + variants[0].points)
-            ready |= zip(points[some], stack_lines(plan, variants, points[some], seeds[some]), strict=True)
-            first = some.stop
-    return ready
+            batch = slice(start, start + variants[0].points)
+            lines_of |= zip(points[batch], stack_lines(plan, variants, points[batch], seeds[batch]), strict=True)
+            start = batch.stop
+    return lines_of
 
 
 def group_seeds(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
     """Yield the points and seeds of each group of points that differ only in the seed, if all are plain integers."""
-    members: dict[int, list[tuple[int, int]]] = {}
+    groups: dict[int, list[tuple[int, int]]] = {}
     if plan.space.seeds is not None:
         axis, stride = plan.space.seeds
         values = plan.space.axes[axis].values
         for number in numbers:
-            which = plan.kept[number] // stride % len(values)
-            members.setdefault(plan.kept[number] - which * stride, []).append((number, values[which]))
-    for group in members.values():
+            seed_index = plan.kept[number] // stride % len(values)
+            groups.setdefault(plan.kept[number] - seed_index * stride, []).append((number, values[seed_index]))
+    for group in groups.values():
         points, seeds = map(list, zip(*group, strict=True))
         if len(points) > 1 and all(type(seed) is int and seed >= 0 for seed in seeds):
             yield points, seeds
@@ -110,20 +111,20 @@ def group_seeds(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[list[int],
 
 def stack_lines(plan: Plan, variants: Sequence[Rows], points: list[int], seeds: list[int]) -> Iterator[list[Line]]:
     axis, _ = plan.space.seeds or (0, 0)
-    common = [[text] * len(points) for text in (*settings_cells(plan, points[0]), OK, "", "")]
-    common[0], common[1 + axis] = list(map(str, points)), list(map(str, seeds))
+    shared = [[text] * len(points) for text in (*settings_cells(plan, points[0]), OK, "", "")]
+    shared[0], shared[1 + axis] = list(map(str, points)), list(map(str, seeds))
     keys = list(map(plan.key, points))
-    for of_point in zip(*(zip(*common, *column_cells(rows), keys, strict=True) for rows in variants), strict=True):
-        yield list(of_point)
+    for lines in zip(*(zip(*shared, *column_cells(rows), keys, strict=True) for rows in variants), strict=True):
+        yield list(lines)
 
 
 def column_cells(rows: Rows) -> Iterator[Sequence[str]]:
     for name in (field.name for field in fields(Row)):
         column = rows.columns.get(name)
         if column is None:
-            yield [cell(getattr(rows.shared, name))] * rows.points
+            yield [format_cell(getattr(rows.shared, name))] * rows.points
         else:
-            yield list(map(repr if isinstance(column[0], float) else cell, column))
+            yield list(map(repr if isinstance(column[0], float) else format_cell, column))
 
 
 def dtype_of(config: Config) -> str:
@@ -142,7 +143,7 @@ def config_of(plan: Plan, number: int) -> Config:
     space, index = plan.space, plan.kept[number]
     settings = space.settings(index)
     swept = {axis.key.split(".")[0] for axis in space.axes if not axis.composed}
-    base = space.configs[space.base_key(space.places(index))]
+    base = space.configs[space.base_key(space.indices(index))]
     return replace(base, **read_settings({key: settings[key] for key in swept}))
 
 
@@ -165,20 +166,20 @@ def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[s
     printed = len(comparison.published)
     start = [*settings_cells(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]
     names = [field.name for field in fields(Row)]
-    more = more_numbers(plan, comparison) if plan.metrics else {}
+    more = compute_added_metrics(plan, comparison) if plan.metrics else {}
     key = plan.key(number)
     for row in comparison.rows:
-        numbers = (cell(more.get((row.variant, name), math.nan)) for name in plan.metrics)
-        yield [*start, *(cell(getattr(row, name)) for name in names), *numbers, key]
+        numbers = (format_cell(more.get((row.variant, name), math.nan)) for name in plan.metrics)
+        yield [*start, *(format_cell(getattr(row, name)) for name in names), *numbers, key]
 
 
-def more_numbers(plan: Plan, comparison: Comparison) -> dict[tuple[str, str], float]:
-    heads = {name: place for name in plan.metrics if (place := head_and_pattern(name))}
-    numbers = measure_heads(comparison, heads) if heads else {}
-    if len(heads) < len(plan.metrics):
+def compute_added_metrics(plan: Plan, comparison: Comparison) -> dict[tuple[str, str], float]:
+    head_columns = {name: head_and_name for name in plan.metrics if (head_and_name := head_and_pattern(name))}
+    numbers = measure_heads(comparison, head_columns) if head_columns else {}
+    if len(head_columns) < len(plan.metrics):
         computed = [variant for variant in comparison.variants if not variant.refused]
-        found = measures.examine(comparison.config, comparison.problem, computed)
-        numbers |= {(record.variant, record.metric): record.value for record in found}
+        measured = measures.examine(comparison.config, comparison.problem, computed)
+        numbers |= {(record.variant, record.metric): record.value for record in measured}
     return numbers
 
 
@@ -187,8 +188,8 @@ def measure_heads(comparison: Comparison, columns: Mapping[str, tuple[int, str]]
     for variant in comparison.variants:
         weights = comparison.traces[variant.name].weights
         if weights is not None:
-            offset, apart = int(variant.rules.offset), problem.memory is not None
-            shares = measure_patterns(weights, problem.key_tokens, offset, apart)
+            offset, is_cross_attention = int(variant.rules.offset), problem.memory is not None
+            shares = measure_patterns(weights, problem.key_tokens, offset, is_cross_attention)
             for name, (head, pattern) in columns.items():
                 if head <= len(weights):
                     numbers[variant.name, name] = float(shares[pattern][head - 1])
@@ -197,12 +198,15 @@ def measure_heads(comparison: Comparison, columns: Mapping[str, tuple[int, str]]
 
 def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
     empty = [""] * (1 + len(row_columns()) + len(plan.metrics))
-    return [*settings_cells(plan, number), status, cell(message), *empty, plan.key(number)]
+    return [*settings_cells(plan, number), status, format_cell(message), *empty, plan.key(number)]
 
 
 def settings_cells(plan: Plan, number: int) -> list[str]:
     values = plan.space.values(plan.kept[number])
-    return [str(number), *(cell(value if isinstance(value, bool | int | float) else bare(value)) for value in values)]
+    return [
+        str(number),
+        *(format_cell(value if isinstance(value, bool | int | float) else bare(value)) for value in values),
+    ]
 
 
 def format_error(error: Exception) -> str:

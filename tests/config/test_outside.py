@@ -58,7 +58,7 @@ def test_what_a_file_brings(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(MINE, encoding="utf-8")
-    with registry.kept():
+    with registry.undo_registrations():
         assert cli.obey(["--with", "mine.py", *words]) == 0
     printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert [line for line in lines if line not in printed] == []

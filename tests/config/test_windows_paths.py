@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_exp.config.compose import overrides
-from attn_exp.config.spelling import quoted
+from attn_exp.config.compose import with_quotes
+from attn_exp.config.spelling import quote_for_hydra, quoted
 
 PATHS = [
     r"C:\code\mine.py",
@@ -19,6 +21,10 @@ PATHS = [
     r"C:\naive\tables\new.csv",
     r"C:\a=b\~x",
 ]
+
+
+def overrides(words: list[str]) -> list[Override]:
+    return OverridesParser.create().parse_overrides([with_quotes(quote_for_hydra(word)) for word in words])
 
 
 @pytest.mark.parametrize("path", PATHS)

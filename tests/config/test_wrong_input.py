@@ -188,7 +188,7 @@ def test_an_error_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, t
         raise ZeroDivisionError("ours")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "run_settings", broken)
+    monkeypatch.setattr(cli, "run_or_sweep", broken)
     monkeypatch.setattr(sys, "argv", ["attn-exp"])
     with pytest.raises(ZeroDivisionError, match="ours"):
         cli.main()
@@ -199,7 +199,7 @@ def test_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "run_settings", interrupted)
+    monkeypatch.setattr(cli, "run_or_sweep", interrupted)
     monkeypatch.setattr(sys, "argv", ["attn-exp"])
     with pytest.raises(SystemExit) as stop:
         cli.main()

@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 
 from attn_exp import cli
 from attn_exp.config import loader
-from attn_exp.config.compose import composed, values
-from attn_exp.config.spelling import as_numbers, put_in, taken_out
+from attn_exp.config.compose import compose_values, composed
+from attn_exp.config.spelling import as_numbers, extract_arrays, restore_arrays
 from attn_exp.errors import UserError
 from tests import ROOT
 
@@ -80,16 +80,17 @@ def test_a_large_array_takes_the_place_of_anything_and_gives_its_place_to_anythi
     text = f"{WHOLE}defaults:\n  - override /embeddings: udl\n  - override /projections: identity\n"
     written(tmp_path, f"{text}embeddings: {{tokens: null, vectors: {rows(x)}}}\n", "over_a_draw")
     written(tmp_path, f"{WHOLE}notes: ['${{embeddings.vectors}}', a]\nembeddings: {{vectors: {rows(x)}}}\n", "read")
-    np.testing.assert_array_equal(values(["experiment=over_a_draw"], [str(tmp_path)])["embeddings"]["vectors"], x)
-    small = values(["experiment=over_a_draw", "embeddings.vectors=[[1]]"], [str(tmp_path)])
+    composed_values = compose_values(["experiment=over_a_draw"], [str(tmp_path)])
+    np.testing.assert_array_equal(composed_values["embeddings"]["vectors"], x)
+    small = compose_values(["experiment=over_a_draw", "embeddings.vectors=[[1]]"], [str(tmp_path)])
     assert small["embeddings"]["vectors"] == [[1]]
-    np.testing.assert_array_equal(values(["experiment=read"], [str(tmp_path)])["notes"][0], x)
+    np.testing.assert_array_equal(compose_values(["experiment=read"], [str(tmp_path)])["notes"][0], x)
 
 
 def test_a_word_changes_one_number_of_a_large_array(tmp_path: Path) -> None:
     x = np.arange(1200.0).reshape(30, 40)
     written(tmp_path, f"{WHOLE}embeddings: {{tokens: null, vectors: {rows(x)}}}\n")
-    settings = values(["experiment=mine", "embeddings.vectors.29.39=-1"], [str(tmp_path)])
+    settings = compose_values(["experiment=mine", "embeddings.vectors.29.39=-1"], [str(tmp_path)])
     x[29, 39] = -1
     np.testing.assert_array_equal(settings["embeddings"]["vectors"], x)
 
@@ -109,8 +110,8 @@ def test_more_than_a_thousand_numbers_are_a_large_array(rows: int, columns: int,
     words = [as_numbers(value) for value in (["a"] * 1001, [*listed, [1.0]], [10**400] * 1001)]
     assert words == [None] * 3
     settings = {"notes": [listed, "a"], "head": 2}
-    named = taken_out(settings, arrays)
-    assert (named != settings) == (len(arrays) == 1) == is_large and put_in(named, arrays) == settings
+    named = extract_arrays(settings, arrays)
+    assert (named != settings) == (len(arrays) == 1) == is_large and restore_arrays(named, arrays) == settings
 
 
 PAIRS = pairwise("abcdefghi")

@@ -20,7 +20,7 @@ from attn_exp.diagnosis.asking.request import understood
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.errors import FaultError, UserError
 from attn_exp.experiment.verdict import BROKEN, Verdict
-from attn_exp.own_code import function_at_hand
+from attn_exp.own_code import describe_function
 from tests import ROOT
 from tests.diagnosis.functions import attend
 
@@ -116,7 +116,7 @@ def test_an_error_of_ours_is_raised_in_python(monkeypatch: pytest.MonkeyPatch) -
         raise KeyError("gone")
 
     monkeypatch.setattr("attn_exp.diagnosis.judging.check.check_function", falls)
-    own = replace(function_at_hand(attend), file=str(Path("elsewhere", "mine.py").absolute()))
+    own = replace(describe_function(attend), file=str(Path("elsewhere", "mine.py").absolute()))
     with pytest.raises(FaultError, match="internal error of attn_exp: KeyError: 'gone'"):
         check(own, understood([]))
 

@@ -17,7 +17,7 @@ from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.factory import describe_factory
 from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.errors import UncalledError
-from attn_exp.own_code import find_function, function_at_hand
+from attn_exp.own_code import describe_function, find_function
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
@@ -26,7 +26,7 @@ from tests.diagnosis.layers import merge, split  # noqa: E402
 
 
 def bound(target: Any, words: str = "") -> Layer:
-    return bind_layer(function_at_hand(target), understood(words.split()))
+    return bind_layer(describe_function(target), understood(words.split()))
 
 
 def called(layer: Layer, **keywords: Any) -> Any:
@@ -167,7 +167,7 @@ def test_a_switch_of_unknown_meaning_is_off() -> None:
 def test_what_is_missing_is_said_and_a_factory_is_drafted() -> None:
     with pytest.raises(UncalledError, match=r"Strange needs `.*`, whose meaning is not known"):
         bound(Strange)
-    draft = describe_factory(function_at_hand(Strange), "Strange needs `zorble`")
+    draft = describe_factory(describe_function(Strange), "Strange needs `zorble`")
     compile(draft, "factory.py", "exec")
     for line in ("layer = target(d_model=24)", "layer(x=x, zorble=..., quux=...)", "attn-exp check factory.py:make"):
         assert line in draft

@@ -245,7 +245,7 @@ def test_checks_are_printed_saved_and_read_back(tmp_path: Path) -> None:
     compared_run = comparison("check=[invariants,conventions]", "dtype=float32", "variant=[matrix]")
     text = summary(compared_run)
     assert all(word in text for word in ("prefill against decode", "torch_mha", "ordinary rounding"))
-    found = Run(compared_run, (Timing("matrix", 1e-6, 1e-6, 3, None),), store.about(compared_run, Repeat(), {}))
+    found = Run(compared_run, (Timing("matrix", 1e-6, 1e-6, 3, None),), store.describe_run(compared_run, Repeat(), {}))
     folder = store.save(found, tmp_path)
     assert {path.name for path in folder.glob("*.csv")} >= {"invariants.csv", "conventions.csv", "precision.csv"}
     for mine, theirs in zip(store.load(folder).comparison.checks, compared_run.checks, strict=True):

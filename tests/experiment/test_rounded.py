@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.config.compose import values
+from attn_exp.config.compose import compose_values
 from attn_exp.config.schema import read_config
 from attn_exp.experiment.compare import compare
 
@@ -27,7 +27,7 @@ def attention(q: Any, k: Any, v: Any) -> dict[str, Any]:
 def agreements(printed: dict[str, Any], rounded: dict[str, float], seed: int = 0) -> dict[str, bool]:
     """Hold what was printed of the true inputs against a run on inputs of two decimals."""
     typed = {name: np.round(array, 2).tolist() for name, array in drawn(seed).items()}
-    settings = values(["embeddings=inline", "projections=none", "head=1", "variant=matrix"], [])
+    settings = compose_values(["embeddings=inline", "projections=none", "head=1", "variant=matrix"], [])
     settings["embeddings"] = typed
     settings["published"] = [
         {

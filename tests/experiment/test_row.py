@@ -20,7 +20,7 @@ def test_terminal_file_page_and_papers_name_numbers_alike(monkeypatch: pytest.Mo
     """Read off what each of them has printed, not off the columns."""
     monkeypatch.setenv("COLUMNS", "160")  # where heads stand on one line
     compared = comparison("head=2", "scale=false", "metrics=[gini]")
-    run = Run(compared, measure(compared.variants, compared.problem), store.about(compared, Repeat(), {}))
+    run = Run(compared, measure(compared.variants, compared.problem), store.describe_run(compared, Repeat(), {}))
     fields_of_files = {field.name for schema in (Row, Timing) for field in fields(schema)}
     markdown = heads_of(markdown_of(run).split("## Comparison")[1])
     page = [re.sub("<.*?>", "", head) for head in re.findall("<th [^>]*>(.*?)</th>", table_of(page_of(run)))]

@@ -115,7 +115,7 @@ def lines(views: Views, width: float) -> Drawing:
 
 @pytest.mark.long
 def test_a_figure_drawn_with_matplotlib_stands_among_charts() -> None:
-    with registry.kept():
+    with registry.undo_registrations():
         registry.add("attn_exp.report.figures", "own", Figure(caption="A line.", draw=lines), registry.Origin())
         made = figures.files(make_views(comparison()), ("svg", "pdf"))
     assert "Matplotlib" in made["own"]["svg"].decode() and "Matplotlib" not in made["weights"]["svg"].decode()

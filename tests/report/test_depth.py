@@ -56,5 +56,5 @@ def test_one_button_of_the_page_changes_what_is_seen_and_back(depth: str, tmp_pa
 
 
 def test_files_have_every_number_whatever_is_shown() -> None:
-    (head, *_) = csv.reader(io.StringIO(records.written(Row, comparison("report.depth=reading").rows)))
+    (head, *_) = csv.reader(io.StringIO(records.format_records(Row, comparison("report.depth=reading").rows)))
     assert {"error_ulp", "flops", "row_sum_error", "differs_at"} <= set(head)

@@ -25,7 +25,7 @@ HOSTILE = ["<script>f(1)</script>", '"onerror="f(1)', "../../x"]
 
 
 def a_run(found: Comparison) -> Run:
-    about = store.about(found, Repeat(("seed=0",)), {"versions": {"numpy": "2"}, "git": None})
+    about = store.describe_run(found, Repeat(("seed=0",)), {"versions": {"numpy": "2"}, "git": None})
     return Run(found, measure(found.variants, found.problem), about)
 
 

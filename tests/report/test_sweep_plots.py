@@ -16,7 +16,7 @@ from attn_exp.report import sweep_plots as plots
 from attn_exp.report.charts.chart import Chart, Plot, Stroke, Text
 from attn_exp.report.charts.layout import TICK
 from attn_exp.sweeps import overview
-from attn_exp.sweeps.summary import Summary, summarized
+from attn_exp.sweeps.summary import Summary, summarize
 from attn_exp.sweeps.swept import load
 from tests.report.sheet import check_layout
 from tests.sweeps.command import quickly, the_sweep
@@ -25,7 +25,7 @@ from tests.sweeps.command import quickly, the_sweep
 def read(folder: Path) -> tuple[dict[str, Any], Summary]:
     """Return the manifest of the only sweep and the summary of its parts."""
     found = load(the_sweep(folder))
-    return dict(found.about), summarized(*found.read_lines(), found.about["axes"])
+    return dict(found.about), summarize(*found.read_lines(), found.about["axes"])
 
 
 def swept(folder: Path, *words: str, code: int = 0) -> tuple[dict[str, Any], Summary]:
@@ -46,11 +46,11 @@ def named_in(chart: Chart) -> list[str]:
 
 def test_one_key_of_numbers_gets_a_line_for_each_variant(tmp_path: Path) -> None:
     about, summary = swept(tmp_path, "scale=0.5,1,2", "seed=0,1,2,3", "variant=[matrix,multi_head]")
-    chart = plots.draw(overview.plotted(about, summary, "all"))["against"]
+    chart = plots.draw(overview.make_plot_data(about, summary, "all"))["against"]
     panel, lines = lines_of(chart)
     assert panel.x.name == "scale"
     assert named_in(chart) == ["matrix", "multi_head"]
-    metric = overview.worth_plotting(summary)[0]
+    metric = overview.metrics_to_plot(summary)[0]
     expected = [summary.cells[scale, "matrix"][metric].mean for scale in ("0.5", "1", "2")]
     assert lines[0].x.tolist() == [0.5, 1, 2]
     assert lines[0].y.tolist() == expected
@@ -74,7 +74,7 @@ def test_a_plot_that_cannot_be_drawn_is_refused_at_once(plot: str, message: str,
 def test_one_figure_of_one_metric_along_one_setting(tmp_path: Path) -> None:
     """The line is the mean over the other settings, and `by` parts it."""
     about, summary = swept(tmp_path, "head=1,2", "scale=0.5,1", "seed=0,1", "variant=[multi_head]")
-    plotted = overview.plotted(about, summary, "all")
+    plotted = overview.make_plot_data(about, summary, "all")
     (alone,) = lines_of(plots.draw_along(plotted, "entropy", [0]))[1]
     means = [
         np.mean([summary.cells[head, scale, "multi_head"]["entropy"].mean for scale in ("0.5", "1")]) for head in "12"

@@ -33,7 +33,7 @@ def handed(*words: str) -> Paper:
     """Write one sheet, with every box unless they are named, and return it as its key gives it."""
     boxes = [] if any(word.startswith("stages=") for word in words) else ["stages=all"]
     write_sheets([*words, *boxes, "to=one"])
-    return sheets.read_keys(Path("one/key.json"))["key"].paper(sheets.composer(typed=False))
+    return sheets.read_keys(Path("one/key.json"))["key"].paper(sheets.make_composer(typed=False))
 
 
 def result(numbers: str, keys: str = "one/key.json") -> list[dict[str, str]]:
@@ -46,7 +46,7 @@ def written(paper: Paper, changed: dict[str, np.ndarray] | None = None) -> str:
     """The file of a student who wrote what is right, or other numbers in some boxes."""
     other = changed or {}
     blanks = tuple(replace(blank, right=other.get(blank.stage, blank.right)) for blank in paper.blanks)
-    return answers.blank_or_filled(replace(paper, blanks=blanks), filled=True)
+    return answers.format_answers(replace(paper, blanks=blanks), filled=True)
 
 
 def test_the_known_answer_of_a_document_is_right(home: Path) -> None:
@@ -118,7 +118,7 @@ def test_no_two_rows_of_weights_are_equal(home: Path) -> None:
     Path("class.csv").write_text("name\nMia Berg\n")
     write_sheets([*DRAWN, "embeddings.tokens=3", "names=class.csv", "variant=[matrix]", "to=class"])
     (key,) = sheets.read_keys(Path("class/key.json")).values()
-    weights = key.paper(sheets.composer(typed=False)).exact["weights"][0].round(2)
+    weights = key.paper(sheets.make_composer(typed=False)).exact["weights"][0].round(2)
     assert len({tuple(row) for row in weights}) == 3
 
 
@@ -145,7 +145,7 @@ def test_a_short_sheet_has_at_most_24_numbers(home: Path) -> None:
         (("embeddings.tokens=6", "embeddings.d_model=2"), ["weights"]),
     ]):  # fmt: skip
         write_sheets(["embeddings=random", *words, "variant=[matrix]", f"to={place}"])
-        paper = sheets.read_keys(Path(f"{place}/key.json"))["key"].paper(sheets.composer(typed=False))
+        paper = sheets.read_keys(Path(f"{place}/key.json"))["key"].paper(sheets.make_composer(typed=False))
         assert [blank.stage for blank in paper.blanks] == boxes
 
 
@@ -163,7 +163,7 @@ def test_a_table_with_a_row_per_student_is_graded(home: Path) -> None:
     ]
     right = {}
     for name, key in sheets.read_keys(Path("class/key.json")).items():
-        boxes = [np.round(blank.right[0], 2).ravel() for blank in key.paper(sheets.composer(typed=False)).blanks]
+        boxes = [np.round(blank.right[0], 2).ravel() for blank in key.paper(sheets.make_composer(typed=False)).blanks]
         right[name] = [str(number) for number in np.concatenate(boxes)]
     table = [
         head,
@@ -186,7 +186,7 @@ def small_class() -> tuple[list[str], dict[str, list[str]]]:
     write_sheets(["embeddings=random", "embeddings.tokens=3", "embeddings.d_model=2", "names=class.csv", "to=class"])
     right = {}
     for name, key in sheets.read_keys(Path("class/key.json")).items():
-        boxes = [blank.right[0].ravel() for blank in key.paper(sheets.composer(typed=False)).blanks]
+        boxes = [blank.right[0].ravel() for blank in key.paper(sheets.make_composer(typed=False)).blanks]
         right[name] = [f"{number:.2f}" for number in np.concatenate(boxes)]
     return next(csv.reader(Path("class/answers.csv").read_text().splitlines())), right
 
@@ -206,10 +206,11 @@ def test_who_handed_in_nothing_is_named_and_in_no_mean(home: Path) -> None:
     Path("class.csv").write_text("Ada\nAlan\nGrace B\nEmmy\n")
     write_sheets(["embeddings=random", "embeddings.tokens=3", "embeddings.d_model=2", "names=class.csv", "to=four"])
     papers = {
-        name: key.paper(sheets.composer(typed=False)) for name, key in sheets.read_keys(Path("four/key.json")).items()
+        name: key.paper(sheets.make_composer(typed=False))
+        for name, key in sheets.read_keys(Path("four/key.json")).items()
     }
     Path("answers/Ada.csv").write_text(written(papers["Ada"]))
-    Path("answers/Alan.csv").write_text(answers.blank_or_filled(papers["Alan"]))
+    Path("answers/Alan.csv").write_text(answers.format_answers(papers["Alan"]))
     Path("answers/Emmy.csv").write_text("another table")
     text = grade_answers(["answers", "four/key.json"])
     assert (

@@ -78,7 +78,7 @@ def test_blanks_have_the_shape_that_check_takes(tmp_path: Path) -> None:
     output = turned.paper.blanks[-1].right[0]
     assert turned.check(output=output.T).passed
     file = tmp_path / "answers.csv"
-    file.write_text(answers.blank_or_filled(turned.paper, filled=True))
+    file.write_text(answers.format_answers(turned.paper, filled=True))
     assert turned.check(str(file)).said == "all right"
 
 

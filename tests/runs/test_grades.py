@@ -14,7 +14,7 @@ from attn_exp.diagnosis.classroom import paper
 from attn_exp.diagnosis.classroom.grading import grade, scores
 from attn_exp.errors import UserError
 from attn_exp.runs import answers, grades, records, sheets
-from attn_exp.runs.sheets import class_names, file_names, write_sheets
+from attn_exp.runs.sheets import file_names, read_class_names, write_sheets
 from tests.compose import config
 from tests.report.browser import need_chromium
 from tests.report.tab import tab, visit
@@ -80,7 +80,7 @@ def test_what_is_no_number_is_refused(cell: str) -> None:
 def test_a_class_is_a_table_whose_names_may_hold_commas(home: Path) -> None:
     table = '\ufeffName;mail\n"Doe, Jane";x\n\u00c4nne \u00d6\u00df;x\n\nBob;7\n"Bob"\n'
     Path("class.csv").write_text(table, encoding="utf-8")
-    assert class_names(Path("class.csv")) == ("Doe, Jane", "\u00c4nne \u00d6\u00df", "Bob", "Bob")
+    assert read_class_names(Path("class.csv")) == ("Doe, Jane", "\u00c4nne \u00d6\u00df", "Bob", "Bob")
 
 
 @pytest.mark.parametrize(
@@ -149,13 +149,13 @@ def test_no_name_file_or_token_is_a_formula_to_a_spreadsheet(home: Path) -> None
     Path("class/answers").mkdir()
     for name, key in sheets.read_keys(Path("class/key.json")).items():
         path = Path(f"class/answers/{name}.csv")
-        path.write_text(answers.blank_or_filled(key.paper(sheets.composer(typed=False)), filled=True))
+        path.write_text(answers.format_answers(key.paper(sheets.make_composer(typed=False)), filled=True))
         with path.open(newline="") as file:
             cells = [cell for line in csv.reader(file) for cell in line if cell.startswith(records.FORMULA)]
         assert not cells
     Path("class/answers/=2+2.csv").write_text("another table")
     graded = result("class/answers", "class/key.json")
-    assert {line["student"] for line in graded} == {records.cell(name) for name in ("=2+2", *FORMULAS)}
+    assert {line["student"] for line in graded} == {records.format_cell(name) for name in ("=2+2", *FORMULAS)}
     assert sorted(line["points"] for line in graded) == ["", *["9"] * len(FORMULAS)]
 
 
@@ -186,9 +186,9 @@ def test_a_box_is_worth_what_the_teacher_says() -> None:
     boxes = (*given.boxes[:3], scores_box, logits_box, *given.boxes[5:])
     found = {
         one.stage: (one.points, one.most)
-        for one in scores(replace(given, boxes=boxes), grades.worth_of(["scores:18,logits:2"]))
+        for one in scores(replace(given, boxes=boxes), grades.parse_points(["scores:18,logits:2"]))
     }
     assert (found["scores"], found["logits"], found["q"]) == ((14.0, 18.0), (0.0, 2.0), (12.0, 12.0))
     for bad in ("scores=18", "score:1", "scores:-1", "scores:x"):
         with pytest.raises(UserError, match="points="):
-            grades.worth_of([bad])
+            grades.parse_points([bad])

@@ -160,7 +160,7 @@ def test_workers_of_other_engines_know_files_and_functions(engine: str, here: Pa
 
 
 def test_what_was_registered_in_python_is_recorded_where_it_is_used(here: Path) -> None:
-    with registry.kept():
+    with registry.undo_registrations():
 
         @attn_exp.register
         @dataclass(frozen=True)

@@ -16,14 +16,14 @@ ROWS = comparison("variant=[matrix,multi_head]").rows
 
 def without(*names: str) -> str:
     """Return the table of a run without some of its columns."""
-    lines = list(csv.reader(StringIO(records.written(Row, ROWS))))
+    lines = list(csv.reader(StringIO(records.format_records(Row, ROWS))))
     kept = [place for place, name in enumerate(lines[0]) if name not in names]
     return records.as_csv([[line[place] for place in kept] for line in lines])
 
 
 def test_a_table_reads_back_and_a_column_that_it_lacks_has_its_default() -> None:
-    assert records.written(Row, records.parsed(Row, without())) == without()
-    rows = records.parsed(Row, without("computed_in", "kv_head", "sameness"))
+    assert records.format_records(Row, records.parse_records(Row, without())) == without()
+    rows = records.parse_records(Row, without("computed_in", "kv_head", "sameness"))
     assert {(row.computed_in, row.kv_head, row.sameness) for row in rows} == {("float64", 0, "")}
 
 
@@ -41,4 +41,4 @@ def test_a_table_reads_back_and_a_column_that_it_lacks_has_its_default() -> None
 )
 def test_a_table_of_other_columns_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected the columns|argument"):
-        records.parsed(Row, text)
+        records.parse_records(Row, text)

@@ -44,7 +44,7 @@ def a_run(**settings: Any) -> Run:
     chosen = config(**settings)
     comparison = compare(chosen)
     timings = measure(comparison.variants, comparison.problem)
-    return Run(comparison, timings, store.about(comparison, Repeat(), {"cpu": "any"}))
+    return Run(comparison, timings, store.describe_run(comparison, Repeat(), {"cpu": "any"}))
 
 
 def test_a_run_reads_back_as_it_was(tmp_path: Path) -> None:
@@ -153,13 +153,13 @@ HARD = [
 
 
 def test_records_read_back_exactly() -> None:
-    assert records.parsed(Cells, records.written(Cells, HARD)) == tuple(HARD)
+    assert records.parse_records(Cells, records.format_records(Cells, HARD)) == tuple(HARD)
 
 
 @given(st.text(st.sampled_from("=+-@\t\r'a1., \n\"")))
 def test_a_text_is_no_formula_as_a_cell_and_reads_back_as_it_was(text: str) -> None:
-    assert records.text_of(records.cell(text)) == text
-    for cell in (records.cell(text), records.label(text)):
+    assert records.parse_text(records.format_cell(text)) == text
+    for cell in (records.format_cell(text), records.format_label(text)):
         assert not cell.startswith(records.FORMULA) or float(cell) == float(text)
-    (line,) = csv.reader(StringIO(records.as_csv([[records.cell(text), "1"]]), newline=""))
-    assert records.texts(line) == [text, "1"]
+    (line,) = csv.reader(StringIO(records.as_csv([[records.format_cell(text), "1"]]), newline=""))
+    assert records.parse_texts(line) == [text, "1"]

@@ -16,7 +16,7 @@ from attn_exp.experiment import metrics
 from attn_exp.report.sweep_plots import in_order
 from attn_exp.sweeps.effects import Effect, find_level, student_tails, t_quantile
 from attn_exp.sweeps.rows import METRICS
-from attn_exp.sweeps.summary import Answers, Summary, effects_table, summarized
+from attn_exp.sweeps.summary import Answers, Summary, effects_table, summarize
 
 HEAD = [
     "point",
@@ -64,7 +64,7 @@ def swept(
             letter = "A" if own == scale or variant != "pinned" else "B"
             number = entropy(seed, d, own == "true", variant)
             lines.append([*start, "ok", "", variant, own, letter, repr(number), repr(0.5 * (own != scale))])
-    return summarized(HEAD, lines, [axis("seed", seeds), axis("d", len(levels)), axis("scale", 2)])
+    return summarize(HEAD, lines, [axis("seed", seeds), axis("d", len(levels)), axis("scale", 2)])
 
 
 def answered(
@@ -84,7 +84,7 @@ def answered(
             lines.append([str(at), str(seed), *labels, "ok", "", "one", shown, *tail])
     axes = [axis("seed", seeds), *(axis(key, len(values)) for key, values in names.items())]
     asked = [name for name in more if name in metrics.known() and name not in METRICS]
-    return summarized(head, lines, axes, asked, matters=matters, exact=exact).answers
+    return summarize(head, lines, axes, asked, matters=matters, exact=exact).answers
 
 
 def rows(answers: Answers, setting: str, metric: str = "entropy") -> list[Effect]:
@@ -148,7 +148,7 @@ def test_no_limit_is_more_than_any_number(side: str, typed: tuple[str, ...]) -> 
         number = (7.0 if width == "-1" else float(width)) + 0.01 * noise(seed, int(width) + 2)
         lines.append([str(point), str(seed), width, "ok", "", "one", repr(number)])
     head = ["point", "seed", key, "status", "message", "variant", "entropy"]
-    summary = summarized(head, lines, [axis("seed", 8), axis(key, 4)])
+    summary = summarize(head, lines, [axis("seed", 8), axis(key, 4)])
     assert summary.answers.sentences[0].startswith(f"window.{side}=all instead of 0 raises the entropy by 7.0")
     assert {(label,) for label, _ in summary.cells} == {("0",), ("1",), ("4",), ("all",)}
     assert in_order(("all", "4", "0", "1")) == ["0", "1", "4", "all"]
@@ -302,7 +302,7 @@ def test_points_of_one_variant_each_are_compared() -> None:
     ]  # fmt: skip
     head = ["point", "seed", "status", "message", "variant", "entropy"]
     words = axis("variant", 2) | {"words": ["plain", "[sharp]"]}
-    (effect,) = summarized(head, lines, [axis("seed", 8), words]).answers.effects
+    (effect,) = summarize(head, lines, [axis("seed", 8), words]).answers.effects
     assert (effect.start, effect.end, effect.sign, effect.verdict) == ("plain", "sharp", -1, "yes")
 
 
@@ -313,7 +313,7 @@ def test_a_distance_from_one_row_is_not_compared_between_variants() -> None:
         [str(seed), str(seed), "ok", "", name, repr(far + 0.001 * noise(seed, 5)), repr(far + 0.001 * noise(seed, 6))]
         for seed in range(8) for name, far in (("other", 0.5), ("compared", 0.0))
     ]  # fmt: skip
-    answers = summarized(head, lines, [axis("seed", 8)], ["total_variation", "gini"]).answers
+    answers = summarize(head, lines, [axis("seed", 8)], ["total_variation", "gini"]).answers
     assert {each.metric for each in answers.effects} == {"gini"}
 
 

@@ -60,8 +60,8 @@ def test_the_button_of_a_page_changes_what_is_seen_and_back(depth: str, swept: P
     about = {**loaded.about, "report": {**loaded.about["report"], "depth": depth}}
     found = visit(
         sweep_page(
-            overview.contents(about, loaded.summary, "all"),
-            overview.explorable(about, loaded.summary),
+            overview.page_contents(about, loaded.summary, "all"),
+            overview.explorer_data(about, loaded.summary),
             overview.depth_of(about),
             {},
         ),

@@ -28,7 +28,10 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
 @pytest.fixture(scope="module")
 def page(swept: Swept) -> str:
     return sweep_page(
-        overview.contents(swept.about, swept.summary, "all"), overview.explorable(swept.about, swept.summary), "all", {}
+        overview.page_contents(swept.about, swept.summary, "all"),
+        overview.explorer_data(swept.about, swept.summary),
+        "all",
+        {},
     )
 
 

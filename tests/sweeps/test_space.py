@@ -134,7 +134,7 @@ def test_a_skip_decided_by_combination_leaves_the_points_for_which_it_does_not_h
         for index in range(space.size)
         if not eval(
             meaning,
-            {**space.settings(index), "choice": space.choices[space.base_key(space.places(index))]["embeddings"]},
+            {**space.settings(index), "choice": space.choices[space.base_key(space.indices(index))]["embeddings"]},
         )
     ]
     assert list(remaining_points(space, text)) == expected

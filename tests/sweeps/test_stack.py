@@ -55,7 +55,7 @@ CASES = {
 @pytest.fixture(autouse=True)
 def nothing_stays() -> Iterator[None]:
     """Hold every test to leave nothing behind."""
-    with registry.kept():
+    with registry.undo_registrations():
         yield
 
 

@@ -9,7 +9,7 @@ import statistics
 import pytest
 
 from attn_exp.report.sweep_plots import Numbers
-from attn_exp.sweeps.summary import mean_and_interval, summarized
+from attn_exp.sweeps.summary import format_mean, summarize
 
 HEAD = ["point", "head", "seed", "status", "message", "variant", "error", "entropy"]
 AXES = [
@@ -34,7 +34,7 @@ def lines() -> list[list[str]]:
 def measured(numbers: list[float]) -> Numbers:
     """The moments of the entropies of one setting."""
     rows = [[str(seed), "1", str(seed), "ok", "", "a", "", repr(number)] for seed, number in enumerate(numbers)]
-    return summarized(HEAD, rows, [AXES[0], {**AXES[1], "count": len(numbers)}]).cells["1", "a"]["entropy"]
+    return summarize(HEAD, rows, [AXES[0], {**AXES[1], "count": len(numbers)}]).cells["1", "a"]["entropy"]
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e9])
@@ -60,11 +60,11 @@ def test_moments_are_those_of_the_statistics_module(offset: float) -> None:
     ],
 )
 def test_a_mean_has_the_digits_that_its_uncertainty_allows(numbers: list[float], shown: str) -> None:
-    assert mean_and_interval(measured(numbers)) == shown
+    assert format_mean(measured(numbers)) == shown
 
 
 def test_cells_extremes_and_failures() -> None:
-    found = summarized(HEAD, lines(), AXES)
+    found = summarize(HEAD, lines(), AXES)
     assert (found.points, found.failed, found.seeds, found.variants) == (6, 1, 3, ("a", "b"))
     assert {key: cell["entropy"].count for key, cell in found.cells.items()} == {
         ("1", "a"): 3, ("1", "b"): 3, ("2", "a"): 2, ("2", "b"): 2
@@ -83,5 +83,5 @@ def test_long_axes_are_left_out_so_that_a_report_stays_small() -> None:
     counts = {"scale": 3, "title": 30_000, "seed": 5}
     axes = [{"key": key, "column": key, "count": count} for key, count in counts.items()]
     rows = [[str(at), str(at % 3), f"t{at}", "0", "ok", "", "a", "1.0"] for at in range(1002)]
-    found = summarized(head, rows, axes)
+    found = summarize(head, rows, axes)
     assert (found.axes, len(found.cells)) == (("scale",), 3)

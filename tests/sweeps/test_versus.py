@@ -16,7 +16,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.row import Run
 from attn_exp.report.versus import Versus, versus_text
 from attn_exp.runs import store
-from attn_exp.sweeps.compare import Side, compare, compare_runs, compare_sweeps, differing_settings, side_by_side
+from attn_exp.sweeps.compare import Side, compare, compare_runs, compare_sides, compare_sweeps, differing_settings
 from attn_exp.sweeps.plan import load_manifest
 from attn_exp.sweeps.rows import read_rows
 from attn_exp.sweeps.sweep import sweep
@@ -37,7 +37,7 @@ def bent(run: Run, variant: str, stage: str, change: Callable[[Any], Any]) -> Ru
 
 
 def test_a_run_and_itself_are_the_same_to_the_bit(saved: Path) -> None:
-    versus = side_by_side(saved, saved)
+    versus = compare_sides(saved, saved)
     assert not versus.moved
     assert versus.sentences[0].startswith("No number changed: ")
     assert versus.sentences[1:] == (
@@ -98,7 +98,7 @@ def changed(folder: Path, change: Callable[[dict[str, str]], None]) -> Versus:
 
 
 def test_a_sweep_and_itself_are_the_same_to_the_bit(table: Path) -> None:
-    versus = side_by_side(table, table)
+    versus = compare_sides(table, table)
     assert (versus.moved, versus.sentences[0]) == (False, "No number changed: 6 rows are bit-identical.")
 
 
@@ -115,7 +115,7 @@ def test_a_cell_that_moved_is_named_with_its_point(table: Path) -> None:
 
 def test_points_of_one_side_alone_are_counted(table: Path, tmp_path: Path) -> None:
     other = swept(tmp_path, "seed=range(1,5)", "head=1,2", "variant=[multi_head]", "sweep.name=other")
-    versus = side_by_side(table, other)
+    versus = compare_sides(table, other)
     assert "1 setting differs: seed." in versus.sentences
     assert versus.moved
     assert versus.sentences[0] == "No number changed: 4 rows are bit-identical."
@@ -130,7 +130,7 @@ def test_the_page_says_what_the_terminal_says(saved: Path, table: Path) -> None:
     assert place.parent.name == "comparisons"
     assert "bit-identical" in written
     assert "<script" not in written
-    assert versus_text(side_by_side(table, table)) in compare([str(table), str(table), "--exit-code"])[0]
+    assert versus_text(compare_sides(table, table)) in compare([str(table), str(table), "--exit-code"])[0]
 
 
 def test_python_compares_results_and_folders_as_the_command_does(saved: Path, table: Path) -> None:
@@ -138,8 +138,8 @@ def test_python_compares_results_and_folders_as_the_command_does(saved: Path, ta
     found = attn_exp.compare(attn_exp.load(saved), other)
     assert found.moved and "1 setting differs: seed." in found.sentences
     assert repr(found) == repr(attn_exp.compare(saved, other)) == versus_text(found)
-    assert attn_exp.compare(str(saved), saved) == side_by_side(saved, saved)
-    assert attn_exp.compare(attn_exp.load(table), table) == side_by_side(table, table)
+    assert attn_exp.compare(str(saved), saved) == compare_sides(saved, saved)
+    assert attn_exp.compare(attn_exp.load(table), table) == compare_sides(table, table)
     for first, second in ((saved, table), (other, table)):
         with pytest.raises(UserError, match="is a sweep, but the other is a run"):
             attn_exp.compare(first, second)

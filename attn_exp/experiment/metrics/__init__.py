@@ -17,7 +17,7 @@ FAMILIES = registry.names(__path__, without=("metric",))
 def known() -> dict[str, Metric]:
     """Return all metrics by name, in the order of the tables."""
     metrics = [metric for family in FAMILIES for metric in registry.module(__name__, family).METRICS]
-    metrics += registry.at_hand(__name__).values()
+    metrics += registry.available_members(__name__).values()
     return {metric.name: metric for metric in sorted(metrics, key=lambda metric: metric.place)}
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def figures() -> dict[str, Figure]:
     members = {name: registry.module(__name__, name).FIGURE for name in registry.names(__path__, without=("figure",))}
-    members |= registry.at_hand(__name__)
+    members |= registry.available_members(__name__)
     return dict(sorted(members.items(), key=lambda item: (item[1].place, item[0])))
 
 
