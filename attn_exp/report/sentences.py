@@ -42,8 +42,8 @@ def lead(comparison: Comparison) -> str:
     matrices = MATRICES if any(variant.output_projection for variant in comparison.variants) else MATRICES[:-1]
     random_stages = [stage for stage in ("x", *matrices) if is_random(stage, comparison)]
     inputs = f", with random {listed(random_stages)}" if random_stages else ""
-    title = describe_tokens(comparison.problem).title.lower()
-    return f"{names} computed {title}{inputs}. {describe_accuracy(rows, len(comparison.problem.tokens))}"
+    accuracy = describe_accuracy(rows, len(comparison.problem.tokens))
+    return f"{names} computed {describe_tokens(comparison.problem).title.lower()}{inputs}. {accuracy}"
 
 
 def opening(comparison: Comparison) -> str:

@@ -213,8 +213,9 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key], add_missing: boo
         else:
             name = path.stem if path.stem in keys or only_key is None else only_key
             submissions.append(grade_submission(path.stem, name, lines, keys, find_paper))
-    # an empty row may stand beside a file
-    submissions = [submission for submission in submissions if not (add_missing and submission.is_missing)]
+    handed_in = {submission.file for submission in submissions if not submission.is_missing}
+    # an empty row of a table may stand beside a file
+    submissions = [one for one in submissions if not (one.is_missing and one.file in handed_in)]
     seen = {name for submission in submissions for name in (submission.file, submission.student)}
     submissions += [
         Submission(key.student, name, NOT_HANDED_IN)

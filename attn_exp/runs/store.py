@@ -185,8 +185,7 @@ def save(run: Run, output_dir: Path) -> Path:
     """
     with refuse(f"output_dir={output_dir}: cannot be written to", OSError):
         output_dir.mkdir(parents=True, exist_ok=True)
-        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
-        folder = machine.own_folder(output_dir / "runs") / name
+        folder = machine.own_folder(output_dir / "runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
         with machine.write_folder(folder) as draft:
             files = write_data(run, draft)
             render(run, draft)

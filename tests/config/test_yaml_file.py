@@ -80,8 +80,9 @@ def test_a_large_array_takes_the_place_of_anything_and_gives_its_place_to_anythi
     text = f"{WHOLE}defaults:\n  - override /embeddings: udl\n  - override /projections: identity\n"
     written(tmp_path, f"{text}embeddings: {{tokens: null, vectors: {rows(x)}}}\n", "over_a_draw")
     written(tmp_path, f"{WHOLE}notes: ['${{embeddings.vectors}}', a]\nembeddings: {{vectors: {rows(x)}}}\n", "read")
-    composed_values = compose_values(["experiment=over_a_draw"], [str(tmp_path)])
-    np.testing.assert_array_equal(composed_values["embeddings"]["vectors"], x)
+    np.testing.assert_array_equal(
+        compose_values(["experiment=over_a_draw"], [str(tmp_path)])["embeddings"]["vectors"], x
+    )
     small = compose_values(["experiment=over_a_draw", "embeddings.vectors=[[1]]"], [str(tmp_path)])
     assert small["embeddings"]["vectors"] == [[1]]
     np.testing.assert_array_equal(compose_values(["experiment=read"], [str(tmp_path)])["notes"][0], x)

@@ -46,8 +46,7 @@ CHANGING = [("projections.file=one.npz,other.npz", "seed=0"), ("projections.file
 @pytest.mark.parametrize("words", CHANGING)
 def test_a_file_that_has_changed_is_read_anew(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     before = rows("projections=file", *words)
-    again = rows("projections=file", *words)
-    assert again == before
+    assert rows("projections=file", *words) == before
     write("one", 99)
     after = rows("projections=file", *words)
     assert after[0]["entropy"] != before[0]["entropy"]

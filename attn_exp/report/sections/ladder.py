@@ -28,8 +28,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
     comparison = material.run.comparison
     scale = colours(material.views)
     ladders = [make_ladder(comparison, rows, steps, scale) for rows, steps in group_steps(comparison)]
-    title = "One change at a time"
-    return [{"anchor": "steps", "title": title, "ladders": ladders}] if ladders else []
+    return [{"anchor": "steps", "title": "One change at a time", "ladders": ladders}] if ladders else []
 
 
 def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]]:

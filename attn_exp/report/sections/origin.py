@@ -9,8 +9,7 @@ from attn_exp.report.sections.section import Material, Section
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    origin = list(sentences.origin(material.run.about))
-    return [{"anchor": "origin", "title": "Provenance", "origin": origin}]
+    return [{"anchor": "origin", "title": "Provenance", "origin": list(sentences.origin(material.run.about))}]
 
 
 HTML = """\
