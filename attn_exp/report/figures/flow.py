@@ -33,7 +33,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
             shapes.append(Text(left, top + 17, fitted(title, flow.width / 72, 12), 12))
             shapes += [shape._replace(x=shape.x + left, y=shape.y + top + TITLE) for shape in flow.shapes]
         top += TITLE + max(flow.height for _, flow in row) + MARGIN
-    return Chart(column_width * per_row / 72, top / 72, tuple(shapes), letters=LETTERS)
+    return Chart(column_width * per_row / 72, top / 72, tuple(shapes), font_size=LETTERS)
 
 
 FIGURE = Figure(
