@@ -57,7 +57,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
         for index, panel in enumerate(panels)
         for stroke in query_strokes(panel, index, 0.6 * ((index + 0.5) / len(panels) - 0.5))
     ]
-    highest = 1.08 * float(np.log(counts.max())) or 1.0
+    highest = 1.08 * float(np.log(counts.max())) or 1.0  # room above the largest entropy, unless that is 0
     x = Axis(-0.5, len(names) - 0.5, name_ticks(names, is_turned, width - BESIDE))
     y = Axis(0.0, highest, name="entropy (nats)")
     name_room = 0.2 + (longest_name if is_turned else LINE)

@@ -49,10 +49,12 @@ SMALL = 16
 
 def parts(material: Material) -> list[dict[str, Any]]:
     views = material.views
-    return [part_of([("", views)], colours(views), len(material.walks) > 1)]
+    return [make_weights_part([("", views)], colours(views), len(material.walks) > 1)]
 
 
-def part_of(views_by_run: Sequence[tuple[str, Views]], scale: Colours, several: bool = True) -> dict[str, Any]:
+def make_weights_part(
+    views_by_run: Sequence[tuple[str, Views]], scale: Colours, several: bool = True
+) -> dict[str, Any]:
     """Return the section with the weights of one run or of several named runs.
 
     Only the first map of each run is drawn. `several` means that there are several functions to choose from.
@@ -60,8 +62,8 @@ def part_of(views_by_run: Sequence[tuple[str, Views]], scale: Colours, several: 
     views = views_by_run[0][1]
     text_or_tokens = views.comparison.config.embeddings.text or views.comparison.problem.tokens[:16]
     text = text_or_tokens if isinstance(text_or_tokens, str) else " ".join(text_or_tokens)
-    first = [first_map(run_views, scale, name) for name, run_views in views_by_run if run_views.panels]
-    blocks = list(block_maps(views, scale))
+    first = [draw_first_map(run_views, scale, name) for name, run_views in views_by_run if run_views.panels]
+    blocks = list(draw_block_maps(views, scale))
     return {
         "anchor": "weights",
         "title": "Weights" if first or blocks or several else "",
@@ -81,7 +83,7 @@ def part_of(views_by_run: Sequence[tuple[str, Views]], scale: Colours, several: 
     }
 
 
-def first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
+def draw_first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
     panel = views.panels[0]
     head, settled = heads_of(panel)[0], settled_as(views.comparison, panel.variants[0])
     title = f"{run}: {head.title}" if run else head.title
@@ -92,7 +94,7 @@ def first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
     return draw_picture(title, head.weights, scale, None if is_masked is None else is_masked[0])
 
 
-def block_maps(views: Views, scale: Colours) -> Iterator[Drawn]:
+def draw_block_maps(views: Views, scale: Colours) -> Iterator[Drawn]:
     for variant, trace in views.comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
         has_masks = bool(settled_as(views.comparison, variant).rules.masks)
