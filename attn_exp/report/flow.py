@@ -60,10 +60,14 @@ RULE, WASH = "#b6bec7", "#f4f6f8"
 
 
 class Box(NamedTuple):
-    """A stage: its symbol and a word next to it, its shape, and the positions of its centre and top.
+    """A stage: its symbol and a word next to it, its shape, and where it stands.
 
-    `heads` is the number of matrices of this shape, `parts` the number of heads in the columns of a matrix. `lines`
-    replace the shape below the word. `href` is the address of the table of the stage.
+    `name`: what arrows refer to: the `stage`, or `flat q` for the queries before they are split into heads.
+    `rows`, `columns`, `heads`: the shape of a matrix, and the number of matrices of this shape.
+    `parts`: the number of heads in the columns of a matrix.
+    `middle`, `top`: the horizontal centre and the upper edge of the box.
+    `lines`: what is written below the word instead of the shape.
+    `href`: the address of the table of the stage.
     """
 
     name: str

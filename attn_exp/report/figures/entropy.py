@@ -79,7 +79,7 @@ def maximum_entropy(counts: Array) -> Stroke:
 
 
 def query_strokes(panel: Panel, index: int, shift: float) -> Iterator[Stroke]:
-    """Yield the marks for the queries of one panel, shifted by `aside` so that panels do not hide each other."""
+    """Yield the marks for the queries of one panel, shifted by `shift` so that panels do not hide each other."""
     colour, marker, heads = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)], entropy(panel.weights)
     count = heads.shape[-1]
     queries = np.arange(count) + shift
