@@ -68,7 +68,7 @@ def colour_cells(matrix: Array, end: float, gamma: float, colours: str, is_maske
 
 
 def encode_png(pixels: Bytes, palette_chunks: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
-    """Encode pixels `[height width byte]`: a single byte is an index into the palette in `palette_chunks`, several a colour.
+    """Encode pixels `[height width byte]`: one byte is an index into the palette in `palette_chunks`, several a colour.
 
     Source: W3C, "Portable Network Graphics (PNG) Specification", third edition, sections 5 and 11.
     """
