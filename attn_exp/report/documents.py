@@ -103,7 +103,7 @@ def table_rows(table: walk.Table, step: walk.Step) -> Markup:
 
 
 def html_cell(value: float, share: float, step: walk.Step, key_link: str, is_masked: bool) -> str:
-    """Return one cell in HTML; `mark` is the attribute that links it to its key. Numbers need no escaping."""
+    """Return one cell in HTML; `key_link` is the attribute that links it to its key. Numbers need no escaping."""
     if is_masked or not math.isfinite(value):
         return f'<td class="m"{key_link}>{decimal(value, step.decimals if is_masked else 0)}</td>'
     classes = share_class(share, "n" if value < 0 else "")

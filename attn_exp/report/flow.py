@@ -60,10 +60,14 @@ RULE, WASH = "#b6bec7", "#f4f6f8"
 
 
 class Box(NamedTuple):
-    """A stage: its symbol and a word next to it, its shape, and the positions of its centre and top.
+    """A stage: its symbol and a word next to it, its shape, and where it stands.
 
-    `heads` is the number of matrices of this shape, `parts` the number of heads in the columns of a matrix. `lines`
-    replace the shape below the word. `href` is the address of the table of the stage.
+    `name`: what arrows refer to: the `stage`, or `flat q` for the queries before they are split into heads.
+    `rows`, `columns`, `heads`: the shape of a matrix, and the number of matrices of this shape.
+    `parts`: the number of heads in the columns of a matrix.
+    `middle`, `top`: the horizontal centre and the upper edge of the box.
+    `lines`: what is written below the word instead of the shape.
+    `href`: the address of the table of the stage.
     """
 
     name: str
@@ -191,6 +195,7 @@ def box_rows(settled: Settled, steps: Sequence[Step], split: Splitting) -> Itera
 
 
 def stage_box(step: Step, width: int, middle: int) -> Box:
+    # the last two axes of the shape, and the heads before them; a bias has one row, the log-sum-exps have one column
     *heads, rows, columns = (1, *step.shape) if step.stage != "lse" else (*step.shape, 1)
     symbol, count = step.explained.symbol, heads[-1] if heads else 1
     return Box(step.stage, step.stage, symbol, spoken(step.stage), rows, columns, middle, width, heads=count)
@@ -211,6 +216,7 @@ def projection_box(by_stage: Mapping[str, Step], name: str, middle: int) -> Box:
 
 
 def split_box(box: Box, split: Splitting, rotation: str) -> Box:
+    # the box of q, k or v: which columns become which head, such as `1–2 → head 1`, and the rotation
     if box.heads == 1 or not split.is_known:
         return box
     stage = box.stage
@@ -250,6 +256,7 @@ def format_columns(part: int, width: int) -> str:
 def list_links(problem: Problem, settled: Settled, steps: Sequence[Step], boxes: Mapping[str, Box]) -> Iterator[Link]:
     """Yield the arrows between boxes; the caller drops arrows from or to a missing box."""
     for name in COLUMNS:
+        # with several heads, the projection makes the flat columns, and these are split (and rotated)
         first_box = f"flat {name}" if f"flat {name}" in boxes else name
         source = "memory" if "memory" in boxes and name != "q" else "x"
         new = "new rows" if name == "q" and problem.past else ""

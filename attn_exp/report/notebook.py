@@ -16,7 +16,7 @@ from attn_exp.experiment.row import Agreement, Comparison, Distance, Row, Step, 
 from attn_exp.report import figures
 from attn_exp.report.escapes import brief, label, minus, plain
 from attn_exp.report.pixels import FULL, INK, picture_url
-from attn_exp.report.sections.comparison import table
+from attn_exp.report.sections.comparison import make_table
 from attn_exp.report.sentences import format_agreement, opening
 from attn_exp.report.templating import templates
 from attn_exp.report.views import Colours, Head, colours, heads_of, make_views
@@ -77,7 +77,7 @@ def html(what: str, *args: Any) -> str:
 
 
 def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
-    comparison_table = table(comparison, timings).at_depth(comparison.config.report.depth)
+    comparison_table = make_table(comparison, timings).at_depth(comparison.config.report.depth)
     shared = ", ".join(f"{column.title} {minus(value)}" for column, value in comparison_table.shared)
     paragraphs = [f"The same for all: {shared}.", opening(comparison)]
     paragraphs += [format_agreement(comparison.published)] if comparison.published else []

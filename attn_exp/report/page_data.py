@@ -292,13 +292,14 @@ LARGEST = 32_765
 
 
 def cut_to_page(step: Step, most_numbers: int) -> Step:
-    """Cut a step to what a page shows: its first head, and four numbers of vectors with more than `most`."""
+    """Cut a step to what a page shows: its first head, and four numbers of vectors with more than `most_numbers`."""
+    # from here on, the numbers of heads, rows and columns to keep
     heads, rows, columns = step.heads.shape
-    row_count, column_count = step.shape[::-1] if step.stage == "lse" else (1, 1, *step.shape)[-2:]
+    full_rows, full_columns = step.shape[::-1] if step.stage == "lse" else (1, 1, *step.shape)[-2:]
     if walk.is_projection(step):
-        rows = min(rows, FEW if row_count > most_numbers else SIDE)
+        rows = min(rows, FEW if full_rows > most_numbers else SIDE)
     if not walk.has_columns_of_keys(step):
-        columns = min(columns, FEW if column_count > most_numbers else SIDE)
+        columns = min(columns, FEW if full_columns > most_numbers else SIDE)
         rows = rows if heads * rows * columns <= MOST_CELLS else min(rows, SIDE)
     whole_table = step.tables[0]
     table = whole_table._replace(
@@ -308,8 +309,8 @@ def cut_to_page(step: Step, most_numbers: int) -> Step:
         matrix=whole_table.matrix[:rows, :columns],
         parts=cut_parts(whole_table.parts, columns),
     )
-    head_count = heads if walk.has_columns_of_keys(step) else max(1, min(heads, MOST_CELLS // max(1, rows * columns)))
-    return step._replace(tables=(table,), heads=step.heads[:head_count, :rows, :columns])
+    kept_heads = heads if walk.has_columns_of_keys(step) else max(1, min(heads, MOST_CELLS // max(1, rows * columns)))
+    return step._replace(tables=(table,), heads=step.heads[:kept_heads, :rows, :columns])
 
 
 def cut_parts(parts: tuple[tuple[str, int], ...], columns: int) -> tuple[tuple[str, int], ...]:

@@ -29,7 +29,10 @@ def inline(*texts: str) -> str:
 
 
 REMARK = re.compile(r"""^(//.*|/\*\*.*\*/)\n|(?<=[;{},)\]]) // [^"'`\n]*$""", re.MULTILINE)
+"""A comment of a script: a line of its own, or the end of a line after a statement."""
+
 IN_STYLES = re.compile(r"/\*.*?\*/|\s*([{};,>])\s*|(?<=:)[ ]+", re.DOTALL)
+"""What a style sheet does not need: comments, and spaces around punctuation."""
 
 
 def styles(*texts: str) -> str:
@@ -77,21 +80,25 @@ class Listed(NamedTuple):
     problem: str = ""
 
 
-def index_page(listed: Sequence[Listed]) -> str:
+def index_page(entries: Sequence[Listed]) -> str:
     """Return a self-contained page with a table of runs and sweeps, which its script makes sortable and filterable."""
-    settings = [dict(setting.partition("=")[::2] for setting in entry.words) for entry in listed]
-    readable = [values for entry, values in zip(listed, settings, strict=True) if not entry.problem]
-    first = readable[0] if len(listed) > 1 and readable else {}
-    common = {key: value for key, value in first.items() if all(values.get(key) == value for values in readable)}
+    settings = [dict(setting.partition("=")[::2] for setting in entry.words) for entry in entries]
+    readable = [values for entry, values in zip(entries, settings, strict=True) if not entry.problem]
+    first_settings = readable[0] if len(entries) > 1 and readable else {}
+    common = {
+        key: value for key, value in first_settings.items() if all(values.get(key) == value for values in readable)
+    }
     counts = Counter(key for values in readable for key, value in values.items() if value and key not in common)
-    columns = sorted(counts, key=lambda key: (-counts[key], key))[:MOST_COLUMNS] if len(listed) > 1 else []
-    titled = any(entry.title for entry in listed)
-    heads = ["run", *["title"] * titled, *columns, "other settings" if columns else "settings"]
-    rest = [{key: value for key, value in values.items() if key not in common} for values in settings]
-    rows = [table_row(entry, values, columns, titled) for entry, values in zip(listed, rest, strict=True)]
-    remark = "" if listed else "No runs yet: python -m attn_exp computes the first one."
+    columns = sorted(counts, key=lambda key: (-counts[key], key))[:MOST_COLUMNS] if len(entries) > 1 else []
+    has_titles = any(entry.title for entry in entries)
+    column_heads = ["run", *(["title"] if has_titles else []), *columns, "other settings" if columns else "settings"]
+    differing_settings = [{key: value for key, value in values.items() if key not in common} for values in settings]
+    rows = [
+        table_row(entry, values, columns, has_titles) for entry, values in zip(entries, differing_settings, strict=True)
+    ]
+    note = "" if entries else "No runs yet: python -m attn_exp computes the first one."
     if common:
-        remark = f"The same for all: {' '.join(map(format_setting, common.items()))}."
+        note = f"The same for all: {' '.join(map(format_setting, common.items()))}."
     style = styles(template_text("report.css"), template_text("index.css"))
     script = scripts("index.js")
     return Template(template_text("index.html")).substitute(
@@ -100,9 +107,9 @@ def index_page(listed: Sequence[Listed]) -> str:
         script=script,
         title="Runs and sweeps",
         filter="Show rows that contain all of these words",
-        count=f'<output id="shown">{len(listed):,}</output> of {len(listed):,}.',
-        common=html(remark, 1000),
-        heads="".join(f'<th scope="col">{allow_breaks(html(name))}</th>' for name in heads),
+        count=f'<output id="shown">{len(entries):,}</output> of {len(entries):,}.',
+        common=html(note, 1000),
+        heads="".join(f'<th scope="col">{allow_breaks(html(name))}</th>' for name in column_heads),
         rows="\n".join(rows),
     )
 
@@ -111,18 +118,18 @@ def format_setting(setting: tuple[str, str]) -> str:
     return "=".join(setting) if setting[1] else setting[0]
 
 
-def table_row(entry: Listed, values: Mapping[str, str], columns: Sequence[str], titled: bool) -> str:
+def table_row(entry: Listed, values: Mapping[str, str], columns: Sequence[str], has_titles: bool) -> str:
     address = quote(entry.page, errors="backslashreplace")
     link = f'<a href="{address}">{html(entry.name)}</a>'
-    ended = f" ({html(entry.ended)})" if entry.ended else ""
-    others = entry.problem or " ".join(
+    status = f" ({html(entry.ended)})" if entry.ended else ""
+    other_settings = entry.problem or " ".join(
         format_setting(setting) for setting in values.items() if setting[0] not in columns
     )
     cells = [
-        f'<th scope="row">{link} <small>{entry.kind}{ended}</small></th>',
-        *[f'<td class="wide">{html(entry.title, 200)}</td>'] * titled,
+        f'<th scope="row">{link} <small>{entry.kind}{status}</small></th>',
+        *([f'<td class="wide">{html(entry.title, 200)}</td>'] if has_titles else []),
         *(f"<td>{allow_breaks(html(values.get(column, '')))}</td>" for column in columns),
-        f'<td class="wide">{allow_breaks(html(others, 200))}</td>' if others else "<td></td>",
+        f'<td class="wide">{allow_breaks(html(other_settings, 200))}</td>' if other_settings else "<td></td>",
         f"<td>{html(entry.when[:19].replace('T', ' '))}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>"

@@ -46,45 +46,50 @@ class Table(NamedTuple):
         return self._replace(lines=lines, deep=frozenset())
 
 
-def deep_places(metrics: Iterable[str]) -> frozenset[int]:
+def deep_lines(metrics: Iterable[str]) -> frozenset[int]:
     """Return the indices of the lines about metrics that are left out at the depth `reading`."""
     return frozenset(place for place, metric in enumerate(metrics) if is_deep(metric))
 
 
 def tables(comparison: Comparison) -> list[Table]:
     rows = [row for row in comparison.rows if row.same_as]
-    first = "the first row" if comparison.config.against is None else "the row named by against="
-    shown = [
+    baseline_row = "the first row" if comparison.config.against is None else "the row named by against="
+    all_tables = [
         Table(
             "comparison",
-            f"Variants of attention on one input; error against a scalar reference, max_diff against {first}.",
+            f"Variants of attention on one input; error against a scalar reference, max_diff against {baseline_row}.",
             tuple(COLUMNS[name].title for name in NAMES),
-            tuple(tuple(cell(row, name) for name in NAMES) for row in rows),
+            tuple(tuple(format_field(row, name) for name in NAMES) for row in rows),
         )
     ]
     if comparison.published:
         lines = (
-            (result.quantity, two_digits(result.largest_difference), two_digits(result.tolerance), brief(result.agrees))
+            (
+                result.quantity,
+                format_two_digits(result.largest_difference),
+                format_two_digits(result.tolerance),
+                brief(result.agrees),
+            )
             for result in comparison.published
         )
         head = ("quantity", "largest difference", "tolerance", "agrees")
-        shown.append(Table("published", "Published results compared with the computed ones.", head, tuple(lines)))
-    return shown
+        all_tables.append(Table("published", "Published results compared with the computed ones.", head, tuple(lines)))
+    return all_tables
 
 
-def cell(row: Row, name: str) -> str:
+def format_field(row: Row, name: str) -> str:
     """Format a field of a row: numbers with the digits that their error allows, other values unchanged."""
     value = getattr(row, name)
     if not isinstance(value, float):
         return brief(value)
-    return two_digits(value) if COLUMNS[name].exact else significant(value, row.error)
+    return format_two_digits(value) if COLUMNS[name].exact else format_significant(value, row.error)
 
 
-def two_digits(value: float) -> str:
-    return significant(value, 0.1 * abs(value), most=2)
+def format_two_digits(value: float) -> str:
+    return format_significant(value, 0.1 * abs(value), most=2)
 
 
-def significant(value: float, error: float, most: int = 4) -> str:
+def format_significant(value: float, error: float, most: int = 4) -> str:
     """Format a value with the digits that its error allows, at most `most`; as 0 if the error is as large as the value.
 
     The last digit is the first that the error affects. Source: JCGM 100:2008, section 7.2.6.
@@ -97,8 +102,8 @@ def significant(value: float, error: float, most: int = 4) -> str:
     if error > 0:
         digits = min(most, 1 + math.floor(math.log10(abs(value))) - math.floor(math.log10(error)))
     text = f"{value:#.{max(1, digits)}g}"
-    mantissa, e, power = text.partition("e")
-    return f"{mantissa.rstrip('.')}{e}{power}"
+    mantissa, exponent_sign, power = text.partition("e")
+    return f"{mantissa.rstrip('.')}{exponent_sign}{power}"
 
 
 def markdown(table: Table) -> str:
@@ -145,9 +150,9 @@ def latex_head(text: str, column: str) -> str:
 
 
 def latex_cell(text: str) -> str:
-    mean, interval, half = text.partition(" ± ")
-    if interval and is_number(mean) and is_number(half):
-        return rf"${latex_number(mean)} \pm {latex_number(half)}$"
+    mean, interval, half_width = text.partition(" ± ")
+    if interval and is_number(mean) and is_number(half_width):
+        return rf"${latex_number(mean)} \pm {latex_number(half_width)}$"
     if not is_number(text):
         return latex_text(text)
     return f"${latex_number(text)}$"
@@ -163,8 +168,8 @@ def html(table: Table) -> str:
     head, *lines = ([html_text(cell, LONGEST) for cell in line] for line in (table.head, *table.lines))
     heads = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     rows = [
-        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
-        for first, *others in lines
+        f'<tr><th scope="row">{row_name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for row_name, *cells in lines
     ]
     caption = f"<caption>{html_text(table.caption, CAPTION)}</caption>"
     return "\n".join(

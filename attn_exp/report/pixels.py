@@ -35,10 +35,8 @@ def picture_url(matrix: Array, shares: Callable[[Array], Array], is_masked: Arra
     opacity = (255 * FULL * shares(coarse(matrix))).round().astype(np.uint8)
     if is_masked is not None:
         opacity = np.where(coarse(is_masked.astype(float)) == 1, 0, opacity.clip(1)).astype(np.uint8)
-    return (
-        "data:image/png;base64,"
-        + base64.b64encode(encode_opacities(opacity, VEIL if is_masked is not None else 0)).decode()
-    )
+    data = encode_opacities(opacity, 0 if is_masked is None else VEIL)
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
 
 
 def coarse(matrix: Array, side: int = SIDE) -> Array:
@@ -55,10 +53,8 @@ def coarse(matrix: Array, side: int = SIDE) -> Array:
 def encode_opacities(opacity: Bytes, veil: int = 0) -> bytes:
     """Encode a picture `[height width]` in 255 opacities of one colour; 0 stands for grey with opacity `veil`."""
     if opacity.size <= FEW:
-        palette_colours = np.array(
-            [[*GREY, veil], *([*INK, opacity_level] for opacity_level in range(1, 256))], np.uint8
-        )
-        return encode_png(palette_colours[opacity])
+        colours = np.array([[*GREY, veil], *([*INK, level] for level in range(1, 256))], np.uint8)
+        return encode_png(colours[opacity])
     return encode_png(opacity[:, :, None], ((b"PLTE", GREY + INK * 255), (b"tRNS", bytes((veil, *range(1, 256))))))
 
 
@@ -72,7 +68,7 @@ def colour_cells(matrix: Array, end: float, gamma: float, colours: str, is_maske
 
 
 def encode_png(pixels: Bytes, palette_chunks: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
-    """Encode pixels `[height width byte]`: a single byte is an index into the palette in `before`, several a colour.
+    """Encode pixels `[height width byte]`: one byte is an index into the palette in `palette_chunks`, several a colour.
 
     Source: W3C, "Portable Network Graphics (PNG) Specification", third edition, sections 5 and 11.
     """
@@ -109,12 +105,10 @@ def palette(name: str) -> Bytes:
     Colours between two anchors are interpolated linearly, and bytes are truncated, not rounded.
     """
     anchors = np.array([tuple(bytes.fromhex(colour)) for colour in ANCHORS[name].split()]) / 255
-    anchor_positions, positions = ((SHADES - 1) * np.linspace(0, 1, count) for count in (len(anchors), SHADES))
-    next_anchor = np.maximum(1, np.searchsorted(anchor_positions, positions))
-    fractions = (positions - anchor_positions[next_anchor - 1]) / (
-        anchor_positions[next_anchor] - anchor_positions[next_anchor - 1]
-    )
-    colours = fractions[:, None] * (anchors[next_anchor] - anchors[next_anchor - 1]) + anchors[next_anchor - 1]
+    ends, positions = ((SHADES - 1) * np.linspace(0, 1, count) for count in (len(anchors), SHADES))
+    right = np.maximum(1, np.searchsorted(ends, positions))
+    fractions = (positions - ends[right - 1]) / (ends[right] - ends[right - 1])
+    colours = fractions[:, None] * (anchors[right] - anchors[right - 1]) + anchors[right - 1]
     return np.asarray(colours * 255).astype(np.uint8)
 
 

@@ -127,10 +127,12 @@ class Change(NamedTuple):
 class Plotted(NamedTuple):
     """The data of a sweep's plots.
 
-    `cells` maps a label on each of the `axes`, and a variant, to the statistics of each metric. `metrics` are those
-    worth drawing, the most important first; `changes` has the effects on each of the first two. `heads` has a map
-    `[layer head]` of each head pattern in the `layers`. `further` names additional plots; if `only` is not empty, no
-    other plots are drawn. `size` is the size of each plot.
+    `axes`, `variants`: the names of the settings that are swept, and of the variants.
+    `cells`: for each key (a label on each axis, then a variant), the statistics of each metric.
+    `metrics`: those worth drawing, the most important first; `changes` has the effects on each of the first two.
+    `heads`: a map `[layer head]` of each head pattern; `layers` are the names of its rows.
+    `further`: the names of additional plots; if `only` is not empty, only plots named there are drawn.
+    `size`: the size of each plot.
     """
 
     axes: Sequence[str]
@@ -146,6 +148,7 @@ class Plotted(NamedTuple):
 
     @property
     def varying(self) -> list[int]:
+        # the indices of the axes with several labels
         return [axis for axis in range(len(self.axes)) if len({key[axis] for key in self.cells}) > 1]
 
 

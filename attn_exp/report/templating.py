@@ -21,15 +21,15 @@ from attn_exp.report.escapes import kinds, md, minus
 from attn_exp.report.pages import TEMPLATES, policy, scripts, styles, template_text
 
 
-def templates(autoescape: bool, more: Mapping[str, str] = MappingProxyType({})) -> Environment:
-    """Return the environment for templates, with `more` templates by name; an undefined variable is an error."""
+def templates(autoescape: bool, more_templates: Mapping[str, str] = MappingProxyType({})) -> Environment:
+    """Return the environment for templates, with more of them by name; an undefined variable is an error."""
     environment = Environment(
-        loader=ChoiceLoader([FileSystemLoader(TEMPLATES), DictLoader(more)]),
+        loader=ChoiceLoader([FileSystemLoader(TEMPLATES), DictLoader(more_templates)]),
         autoescape=autoescape,
         undefined=StrictUndefined,
         lstrip_blocks=True,
         finalize=escape_controls,
-        bytecode_cache=Compiled(str(KEPT[0]), KEPT[1]),
+        bytecode_cache=Compiled(str(CACHE_FOLDER), CACHE_NAMES),
     )
     environment.filters |= {"kinds": kinds, "minus": minus}
     environment.globals |= {"depth": "", "data": None, "script": "", "title": ""}
@@ -46,9 +46,12 @@ def render_page(
     filters: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Render a page with inline style sheets and scripts, and a policy that allows nothing else on it."""
+    """Render a page with inline style sheets and scripts, and a policy that allows nothing else on it.
+
+    `css` and `js` name files in `templates/`; `more_css` and `more` hold the text of a style sheet and of templates.
+    """
     style, script = styles(*map(template_text, css), more_css), scripts(*js) if js else ""
-    environment = templates(autoescape=True, more=more)
+    environment = templates(autoescape=True, more_templates=more)
     environment.filters |= filters
     page = environment.get_template(template)
     return page.render(values, style=Markup(style), script=Markup(script), policy=policy(style, script))
@@ -60,7 +63,7 @@ def render_markdown(
     filters: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    environment = templates(autoescape=False, more=more)
+    environment = templates(autoescape=False, more_templates=more)
     environment.filters |= {"md": md, "fenced": fenced, "code": code, "piped": piped, **filters}
     text = environment.get_template(template).render(values)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
@@ -72,7 +75,10 @@ def escape_controls(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
 
-KEPT = TEMPLATES / "__pycache__", f"%s-{jinja2.__version__}-{Path(__file__).stat().st_mtime_ns}.jinja"
+CACHE_FOLDER, CACHE_NAMES = (
+    TEMPLATES / "__pycache__",
+    f"%s-{jinja2.__version__}-{Path(__file__).stat().st_mtime_ns}.jinja",
+)
 """The folder of compiled templates, and the names of the files in it: compilation also depends on the version of Jinja
 and on the options in this file."""
 
@@ -92,13 +98,13 @@ class Compiled(FileSystemBytecodeCache):
                 super().dump_bytecode(bucket)
 
 
-def piped(lines: Sequence[Sequence[str]], head: Sequence[str]) -> str:
-    return pipe_cells([md(cell) for cell in head], [[md(cell) for cell in line] for line in lines])
+def piped(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
+    return pipe_cells([md(cell) for cell in head], [[md(cell) for cell in row] for row in rows])
 
 
-def pipe_cells(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rule = [":--", *("--:" for _ in head[1:])]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
+def pipe_cells(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    separator = [":--", *("--:" for _ in head[1:])]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, separator, *rows))
 
 
 def fenced(text: str) -> str:

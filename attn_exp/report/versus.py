@@ -12,7 +12,7 @@ from attn_exp.report.page_data import panel_data, variant_data
 from attn_exp.report.papers import Table
 from attn_exp.report.sections import weights
 from attn_exp.report.sections.walks import list_functions
-from attn_exp.report.sections.weights import part_of
+from attn_exp.report.sections.weights import make_weights_part
 from attn_exp.report.sentences import table
 from attn_exp.report.templating import render_page
 from attn_exp.report.views import MOST_COARSE, Views, colours, make_views, token_labels
@@ -56,7 +56,7 @@ def explorer(runs: Mapping[str, Comparison]) -> Explorer:
             panel, name = panel_of.get(variant, -1), f"{run}: {variant}"
             data["walks"].append({"variant": name, "title": f"{run}: {title}", "panel": panel, "steps": {}})
             data["variants"].append(variant_data(views.comparison, variant, "", panel, carried=True) | {"name": name})
-    part = part_of(list(views_by_run.items()), scale)
+    part = make_weights_part(list(views_by_run.items()), scale)
     return Explorer(part, {"tokens": queries, "keys": keys, **scale._asdict(), **data})
 
 

@@ -42,10 +42,10 @@ class Panel(NamedTuple):
 
 
 class Views(NamedTuple):
-    """A comparison and its views.
+    """A comparison and its views, in the order of the rows.
 
-    `panels` has the distinct weights, and `blocks` the distinct block means of variants that never compute their full
-    weights. Both are in the order of the rows.
+    `panels`: the distinct weights.
+    `blocks`: the distinct block means of variants that never compute their full weights.
     """
 
     comparison: Comparison
@@ -53,8 +53,8 @@ class Views(NamedTuple):
     blocks: tuple[Panel, ...]
 
 
-def make_views(comparison: Comparison, most_split: float = np.inf) -> Views:
-    """Return the views of a comparison; only panels with at most `splits_up_to` weights get a `split`."""
+def make_views(comparison: Comparison, split_up_to: float = np.inf) -> Views:
+    """Return the views of a comparison; only panels with at most `split_up_to` weights get a `split`."""
     panels = group_equal(
         (name, trace.weights) for name, trace in comparison.traces.items() if trace.weights is not None
     )
@@ -62,7 +62,7 @@ def make_views(comparison: Comparison, most_split: float = np.inf) -> Views:
         comparison=comparison,
         panels=tuple(
             Panel(panel.variants, panel.weights, split(comparison, panel.variants[0]))
-            if panel.weights.size <= most_split
+            if panel.weights.size <= split_up_to
             else panel
             for panel in panels
         ),

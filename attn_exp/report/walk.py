@@ -39,7 +39,7 @@ BY_KEY = ("scores", "logits", "capped", "masked", "weights")
 
 
 class Table(NamedTuple):
-    """A labelled matrix, or its upper left corner if it is too large.
+    """A labelled matrix of the head with index `head`, or its upper left corner if it is too large.
 
     `parts` lists the heads that the columns belong to, from the left, each with its number of columns.
     """
@@ -143,7 +143,6 @@ def group_name(step: Step) -> str:
 
 
 def make_step(stage: str, array: Array, comparison: Comparison, settled: Settled, *, wrong: bool = False) -> Step:
-
     # one matrix `[row column]` per head; the log-sum-exps `[h t]` become one matrix with a column per head
     heads = array if array.ndim == 3 else np.atleast_2d(array.T if stage == "lse" else array)[None]
     shown_heads = max(1, min(len(heads), CELLS // max(1, min(SIDE, heads.shape[1]) * min(SIDE, heads.shape[2]))))

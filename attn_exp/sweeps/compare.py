@@ -20,7 +20,7 @@ from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
 from attn_exp.experiment.row import COLUMNS, Row, Run
 from attn_exp.forms import coarser
 from attn_exp.report.escapes import brief, minus, plain
-from attn_exp.report.papers import Table, deep_places
+from attn_exp.report.papers import Table, deep_lines
 from attn_exp.report.sentences import spoken
 from attn_exp.report.versus import Versus, explain_no_maps, explorer, versus_page, versus_text
 from attn_exp.runs import folders, store, trust
@@ -254,7 +254,7 @@ def rows_table(first: Sequence[Row], second: Sequence[Row], verdicts: Mapping[st
         (row.variant, name, brief(one), brief(other)) for row, name, one, other in pairs if repr(one) != repr(other)
     )
     head = ("variant", "column", "first", "second")
-    return Table("rows", "Cells of the comparison that differ.", head, lines, deep_places(line[1] for line in lines))
+    return Table("rows", "Cells of the comparison that differ.", head, lines, deep_lines(line[1] for line in lines))
 
 
 class Side(NamedTuple):
@@ -311,7 +311,7 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
         )
     head = ("metric", "rows", "moved", "largest", "at", "first", "second", "mean difference")
     caption = "How each metric changed; the mean difference is second minus first."
-    table = Table("numbers", caption, head, tuple(lines), deep_places(name for name, *_ in lines))
+    table = Table("numbers", caption, head, tuple(lines), deep_lines(name for name, *_ in lines))
     is_moved = bool(moved_rows) or any(unmatched.values()) or not common
     versus = Versus(one.name, other.name, is_moved, tuple(sentences), (table,))
     depths = {depth_of(one.manifest), depth_of(other.manifest)}

@@ -22,7 +22,7 @@ from attn_exp.errors import count_of
 from attn_exp.experiment.row import COLUMNS, spoken, titled
 from attn_exp.report import sweep_plots
 from attn_exp.report.escapes import brief
-from attn_exp.report.papers import Table, deep_places
+from attn_exp.report.papers import Table, deep_lines
 from attn_exp.report.sentences import listed
 from attn_exp.report.sweep_plots import Change, Numbers, is_number
 from attn_exp.sweeps.effects import (
@@ -394,7 +394,7 @@ def effects_table(answers: Answers) -> Table:
         "on; and whether these seeds show an effect."
     )
     head_shown, *shown = (tuple(line[column] for column in filled) for line in (head, *lines))
-    return Table("effects", caption, head_shown, tuple(shown), deep_places(effect.metric for effect in answers.effects))
+    return Table("effects", caption, head_shown, tuple(shown), deep_lines(effect.metric for effect in answers.effects))
 
 
 def shares_table(answers: Answers) -> Table:
@@ -404,4 +404,4 @@ def shares_table(answers: Answers) -> Table:
     )
     caption = "The share of each metric's variance that a setting explains, or that a pair adds to its two settings."
     head = ("metric", "explained by", "share")
-    return Table("shares", caption, head, lines, deep_places(metric for metric, *_ in large))
+    return Table("shares", caption, head, lines, deep_lines(metric for metric, *_ in large))

@@ -42,7 +42,7 @@ HARD = papers.Table(
     ],
 )
 def test_a_number_has_the_digits_that_its_error_lets_stand(value: float, error: float, expected: str) -> None:
-    assert papers.significant(value, error) == expected
+    assert papers.format_significant(value, error) == expected
 
 
 def test_latex_sets_a_minus_in_words_with_every_engine() -> None:
@@ -122,8 +122,8 @@ def test_units_stand_in_the_head_and_rows_are_the_variants() -> None:
 def test_a_shift_below_the_error_is_nothing() -> None:
     found = comparison()
     row = replace(found.rows[1], error=1e-15, max_diff=2e-16)
-    assert papers.cell(row, "max_diff") == "0"
-    assert papers.cell(row, "error") == "1.0e-15"
+    assert papers.format_field(row, "max_diff") == "0"
+    assert papers.format_field(row, "error") == "1.0e-15"
 
 
 def test_a_run_writes_them_in_every_form(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ Part = Heat | Plot | Shape
 class Chart(NamedTuple):
     """A white sheet with its parts, measured in inches, and enlarged `zoom` times.
 
-    It is centred on a larger `page`, if there is one. `letters` is the size of most of its text, in points.
+    It is centred on a larger `page`, if there is one. `font_size` is that of most of its text, in points.
     """
 
     width: float
@@ -181,7 +181,7 @@ class Chart(NamedTuple):
     parts: tuple[Part, ...]
     zoom: float = 1.0
     page: tuple[float, float] | None = None
-    letters: float = 8.0
+    font_size: float = 8.0
 
 
 STEPS = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 2.5, 5.0, 10.0, 20.0)
@@ -193,10 +193,10 @@ POINTS_EACH = 15
 
 def number_ticks(low: float, high: float, length: float) -> Ticks:
     """Return ticks at round numbers on a vertical axis of `length` inches, all with the same number of decimals."""
-    places = round_places(low, high, ticks_in(length))
-    step = f"{places[1] - places[0]:.3g}" if len(places) > 1 else "0.01"
-    kind = ".4g" if "e" in step else f".{len(step.partition('.')[2])}f"
-    return Ticks(places, tuple(f"{place:{kind}}" for place in places))
+    values = round_places(low, high, ticks_in(length))
+    step = f"{values[1] - values[0]:.3g}" if len(values) > 1 else "0.01"  # its decimals are those of all ticks
+    format_spec = ".4g" if "e" in step else f".{len(step.partition('.')[2])}f"
+    return Ticks(values, tuple(f"{value:{format_spec}}" for value in values))
 
 
 def ticks_in(length: float) -> int:
@@ -210,28 +210,28 @@ def round_places(low: float, high: float, most: int) -> tuple[float, ...]:
     If fewer than two multiples are on the axis, the next smaller step is used. Source: `MaxNLocator` of Matplotlib,
     with the steps 1, 2, 2.5, 5 and 10.
     """
-    piece = max((high - low) / most, 1e-300)  # floats lose precision below this
-    power = 10.0 ** math.floor(math.log10(piece))
+    smallest_step = max((high - low) / most, 1e-300)  # floats lose precision below this
+    power = 10.0 ** math.floor(math.log10(smallest_step))
     steps = [step * power for step in STEPS]
-    largest = next((place for place, step in enumerate(steps) if step >= piece), len(steps) - 1)
-    tried = [
-        tuple(place * step for place in range(math.ceil(low / step - 1e-10), math.floor(high / step + 1e-10) + 1))
-        for step in reversed(steps[: largest + 1])
+    first_large_enough = next((index for index, step in enumerate(steps) if step >= smallest_step), len(steps) - 1)
+    candidates = [
+        tuple(index * step for index in range(math.ceil(low / step - 1e-10), math.floor(high / step + 1e-10) + 1))
+        for step in reversed(steps[: first_large_enough + 1])
     ]
-    return next((places for places in tried if len(places) > 1), tried[-1])
+    return next((multiples for multiples in candidates if len(multiples) > 1), candidates[-1])
 
 
 def power_ticks(low: float, high: float, length: float) -> Ticks:
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
-    room = max(2, min(9, int(length * 72 // 22)))
-    places = [10.0**power for power in range(first, last + 1, (last - first) // room + 1)]
-    return Ticks(tuple(places), tuple(f"{place:g}" for place in places))
+    most = max(2, min(9, int(length * 72 // 22)))  # a tick every 22 points
+    values = [10.0**power for power in range(first, last + 1, (last - first) // most + 1)]
+    return Ticks(tuple(values), tuple(f"{value:g}" for value in values))
 
 
 def name_ticks(names: list[str], turned: bool, length: float) -> Ticks:
     """Return the names of cells as ticks on an axis of `length` inches, skipping names evenly to avoid overlaps."""
-    places = range(0, len(names), max(1, math.ceil(0.12 * len(names) / length)))
-    return Ticks(tuple(map(float, places)), tuple(names[place] for place in places), turned)
+    shown = range(0, len(names), max(1, math.ceil(0.12 * len(names) / length)))  # a name is 0.12 inches high
+    return Ticks(tuple(map(float, shown)), tuple(names[index] for index in shown), turned)
 
 
 ALIKE = {

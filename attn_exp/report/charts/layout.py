@@ -132,7 +132,7 @@ def arrange_maps(count: int, width: float, ratio: float, height: float | None) -
 def colour_scale(
     box: Box, high: float, gamma: float, unit: str, room: float = 0.55 - GAP, *, low: float = 0, colours: str = COLOURS
 ) -> Iterator[Part]:
-    """Yield a colour scale from `low` to `end`, with numbers on the right, `room` inches wide in all."""
+    """Yield a colour scale from `low` to `high`, with numbers on the right, `room` inches wide in all."""
     ticks = scale_ticks(low, high, ticks_in(box.height))
     span = (high - low) or 1.0
     yield Heat(box, np.linspace(span, 0, 256)[:, None], span, colours, gamma)

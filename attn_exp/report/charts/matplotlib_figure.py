@@ -30,14 +30,15 @@ from attn_exp.report.escapes import visible
 
 def draw_chart(chart: Chart) -> Figure:
     """Draw a chart as a Matplotlib figure at its displayed size, on a single Axes."""
-    wide, high = chart.page or (chart.width, chart.height)
-    figure = Figure(figsize=(wide * chart.zoom, high * chart.zoom))
+    page_width, page_height = chart.page or (chart.width, chart.height)
+    figure = Figure(figsize=(page_width * chart.zoom, page_height * chart.zoom))
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     for shape in shapes_of(chart):
         draw_shape(axes, shape, chart.zoom)
-    left, top = 36 * (chart.width - wide), 36 * (chart.height - high)
-    axes.set(xlim=(left, left + 72 * wide), ylim=(top + 72 * high, top), aspect="auto")
+    # the chart is in the middle of the page; in points, y downwards
+    left, top = 36 * (chart.width - page_width), 36 * (chart.height - page_height)
+    axes.set(xlim=(left, left + 72 * page_width), ylim=(top + 72 * page_height, top), aspect="auto")
     return figure
 
 
@@ -92,6 +93,7 @@ def write_text(axes: Axes, text: Text, zoom: float) -> None:
 
 STYLE = pathlib.Path(__file__).with_name("paper.mplstyle")
 UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}}
+"""Metadata without the time, by format, so that equal figures give equal bytes."""
 
 
 def style_context(further: Mapping[str, Any] = MappingProxyType({}), zoom: float = 1.0) -> AbstractContextManager[None]:

@@ -41,8 +41,7 @@ def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
 
     comparison = views.comparison
     problem, figure_size = comparison.problem, size(comparison.config.figures)
-    texts = (*problem.tokens, *problem.key_tokens, *comparison.traces)
-    fonts = matplotlib_figure.choose_fonts(texts, figure_size.font)
+    fonts = matplotlib_figure.choose_fonts((*problem.tokens, *problem.key_tokens, *comparison.traces), figure_size.font)
     drawn = {}
     with matplotlib_figure.style_context({"font.family": fonts}, figure_size.width / drawn_width(figure_size)):
         for name, member in members.items():

@@ -21,21 +21,21 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    names, matrix = between(views.comparison)
-    shown, form = list(map(label, names)), ".2g" if len(names) <= FEW else ".1g"
-    named = MapLabels(shown, shown, "variant", "", "variant", colours="Oranges", form=form)
+    variants, matrix = distance_matrix(views.comparison)
+    labels, form = list(map(label, variants)), ".2g" if len(variants) <= FEW else ".1g"
+    map_labels = MapLabels(labels, labels, "variant", "", "variant", colours="Oranges", form=form)
     finite = np.where(np.isfinite(matrix), matrix, np.nan)
-    return weight_maps([Head("largest difference between outputs", None, finite)], named, width, 1.0, height)
+    return weight_maps([Head("largest difference between outputs", None, finite)], map_labels, width, 1.0, height)
 
 
-def between(comparison: Comparison) -> tuple[tuple[str, ...], Array]:
+def distance_matrix(comparison: Comparison) -> tuple[tuple[str, ...], Array]:
     """Return the names of the variants, and the matrix of the largest differences between their outputs."""
-    names = tuple(row.variant for row in comparison.rows)
-    matrix = np.zeros((len(names), len(names)))
+    variants = tuple(row.variant for row in comparison.rows)
+    matrix = np.zeros((len(variants), len(variants)))
     for distance in comparison.distances:
-        pair = names.index(distance.variant), names.index(distance.other)
+        pair = variants.index(distance.variant), variants.index(distance.other)
         matrix[pair] = matrix[pair[::-1]] = distance.difference
-    return names, matrix
+    return variants, matrix
 
 
 FIGURE = Figure(

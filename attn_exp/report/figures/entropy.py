@@ -28,34 +28,40 @@ APART = 0.35
 
 def wanted(views: Views) -> bool:
     """Return whether there are several queries and keys: a curve needs several queries, and one key gives entropy 0."""
-    return min(len(views.comparison.problem.tokens), views.comparison.problem.keys) > 1 and bool(shown(views))
+    return min(len(views.comparison.problem.tokens), views.comparison.problem.keys) > 1 and bool(
+        panels_with_entropy(views)
+    )
 
 
-def shown(views: Views) -> list[Panel]:
+def panels_with_entropy(views: Views) -> list[Panel]:
     """Return the panels whose rows are distributions, which have an entropy."""
     comparison = views.comparison
-    firsts = [(panel, panel.variants[0]) for panel in views.panels]
-    return [panel for panel, name in firsts if share_out(comparison.traces[name], settled_as(comparison, name).rules)]
+    first_variants = [(panel, panel.variants[0]) for panel in views.panels]
+    return [
+        panel
+        for panel, name in first_variants
+        if share_out(comparison.traces[name], settled_as(comparison, name).rules)
+    ]
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    panels = shown(views)
+    panels = panels_with_entropy(views)
     if height is None:  # keep a few queries close together
         width = min(width, max(NARROWEST, 1.0 + APART * len(views.comparison.problem.tokens) * len(panels)))
     names = list(map(label, views.comparison.problem.tokens))
-    longest = widest(names)
-    turned = longest > 0.9 * (width - BESIDE) / len(names)
+    longest_name = widest(names)
+    is_turned = longest_name > 0.9 * (width - BESIDE) / len(names)
     counts = np.max([count_visible_keys(views, panel) for panel in panels], axis=0)
     strokes = [
         stroke
-        for place, panel in enumerate(panels)
-        for stroke in query_strokes(panel, place, 0.6 * ((place + 0.5) / len(panels) - 0.5))
+        for index, panel in enumerate(panels)
+        for stroke in query_strokes(panel, index, 0.6 * ((index + 0.5) / len(panels) - 0.5))
     ]
-    end = 1.08 * float(np.log(counts.max())) or 1.0
-    x = Axis(-0.5, len(names) - 0.5, name_ticks(names, turned, width - BESIDE))
-    y = Axis(0.0, end, name="entropy (nats)")
-    below = 0.2 + (longest if turned else LINE)
-    return line_chart([*strokes, maximum_entropy(counts)], x, y, below, width, height)
+    highest = 1.08 * float(np.log(counts.max())) or 1.0  # room above the largest entropy, unless that is 0
+    x = Axis(-0.5, len(names) - 0.5, name_ticks(names, is_turned, width - BESIDE))
+    y = Axis(0.0, highest, name="entropy (nats)")
+    name_room = 0.2 + (longest_name if is_turned else LINE)
+    return line_chart([*strokes, maximum_entropy(counts)], x, y, name_room, width, height)
 
 
 def count_visible_keys(views: Views, panel: Panel) -> Array:
@@ -72,17 +78,17 @@ def maximum_entropy(counts: Array) -> Stroke:
     return Stroke(edges, np.log([*counts, counts[-1]]), GREY, 0.7, dotted=True, steps=True, label=label)
 
 
-def query_strokes(panel: Panel, place: int, aside: float) -> Iterator[Stroke]:
-    """Yield the marks for the queries of one panel, shifted by `aside` so that panels do not hide each other."""
-    colour, mark, heads = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], entropy(panel.weights)
+def query_strokes(panel: Panel, index: int, shift: float) -> Iterator[Stroke]:
+    """Yield the marks for the queries of one panel, shifted by `shift` so that panels do not hide each other."""
+    colour, marker, heads = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)], entropy(panel.weights)
     count = heads.shape[-1]
-    queries = np.arange(count) + aside
-    small = 3.0 if count <= 16 else 2.0
+    queries = np.arange(count) + shift
+    size = 3.0 if count <= 16 else 2.0
     if len(heads) > 1 and heads.size <= MARKS:
-        yield from (Stroke(queries, head, colour, mark=mark, size=small, opacity=0.3) for head in heads)
+        yield from (Stroke(queries, head, colour, mark=marker, size=size, opacity=0.3) for head in heads)
     means, title = heads.mean(axis=0), visible(panel.title)
-    drawn = {"mark": mark, "size": 1.5 * small} if count <= MARKED else {"width": 0.8}
-    yield Stroke(queries, means, colour, label=title, **drawn)
+    style = {"mark": marker, "size": 1.5 * size} if count <= MARKED else {"width": 0.8}
+    yield Stroke(queries, means, colour, label=title, **style)
 
 
 FIGURE = Figure(

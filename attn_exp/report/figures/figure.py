@@ -72,9 +72,9 @@ def fit_to_size(plan: Callable[[float, float | None], Chart], wanted: Size) -> C
     def plan_wider(factor: float) -> Chart:
         chart = plan(factor * width, None if wanted.height is None else factor * height / zoom)
         return chart._replace(
-            zoom=min(zoom * FONT_SIZE / chart.letters, wanted.width / chart.width, height / chart.height)
+            zoom=min(zoom * FONT_SIZE / chart.font_size, wanted.width / chart.width, height / chart.height)
         )
 
     charts = map(plan_wider, WIDER if wanted.height else WIDER[:1])
-    best = max(charts, key=lambda chart: chart.zoom * chart.letters)
+    best = max(charts, key=lambda chart: chart.zoom * chart.font_size)
     return best._replace(page=(wanted.width / best.zoom, height / best.zoom)) if wanted.height else best

@@ -23,17 +23,17 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    pictures = list(make_flows(views))[:MOST]
-    across = max(1, min(len(pictures), int(width / WIDE + 1e-9)))
-    shapes, top, wide = list[Shape](), 0.0, pictures[0][1].width + 2 * MARGIN
-    for start in range(0, len(pictures), across):
-        row = pictures[start : start + across]
-        for place, (title, flow) in enumerate(row):
-            left = place * wide + MARGIN
+    flows = list(make_flows(views))[:MOST]
+    per_row = max(1, min(len(flows), int(width / WIDE + 1e-9)))
+    shapes, top, column_width = list[Shape](), 0.0, flows[0][1].width + 2 * MARGIN
+    for start in range(0, len(flows), per_row):
+        row = flows[start : start + per_row]
+        for column, (title, flow) in enumerate(row):
+            left = column * column_width + MARGIN
             shapes.append(Text(left, top + 17, fitted(title, flow.width / 72, 12), 12))
             shapes += [shape._replace(x=shape.x + left, y=shape.y + top + TITLE) for shape in flow.shapes]
         top += TITLE + max(flow.height for _, flow in row) + MARGIN
-    return Chart(wide * across / 72, top / 72, tuple(shapes), letters=LETTERS)
+    return Chart(column_width * per_row / 72, top / 72, tuple(shapes), font_size=LETTERS)
 
 
 FIGURE = Figure(

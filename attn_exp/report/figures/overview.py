@@ -32,32 +32,33 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    most = min(ACROSS, int((width - RIGHT) / NARROWEST))
-    largest = max(len(panel.weights) for panel in views.panels)
-    side = (width - RIGHT) / max(min(largest, most), min(6, most))
-    end, power = largest_weight(panel.weights for panel in views.panels), colours(views).power
-    parts, y = list[Part](), LINE / 2
+    most_per_row = min(ACROSS, int((width - RIGHT) / NARROWEST))
+    most_heads = max(len(panel.weights) for panel in views.panels)
+    # with few heads, maps are no wider than six of them in a row
+    pitch = (width - RIGHT) / max(min(most_heads, most_per_row), min(6, most_per_row))
+    scale_end, power = largest_weight(panel.weights for panel in views.panels), colours(views).power
+    parts, y = list[Part](), LINE / 2  # y is where the next part starts
     for panel in views.panels:
         y += LINE
         parts.append(Text(1.4, 72 * y - 2, fitted(visible(panel.title), width / 2)))
         panel_masked, problem = find_masked_in_panel(views, panel), views.comparison.problem
         offset = int(settled_as(views.comparison, panel.variants[0]).rules.offset)
-        numbers = measure_patterns(panel.weights, problem.key_tokens, offset, problem.memory is not None)
+        patterns = measure_patterns(panel.weights, problem.key_tokens, offset, problem.memory is not None)
         for head, matrix in enumerate(panel.weights):
-            y += side + ABOVE if head % most == 0 else 0
-            x = 0.02 + side * (head % most)
+            y += pitch + ABOVE if head % most_per_row == 0 else 0  # a new row, which ends at y
+            x = 0.02 + pitch * (head % most_per_row)
             is_masked = None if panel_masked is None else coarse(panel_masked[head].astype(float), CELLS) == 1
-            box = Box(x, y - side, SHOWN * side, side)
-            parts.append(Heat(box, coarse(matrix, CELLS), end, COLOURS, power, is_masked=is_masked))
-            lines = enumerate(title_lines(numbers, head))
-            parts += [Text(72 * (x + 0.02), 72 * (y - side) - 3 - 9 * above, line, 7) for above, line in lines]
-    parts += colour_scale(Box(width - 0.45, 2 * LINE + ABOVE, BAR, side), end, power, "weight", 0.45)
+            box = Box(x, y - pitch, SHOWN * pitch, pitch)
+            parts.append(Heat(box, coarse(matrix, CELLS), scale_end, COLOURS, power, is_masked=is_masked))
+            lines = enumerate(title_lines(patterns, head))
+            parts += [Text(72 * (x + 0.02), 72 * (y - pitch) - 3 - 9 * line, text, 7) for line, text in lines]
+    parts += colour_scale(Box(width - 0.45, 2 * LINE + ABOVE, BAR, pitch), scale_end, power, "weight", 0.45)
     return Chart(width, y + LINE / 2, tuple(parts))
 
 
-def title_lines(numbers: dict[str, Array], head: int) -> list[str]:
+def title_lines(patterns: dict[str, Array], head: int) -> list[str]:
     """Return the lines above a map from bottom to top: its strongest pattern, and the number of the head."""
-    name, share = find_strongest(numbers, head)
+    name, share = find_strongest(patterns, head)
     return [name, f"{head + 1}: {share:.0%}"] if name else [str(head + 1)]
 
 

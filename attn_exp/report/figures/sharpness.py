@@ -20,27 +20,27 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    shown = curves([(visible(panel.title), panel.split) for panel in views.panels if panel.split is not None])
-    end = 1.05 * max(float(curve.entropy.max()) for curve in shown) or 1.0
-    strokes = [stroke for place, curve in enumerate(shown) for stroke in curve_strokes(curve, place, end)]
-    between = " " if width > NARROW else "\n"
-    name = f"multiplier of the scores{between}(dotted: 1/sqrt(d); marked: this run)"
-    first, last = shown[0].multipliers[[0, -1]].tolist()
+    all_curves = curves([(visible(panel.title), panel.split) for panel in views.panels if panel.split is not None])
+    highest = 1.05 * max(float(curve.entropy.max()) for curve in all_curves) or 1.0
+    strokes = [stroke for index, curve in enumerate(all_curves) for stroke in curve_strokes(curve, index, highest)]
+    separator = " " if width > NARROW else "\n"
+    name = f"multiplier of the scores{separator}(dotted: 1/sqrt(d); marked: this run)"
+    first, last = all_curves[0].multipliers[[0, -1]].tolist()
     margin = (last / first) ** 0.05
     low, high = first / margin, last * margin
     x = Axis(low, high, power_ticks(low, high, width - BESIDE), name, log=True)
-    y = Axis(0.0, end, name="mean entropy (nats)")
-    below = 0.42 if width > NARROW else 0.56
-    return line_chart(strokes, x, y, below, width, height)
+    y = Axis(0.0, highest, name="mean entropy (nats)")
+    name_room = 0.42 if width > NARROW else 0.56  # for the name of x on one line or two
+    return line_chart(strokes, x, y, name_room, width, height)
 
 
-def curve_strokes(curve: Curve, place: int, end: float) -> Iterator[Stroke]:
-    colour = COLOURS[place % len(COLOURS)]
+def curve_strokes(curve: Curve, index: int, highest: float) -> Iterator[Stroke]:
+    colour = COLOURS[index % len(COLOURS)]
     yield Stroke(curve.multipliers, curve.entropy, colour, 1.4, label=curve.title)
-    yield Stroke(np.full(2, curve.standard), np.array([0.0, end]), colour, 0.7, dotted=True)
+    yield Stroke(np.full(2, curve.standard), np.array([0.0, highest]), colour, 0.7, dotted=True)
     if curve.own > 0:
         height = np.interp([curve.own], curve.multipliers, curve.entropy)
-        yield Stroke(np.array([curve.own]), height, colour, mark=MARKERS[place % len(MARKERS)])
+        yield Stroke(np.array([curve.own]), height, colour, mark=MARKERS[index % len(MARKERS)])
 
 
 FIGURE = Figure(

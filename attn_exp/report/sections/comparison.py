@@ -24,8 +24,8 @@ class Table(NamedTuple):
 
     def part(self, aside: bool) -> Table:
         """Return the columns that are always shown, or the others if `aside`; both start with the variant names."""
-        return self.chosen(
-            [0, *(place for place, head in enumerate(self.head) if place and ("page" in head.shown) != aside)]
+        return self.select_columns(
+            [0, *(index for index, head in enumerate(self.head) if index and ("page" in head.shown) != aside)]
         )
 
     @property
@@ -36,30 +36,31 @@ class Table(NamedTuple):
     def at_depth(self, depth: str) -> Table:
         if depth == "all":
             return self
-        table = self.chosen([place for place, head in enumerate(self.head) if not head.deep])
+        table = self.select_columns([index for index, head in enumerate(self.head) if not head.deep])
         return table._replace(shared=tuple((column, value) for column, value in self.shared if not column.deep))
 
-    def chosen(self, places: Sequence[int]) -> Table:
-        lines = tuple(tuple(line[place] for place in places) for line in self.lines)
-        return Table(tuple(self.head[place] for place in places), lines, self.shared)
+    def select_columns(self, indices: Sequence[int]) -> Table:
+        lines = tuple(tuple(line[index] for index in indices) for line in self.lines)
+        return Table(tuple(self.head[index] for index in indices), lines, self.shared)
 
 
-def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
+def make_table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     """Return the comparison: the columns that differ between variants, and separately the values that all share."""
     costs = {timing.variant: format_cost(timing) for timing in timings}
     values = [
         {field.name: brief(getattr(row, field.name)) for field in fields(Row)} | costs.get(row.variant, {})
         for row in comparison.rows
     ]
-    known = [name for name in COLUMNS if name in values[0]]
-    apart = [
-        name for name in known if "page" in COLUMNS[name].shown or len({line.get(name, "") for line in values}) > 1
+    computed = [name for name in COLUMNS if name in values[0]]
+    differing = [
+        name for name in computed if "page" in COLUMNS[name].shown or len({line.get(name, "") for line in values}) > 1
     ]
-    apart = [name for name in apart if name != "kv_head" or any(line[name] != line["head"] for line in values)]
-    shared = [name for name in known if name not in (*apart, "kv_head") and values[0][name] not in ("", "none")]
+    # as many heads of keys as of queries say nothing new
+    differing = [name for name in differing if name != "kv_head" or any(line[name] != line["head"] for line in values)]
+    shared = [name for name in computed if name not in (*differing, "kv_head") and values[0][name] not in ("", "none")]
     return Table(
-        tuple(COLUMNS[name] for name in apart),
-        tuple(tuple(line.get(name, "") for name in apart) for line in values),
+        tuple(COLUMNS[name] for name in differing),
+        tuple(tuple(line.get(name, "") for name in differing) for line in values),
         tuple((COLUMNS[name], values[0][name]) for name in shared),
     )
 
@@ -70,8 +71,8 @@ def format_cost(timing: Timing) -> dict[str, Any]:
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
-    shown = table(material.run.comparison, material.run.timings)
-    return [{"anchor": "comparison", "title": "Comparison", "table": shown}]
+    comparison = make_table(material.run.comparison, material.run.timings)
+    return [{"anchor": "comparison", "title": "Comparison", "table": comparison}]
 
 
 HTML = """\

@@ -33,59 +33,68 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]]:
     """Yield the rows that the same steps lead to, with these steps; changes of form without effect are left out."""
-    found: dict[tuple[Any, ...], tuple[list[Row], list[Step]]] = {}
+    groups: dict[tuple[Any, ...], tuple[list[Row], list[Step]]] = {}
     for row in comparison.rows:
-        mine = [step for step in comparison.steps if step.variant == row.variant]
-        told = [step for step in mine if step.setting != "form" or changes_output(step, mine)]
-        if any(changes_output(step, mine) for step in mine):
-            key = (row.same_as, *((step.setting, step.after) for step in told))
-            found.setdefault(key, ([], told))[0].append(row)
-    yield from found.values()
+        row_steps = [step for step in comparison.steps if step.variant == row.variant]
+        shown_steps = [step for step in row_steps if step.setting != "form" or changes_output(step, row_steps)]
+        if any(changes_output(step, row_steps) for step in row_steps):
+            key = (row.same_as, *((step.setting, step.after) for step in shown_steps))
+            groups.setdefault(key, ([], shown_steps))[0].append(row)
+    yield from groups.values()
 
 
 def make_ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Step], scale: Colours) -> dict[str, Any]:
     """Return the steps from one row to others, and how much their outputs differ."""
-    start, far = steps[0].against, rows[0].max_diff
+    start, max_diff = steps[0].against, rows[0].max_diff
     traces = [comparison.traces[start], *(trace_of(comparison, step) for step in steps)]
     outputs = [trace.output for trace in traces if trace.output is not None]
-    largest = max((float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) for array in outputs), default=0.0)
-    most = max((step.moved for step in steps if math.isfinite(step.moved)), default=0.0)
-    drawn = [tuple(draw_arrays(comparison, rows[0].variant, trace, scale, largest)) for trace in traces]
-    first = {"title": start, "moved": "", "note": "", "share": 0.0, "arrays": drawn[0]}
-    others = [make_rung(step, most, each) for step, each in zip(steps, drawn[1:], strict=True)]
-    ends = listed([row.variant for row in rows])
-    far_text = "" if math.isnan(far) else brief(far)
-    return {"start": start, "ends": ends, "far": far_text, "rungs": [first, *others]}
+    largest_number = max((float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) for array in outputs), default=0.0)
+    largest_change = max((step.moved for step in steps if math.isfinite(step.moved)), default=0.0)
+    arrays = [tuple(draw_arrays(comparison, rows[0].variant, trace, scale, largest_number)) for trace in traces]
+    first_rung = {"title": start, "moved": "", "note": "", "share": 0.0, "arrays": arrays[0]}
+    other_rungs = [
+        make_rung(step, largest_change, rung_arrays) for step, rung_arrays in zip(steps, arrays[1:], strict=True)
+    ]
+    variants = listed([row.variant for row in rows])
+    difference = "" if math.isnan(max_diff) else brief(max_diff)
+    return {"start": start, "ends": variants, "far": difference, "rungs": [first_rung, *other_rungs]}
 
 
-def make_rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> dict[str, Any]:
+def make_rung(step: Step, largest_change: float, arrays: tuple[Drawn, ...]) -> dict[str, Any]:
     """Return the change of one step, its effect on the output (also relative to the largest effect), and its arrays."""
-    share = step.moved / most if most and math.isfinite(step.moved) else 0.0
+    share = step.moved / largest_change if largest_change and math.isfinite(step.moved) else 0.0
     if math.isnan(step.moved):
-        moved = "changes the shape of the output"
+        effect = "changes the shape of the output"
     else:
-        moved = f"changes the output by up to {brief(step.moved)}" if step.moved > 1e-12 * most else "changes nothing"
+        effect = (
+            f"changes the output by up to {brief(step.moved)}"
+            if step.moved > 1e-12 * largest_change
+            else "changes nothing"
+        )
     notes = [*filter(None, [format_range(step), step.note, f"this is the variant {step.row}" if step.row else ""])]
-    return {"title": step.change, "moved": moved, "note": "; ".join(notes), "share": share, "arrays": drawn}
+    return {"title": step.change, "moved": effect, "note": "; ".join(notes), "share": share, "arrays": arrays}
 
 
 def trace_of(comparison: Comparison, step: Step) -> Trace:
     return comparison.traces[step.row] if step.row else comparison.rungs.get((step.variant, step.step), Trace())
 
 
-def draw_arrays(comparison: Comparison, variant: str, trace: Trace, scale: Colours, largest: float) -> Iterator[Drawn]:
+def draw_arrays(
+    comparison: Comparison, variant: str, trace: Trace, scale: Colours, largest_number: float
+) -> Iterator[Drawn]:
     heads = () if trace.weights is None else tuple(trace.weights)
     for number, matrix in enumerate(heads[:MOST_HEADS], start=1):
         title = "weights" if len(heads) == 1 else f"head {number}"
+        # the last head shown says how many there are
         title += f" of {len(heads)}" if len(heads) > MOST_HEADS == number else ""
         yield draw_picture(title, matrix, scale)
     if trace.output is not None:
         rows, columns = trace.output.shape
         if rows <= SMALL and columns <= WIDE:
             step = walk.make_step("output", trace.output, comparison, settled_as(comparison, variant))
-            yield Drawn("output", step._replace(largest=largest))
+            yield Drawn("output", step._replace(largest=largest_number))
         else:
-            yield draw_picture("output", np.abs(trace.output), Colours(largest or 1.0, 1.0))
+            yield draw_picture("output", np.abs(trace.output), Colours(largest_number or 1.0, 1.0))
 
 
 HTML = """\

@@ -32,15 +32,15 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 def make_part(variant: str, verdict: Verdict) -> dict[str, Any]:
-    small = verdict.smallest
+    example = verdict.smallest
     return {
         "title": TITLES[verdict.outcome].format(variant=variant),
         "sentence": verdict_sentence(verdict),
         "named": [mistake_texts(name) for name in verdict.mistakes],
-        "parting": "" if small is None else describe_first_difference(small.stages),
+        "parting": "" if example is None else describe_first_difference(example.stages),
         "broken": [(finding.rung, finding.said) for finding in verdict.findings if finding.state == "broken"],
-        "python": "" if small is None else small.python,
-        "stages": [] if small is None else [(stage.name, stage.parts, pairs(stage)) for stage in small.stages],
+        "python": "" if example is None else example.python,
+        "stages": [] if example is None else [(stage.name, stage.parts, pair_heads(stage)) for stage in example.stages],
     }
 
 
@@ -56,8 +56,8 @@ def verdict_sentence(verdict: Verdict) -> str:
     if verdict.outcome == NOT_VERIFIED:
         return f"{verdict.name}: {'; '.join(verdict.not_verified) or verdict.reason.rstrip('.')}."
     if verdict.mistakes and verdict.is_wrong:
-        several = "s" if len(verdict.mistakes) > 1 else ""
-        return f"The function {verdict.name} makes the mistake{several} {' and '.join(verdict.mistakes)}."
+        plural = "s" if len(verdict.mistakes) > 1 else ""
+        return f"The function {verdict.name} makes the mistake{plural} {' and '.join(verdict.mistakes)}."
     return f"The function {verdict.name} computes {verdict.computes.rstrip('.')}."
 
 
@@ -73,12 +73,12 @@ def describe_first_difference(stages: tuple[Stage, ...]) -> str:
     first = next((stage for stage in stages if stage.parts), None)
     if first is None:
         return ""
-    before = [stage for stage in stages[: stages.index(first)] if not stage.mine]
-    ending = " at the latest; its earlier stages are not known" if before else ""
+    unknown_before = [stage for stage in stages[: stages.index(first)] if not stage.mine]
+    ending = " at the latest; its earlier stages are not known" if unknown_before else ""
     return f"On the smallest input that fails, it first differs from the definition in the {first.name}{ending}."
 
 
-def pairs(stage: Stage) -> list[Pair]:
+def pair_heads(stage: Stage) -> list[Pair]:
     heads = list(zip_longest(stage.mine, stage.right, fillvalue=()))
     return [Pair(f"head {head + 1}" if len(heads) > 1 else "", *both) for head, both in enumerate(heads)]
 

@@ -11,7 +11,10 @@ from attn_exp.report.views import Shown, Views
 
 
 class Material(NamedTuple):
-    """The input of all sections: a run, its views, its figures and its walks, each computed once."""
+    """The input of all sections: a run, its views, its figures and its walks, each computed once.
+
+    A walk is a mapping that `sections/walks.py` makes: the steps of one function, and what a page shows about them.
+    """
 
     run: Run
     views: Views

@@ -49,19 +49,21 @@ SMALL = 16
 
 def parts(material: Material) -> list[dict[str, Any]]:
     views = material.views
-    return [part_of([("", views)], colours(views), len(material.walks) > 1)]
+    return [make_weights_part([("", views)], colours(views), len(material.walks) > 1)]
 
 
-def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = True) -> dict[str, Any]:
+def make_weights_part(
+    views_by_run: Sequence[tuple[str, Views]], scale: Colours, several: bool = True
+) -> dict[str, Any]:
     """Return the section with the weights of one run or of several named runs.
 
     Only the first map of each run is drawn. `several` means that there are several functions to choose from.
     """
-    views = sides[0][1]
-    words = views.comparison.config.embeddings.text or views.comparison.problem.tokens[:16]
-    text = words if isinstance(words, str) else " ".join(words)
-    first = [first_map(side, scale, name) for name, side in sides if side.panels]
-    blocks = list(block_maps(views, scale))
+    views = views_by_run[0][1]
+    text_or_tokens = views.comparison.config.embeddings.text or views.comparison.problem.tokens[:16]
+    text = text_or_tokens if isinstance(text_or_tokens, str) else " ".join(text_or_tokens)
+    first = [draw_first_map(run_views, scale, name) for name, run_views in views_by_run if run_views.panels]
+    blocks = list(draw_block_maps(views, scale))
     return {
         "anchor": "weights",
         "title": "Weights" if first or blocks or several else "",
@@ -69,14 +71,19 @@ def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = 
         "blocks": blocks,
         "scale": scale,
         "column": sentences.describe_tokens(views.comparison.problem).columns,
-        "masked": any(settled.rules.masks for _, side in sides for settled in side.comparison.variants),
+        "masked": any(
+            settled.rules.masks for _, run_views in views_by_run for settled in run_views.comparison.variants
+        ),
         "several": several,
         "text": shlex.quote(f"model.text={json.dumps(label(text, 120), ensure_ascii=False)}"),
-        "random": all(any(is_random(stage, side.comparison) for stage in ("x", "W_q", "W_k")) for _, side in sides),
+        "random": all(
+            any(is_random(stage, run_views.comparison) for stage in ("x", "W_q", "W_k"))
+            for _, run_views in views_by_run
+        ),
     }
 
 
-def first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
+def draw_first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
     panel = views.panels[0]
     head, settled = heads_of(panel)[0], settled_as(views.comparison, panel.variants[0])
     title = f"{run}: {head.title}" if run else head.title
@@ -87,14 +94,14 @@ def first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
     return draw_picture(title, head.weights, scale, None if is_masked is None else is_masked[0])
 
 
-def block_maps(views: Views, scale: Colours) -> Iterator[Drawn]:
+def draw_block_maps(views: Views, scale: Colours) -> Iterator[Drawn]:
     for variant, trace in views.comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
         has_masks = bool(settled_as(views.comparison, variant).rules.masks)
-        for head, matrix in enumerate(heads):
-            name = f"{variant}, head {head + 1}" if len(heads) > 1 else variant
+        for index, matrix in enumerate(heads):
+            title = f"{variant}, head {index + 1}" if len(heads) > 1 else variant
             is_masked = matrix == 0 if has_masks else None
-            yield draw_picture(name, matrix, scale, is_masked, coarse=max(matrix.shape) > FINE)
+            yield draw_picture(title, matrix, scale, is_masked, coarse=max(matrix.shape) > FINE)
 
 
 HTML = """\
