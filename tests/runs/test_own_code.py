@@ -108,7 +108,7 @@ def test_a_run_is_repeated_where_its_code_is_asked_for(
     assert (newest(here) / "comparison.csv").read_bytes() == table
     (here / "mine.py").write_text(kind.text + "\n# changed\n")
     cli.obey(["rerun", folder, "--own-code"])
-    assert f"running {kind.name}, whose file has changed since" in capsys.readouterr().err
+    assert f"running {kind.name}; its file has changed" in capsys.readouterr().err
 
 
 @pytest.mark.long
