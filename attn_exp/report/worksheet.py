@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.classroom.grading import EMPTY, FOLLOWS, UNREADABLE, WRONG, Grade, Score
-from attn_exp.diagnosis.classroom.paper import Blank, Foretold, Paper, foretold
+from attn_exp.diagnosis.classroom.paper import Blank, Paper, PredictedMistake, predict_mistakes
 from attn_exp.problem.projections import BIASES, MATRICES
 from attn_exp.report.escapes import SIGN, decimal
 from attn_exp.report.templating import render_page, templates
@@ -46,8 +46,8 @@ def printed(paper: Paper, student: str) -> str:
 def render_solution(paper: Paper, student: str) -> str:
     """Return a filled-in sheet, with the results of each mistake; mistakes with the same results share one table."""
     listed = dict[str, dict[str, Any]]()
-    for told in foretold(paper):
-        made = str([np.round(told.made.get(blank.stage, 0.0), paper.digits) + 0.0 for blank in paper.blanks])
+    for told in predict_mistakes(paper):
+        made = str([np.round(told.stages.get(blank.stage, 0.0), paper.digits) + 0.0 for blank in paper.blanks])
         if made in listed:
             listed[made]["name"] += f", {told.name}"
             listed[made]["says"] += f" {told.says}"
@@ -123,7 +123,7 @@ def angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[Named]:
     If queries and keys are the same tokens, one table serves both; otherwise q and k have a table each.
     """
     tokens = {"q": paper.sheet.problem.tokens, "k": paper.sheet.problem.key_tokens}
-    turned = {side: one for side, one in paper.turned_sides.items() if side in asked and side in tokens}
+    turned = {side: one for side, one in paper.rotations.items() if side in asked and side in tokens}
     shared = len(turned) == 2 and tokens["q"] == tokens["k"]
     for side, one in turned.items():
         if not (shared and side == "q") and one.pairs:
@@ -178,12 +178,12 @@ def written(number: float, digits: int) -> str:
     return "no number" if math.isnan(number) else decimal(0.0 if abs(number) < 0.5 * 10.0**-digits else number, digits)
 
 
-def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
+def mistake(paper: Paper, told: PredictedMistake) -> dict[str, Any]:
     """Return the results of a mistake in the first box that it changes; no tables if it changes the shape.
 
     Rows in which the mistake divides by zero have no numbers.
     """
-    made, tables = told.made.get(told.stage, np.zeros(0)), []
+    made, tables = told.stages.get(told.stage, np.zeros(0)), []
     if made.shape == paper.exact[told.stage].shape:
         rows = np.where((made < np.inf).all(axis=-1, keepdims=True), made, np.nan)
         tables = [matrix_of(head, paper) for head in rows.reshape(-1, *rows.shape[-2:])]
@@ -195,7 +195,7 @@ def data(paper: Paper) -> dict[str, Any]:
     sheet = paper.sheet
     projections = sheet.problem.projections if sheet.settled.output_projection else {}
     return {
-        "rooms": {stage: paper.room(stage) for stage in paper.turned_sides},
+        "rooms": {stage: paper.find_tolerance(stage) for stage in paper.rotations},
         "order": [blank.stage for blank in paper.blanks],
         "scratch": list(sheet.scratch or ()),
         "exact": {name: nested(array if array.ndim == 3 else array[None]) for name, array in paper.exact.items()},
@@ -230,7 +230,7 @@ def formula(paper: Paper, blank: Blank) -> str:
     if blank.stage == "masked" and crossed(paper):
         parts.append("written -inf or x")
     for stage in CHAIN[CHAIN.index(blank.stage) + 1 :] if blank.stage in CHAIN else ():
-        if stage in asked or stage not in paper.exact or (stage == "weights" and paper.given_weights):
+        if stage in asked or stage not in paper.exact or (stage == "weights" and paper.has_given_weights):
             break
         if not is_stage_before(paper, stage):
             parts.append(known[stage].replace("logits = scores", "logit = score"))
@@ -290,7 +290,7 @@ def output_formula(paper: Paper) -> str:
 
 def describe_rotation(paper: Paper, stage: str) -> str:
     """Describe how position encodings rotate the columns of each head; empty if they do not."""
-    one = paper.turned_sides.get(stage)
+    one = paper.rotations.get(stage)
     if one is None or not one.pairs:
         return ""
     pairs = ", ".join(f"({left + 1}, {right + 1})" for left, right in one.pairs)
@@ -386,7 +386,7 @@ def marked(paper: Paper, student: str, grade: Grade, numbers: Arrays, scored: Se
 def verdict(grade: Grade) -> str:
     if is_untouched(grade):
         return "nothing is filled in"
-    return grade.said or ("all right" if grade.points == grade.most else "no number is wrong; some are missing")
+    return grade.summary or ("all right" if grade.points == grade.most else "no number is wrong; some are missing")
 
 
 def is_untouched(grade: Grade) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from markupsafe import Markup
 
 from attn_exp import machine
-from attn_exp.diagnosis.classroom.grading import Grade, Score, not_their_own, scores
+from attn_exp.diagnosis.classroom.grading import Grade, Score, reject_copied, score_boxes
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.errors import UserError, chosen, count_of, refuse
 from attn_exp.experiment.executing import STAGES
@@ -88,7 +88,7 @@ def grade_answers(asked: Sequence[str]) -> str:
         graded = grade_files(answer_files(place), keys, place.is_dir() and len(keys) > 1)
         if not any(one.grade for one in graded):
             raise UserError(f"{places[0]}: nothing to grade; {graded[0].student}: {graded[0].trouble}")
-        handed = [replace(one, scored=scores(one.grade, worth)) if one.grade else one for one in graded]
+        handed = [replace(one, scored=score_boxes(one.grade, worth)) if one.grade else one for one in graded]
         often = count_mistakes(handed)
         missing = [one.student for one in handed if one.is_missing]
         write_grades(handed, often, missing, target)
@@ -224,7 +224,7 @@ def void_copied(one: Handed, keys: Mapping[str, Key], paper_of: Callable[[str], 
             if typed is not None and typed.shape == blank.right.shape:
                 same += int(np.isclose(typed, blank.right, rtol=0, atol=near).sum())
         if same >= ALIKE * count:
-            return replace(one, grade=not_their_own(given, key.student))
+            return replace(one, grade=reject_copied(given, key.student))
     return one
 
 

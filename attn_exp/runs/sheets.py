@@ -24,8 +24,15 @@ from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.config.compose import values
 from attn_exp.config.kinds import WORDS, at_least, read_fields
 from attn_exp.config.schema import read_config
-from attn_exp.diagnosis.classroom.grading import Grade, scores
-from attn_exp.diagnosis.classroom.paper import Blank, Numbers, Paper, drawn, paper, possible
+from attn_exp.diagnosis.classroom.grading import Grade, score_boxes
+from attn_exp.diagnosis.classroom.paper import (
+    Blank,
+    Paper,
+    StudentNumbers,
+    draw_numbers,
+    find_possible_mistakes,
+    make_paper,
+)
 from attn_exp.errors import UserError, count_of, refuse, unknown
 from attn_exp.report import worksheet
 from attn_exp.report.notebook import html
@@ -70,7 +77,7 @@ class Key:
     digits: int = 2
     transposed: bool = False
 
-    def with_numbers(self, numbers: Numbers, composed: Composed) -> Paper:
+    def with_numbers(self, numbers: StudentNumbers, composed: Composed) -> Paper:
         return replace(self, numbers=numbers).paper(composed)
 
     def paper(self, composed: Composed) -> Paper:
@@ -82,7 +89,7 @@ class Key:
         settings = composed(self.words + tuple(INLINE if self.numbers else ()))
         inputs, projections = split_arrays(self.numbers)
         config = read_config(with_arrays(settings, inputs, projections) if self.numbers else settings)
-        return paper(config, self.stages, self.digits, self.transposed)
+        return make_paper(config, self.stages, self.digits, self.transposed)
 
 
 @dataclass(frozen=True)
@@ -134,9 +141,9 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
     """Yield the key and the sheet of each student; random inputs differ between students."""
     composed, students = composer(typed=True), students_of(options)
     config = read_config(composed(words))
-    stages = options.stages or choose_boxes(paper(config, (), options.digits))
+    stages = options.stages or choose_boxes(make_paper(config, (), options.digits))
     stages = () if stages == (EVERY_BOX,) else stages
-    asked = paper(config, stages, options.digits)
+    asked = make_paper(config, stages, options.digits)
     if asked.sheet.settled.head != config.head and any(word.startswith("head=") for word in words):
         raise UserError(
             f"head={config.head}: variant={asked.sheet.settled.name} has {count_of(asked.sheet.settled.head, 'head')}; "
@@ -144,11 +151,11 @@ def every_sheet(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
         )
     is_drawn = "embeddings=random" in words
     kept = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
-    telling = possible(asked) if is_drawn else frozenset()
+    telling = find_possible_mistakes(asked) if is_drawn else frozenset()
     for file, (student, seed) in zip(file_names([name for name, _ in students]), students, strict=True):
         key = Key(file, student, kept, {}, stages, options.digits, options.transposed)
         if is_drawn:
-            numbers, made = drawn(config, seed, partial(key.with_numbers, composed=composed), telling)
+            numbers, made = draw_numbers(config, seed, partial(key.with_numbers, composed=composed), telling)
             yield replace(key, numbers=numbers), made
         else:
             key = replace(key, words=(*kept, f"seed={seed}"))
@@ -378,7 +385,7 @@ class Checked:
         return f"{' and '.join(self.mistakes)}: {self.said}" if self.mistakes else self.said
 
     def _repr_html_(self) -> str:
-        marked = worksheet.marked(self.paper, self.student, self.grade, self.numbers, scores(self.grade, {}))
+        marked = worksheet.marked(self.paper, self.student, self.grade, self.numbers, score_boxes(self.grade, {}))
         page = worksheet.render_marked_page("Marked sheets", [marked])
         return html("framed", page, "marked worksheet", height_of(self.paper))
 
