@@ -58,7 +58,7 @@ Ways = Sequence[tuple[Caller, Case]]
 
 def are_open(request: Request, kind: str = "convention") -> bool:
     """Return whether the user left the settings of a kind open, so that others may be assumed."""
-    return not request.as_typed and not {name.partition(".")[0] for name in request.said} & set(RULES[kind])
+    return not request.as_typed and not {name.partition(".")[0] for name in request.names_typed} & set(RULES[kind])
 
 
 def find_settings(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
@@ -71,7 +71,7 @@ def find_settings(caller: Caller, case: Case, answer: Answer, digits: int) -> li
 
 def list_other_widths(caller: Caller, recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     """Yield windows wider than the default, with their recipes, if the user did not set a width."""
-    is_set = takes_window(caller) or any(setting.startswith("mask.window") for setting in caller.request.said)
+    is_set = takes_window(caller) or any(setting.startswith("mask.window") for setting in caller.request.names_typed)
     for left in range(2, SHOWN + 1) if not (is_set or caller.request.as_typed) else ():
         masks = tuple(replace(mask, left=left) if isinstance(mask, Window) else mask for mask in recipe.rules.masks)
         if masks != recipe.rules.masks:
@@ -279,7 +279,7 @@ def choose_format(caller: Caller, role: str, formats: Ways, is_answering: bool) 
     for other, case in formats:
         answer = of_kept_queries(other, case, other(case))
         is_added = "added" in (other.masking.kind, other.padding.kind)
-        if is_right_or_inverted(other, case, answer) and not (is_added and "convention" in other.request.said):
+        if is_right_or_inverted(other, case, answer) and not (is_added and "convention" in other.request.names_typed):
             return as_ones_and_zeros(other, role, case)
         if answer.output is not None:
             (answering if has_right_shape(answer, case) else misshapen).append(other)

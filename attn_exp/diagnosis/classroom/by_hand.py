@@ -224,10 +224,13 @@ class Judge:
         scores = boxes.get("scores")
         if box.stage not in "qkv" or scores is None or scores.misses(get_stage(self.exact, scores)).any():
             return ""
-        for other in (boxes[side] for side in "qkv" if side in boxes and side != box.stage):
-            if not (box.misses(get_stage(self.exact, other)).any() or other.misses(get_stage(self.exact, box)).any()):
-                return other.stage
-        return ""
+        partners = (
+            side
+            for side in "qkv".replace(box.stage, "")
+            if side in boxes and not box.misses(self.exact.get(side)).any()
+            if not boxes[side].misses(get_stage(self.exact, box)).any()
+        )
+        return next(partners, "")
 
     def has_integers(self, box: Box) -> bool:
         """Return whether a box contains the right numbers, rounded to integers although decimals were required."""

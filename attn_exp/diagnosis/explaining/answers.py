@@ -24,13 +24,13 @@ from attn_exp.diagnosis.asking.case import (
     differs,
     expected,
     is_blind,
-    is_for_no_key,
+    is_usual_without_keys,
     predicted,
     tolerance,
     without_blind,
 )
 from attn_exp.diagnosis.asking.libraries import DIGITS
-from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, INDIVIDUAL_MASKS
 from attn_exp.diagnosis.calling.ways_to_call import failing
 from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
@@ -108,10 +108,9 @@ class Answers:
 
         A view in which every answer is right is skipped: two mistakes that cancel each other would "explain" it.
         """
-        coarser = ["float32"] if self.digits > SINGLE else []
-        half = representable([answer for _, answer in self.seen[:4]]) if first else ""
-        coarser += [half] if half else []
-        views = (replace(self, dtype=dtype, digits=DIGITS[dtype]) for dtype in (coarser if first else []))
+        single = "float32" if self.digits > SINGLE else ""
+        coarser = (single, representable([answer for _, answer in self.seen[:4]])) if first else ()
+        views = (replace(self, dtype=dtype, digits=DIGITS[dtype]) for dtype in coarser if dtype)
         yield from (view for view in (self, *views) if view.wrong)
 
     @property
@@ -177,7 +176,7 @@ class Answers:
             return 0 if output.shape != expected(case)["output"].shape else -1
         # rounding may exceed the output if weights have a vanishing sum, or with logits of 1e9
         is_rough = tolerance(stages, digits) > MAX_ROUNDING * np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30)
-        if (is_rough and np.isfinite(stages["weights"]).all()) or is_for_no_key(output, stages):
+        if (is_rough and np.isfinite(stages["weights"]).all()) or is_usual_without_keys(output, stages):
             return 0
         rows = {**stages, "output": without_blind(stages["output"], stages)}
         if differs(without_blind(output, stages), rows, digits) or not is_nearer(output, stages, case, digits):
@@ -292,10 +291,8 @@ class Answers:
         return None
 
     def between_calls(self) -> Explained | None:
-        for name in self.across_calls:
-            if name in ("dropout_on", "not_deterministic", "mask_stale"):
-                return Explained((name,))
-        return None
+        names = [name for name in self.across_calls if name in ("dropout_on", "not_deterministic", "mask_stale")]
+        return Explained((names[0],)) if names else None
 
     def batch_mixed(self) -> Explained | None:
         return Explained(("batch_mixed",)) if "batch_mixed" in self.across_calls else None
@@ -323,11 +320,13 @@ EXPLANATIONS = (
 
 def representable(answers: Sequence[Answer]) -> str:
     """Return the half-precision dtype that represents every number of the answers exactly, or an empty string."""
-    for kind in ("bfloat16", "float16"):  # the coarser first: float16 represents most of its numbers too
-        outputs = [answer.output for answer in answers if answer.output is not None]
-        if outputs and all(np.array_equal(rounded_to(output, kind), output, equal_nan=True) for output in outputs):
-            return kind
-    return ""
+    outputs = [answer.output for answer in answers if answer.output is not None]
+    fitting = (
+        dtype
+        for dtype in ("bfloat16", "float16")  # the coarser first: float16 represents most of its numbers too
+        if all(np.array_equal(rounded_to(output, dtype), output, equal_nan=True) for output in outputs)
+    )
+    return next(fitting, "") if outputs else ""
 
 
 def find_error(candidate: Candidate, case: Case, answer: Answer) -> float:
@@ -435,7 +434,7 @@ def locate_by_cases(wrong_rungs: set[str], seen: Seen) -> Located:
     """Return what the names of the wrong cases tell."""
     if wrong_rungs == {LARGE}:
         return Located("weights", ". Only large logits go wrong: check what is subtracted before exp, and the division")
-    if wrong_rungs <= {*ABOUT_MASKS, *MASKS_OF_MORE}:
+    if wrong_rungs <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS}:
         return Located("masked")
     if EQUAL in wrong_rungs:
         return Located("", f". With {EQUAL} it is wrong too: look at masks, softmax, and how heads are combined")

@@ -26,7 +26,7 @@ from time import perf_counter
 import numpy as np
 
 from attn_exp.diagnosis.asking.case import Case
-from attn_exp.diagnosis.asking.offer import WIDE, Offer, at_of, axes, has_batch, has_heads, is_joined
+from attn_exp.diagnosis.asking.offer import WIDE_LAYOUT, Offer, at_of, format_axes, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.asking.questions import HeadsMaker, LayerMaker, core_cases, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.calling import conventions, ways_to_call
@@ -165,7 +165,7 @@ def common_request(both: Both, request: Request) -> Request:
     The rules are added only if both functions follow them or take them as arguments.
     """
     rules = list(dict.fromkeys([*both[0].rules, *both[1].rules]))
-    if not rules or any(rule.partition("=")[0].split(".")[0] in request.said for rule in rules):
+    if not rules or any(rule.partition("=")[0].split(".")[0] in request.names_typed for rule in rules):
         return request
     by_flag = rules == ["mask=causal"]
     can_follow = all(set(rules) <= {*side.rules} or (by_flag and side.takes("causal")) for side in both)
@@ -209,7 +209,7 @@ def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
     offer, layout, inside = joint_offer(both), joint_layout(both), both[0].function.inside
     maker: HeadsMaker | LayerMaker
     if offer.core:
-        maker = HeadsMaker(common, offer, layout, layout, one_size=0)
+        maker = HeadsMaker(common, offer, layout, layout, only_head_size=0)
         questions = list(core_cases(common, offer, layout, quick))
         yield from questions
         yield from ambiguous_cases(both, common, maker, {case.rung for case in questions})
@@ -252,7 +252,7 @@ def joint_layout(both: Both) -> str:
     """Return the layout of the common cases: an axis for batch or heads only if both functions have it."""
     layouts = [side.caller.layout for side in both]
     if all(map(is_joined, layouts)):
-        return WIDE
+        return WIDE_LAYOUT
     return f"{'b' * all(map(has_batch, layouts))}{'h' * all(map(has_heads, layouts))}td"
 
 
@@ -345,7 +345,7 @@ def differing_rules(both: Both) -> list[str]:
 
 def describe_call(side: Implementation) -> str:
     caller = side.caller
-    inputs = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x"
+    inputs = f"q, k, v [{format_axes(caller.layout)}]" if caller.offer.core else "x"
     details = filter(None, (caller.offer.said, caller.library.name, caller.dtype, str(caller.masking)))
     under = f", under {side.verdict.right_under}" if side.verdict.right_under else ""
     return f"{side.name} with {', '.join((inputs, *details))}{under}"

@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.jaxprs import trace_once
-from attn_exp.diagnosis.asking.libraries import parts_of, stack
+from attn_exp.diagnosis.asking.libraries import collect_arrays, stack
 from attn_exp.diagnosis.asking.names import side_of_name
 from attn_exp.diagnosis.asking.offer import Offer
 from attn_exp.diagnosis.asking.questions import Inside
@@ -156,7 +156,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     def call_once(inputs: Mapping[str, Any], masks: Mapping[str, Any]) -> Any:
         arrays = {role: lay(array, layer.inputs[role], find_height(layer, array.shape[1]))
                   for role, array in inputs.items()}  # fmt: skip
-        parts = parts_of(ask(arrays, masks))
+        parts = collect_arrays(ask(arrays, masks))
         output = next(iter(parts), "")
         return {**parts, output: unlay(parts[output], output_axes)} if parts else parts
 

@@ -18,7 +18,7 @@ from time import perf_counter
 import numpy as np
 
 from attn_exp.diagnosis.asking.libraries import replaced_in_numpy
-from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, INDIVIDUAL_MASKS
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.sizes import sizes_of_file
 from attn_exp.diagnosis.calling import conventions, ways_to_call
@@ -119,7 +119,7 @@ def judge_convention(
     """Check again under the convention that a mistake may be; None if that does not make the function right."""
     setting, meaning = CONVENTIONS.get(" ".join(verdict.mistakes), ("", ""))
     is_unused = setting == conventions.NEIGHBOURS and not request.positions
-    if not setting or is_unused or setting.partition("=")[0] in request.said:
+    if not setting or is_unused or setting.partition("=")[0] in request.names_typed:
         return None
     other = judge(with_words(request, setting))
     if not other.passed and (other.mistakes or not other.right_under):  # it may be right with one more convention
@@ -142,7 +142,7 @@ def judge_neighbours(
         or about_positions > {"rope_pairing"}
         or ("rope_pairing" in about_positions and names_neighbours(own))
     )
-    if not may_explain or not request.positions or setting.partition("=")[0] in request.said:
+    if not may_explain or not request.positions or setting.partition("=")[0] in request.names_typed:
         return verdict
     other = judge(with_words(request, setting))
     return verdict if other.unexplained or not other.mistakes else conventions.under(other, request, setting)
@@ -262,7 +262,7 @@ def check_both_polarities(own: OwnFunction, caller: Caller, tried: Tried, reques
     verdict = report_polarities(judge_answers_and_mask_format(own, caller, tried, quick), caller)
     may_hide = not verdict.passed and (conventions.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     broken = {finding.rung for finding in verdict.findings if finding.state == BROKEN}
-    if not may_hide and not (verdict.unexplained and broken <= {*ABOUT_MASKS, *MASKS_OF_MORE}):
+    if not may_hide and not (verdict.unexplained and broken <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS}):
         return verdict
     inverted = inverted or check_inverted(own, tried, request, quick)
     if not may_hide and (not inverted.mistakes or "mask_hides_all" in inverted.mistakes):

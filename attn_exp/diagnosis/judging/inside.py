@@ -15,7 +15,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Asked, Case, differs, expected, without_blind
-from attn_exp.diagnosis.asking.libraries import library
+from attn_exp.diagnosis.asking.libraries import load_library
 from attn_exp.diagnosis.asking.names import plain
 from attn_exp.diagnosis.asking.offer import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.asking.request import Request, with_words
@@ -244,7 +244,7 @@ def ask_with_mask(
     allowed = np.broadcast_to(allowed, (BATCH, 1, rows, keys))
     mask = masking.write(allowed ^ request.blocks, at, request.blocks)  # True hides under this convention
     if isinstance(mask, np.ndarray):
-        mask = library(observed.layer.library).into(mask, "float64")
+        mask = load_library(observed.layer.library).into(mask, "float64")
     try:
         masked = record_layer(observed.layer, BATCH, rows, keys, {role[0]: mask})
         core = arrange_core(masked, find_pairs(masked))

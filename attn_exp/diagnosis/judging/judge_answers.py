@@ -13,8 +13,8 @@ import numpy as np
 
 from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted, same_answer
 from attn_exp.diagnosis.asking.libraries import DIGITS
-from attn_exp.diagnosis.asking.offer import PADDINGS, WORDS, axes
-from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE, WIDTH
+from attn_exp.diagnosis.asking.offer import KIND_TEXTS, PADDINGS, format_axes
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, INDIVIDUAL_MASKS, WIDTH
 from attn_exp.diagnosis.calling import conventions, ways_to_call
 from attn_exp.diagnosis.calling.behaviour import IN_THREADS, Found, behaviours, gradients, remarks
 from attn_exp.diagnosis.calling.call import Caller
@@ -294,7 +294,7 @@ def is_of_own_axes(wrong: Seen, explanation: Explained, plain_masks: Seen) -> bo
 
     Mistakes in these masks are not excused, unless the function ignores them but applies plain masks.
     """
-    is_optional = all(case.unpromised and case.rung in MASKS_OF_MORE for case, _ in wrong)
+    is_optional = all(case.unpromised and case.rung in INDIVIDUAL_MASKS for case, _ in wrong)
     applies_plain = any(answer.output is not None for _, answer in plain_masks)
     is_excused = applies_plain and explanation.names == ("mask_ignored",)
     return is_optional and (is_excused or not any(mistake(name).group == "masks" for name in explanation.names))
@@ -310,7 +310,7 @@ def name_mistakes(
     failed = [finding.rung for finding in findings if finding.state == BROKEN]
     explanation = judged.explanation
     names = join_mistakes(explanation, behavioural) if failed else pick_remark(judged.remarks)
-    place = Located("masked" if not names and {*failed} <= {*ABOUT_MASKS, *MASKS_OF_MORE} and failed else "")
+    place = Located("masked" if not names and {*failed} <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS} and failed else "")
     is_unexplained = bool(judged.wrong) and not explanation.names and not explanation.setting
     if is_unexplained:
         place = locate_difference(caller, judged)
@@ -352,13 +352,13 @@ def locate_difference(caller: Caller, judged: Judged) -> Located:
 
 
 def describe_caller(caller: Caller) -> str:
-    inputs = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
+    inputs = f"q, k, v [{format_axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
     extra = f", {caller.offer.said}" if caller.offer.said else ""
     mask = str(caller.masking) if caller.offer.takes("mask") else ""
-    kind = "" if caller.padding.kind == "booleans" else f" {WORDS[caller.padding.kind].removeprefix('masks ')}"
+    kind = "" if caller.padding.kind == "booleans" else f" {KIND_TEXTS[caller.padding.kind].removeprefix('masks ')}"
     padding = f"masks of keys{kind} [{caller.padding.axes}]" if caller.padding != PADDINGS[0] else ""
     masks = "".join(f", {said}" for said in (mask, padding) if said)
-    output = f", and returns [{axes(caller.returns)}]" if caller.returns else ""
+    output = f", and returns [{format_axes(caller.returns)}]" if caller.returns else ""
     output += f" as result {caller.part[len('returned ') :]} (from 0)" if caller.part.startswith("returned") else ""
     defaults = {role: caller.offer.defaults.get(role) for role in ("causal", "dropout")}
     changed = [f"{caller.offer.parameters[role]}={value}" for role, value in defaults.items() if value]

@@ -16,7 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.jaxprs import is_half, is_number
-from attn_exp.diagnosis.asking.libraries import parts_of
+from attn_exp.diagnosis.asking.libraries import collect_arrays
 from attn_exp.diagnosis.observe.trace import (
     MAX_SIZE,
     Call,
@@ -58,7 +58,7 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
     vars(np).update({name: make_creator(name, function) for name, function in originals.items()})
     token = active_recorder.set(recorder)
     try:
-        outputs = parts_of(call(tracked)).values()
+        outputs = collect_arrays(call(tracked)).values()
     finally:
         active_recorder.reset(token)
         vars(np).update(originals)

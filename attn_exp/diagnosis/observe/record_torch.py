@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.libraries import parts_of
+from attn_exp.diagnosis.asking.libraries import collect_arrays
 from attn_exp.diagnosis.observe.trace import (
     MAX_SIZE,
     Call,
@@ -53,7 +53,7 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
     finally:
         torch.backends.mha.set_fastpath_enabled(value=was_fast)
         flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = was_eager
-    return recorder.make_trace(parts_of(returned).values())
+    return recorder.make_trace(collect_arrays(returned).values())
 
 
 class Dispatch(TorchDispatchMode):
